@@ -21,9 +21,10 @@ from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.client import Client
 from client_sdk.clock import Clock
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
-from client_sdk.io.connection import Responder, Settings
 from client_sdk.io.dial import Target
+from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
 from client_sdk.reconnect.manager import ConnectionManager

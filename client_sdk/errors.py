@@ -47,6 +47,7 @@ class ClientError(Exception):
     default_word: ClassVar[str] = "error"
     usual_advice: ClassVar[str] = ""
     is_retry_safe: ClassVar[bool] = False  # nothing was processed: the same call may be made again
+    is_of_connection: ClassVar[bool] = False  # its word is one of CONNECTION_ADVICE, or none
 
     def __init__(self, text: str, *, word: str = "", code: int = 0) -> None:
         """`word` empty means the usual word of the class; `code` 0 means that no ERROR frame said it."""
@@ -61,8 +62,11 @@ class ClientError(Exception):
 
         >>> NoLease("2 routes match").advice
         'the services limit requests by leases; nothing was processed, a retry later is safe'
+        >>> ConnectionLost("another one came", word="replaced").advice
+        'another client has this Route Id: give each a route_id of its own, or none'
         """
-        return self.usual_advice
+        own = CONNECTION_ADVICE.get(self.word) if self.is_of_connection else None
+        return self.usual_advice if own is None else own
 
     def __str__(self) -> str:
         message = f"{self.word}: {self.text}"
@@ -278,15 +282,7 @@ class ConnectionLost(ClientError, ConnectionError):
 
     default_word = "connection-lost"
     usual_advice = "what was sent may have been processed; wait_connected() waits for the next connection"
-
-    @property
-    def advice(self) -> str:
-        """What to do, for a person.
-
-        >>> ConnectionLost("another one came", word="replaced").advice
-        'another client has this Route Id: give each a route_id of its own, or none'
-        """
-        return CONNECTION_ADVICE.get(self.word, self.usual_advice)
+    is_of_connection = True
 
 
 class NotConnected(ConnectionLost):
@@ -323,6 +319,7 @@ class SetupRejected(ClientError):
 
     default_word = "setup-rejected"
     usual_advice = "connect() with the same arguments fails again; change them, or the broker"
+    is_of_connection = True
 
     @property
     def is_transient(self) -> bool:
@@ -332,15 +329,6 @@ class SetupRejected(ClientError):
         True
         """
         return self.word in TRANSIENT_WORDS
-
-    @property
-    def advice(self) -> str:
-        """What to do, for a person.
-
-        >>> SetupRejected("2 tags too many", word="bad-route").advice
-        'correct service= and tags= of connect(): a name or tag is invalid, or there are too many'
-        """
-        return CONNECTION_ADVICE.get(self.word, self.usual_advice)
 
 
 class Refused(Exception):

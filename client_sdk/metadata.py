@@ -7,19 +7,24 @@ Decides names of entries (mime types); their layout is `rsocket_wire.rsocket.met
 from collections.abc import Mapping
 from typing import Final
 
+from client_sdk.errors import BadRequest
 from rsocket_wire.rsocket.metadata import encode_entry, encode_well_known_entry, entries
 from rsocket_wire.rsocket.mimes import MAX_MIME_BYTES, WELL_KNOWN_MIMES, mime_id
 
 ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 OCTET_STREAM_MIME: Final = "application/octet-stream"
 ROUTING_ID: Final = WELL_KNOWN_MIMES[ROUTING_MIME]
+MAX_CONTENT_BYTES: Final = 0xFFFFFF  # of one entry: its length has 24 bits
 MAX_ROUTE_BYTES: Final = 255  # a routing entry has 8 bits for the length of a name
 
 _NAMES: Final[dict[int, str]] = {id: name for name, id in WELL_KNOWN_MIMES.items()}
 
 
 def entry_bytes(mime_type: str, content: bytes) -> bytes:
-    """One entry; ValueError for a mime type that is not 1..128 characters of ASCII."""
+    """One entry; ValueError for a mime type that is not 1..128 characters of ASCII, BadRequest for too much content."""
+    if len(content) > MAX_CONTENT_BYTES:
+        text = f"metadata of {len(content)} bytes in one entry, at most {MAX_CONTENT_BYTES} can be sent"
+        raise BadRequest(text, word="too-large")
     known = mime_id(mime_type)
     if known >= 0:
         return encode_well_known_entry(known, content)

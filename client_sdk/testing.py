@@ -189,33 +189,21 @@ class SyncLocalBroker(str):
 
         >>> assert broker.connections == 2
         """
-
-        async def look() -> int:
-            return self._broker.connections
-
-        return self._thread.run(look)
+        return self._thread.call(lambda: self._broker.connections)
 
     def routes(self, service: str | None = None, **tags: str) -> list[RouteSeen]:
         """Routes that have all these tags, as a request with them would find them.
 
         >>> assert [route.tags["region"] for route in broker.routes("orders")] == ["eu"]
         """
-
-        async def look() -> list[RouteSeen]:
-            return self._broker.routes(service, **tags)
-
-        return self._thread.run(look)
+        return self._thread.call(lambda: self._broker.routes(service, **tags))
 
     def requests(self, service: str | None = None, *, model: str | None = None, outcome: str | None = None) -> int:
         """Requests that have ended; see `LocalBroker.requests`.
 
         >>> assert broker.requests("orders", outcome="completed") == 3
         """
-
-        async def look() -> int:
-            return self._broker.requests(service, model=model, outcome=outcome)
-
-        return self._thread.run(look)
+        return self._thread.call(lambda: self._broker.requests(service, model=model, outcome=outcome))
 
     def wait_for_routes(self, service: str, n: int = 1, timeout_s: float = 5.0, **tags: str) -> None:
         """Until so many routes have these tags, for services that another process starts. DeadlineExceeded.
@@ -229,11 +217,7 @@ class SyncLocalBroker(str):
 
         >>> broker.drop_connections()
         """
-
-        async def drop() -> None:
-            self._broker.drop_connections()
-
-        self._thread.run(drop)
+        self._thread.call(self._broker.drop_connections)
 
     def restart(self) -> None:
         """Stops at once and starts again, where it listened before; nothing of what it has seen is left.

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from client_sdk import tracing
 from client_sdk.addresses import Address
 from client_sdk.calls.hedge import Hedging, hedged
-from client_sdk.calls.metadata_cache import MetadataCache
+from client_sdk.calls.metadata_cache import MetadataCache, check_time
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.clock import Clock
 from client_sdk.errors import ClientError, DeadlineExceeded, NotConnected, TooLate
@@ -60,6 +60,8 @@ class Call:
         hedging: Hedging | None = None,
         wait_s: float = 0.0,
     ) -> None:
+        """ValueError for a `timeout_s` that is no time."""
+        check_time(timeout_s)
         self.model: Final = model
         self.address: Final = address
         self.route: Final = route
@@ -81,8 +83,6 @@ class Call:
 
 class Defaults:
     """What the calls of one client want unless they say otherwise."""
-
-    __slots__ = ("hedging", "retry", "timeout_s", "wait_s")
 
     def __init__(
         self, timeout_s: float | None, wait_for_reconnect: bool | float, retry: RetryPolicy, hedging: Hedging | None

@@ -57,8 +57,13 @@ class MetadataCache:
 
     def _deadline_ms(self, timeout_s: float | None) -> int | None:
         """Never less than the caller waits: who is first to give up is the caller. ValueError for what is no time."""
-        if timeout_s is not None and not timeout_s > -math.inf:
-            raise ValueError(f"timeout_s is {timeout_s}, it must be a number of seconds, or None")
+        check_time(timeout_s)
         if timeout_s is None or not self._says_deadlines or timeout_s * 1000 >= MAX_DEADLINE_MS:
             return None
         return max(1, math.ceil(timeout_s * 1000))
+
+
+def check_time(timeout_s: float | None) -> None:
+    """ValueError for what is no time."""
+    if timeout_s is not None and not timeout_s > -math.inf:
+        raise ValueError(f"timeout_s is {timeout_s}, it must be a number of seconds, or None")

@@ -25,14 +25,13 @@ from client_sdk.errors import (
     split_word,
 )
 from client_sdk.io.dial import AnyPipe
-from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher
-from client_sdk.io.dispatch import Responder as Responder
+from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher, Responder
 from client_sdk.io.failures import CHECKED_BYTES, check_size
 from client_sdk.io.stream_pump import CancelTask, StreamPump, close_items, expire_opening, is_cancelled, no_credit_yet
 from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
 from client_sdk.payload import Payload, as_parts
 from client_sdk.protocol.machine import Machine
-from client_sdk.protocol.settings import Settings as Settings
+from client_sdk.protocol.settings import Settings
 from client_sdk.protocol.stream import BROKEN, LATE, LOST, REFUSED, Failure, Stream
 from client_sdk.streams import Inflow
 from rsocket_wire.errors import REJECTED

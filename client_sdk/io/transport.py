@@ -96,11 +96,15 @@ class SocketTransport(asyncio.Protocol, Transport):
         if transport is None:
             return
         transport.close()
+        await self._until_gone()
+
+    async def _until_gone(self) -> None:
+        """The other side may take what is left; then the socket is closed anyway."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await asyncio.shield(self._gone)
         if not self._gone.done():
-            transport.abort()
+            self._transport.abort()
 
     # the event loop's
 

@@ -4,12 +4,11 @@
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 from typing import Final
 
-from client_sdk.io.transport import CLOSE_S, SocketTransport
+from client_sdk.io.transport import SocketTransport
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 
@@ -60,11 +59,7 @@ class WebSocketTransport(SocketTransport):
         if self._transport is None:
             return
         self._say_close(NORMAL)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_S):
-                await asyncio.shield(self._gone)
-        if not self._gone.done():
-            self._transport.abort()
+        await self._until_gone()
 
     # the event loop's
 

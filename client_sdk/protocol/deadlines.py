@@ -15,8 +15,6 @@ SWEEP_N: Final = 1024  # entries, at least, before those of ended calls are swep
 class Deadlines:
     """The deadlines of open streams."""
 
-    __slots__ = ("_heap", "_sweep_at_n", "_tie")
-
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Stream]] = []  # at most twice the open streams, and SWEEP_N
         self._sweep_at_n = SWEEP_N

@@ -9,8 +9,6 @@ from typing import Final
 class Lease:
     """What was granted last: the newest grant is the only one that counts."""
 
-    __slots__ = ("_left_n", "until")
-
     def __init__(self) -> None:
         self.until = 0.0  # seconds, monotonic; nothing is granted before the first grant
         self._left_n = 0
@@ -34,8 +32,6 @@ class Lease:
 
 class Granting:
     """What we grant: `requests_n` in each `ttl_s`, said anew when the time is over."""
-
-    __slots__ = ("lease", "requests_n", "ttl_s")
 
     def __init__(self, requests_n: int, ttl_s: float) -> None:
         """Over 0 both."""

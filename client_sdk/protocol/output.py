@@ -27,20 +27,6 @@ _LENGTH_BYTES: Final = 3
 class Output:
     """The frames that wait."""
 
-    __slots__ = (
-        "_backlogs",
-        "_chunks",
-        "_is_framed",
-        "_is_shut",
-        "_max_bytes",
-        "_messages",
-        "_session",
-        "_urgent",
-        "_writer",
-        "backlog_bytes",
-        "ready_bytes",
-    )
-
     def __init__(self, is_framed: bool, fragment_bytes: int, session: Session | None) -> None:
         """`fragment_bytes`: no frame of a payload is longer; 0: as long as a frame can be."""
         self._is_framed = is_framed

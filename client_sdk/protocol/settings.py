@@ -23,20 +23,6 @@ class Settings:
     65536
     """
 
-    __slots__ = (
-        "fragment_bytes",
-        "honors_lease",
-        "lease_n",
-        "lease_ttl_s",
-        "max_gathered_bytes",
-        "max_handlers",
-        "max_queued_bytes",
-        "max_unsent_bytes",
-        "resume_bytes",
-        "resume_s",
-        "wants_resume",
-    )
-
     def __init__(
         self,
         fragment_bytes: int = 0,

@@ -39,8 +39,6 @@ from rsocket_wire.rsocket.frames import (
 class Streams:
     """All streams of one connection."""
 
-    __slots__ = ("_next_id", "_output", "gathered_bytes", "updated", "streams")
-
     def __init__(self, output: Output) -> None:
         self._output: Final = output
         self._next_id = 1  # "Stream IDs on the client MUST start at 1 and increment by 2"

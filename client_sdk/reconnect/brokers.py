@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
-from client_sdk.io.connection import Connection, Responder, Settings
+from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
+from client_sdk.io.dispatch import Responder
+from client_sdk.protocol.settings import Settings
 from client_sdk.services.advertisement import Advertisement
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.notices import MAX_NOTICE_URLS, find_notice

@@ -46,7 +46,7 @@ class ConnectionManager:
 
     async def start(self) -> None:
         """The first connection; raises SetupRejected or NotConnected."""
-        await self._connect()
+        self._use(await self.brokers.dial())
         self._task = asyncio.create_task(self._keep_connected(), name="rsocket client")
 
     async def closed(self) -> None:
@@ -131,9 +131,6 @@ class ConnectionManager:
         if self._is_closing or reason is None:
             return NotConnected("this client was closed", word="closed")
         return NotConnected(f"not connected: {reason.text}", word=reason.word, code=reason.code)
-
-    async def _connect(self) -> None:
-        self._use(await self.brokers.dial())
 
     def _use(self, connection: Connection) -> None:
         self.connection = connection
@@ -248,7 +245,7 @@ class ConnectionManager:
         while True:
             await self._clock.sleep(self._backoff.next_s())
             try:
-                await self._connect()
+                self._use(await self.brokers.dial())
             except Exception as failure:
                 error = failure if isinstance(failure, ClientError) else _unforeseen(failure)
                 if self._reason is None or self._reason.text != error.text:

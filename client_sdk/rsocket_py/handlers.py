@@ -11,6 +11,7 @@ there is no connection per caller.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -100,12 +101,10 @@ class RSocketPyResponder:
 
     async def request_stream(self, metadata: bytes | None, data: bytes) -> AsyncGenerator[object, None]:
         try:
-            items = collect(await self.handler.request_stream(Payload(data, metadata))).items()
-            try:
+            collector = collect(await self.handler.request_stream(Payload(data, metadata)))
+            async with aclosing(collector.items()) as items:
                 async for item in items:
                     yield item
-            finally:
-                await items.aclose()
         except Exception as error:
             raise as_ours(error) from error
 
@@ -123,12 +122,9 @@ class RSocketPyResponder:
                 subscriber.on_subscribe(demand)
                 feeder = asyncio.create_task(_feed(subscriber, demand, payloads, collector))
             if collector is not None:
-                items = collector.items()
-                try:
+                async with aclosing(collector.items()) as items:
                     async for item in items:
                         yield item
-                finally:
-                    await items.aclose()
             if feeder is not None:
                 await feeder
         except Exception as error:

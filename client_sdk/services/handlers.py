@@ -176,8 +176,6 @@ class Items:
 class Shape:
     """What a function takes, as its signature says."""
 
-    __slots__ = ("body", "order", "type")
-
     def __init__(self, body: int, type: Any, order: int) -> None:
         self.body: Final = body
         self.type: Final = type  # of the values; bytes when there are none

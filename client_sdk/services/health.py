@@ -23,8 +23,6 @@ Look = Callable[[], Awaitable[object]]
 class Check:
     """An async function that is asked again and again whether all is well."""
 
-    __slots__ = ("every_s", "look", "name", "timeout_s")
-
     def __init__(self, look: Look, every_s: float, timeout_s: float) -> None:
         """TypeError for what is no async function, ValueError for times that make no sense."""
         if not inspect.iscoroutinefunction(look):
@@ -39,8 +37,6 @@ class Check:
 
 class Health:
     """Of one service, for all of its connections."""
-
-    __slots__ = ("_is_begun", "_loop", "_reasons", "_service", "_tell", "_watching", "checks", "is_out")
 
     def __init__(self, service: str, tell: Callable[[], Awaitable[None]]) -> None:
         """`tell` is called when `is_out` has changed through a check."""

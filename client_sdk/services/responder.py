@@ -13,6 +13,7 @@ from typing import Any, Final
 from client_sdk import tracing
 from client_sdk.errors import Refused
 from client_sdk.io.failures import failure_of
+from client_sdk.io.stream_pump import close_items, is_cancelled
 from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.payload import Payload, as_parts
 from client_sdk.services.gather_answers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
@@ -77,12 +78,7 @@ class ServiceResponder:
         request = Request(REQUEST_STREAM, data, metadata)
         if metadata is not None and _GATHER in metadata and is_gather(request.entries):
             return self._gathered(request)
-        handler = self._streams.find(metadata)
-        if self._health.is_out or self.is_draining:
-            self._refuse(request)
-        if handler.model == REQUEST_RESPONSE:
-            return self._single(handler, request)
-        return self._answers(handler, request, None)
+        return self._items(self._streams.find(metadata), request)
 
     def request_channel(
         self, metadata: bytes | None, data: bytes, payloads: AsyncIterator[Payload]
@@ -155,26 +151,27 @@ class ServiceResponder:
         """Marked items; a failure is one, too: an ERROR would end the answers of all others."""
         items: AsyncIterator[object] | None = None
         try:
-            items = self._open(request)
+            items = self._items(self._gatherer(request.metadata), request)
             async for item in items:
                 yield answer_payload(self._who, *as_parts(item, "an item"))
         except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0):
+            if is_cancelled(error):
                 raise
             yield failure_payload(self._who, *failure_of(error, "a gather"))
         finally:
-            aclose = getattr(items, "aclose", None)
-            if aclose is not None:
-                await aclose()
+            if items is not None:
+                await close_items(items)
 
-    def _open(self, request: Request) -> AsyncIterator[object]:
+    def _gatherer(self, metadata: bytes | None) -> Handler:
+        """The handler that answers a gather."""
         try:
-            handler = self._responses.find(request.metadata)
+            return self._responses.find(metadata)
         except Refused as error:
             if error.word != "no-handler":
                 raise
-            handler = self._streams.find(request.metadata)
+            return self._streams.find(metadata)
+
+    def _items(self, handler: Handler, request: Request) -> AsyncIterator[object]:
         if self._health.is_out or self.is_draining:
             self._refuse(request)
         if handler.model == REQUEST_RESPONSE:

@@ -6,7 +6,7 @@ of it `offer`'s. Knows nothing of connections. RSocket extension "Routing".
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec
@@ -28,6 +28,15 @@ MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 HealthCheck = TypeVar("HealthCheck", bound=Callable[[], Awaitable[object]])
+
+
+class HandlerOptions(TypedDict, total=False):
+    """Of every handler."""
+
+    codec: Codec | None  # of its data and answers, in place of its service's
+    codecs: Sequence[Codec] | None  # several: as for `Service`
+    max_concurrency: int | None  # requests that it works on at a time; None: as many as come, 32 in threads
+    max_waiting: int  # requests that may wait for their turn; 1000
 
 
 class Advertised(Protocol):
@@ -86,13 +95,7 @@ class Service:
     # Handlers
 
     def request_response(
-        self,
-        route: str | None = None,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] | None = None,
-        max_concurrency: int | None = None,
-        max_waiting: int = MAX_WAITING,
+        self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
         """Answers with one payload; a REQUEST_STREAM for a route without a stream's handler gets it as its only item.
 
@@ -103,16 +106,10 @@ class Service:
         ... async def echo(data: bytes) -> bytes:
         ...     return data
         """
-        return self._decorator(REQUEST_RESPONSE, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+        return self._decorator(REQUEST_RESPONSE, route, **options)
 
     def fire_and_forget(
-        self,
-        route: str | None = None,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] | None = None,
-        max_concurrency: int | None = None,
-        max_waiting: int = MAX_WAITING,
+        self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
         """Takes a request that has no answer; one beyond `max_waiting` is dropped.
 
@@ -120,16 +117,10 @@ class Service:
         ... async def line(data: bytes) -> None:
         ...     print(data)
         """
-        return self._decorator(FIRE_AND_FORGET, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+        return self._decorator(FIRE_AND_FORGET, route, **options)
 
     def request_stream(
-        self,
-        route: str | None = None,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] | None = None,
-        max_concurrency: int | None = None,
-        max_waiting: int = MAX_WAITING,
+        self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
         """Answers with items; the generator is only asked for as many as the caller takes, and one more.
 
@@ -140,16 +131,10 @@ class Service:
         ...     for number in range(10):
         ...         yield b"%d" % number
         """
-        return self._decorator(REQUEST_STREAM, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+        return self._decorator(REQUEST_STREAM, route, **options)
 
     def request_channel(
-        self,
-        route: str | None = None,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] | None = None,
-        max_concurrency: int | None = None,
-        max_waiting: int = MAX_WAITING,
+        self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
         """Takes items and answers with items.
 
@@ -161,16 +146,10 @@ class Service:
         ...         total += number
         ...         yield total
         """
-        return self._decorator(REQUEST_CHANNEL, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+        return self._decorator(REQUEST_CHANNEL, route, **options)
 
     def metadata_push(
-        self,
-        route: str | None = None,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] | None = None,
-        max_concurrency: int | None = None,
-        max_waiting: int = MAX_WAITING,
+        self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
         """Takes metadata that belongs to no request.
 
@@ -178,17 +157,25 @@ class Service:
         ... async def flush(data: bytes) -> None:
         ...     print("flush", data)
         """
-        return self._decorator(METADATA_PUSH, route, _codecs_of(codec, codecs), max_concurrency, max_waiting)
+        return self._decorator(METADATA_PUSH, route, **options)
 
     def _decorator(
-        self, model: str, route: str | None, codecs: Sequence[Codec], max_concurrency: int | None, max_waiting: int
+        self,
+        model: str,
+        route: str | None,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] | None = None,
+        max_concurrency: int | None = None,
+        max_waiting: int = MAX_WAITING,
     ) -> Callable[[Function], Function]:
         if route is not None and not isinstance(route, str):
             raise TypeError(f"write @….{model}() or @….{model}('name'), with parentheses")
+        own = _codecs_of(codec, codecs) or self._codecs
 
         def add(function: Function) -> Function:
             name = f"handler {route or model!r} of service {self.name!r}"
-            handler = handler_of(model, name, function, codecs or self._codecs, max_concurrency, max_waiting)
+            handler = handler_of(model, name, function, own, max_concurrency, max_waiting)
             self.routes[model].add(route or "", handler)
             self.routes[REQUEST_STREAM].settle()  # it may answer with those of request_response
             return function

@@ -14,7 +14,7 @@ from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import OfferOptions
 from client_sdk.client import Client
-from client_sdk.connecting import connect
+from client_sdk.connecting import Connecting, connect
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
@@ -65,7 +65,7 @@ class Offering:
     >>> await group.close()
     """
 
-    def __init__(self, make: Callable[[], list[Any]]) -> None:
+    def __init__(self, make: Callable[[], list[Connecting]]) -> None:
         """`make` gives what `connect` does, for each connection."""
         self._make: Final = make
         self._group: Group | None = None  # None until it was entered
@@ -74,7 +74,7 @@ class Offering:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Group:
-        connecting = [asyncio.ensure_future(_entered(each)) for each in self._make()]
+        connecting = [asyncio.ensure_future(each) for each in self._make()]
         try:
             clients = await asyncio.gather(*connecting)
         except BaseException:
@@ -112,7 +112,7 @@ def offer(
         raise ValueError("route_id= is for one connection; each of several needs its own Route Id")
     given = [urls] if isinstance(urls, str) else list(urls)
 
-    def make() -> list[Any]:
+    def make() -> list[Connecting]:
         return [
             connect([*given[place % len(given) :], *given[: place % len(given)]], service=service, **options)
             for place in range(connections)
@@ -122,11 +122,6 @@ def offer(
         connect([])  # says what is wrong
     make()  # likewise, now and not when it is entered
     return Offering(make)
-
-
-async def _entered(connecting: Any) -> Client:
-    client: Client = await connecting
-    return client
 
 
 async def _all(works: Any) -> None:

@@ -119,7 +119,7 @@ async def _opened(
     backoff = Backoff()
     said = ""
     while not asked.done():
-        opening = asyncio.ensure_future(_entered(offering))
+        opening = asyncio.ensure_future(offering)
         try:
             await asyncio.wait([opening, asked], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -138,11 +138,6 @@ async def _opened(
             _log.warning("service %s: waits for a broker: %s: %s", service.name, error.word, error.text)
         await asyncio.wait([asked], timeout=backoff.next_s())
     return None
-
-
-async def _entered(offering: Any) -> Group:
-    group: Group = await offering
-    return group
 
 
 async def _until_stopped(group: Group, asked: asyncio.Task[None]) -> None:

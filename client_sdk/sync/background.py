@@ -66,6 +66,14 @@ class LoopThread:
             future.cancel()
             raise
 
+    def call(self, work: Callable[[], T]) -> T:
+        """What a function gives that is called in the event loop; as `run`."""
+
+        async def called() -> T:
+            return work()
+
+        return self.run(called)
+
     def hold(self, close: Close) -> None:
         """What shall be awaited before the loop ends. In the event loop only, as `let_go`."""
         self._held.add(close)

@@ -13,6 +13,7 @@ from typing import Final, TypeVar, Unpack
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
+from client_sdk.calls.metadata_cache import check_time
 from client_sdk.calls.options import (
     CallOptions,
     ChannelOptions,
@@ -159,7 +160,7 @@ class Client:
         ...         break
         connected
         """
-        return Items(self._thread, self._make(self._client.changes))
+        return Items(self._thread, self._thread.call(self._client.changes))
 
     def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
         """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
@@ -257,7 +258,7 @@ class Client:
         b'tick 1'
         b'tick 2'
         """
-        return Flow(self._thread, self._make(lambda: self._client.request_stream(address, data, **options)))
+        return Flow(self._thread, self._thread.call(lambda: self._client.request_stream(address, data, **options)))
 
     def request_channel(
         self, address: Address, items: Iterable[bytes | Payload], **options: Unpack[ChannelOptions]
@@ -275,7 +276,7 @@ class Client:
         b'2'
         """
         fed = IterableBridge(items)
-        return Flow(self._thread, self._make(lambda: self._client.request_channel(address, fed, **options)))
+        return Flow(self._thread, self._thread.call(lambda: self._client.request_channel(address, fed, **options)))
 
     def metadata_push(self, address: Address, metadata: bytes, **options: Unpack[PushOptions]) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
@@ -298,14 +299,12 @@ class Client:
         >>> sorted((answer.service, answer.data) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
-        return Gathering(self._thread, self._make(lambda: self._client.gather(address, data, **options)))
+        return Gathering(self._thread, self._thread.call(lambda: self._client.gather(address, data, **options)))
 
     def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
-        """What the async client's call gives; `timeout_s` None: the client's own."""
+        """What the async client's call gives; `timeout_s` None: the client's own. ValueError for what is no time."""
+        check_time(timeout_s)
         return self._thread.run(work, self._timeout_s if timeout_s is None else timeout_s)
-
-    def _make(self, work: Callable[[], T]) -> T:
-        return self._thread.run(functools.partial(_made, work))
 
     def _end(self, ending: Callable[[], Awaitable[None]]) -> None:
         """Once, whoever is first."""
@@ -320,8 +319,3 @@ class Client:
                 self._thread.run(ending)
         finally:
             BACKGROUND.leave(self._thread)
-
-
-async def _made(work: Callable[[], T]) -> T:
-    """Made in the event loop, in which it will live."""
-    return work()

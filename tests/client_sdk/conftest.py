@@ -7,6 +7,7 @@ import pytest
 
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.leftovers import Leftovers, bound_tests_below
+from tests.client_sdk.raw_broker import Attempts, RawBroker
 
 UNHEARD = ("error::ResourceWarning", "error:coroutine .* was never awaited:RuntimeWarning")
 
@@ -40,3 +41,33 @@ async def broker(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
     fake = await FakeBroker().start()
     yield fake
     await fake.stop()
+
+
+@pytest.fixture
+async def other(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
+    """Beside `broker`."""
+    fake = await FakeBroker().start()
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
+async def raw(no_leaked_tasks: None) -> AsyncIterator[RawBroker]:
+    """A broker on TCP whose frames the test writes."""
+    raw = await RawBroker().start()
+    yield raw
+    await raw.stop()
+
+
+@pytest.fixture
+async def raw_websocket(no_leaked_tasks: None) -> AsyncIterator[RawBroker]:
+    """The same on WebSocket."""
+    raw = await RawBroker().start_websocket()
+    yield raw
+    await raw.stop()
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
+    """Reconnects wait for nothing."""
+    return Attempts(monkeypatch)

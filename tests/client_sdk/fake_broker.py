@@ -4,48 +4,33 @@ Reads frames with rsocket-py's classes and plain arithmetic, so that a mistake o
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import WSMsgType, web
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.frame import SetupFrame
 
 from rsocket_wire.wire.frames import MIME_TYPES, Address, RouteSetup, decode_frame
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, decode, error
 from tests.client_sdk.listener import Listener
+from tests.client_sdk.raw_broker import StreamPeer
 
-SETUP, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = (
-    *range(1, 2),
-    *range(3, 13),
-)
-REQUESTS = (RESPONSE, FNF, STREAM, CHANNEL)
+REQUESTS = (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL)
 REJECTED, CLOSE = 0x202, 0x102
 CLIENT_MIME = "message/x.rsocket.broker.client.v0"
 
 
-def header(stream_id: int, kind: int, flags: int = 0) -> bytes:
-    return stream_id.to_bytes(4) + (kind << 10 | flags).to_bytes(2)
+class Peer(StreamPeer):
+    """One connection to the fake broker."""
 
-
-def error_frame(stream_id: int, code: int, text: str) -> bytes:
-    return header(stream_id, ERROR) + code.to_bytes(4) + text.encode()
-
-
-class Peer:
-    """One connection to the fake broker, and every frame that came through it: (kind, stream id, flags, frame)."""
-
-    def __init__(self, broker: "FakeBroker", write: Callable[[bytes], Any], abort: Callable[[], Any]) -> None:
+    def __init__(self, broker: "FakeBroker", writer: asyncio.StreamWriter) -> None:
+        super().__init__(writer)
         self.broker = broker
-        self.send = write
-        self.abort = abort
         self.route: RouteSetup | None = None
         self.setup: SetupFrame | None = None
-        self.frames: list[tuple[int, int, int, bytes]] = []
         self.next_id = 2
         self.joined: dict[int, tuple[Peer, int]] = {}  # stream id here -> (other peer, stream id there)
-        self.changed = asyncio.Condition()
-        self.gone = asyncio.Event()
         self.may_be_told = False
         self.has_moved = asyncio.Event()
 
@@ -57,48 +42,37 @@ class Peer:
             raw += bytes([len(key)]) + key.encode()
             raw += bytes([len(value) | (0x80 if number + 1 < len(pairs) else 0)]) + value.encode()
         mime = b"message/x.rsocket.forwarding"
-        self.send(header(0, PUSH, 0x100) + bytes([len(mime) - 1]) + mime + len(raw).to_bytes(3) + raw)
+        entry = bytes([len(mime) - 1]) + mime + len(raw).to_bytes(3) + raw
+        self.send(Frame(0, frames.PUSH, frames.METADATA, entry))
 
-    async def expect(self, kind: int, count: int = 1) -> list[tuple[int, int, int, bytes]]:
-        """Waits until so many frames of this kind have come."""
-        async with self.changed:
-            await self.changed.wait_for(lambda: len(self.of(kind)) >= count)
-        return self.of(kind)
+    async def take(self, raw: bytes) -> None:
+        self.answers_pings = not self.broker.is_silent
+        await super().take(raw)
+        if not self.broker.is_silent:
+            self.serve(decode(raw), raw)
 
-    def of(self, kind: int) -> list[tuple[int, int, int, bytes]]:
-        return [frame for frame in self.frames if frame[0] == kind]
-
-    async def receive(self, frame: bytes) -> None:
-        stream_id = int.from_bytes(frame[:4])
-        kind = frame[4] >> 2
-        flags = int.from_bytes(frame[4:6]) & 0x3FF
-        async with self.changed:
-            self.frames.append((kind, stream_id, flags, frame))
-            self.changed.notify_all()
-        if self.broker.is_silent:
-            return
-        if kind == SETUP:
-            self.receive_setup(frame)
-        elif kind == KEEPALIVE and flags & 0x80:
-            self.send(header(0, KEEPALIVE) + frame[6:])
-        elif kind == PUSH and entries_of(frame[6:]) == {CLIENT_MIME: b"\x01\x01"}:
+    def serve(self, frame: Frame, raw: bytes) -> None:
+        kind = frame.kind
+        if kind == frames.SETUP:
+            self.receive_setup(raw)
+        elif kind == frames.PUSH and entries_of(frame.body) == {CLIENT_MIME: b"\x01\x01"}:
             self.has_moved.set()
-        elif kind in REQUESTS and kind != FNF and self.broker.answer is not None:
-            self.broker.answer(self, kind, stream_id, frame)
-        elif kind in REQUESTS or kind == PUSH:
-            self.receive_request(kind, stream_id, flags, frame)
-        elif kind == ERROR and stream_id == 0:
+        elif kind in REQUESTS and kind != frames.FNF and self.broker.answer is not None:
+            self.broker.answer(self, frame)
+        elif kind in REQUESTS or kind == frames.PUSH:
+            self.receive_request(frame)
+        elif kind == frames.ERROR and frame.stream_id == 0:
             self.abort()  # nothing runs in these tests when a client says goodbye
-        elif stream_id in self.joined:
-            other, there = self.joined[stream_id]
-            other.send(there.to_bytes(4) + frame[4:])
+        elif frame.stream_id in self.joined:
+            other, there = self.joined[frame.stream_id]
+            other.send(frame._replace(stream_id=there))
 
-    def receive_setup(self, frame: bytes) -> None:
+    def receive_setup(self, raw: bytes) -> None:
         if self.broker.refusal is not None:
-            self.send(error_frame(0, *self.broker.refusal))
+            self.send(error(0, *self.broker.refusal))
             return
         self.setup = SetupFrame()
-        self.setup.parse(frame, 0)
+        self.setup.parse(raw, 0)
         if self.setup.metadata:
             items = entries_of(bytes(self.setup.metadata))
             self.may_be_told = items.get(CLIENT_MIME, b"")[:2] == b"\x01\x02"  # and who it is
@@ -107,26 +81,25 @@ class Peer:
                 assert isinstance(found, RouteSetup)
                 self.route = found
 
-    def receive_request(self, kind: int, stream_id: int, flags: int, frame: bytes) -> None:
-        at = 6 + (4 if kind in (STREAM, CHANNEL) else 0) + (0 if kind == PUSH else 3)
-        length = len(frame) - at if kind == PUSH else int.from_bytes(frame[at - 3 : at])
-        address = broker_frame(frame[at : at + length])
-        if kind == PUSH and isinstance(address, RouteSetup):
+    def receive_request(self, frame: Frame) -> None:
+        is_push = frame.kind == frames.PUSH
+        address = broker_frame(frame.body if is_push else frame.metadata or b"")
+        if is_push and isinstance(address, RouteSetup):
             self.route = address
             return
         assert isinstance(address, Address)
         destination = self.broker.find(address)
         if destination is None:
-            if kind not in (FNF, PUSH):
-                self.send(error_frame(stream_id, REJECTED, "no-route: nobody has these tags"))
-        elif kind == PUSH:
+            if frame.kind not in (frames.FNF, frames.PUSH):
+                self.send(error(frame.stream_id, REJECTED, "no-route: nobody has these tags"))
+        elif is_push:
             destination.send(frame)
         else:
             there = destination.next_id
             destination.next_id += 2
-            self.joined[stream_id] = (destination, there)
-            destination.joined[there] = (self, stream_id)
-            destination.send(there.to_bytes(4) + frame[4:])
+            self.joined[frame.stream_id] = (destination, there)
+            destination.joined[there] = (self, frame.stream_id)
+            destination.send(frame._replace(stream_id=there))
 
 
 class FakeBroker(Listener[Peer]):
@@ -134,19 +107,7 @@ class FakeBroker(Listener[Peer]):
         super().__init__()
         self.refusal: tuple[int, str] | None = None  # ERROR on stream 0 instead of accepting a SETUP
         self.is_silent = False
-        self.answer: Callable[[Peer, int, int, bytes], None] | None = None  # instead of passing requests on
-        self.arrived = asyncio.Condition()
-
-    async def start_unix(self, path: str) -> "FakeBroker":
-        self._server = await asyncio.start_unix_server(self._serve, path)
-        self.url = f"unix://{path}"
-        return self
-
-    async def peer(self, number: int) -> Peer:
-        """The peer that came as the `number`th, 0 first; waits for it."""
-        async with self.arrived:
-            await self.arrived.wait_for(lambda: len(self.peers) > number)
-        return self.peers[number]
+        self.answer: Callable[[Peer, Frame], None] | None = None  # instead of passing requests on
 
     def find(self, address: Address) -> Peer | None:
         for peer in self.peers:
@@ -158,50 +119,10 @@ class FakeBroker(Listener[Peer]):
                 return peer
         return None
 
-    async def _add(self, peer: Peer) -> None:
-        async with self.arrived:
-            self.peers.append(peer)
-            self.arrived.notify_all()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-        def write(frame: bytes) -> None:
-            if not writer.is_closing():
-                writer.write(len(frame).to_bytes(3) + frame)
-
-        peer = Peer(self, write, writer.transport.abort)
+        peer = Peer(self, writer)
         await self._add(peer)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                length = int.from_bytes(await reader.readexactly(3))
-                await peer.receive(await reader.readexactly(length))
-        peer.gone.set()
-        writer.close()
-
-    async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(max_msg_size=0)
-        await socket.prepare(request)
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-
-        async def write() -> None:
-            while (frame := await queue.get()) is not None:
-                await socket.send_bytes(frame)
-            await socket.close()
-
-        writer = asyncio.create_task(write())
-        peer = Peer(self, queue.put_nowait, lambda: queue.put_nowait(None))
-        await self._add(peer)
-        async for message in socket:
-            if message.type is WSMsgType.BINARY:
-                await peer.receive(message.data)
-        peer.gone.set()
-        queue.put_nowait(None)
-        await writer
-        return socket
+        await peer.run(reader)
 
 
 def entries_of(metadata: bytes) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.client_sdk.leftovers import LOUD_LINES, Leftovers
+from tests.client_sdk.leftovers import BUG, LOUD_LINES, Leftovers
 
 
 def warnings(count: int) -> list[logging.LogRecord]:
@@ -41,6 +41,12 @@ async def test_an_error_that_nobody_looked_at_is_told() -> None:
     asyncio.get_running_loop().create_future().set_exception(KeyError("unheard of"))
     with pytest.raises(AssertionError, match=r"never retrieved(.|\n)*unheard of"):
         await leftovers.assert_none([])
+
+
+async def test_a_bug_of_ours_in_the_log_is_told() -> None:
+    told = logging.LogRecord("client_sdk", logging.ERROR, "", 0, BUG, None, None)
+    with pytest.raises(AssertionError, match=BUG):
+        await Leftovers().assert_none([told])
 
 
 async def test_a_flood_in_the_log_is_told() -> None:

@@ -9,9 +9,10 @@ import pytest
 from client_sdk import ApplicationError, Client, NoRoute, Payload, Request, Service, address, connect, tracing
 from client_sdk.metadata import read_entries
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
-from tests.client_sdk.calls.test_call import items_of
+from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import TO, Script
-from tests.client_sdk.fake_broker import PUSH, REQUESTS, RESPONSE, STREAM, FakeBroker
+from tests.client_sdk.fake_broker import REQUESTS, FakeBroker
+from tests.client_sdk.samples import items_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -225,7 +226,7 @@ async def test_every_model_carries_the_trace(broker: FakeBroker) -> None:
                 with pytest.raises(NoRoute):
                     await call
         peer = await broker.peer(0)
-        requests = [frame for kind, _, _, frame in peer.frames if kind in (*REQUESTS, PUSH)]
+        requests = [each.body for each in peer.frames if each.kind in (*REQUESTS, frames.PUSH)]
         assert [frame.count(PARENT.encode()) for frame in requests] == [1] * 6
 
 
@@ -275,9 +276,9 @@ async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, mo
             None,
             None,
         ]
-        frame = (await broker.peer(0)).of(RESPONSE)[0][3]
+        frame = (await broker.peer(0)).of(frames.RESPONSE)[0]
         trace, span, _ = recorded.ids()[0]
-        assert f"00-{trace:032x}-{span:016x}-".encode() in frame
+        assert f"00-{trace:032x}-{span:016x}-".encode() in frame.body
 
 
 async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +286,7 @@ async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkey
     async with SpanClient(broker, monkeypatch) as (client, recorded):
         call = asyncio.ensure_future(client.request_response(TO))
         stream = asyncio.ensure_future(anext(client.request_stream(TO)))
-        await (await broker.peer(0)).expect(STREAM)
+        await (await broker.peer(0)).expect(frames.STREAM)
         for each in (call, stream):
             each.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -5,30 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import Client, Payload, Request, Service, address, connect
-from tests.client_sdk.fake_broker import CANCEL, CHANNEL, PAYLOAD, PUSH, REQUEST_N, RESPONSE, STREAM, FakeBroker
-
-
-class Pair:
-    """A service and a caller, connected to the same broker."""
-
-    def __init__(self, broker: FakeBroker, service: Service) -> None:
-        self.broker = broker
-        self.service = service
-
-    async def __aenter__(self) -> Client:
-        self.server = await connect(self.broker.url, service=self.service)
-        self.client = await connect(self.broker.url)
-        return self.client
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
-        await self.server.close()
-
-
-async def items_of(*items: bytes) -> AsyncIterator[bytes]:
-    for item in items:
-        yield item
+from client_sdk import Payload, Request, Service, address, connect
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.samples import Endless, Pair, items_of
 
 
 async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeBroker) -> None:
@@ -57,92 +37,6 @@ async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeB
         assert request.address.origin_route_id == client.route_id
 
 
-async def test_empty_data_and_absent_metadata_stay_what_they_are(broker: FakeBroker) -> None:
-    echo = Service("echo")
-
-    @echo.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    async with Pair(broker, echo) as client:
-        assert await client.request_response(address("echo")) == Payload(b"", None)
-
-
-async def test_handlers_run_side_by_side(broker: FakeBroker) -> None:
-    meeting = Service("meeting")
-    barrier = asyncio.Barrier(10)
-
-    @meeting.request_response()
-    async def meet(data: bytes) -> bytes:
-        await barrier.wait()
-        return data
-
-    async with Pair(broker, meeting) as client, asyncio.TaskGroup() as group:
-        for number in range(10):
-            group.create_task(client.request_response(address("meeting"), b"%d" % number))
-
-
-async def test_fire_and_forget_arrives(broker: FakeBroker) -> None:
-    log = Service("log")
-    lines: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @log.fire_and_forget("line")
-    async def line(data: bytes) -> None:
-        lines.put_nowait(data)
-
-    async with Pair(broker, log) as client:
-        await client.fire_and_forget(address("log"), b"hello", route="line")
-        assert await lines.get() == b"hello"
-
-
-async def test_fire_and_forget_just_before_close_is_still_written(broker: FakeBroker) -> None:
-    client = await connect(broker.url)
-    await client.fire_and_forget(address("log"), b"last words")
-    await client.close()
-    assert len(await (await broker.peer(0)).expect(5)) == 1
-
-
-async def test_metadata_push_arrives(broker: FakeBroker) -> None:
-    cache = Service("cache")
-    pushed: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @cache.metadata_push("flush")
-    async def flush(request: Request) -> None:
-        pushed.put_nowait(request.data)
-
-    async with Pair(broker, cache) as client:
-        await client.metadata_push(address("cache"), b"all", route="flush")
-        assert await pushed.get() == b"all"
-        assert len((await broker.peer(1)).of(PUSH)) == 1
-
-
-async def test_metadata_push_without_the_metadata_flag_is_understood(broker: FakeBroker) -> None:
-    cache = Service("cache")
-    pushed: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @cache.metadata_push()
-    async def flush(data: bytes) -> None:
-        pushed.put_nowait(data)
-
-    async with connect(broker.url, service=cache):
-        entry = b"\x86" + (3).to_bytes(3) + b"all"
-        (await broker.peer(0)).send(bytes(4) + b"\x30\x00" + entry)
-        assert await pushed.get() == b"all"
-
-
-async def test_stream_gives_all_items_and_ends(broker: FakeBroker) -> None:
-    clock = Service("clock")
-
-    @clock.request_stream("ticks")
-    async def ticks(data: bytes) -> AsyncIterator[bytes]:
-        for number in range(int(data)):
-            yield b"%d" % number
-
-    async with Pair(broker, clock) as client:
-        stream = client.request_stream(address("clock"), b"100", route="ticks", initial_n=7)
-        assert [int(item.data or b"") async for item in stream] == list(range(100))
-
-
 @pytest.mark.parametrize("initial_n", [1, 2, 5, 32])
 async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBroker, initial_n: int) -> None:
     numbers = Service("numbers")
@@ -159,14 +53,14 @@ async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBrok
         async with client.request_stream(address("numbers"), initial_n=initial_n) as stream:
             async for _ in stream:
                 taken += 1
-                assert len((await broker.peer(0)).of(PAYLOAD)) <= taken - 1 + initial_n
+                assert len((await broker.peer(0)).of(frames.PAYLOAD)) <= taken - 1 + initial_n
                 if taken == 50:
                     break
         caller, server = await broker.peer(1), await broker.peer(0)
-        await caller.expect(CANCEL)
-        asked = initial_n + sum(int.from_bytes(frame[6:]) for _, _, _, frame in caller.of(REQUEST_N))
+        await caller.expect(frames.CANCEL)
+        asked = initial_n + sum(frame.n for frame in caller.of(frames.REQUEST_N))
         assert asked <= 49 + initial_n
-        assert len(server.of(PAYLOAD)) <= asked
+        assert len(server.of(frames.PAYLOAD)) <= asked
 
 
 async def test_stream_asks_for_nothing_while_the_consumer_works(broker: FakeBroker) -> None:
@@ -182,11 +76,11 @@ async def test_stream_asks_for_nothing_while_the_consumer_works(broker: FakeBrok
     async with Pair(broker, numbers) as client, client.request_stream(address("numbers"), initial_n=4) as stream:
         await anext(stream)
         server = await broker.peer(0)
-        await server.expect(PAYLOAD, 4)
+        await server.expect(frames.PAYLOAD, 4)
         # Another request goes the whole way and back; the stream would have had its chance.
         with pytest.raises(Exception, match="no-handler"):
             await client.request_response(address("numbers"))
-        assert (await broker.peer(1)).of(REQUEST_N) == []
+        assert (await broker.peer(1)).of(frames.REQUEST_N) == []
         assert len(made) == 5  # four that were asked for, and one ahead to see the end
 
 
@@ -195,25 +89,9 @@ async def test_stream_is_requested_with_its_first_item_and_not_before(broker: Fa
         stream = client.request_stream(address("clock"))
         with pytest.raises(Exception, match="no-route"):
             await client.request_response(address("clock"))
-        assert (await broker.peer(0)).of(STREAM) == []
+        assert (await broker.peer(0)).of(frames.STREAM) == []
         with pytest.raises(Exception, match="no-route"):
             await anext(stream)
-
-
-async def test_channel_echoes_and_both_sides_end(broker: FakeBroker) -> None:
-    echo = Service("echo")
-
-    @echo.request_channel()
-    async def back(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
-        async for payload in payloads:
-            yield payload
-
-    async with Pair(broker, echo) as client:
-        sent = [b"%d" % number for number in range(200)]
-        channel = client.request_channel(address("echo"), items_of(*sent), initial_n=3)
-        assert [item.data async for item in channel] == sent
-        server = await broker.peer(0)
-        assert server.of(CANCEL) == []
 
 
 async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker) -> None:
@@ -234,10 +112,10 @@ async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker)
         channel = client.request_channel(address("sink"), items_of(*[b""] * 100))
         first = asyncio.ensure_future(anext(channel))
         caller = await broker.peer(1)
-        await caller.expect(CHANNEL)
+        await caller.expect(frames.CHANNEL)
         with pytest.raises(Exception, match="no-handler"):
             await client.request_response(address("sink"))
-        assert caller.of(PAYLOAD) == []  # only the item in the request itself has left
+        assert caller.of(frames.PAYLOAD) == []  # only the item in the request itself has left
         read.set()
         assert (await first).data == b"100"
         assert done.is_set()
@@ -246,8 +124,7 @@ async def test_channel_sends_only_what_the_service_asked_for(broker: FakeBroker)
 
 
 async def test_channel_whose_service_stops_early_stops_the_caller(broker: FakeBroker) -> None:
-    taste = Service("taste")
-    closed = asyncio.Event()
+    taste, endless = Service("taste"), Endless()
 
     @taste.request_channel()
     async def three(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
@@ -255,18 +132,11 @@ async def test_channel_whose_service_stops_early_stops_the_caller(broker: FakeBr
             payload = await anext(payloads)
             yield payload.data or b""
 
-    async def forever() -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"x"
-        finally:
-            closed.set()
-
     async with Pair(broker, taste) as client:
-        channel = client.request_channel(address("taste"), forever())
+        channel = client.request_channel(address("taste"), endless.items())
         assert len([item async for item in channel]) == 3
-        await closed.wait()
-        assert len(await (await broker.peer(0)).expect(CANCEL)) == 1
+        await endless.closed.wait()
+        assert len(await (await broker.peer(0)).expect(frames.CANCEL)) == 1
 
 
 async def test_channel_without_items_ends_and_sends_nothing(broker: FakeBroker) -> None:
@@ -274,7 +144,7 @@ async def test_channel_without_items_ends_and_sends_nothing(broker: FakeBroker) 
         assert [item async for item in client.request_channel(address("echo"), items_of())] == []
         with pytest.raises(Exception, match="no-route"):
             await client.request_response(address("echo"))
-        assert (await broker.peer(0)).of(CHANNEL) == []
+        assert (await broker.peer(0)).of(frames.CHANNEL) == []
 
 
 async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(broker: FakeBroker) -> None:
@@ -303,43 +173,3 @@ async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(br
         with pytest.raises(TimeoutError, match="my own"):
             await anext(channel)
         await ended.wait()
-
-
-async def test_fragmented_answer_and_fragmented_request_are_put_together(broker: FakeBroker) -> None:
-    echo = Service("echo")
-
-    @echo.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    async with connect(broker.url, service=echo):
-        peer = await broker.peer(0)
-        peer.send((2).to_bytes(4) + (RESPONSE << 10 | 0x80).to_bytes(2) + b"one ")
-        peer.send((2).to_bytes(4) + (PAYLOAD << 10 | 0xA0).to_bytes(2) + b"two ")
-        peer.send((2).to_bytes(4) + (PAYLOAD << 10 | 0x20).to_bytes(2) + b"three")
-        assert (await peer.expect(PAYLOAD))[0][3][6:] == b"one two three"
-
-
-async def test_payload_of_16_megabytes_and_more_passes_and_one_that_nobody_could_gather_is_refused_here(
-    broker: FakeBroker,
-) -> None:
-    store = Service("store")
-
-    @store.request_response()
-    async def size(data: bytes) -> bytes:
-        return b"%d" % len(data)
-
-    async with Pair(broker, store) as client:
-        for size_bytes in (0xFFFFFF - 200, 0xFFFFFF + 200):
-            assert (await client.request_response(address("store"), bytes(size_bytes))).data == b"%d" % size_bytes
-        with pytest.raises(Exception, match="too-large"):
-            await client.request_response(address("store"), bytes(1 << 26))
-        assert (await client.request_response(address("store"), b"abc")).data == b"3"
-
-
-async def test_text_instead_of_bytes_is_refused_with_advice(broker: FakeBroker) -> None:
-    async with connect(broker.url) as client:
-        with pytest.raises(TypeError, match="encode"):
-            await client.request_response(address("echo"), "text")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="address\\("):
-            await client.request_response("echo", b"")  # type: ignore[arg-type]

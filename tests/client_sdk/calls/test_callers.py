@@ -2,14 +2,12 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
 
 import pytest
 
 from client_sdk import (
     NO_RETRY,
     ApplicationError,
-    Client,
     ConnectionLost,
     DeadlineExceeded,
     Hedging,
@@ -18,40 +16,25 @@ from client_sdk import (
     RetryBudget,
     RetryPolicy,
     RouteLost,
-    Service,
-    TooLate,
     address,
     connect,
 )
 from client_sdk.calls.call import Call
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
-from tests.client_sdk.calls.test_call import items_of
-from tests.client_sdk.fake_broker import (
-    CANCEL,
-    FNF,
-    PUSH,
-    RESPONSE,
-    STREAM,
-    FakeBroker,
-    Peer,
-    broker_frame,
-    error_frame,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame
+from tests.client_sdk.frames import Frame, error, payload
+from tests.client_sdk.samples import items_of
 
 TO = address("x")
 AGAIN = RetryPolicy(3, first_delay_s=0, max_delay_s=0)
 CANCELED = 0x203
 
 
-def payload_frame(stream_id: int, data: bytes, flags: int = 0x60) -> bytes:
-    return stream_id.to_bytes(4) + (10 << 10 | flags).to_bytes(2) + data
-
-
-def address_of(frame: bytes, has_n: bool = False) -> Address:
-    """The ADDRESS of a request frame."""
-    at = 13 if has_n else 9
-    found = broker_frame(frame[at : at + int.from_bytes(frame[at - 3 : at])])
+def address_of(frame: Frame) -> Address:
+    """The ADDRESS of a request."""
+    found = broker_frame(frame.metadata or b"")
     assert isinstance(found, Address)
     return found
 
@@ -65,14 +48,14 @@ class Script:
         self.peer: Peer | None = None
         broker.answer = self.answer
 
-    def answer(self, peer: Peer, kind: int, stream_id: int, frame: bytes) -> None:
+    def answer(self, peer: Peer, frame: Frame) -> None:
         self.asked_n += 1
         self.peer = peer
         answer = self.answers.pop(0)
         if isinstance(answer, bytes):
-            peer.send(payload_frame(stream_id, answer))
+            peer.send(payload(frame.stream_id, answer, flags=frames.LAST))
         elif answer is not None:
-            peer.send(error_frame(stream_id, *answer))
+            peer.send(error(frame.stream_id, *answer))
 
 
 NO_ROUTE = (0x202, "no-route: nobody")
@@ -151,8 +134,8 @@ async def test_a_try_that_takes_too_long_is_given_up_and_tried_again(broker: Fak
     async with connect(broker.url, retry=policy) as client:
         assert (await client.request_response(TO, timeout_s=10, idempotent=True)).data == b"second"
         peer = await broker.peer(0)
-        assert [frame[1] for frame in await peer.expect(CANCEL)] == [1]
-        assert [repr(tag) for tag in address_of(peer.of(RESPONSE)[0][3]).metadata] == ["deadline_ms=20"]
+        assert [frame.stream_id for frame in await peer.expect(frames.CANCEL)] == [1]
+        assert [repr(tag) for tag in address_of(peer.of(frames.RESPONSE)[0]).metadata] == ["deadline_ms=20"]
         assert script.asked_n == 2
 
 
@@ -168,7 +151,7 @@ async def test_an_idempotent_call_outlives_its_connection(broker: FakeBroker) ->
     script = Script(broker, None, b"yes")
     async with connect(broker.url, retry=AGAIN, wait_for_reconnect=True) as client:
         call = asyncio.ensure_future(client.request_response(TO, idempotent=True))
-        await (await broker.peer(0)).expect(RESPONSE)
+        await (await broker.peer(0)).expect(frames.RESPONSE)
         (await broker.peer(0)).abort()
         assert (await call).data == b"yes"
         assert (script.asked_n, len(broker.peers)) == (2, 2)
@@ -187,10 +170,10 @@ async def test_a_stream_that_has_begun_is_not_tried_again(broker: FakeBroker) ->
         stream = client.request_stream(TO, idempotent=True)
         first = asyncio.ensure_future(anext(stream))
         peer = await broker.peer(0)
-        stream_id = (await peer.expect(STREAM))[0][1]
-        peer.send(payload_frame(stream_id, b"1", 0x20))
+        stream_id = (await peer.expect(frames.STREAM))[0].stream_id
+        peer.send(payload(stream_id, b"1"))
         assert (await first).data == b"1"
-        peer.send(error_frame(stream_id, *NO_ROUTE))
+        peer.send(error(stream_id, *NO_ROUTE))
         with pytest.raises(NoRoute):
             await anext(stream)
         with pytest.raises(StopAsyncIteration):
@@ -204,10 +187,10 @@ async def test_a_stream_that_was_tried_and_is_left_sends_cancel(broker: FakeBrok
         peer = await broker.peer(0)
         async with client.request_stream(TO) as stream:
             first = asyncio.ensure_future(anext(stream))
-            stream_id = (await peer.expect(STREAM, 2))[1][1]
-            peer.send(payload_frame(stream_id, b"1", 0x20))
+            stream_id = (await peer.expect(frames.STREAM, 2))[1].stream_id
+            peer.send(payload(stream_id, b"1"))
             await first
-        assert [frame[1] for frame in await peer.expect(CANCEL)] == [stream_id]
+        assert [frame.stream_id for frame in await peer.expect(frames.CANCEL)] == [stream_id]
         dropped = client.request_stream(TO)
         await dropped.aclose()
         with pytest.raises(StopAsyncIteration):
@@ -238,7 +221,7 @@ async def test_an_idempotent_call_that_is_late_is_asked_twice_and_the_slow_one_g
     async with connect(broker.url, hedging=Hedging(after_s=0.01)) as client:
         assert (await client.request_response(TO, idempotent=True, timeout_s=5)).data == b"second"
         peer = await broker.peer(0)
-        assert [frame[1] for frame in await peer.expect(CANCEL)] == [1]
+        assert [frame.stream_id for frame in await peer.expect(frames.CANCEL)] == [1]
         assert script.asked_n == 2
 
 
@@ -271,68 +254,6 @@ async def test_a_second_request_that_would_begin_after_the_deadline_is_not_made(
 # Waiting for a connection
 
 
-async def without_connection(broker: FakeBroker, client: Client) -> None:
-    """The broker is there and refuses; the client has noticed."""
-    broker.refusal = (0x003, "draining: not now")
-    (await broker.peer(len(broker.peers) - 1)).abort()
-    await client.wait_for("reconnecting")
-
-
-async def test_a_call_waits_for_the_next_connection(broker: FakeBroker) -> None:
-    Script(broker, *[b"answer"] * 4)
-    async with connect(broker.url, wait_for_reconnect=True) as client:
-        await without_connection(broker, client)
-        calls = [
-            asyncio.ensure_future(client.request_response(TO)),
-            asyncio.ensure_future(anext(client.request_stream(TO))),
-            asyncio.ensure_future(anext(client.request_channel(TO, items_of(b"1")))),
-        ]
-        silent = [
-            asyncio.ensure_future(client.fire_and_forget(TO)),
-            asyncio.ensure_future(client.metadata_push(TO, b"news")),
-        ]
-        await asyncio.sleep(0)
-        broker.refusal = None
-        assert [(await call).data for call in calls] == [b"answer"] * 3
-        for each in silent:
-            await each
-        peer = broker.peers[-1]
-        await peer.expect(FNF)
-        await peer.expect(PUSH)
-
-
-async def test_it_waits_no_longer_than_it_was_told(broker: FakeBroker) -> None:
-    async with connect(broker.url, wait_for_reconnect=3600) as client:
-        await without_connection(broker, client)
-        with pytest.raises(NotConnected, match="nothing was sent"):
-            await client.request_response(TO, wait_for_reconnect=0.01)
-        with pytest.raises(NotConnected):
-            await client.request_response(TO, wait_for_reconnect=False)
-        with pytest.raises(NotConnected):
-            await anext(client.request_stream(TO, wait_for_reconnect=0.01))
-
-
-async def test_it_waits_no_longer_than_its_deadline(broker: FakeBroker) -> None:
-    async with connect(broker.url, wait_for_reconnect=True) as client:
-        await without_connection(broker, client)
-        with pytest.raises(TooLate, match=r"without a connection \(nothing was processed"):
-            await client.request_response(TO, timeout_s=0.01)
-        with pytest.raises(DeadlineExceeded):
-            await anext(client.request_stream(TO, timeout_s=0.01))
-
-
-async def test_closing_the_client_ends_the_wait(broker: FakeBroker) -> None:
-    async with connect(broker.url, wait_for_reconnect=True) as client:
-        await without_connection(broker, client)
-        call = asyncio.ensure_future(client.request_response(TO))
-        await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(NotConnected, match="closed"):
-            await call
-        with pytest.raises(NotConnected, match="closed"):
-            await client.request_response(TO)
-
-
 @pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
 def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="it must be finite"):
@@ -343,7 +264,7 @@ def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
 
 
 def deadlines_of(peer: Peer) -> list[list[str]]:
-    return [[repr(tag) for tag in address_of(frame).metadata] for _, _, _, frame in peer.of(RESPONSE)]
+    return [[repr(tag) for tag in address_of(frame).metadata] for frame in peer.of(frames.RESPONSE)]
 
 
 async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeBroker) -> None:
@@ -356,7 +277,7 @@ async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeB
         await anext(client.request_stream(TO))
         peer = await broker.peer(0)
         assert deadlines_of(peer) == [["deadline_ms=30"], ["deadline_ms=60000"], []]
-        assert address_of(peer.of(STREAM)[0][3], has_n=True).metadata == []  # a stream may last
+        assert address_of(peer.of(frames.STREAM)[0]).metadata == []  # a stream may last
 
 
 @pytest.mark.parametrize(("mime_type", "wanted"), [(MIME_TYPE_V0, None), (None, False)])
@@ -380,7 +301,7 @@ async def test_a_sticky_key_is_a_hint(broker: FakeBroker) -> None:
     Script(broker, b"1")
     async with connect(broker.url) as client:
         await client.request_response(address("chat", sticky=["session", "user"], session="4711", user="ada"))
-        frame = address_of((await broker.peer(0)).of(RESPONSE)[0][3])
+        frame = address_of((await broker.peer(0)).of(frames.RESPONSE)[0])
         assert [(tag.key.short_name, tag.value) for tag in frame.metadata] == [
             ("sticky_route_key", "session"),
             ("sticky_route_key", "user"),
@@ -394,39 +315,9 @@ async def test_entries_stand_behind_address_and_route(broker: FakeBroker) -> Non
     Script(broker, b"1")
     async with connect(broker.url) as client:
         await client.request_response(TO, b"data", route="find", metadata={"application/json": b"{}"})
-        frame = (await broker.peer(0)).of(RESPONSE)[0][3]
-        length = int.from_bytes(frame[6:9])
-        found = read_entries(frame[9 : 9 + length])
+        [frame] = (await broker.peer(0)).of(frames.RESPONSE)
+        found = read_entries(frame.metadata or b"")
         assert found is not None
         assert isinstance(decode_frame(found[0][1]), Address)
         assert found[1:] == [("message/x.rsocket.routing.v0", b"\x04find"), ("application/json", b"{}")]
-        assert frame[9 + length :] == b"data"
-
-
-async def test_data_that_is_no_bytes_is_refused(broker: FakeBroker) -> None:
-    async with connect(broker.url) as client:
-        with pytest.raises(TypeError, match=r"data is str, it must be bytes; text becomes bytes with text.encode\(\)"):
-            await client.request_response(TO, "text")  # type: ignore[arg-type]
-        assert (await broker.peer(0)).of(RESPONSE) == []
-
-
-async def test_a_service_that_is_a_generator_of_items_may_be_left(broker: FakeBroker) -> None:
-    """A stream through the client's whole way, tried and with a wait, is cancelled when its reader goes."""
-    numbers = Service("numbers")
-    closed = asyncio.Event()
-
-    @numbers.request_stream()
-    async def count(data: bytes) -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"1"
-        finally:
-            closed.set()
-
-    async with (
-        connect(broker.url, service=numbers),
-        connect(broker.url, retry=AGAIN, wait_for_reconnect=True) as client,
-    ):
-        async for _ in client.request_stream(address("numbers"), initial_n=2):
-            break
-        await closed.wait()
+        assert frame.data == b"data"

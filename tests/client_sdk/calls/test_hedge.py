@@ -1,6 +1,7 @@
 """A second request where the first is late: the first answer counts, the loser is cancelled."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -139,7 +140,7 @@ def test_a_fixed_time_learns_nothing() -> None:
     assert hedging.delay_s("a") == 0.05
 
 
-@pytest.mark.parametrize("arguments", [{"after_s": 0}, {"quantile": 0}, {"quantile": 1}])
+@pytest.mark.parametrize("arguments", [{"after_s": 0}, {"after_s": math.nan}, {"quantile": 0}, {"quantile": 1}])
 def test_times_that_make_no_sense_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Hedging(**arguments)  # type: ignore[arg-type]

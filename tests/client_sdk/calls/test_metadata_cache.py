@@ -1,5 +1,7 @@
 """The head of a request's metadata: built once, and says how long the caller waits."""
 
+import math
+
 import pytest
 
 from client_sdk import address, multicast, shard
@@ -47,6 +49,13 @@ def test_the_deadline_is_a_hint_among_the_others(timeout_s: float | None, hints:
 def test_whoever_does_not_want_it_says_no_deadline() -> None:
     cache = MetadataCache(MIME_TYPE, ORIGIN, False)
     assert cache.of(address("orders"), None, 1.5) == cache.of(address("orders"), None, None)
+
+
+@pytest.mark.parametrize("says_deadlines", [True, False])
+@pytest.mark.parametrize("nonsense_s", [math.nan, -math.inf])
+def test_a_deadline_that_is_no_time_is_refused(says_deadlines: bool, nonsense_s: float) -> None:
+    with pytest.raises(ValueError, match="timeout_s is"):
+        MetadataCache(MIME_TYPE, ORIGIN, says_deadlines).of(address("orders"), None, nonsense_s)
 
 
 def test_hints_that_are_written_as_tags_stay_hints() -> None:

@@ -1,5 +1,7 @@
 """Which calls are made again: only where that is safe, and never more than the budget allows."""
 
+import math
+
 import pytest
 
 from client_sdk import (
@@ -119,6 +121,7 @@ def test_no_retry_is_a_policy_of_one_attempt() -> None:
         ({"first_delay_s": -1}, "first_delay_s"),
         ({"first_delay_s": 2, "max_delay_s": 1}, "max_delay_s"),
         ({"try_timeout_s": 0}, "try_timeout_s"),
+        ({"try_timeout_s": math.nan}, "nan"),
     ],
 )
 def test_policies_that_make_no_sense_are_refused(arguments: dict[str, float], message: str) -> None:
@@ -126,6 +129,7 @@ def test_policies_that_make_no_sense_are_refused(arguments: dict[str, float], me
         RetryPolicy(**arguments)  # type: ignore[arg-type]
 
 
-def test_budgets_that_make_no_sense_are_refused() -> None:
+@pytest.mark.parametrize("arguments", [{"ratio": -0.1}, {"ratio": math.nan}, {"min_per_s": math.nan}])
+def test_budgets_that_make_no_sense_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="neither may be below 0"):
-        RetryBudget(ratio=-0.1)
+        RetryBudget(**arguments)

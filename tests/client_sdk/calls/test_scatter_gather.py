@@ -10,7 +10,6 @@ from client_sdk import (
     Answer,
     ApplicationError,
     Client,
-    ConnectionLost,
     NoHandler,
     NoRoute,
     Payload,
@@ -22,8 +21,10 @@ from client_sdk import (
 )
 from client_sdk.calls import scatter_gather as gathering
 from client_sdk.testing import local_broker
-from tests.client_sdk.calls.test_callers import Script, payload_frame
-from tests.client_sdk.fake_broker import CANCEL, STREAM, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.calls.test_callers import Script
+from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.frames import payload
 
 ALL = multicast("stock")
 
@@ -181,28 +182,18 @@ async def test_the_brokers_deadline_ends_it_like_ours(broker: FakeBroker) -> Non
         assert not gathered.is_complete
 
 
-async def test_a_connection_that_is_lost_is_an_error(broker: FakeBroker) -> None:
-    Script(broker, None)
-    async with connect(broker.url) as client:
-        gathered = asyncio.ensure_future(_list_of(client))
-        await (await broker.peer(0)).expect(STREAM)
-        (await broker.peer(0)).abort()
-        with pytest.raises(ConnectionLost):
-            await gathered
-
-
 async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "MAX_ANSWERS", 2)
     Script(broker, None)
     async with connect(broker.url) as client:
         gathered = asyncio.ensure_future(_list_of(client))
         peer = await broker.peer(0)
-        stream_id = (await peer.expect(STREAM))[0][1]
+        stream_id = (await peer.expect(frames.STREAM))[0].stream_id
         for _ in range(3):
-            peer.send(payload_frame(stream_id, b"x", 0x20))
+            peer.send(payload(stream_id, b"x"))
         with pytest.raises(TooLarge, match="over 2 answers"):
             await gathered
-        await peer.expect(CANCEL)
+        await peer.expect(frames.CANCEL)
 
 
 async def test_a_gather_that_is_left_sends_cancel(broker: FakeBroker) -> None:
@@ -211,11 +202,11 @@ async def test_a_gather_that_is_left_sends_cancel(broker: FakeBroker) -> None:
         gathered = client.gather(ALL)
         first = asyncio.ensure_future(anext(gathered))
         peer = await broker.peer(0)
-        stream_id = (await peer.expect(STREAM))[0][1]
-        peer.send(payload_frame(stream_id, b"x", 0x20))
+        stream_id = (await peer.expect(frames.STREAM))[0].stream_id
+        peer.send(payload(stream_id, b"x"))
         await first
         await gathered.aclose()
-        await peer.expect(CANCEL)
+        await peer.expect(frames.CANCEL)
 
 
 async def test_enough_must_be_one_at_least(broker: FakeBroker) -> None:

@@ -6,61 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import ClientError, ConnectionLost, Payload, Service, address
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    COMPLETE,
-    ERROR,
-    EXT,
-    FNF,
-    FOLLOWS,
-    IGNORE,
-    KINDS,
-    LAST,
-    LEASE,
-    MAX_N,
-    METADATA,
-    MODELS,
-    NEXT,
-    PAYLOAD,
-    REQUEST_N,
-    RESPONSE,
-    RESUME,
-    RESUME_OK,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    credit,
-    error,
-    payload,
-    request,
-    serving,
-)
+from client_sdk import ClientError, ConnectionLost, Payload, Service
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, credit, error, payload, request
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
 
-CODES = (0x0, 0x101, 0x201, 0x202, 0x203, 0x204, 0x205, 0x301, 0x12345, 0xFFFFFFFE, 0xFFFFFFFF)
 CUT = b"\xff\xff\xff" + b"abc"  # declares 16 MiB of metadata, and has 3 bytes
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("code", CODES)
-async def test_an_error_with_any_code_ends_the_call_and_says_its_code(raw: RawBroker, model: str, code: int) -> None:
-    """Row 3, as the one who asked."""
-    async with serving(raw) as (client, peer):
-        call = begin(client, model)
-        [asked] = await peer.expect(KINDS[model])
-        peer.send(error(asked.stream_id, code, "own-word: boom"))
-        with pytest.raises(ClientError) as caught:
-            await call
-        assert (caught.value.code, caught.value.word) == (code, "own-word")
-        assert "boom" in caught.value.text
-        assert not isinstance(caught.value, ConnectionLost)
-        await peer.assert_alive()
-
-
-@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(
+    "code", [0x0, 0x101, 0x201, 0x202, 0x203, 0x204, 0x205, 0x301, 0x12345, 0xFFFFFFFE, 0xFFFFFFFF]
+)
 async def test_an_error_of_the_caller_with_any_code_ends_the_handler(raw: RawBroker, code: int) -> None:
     """Row 3, as the one who answers a channel."""
     service, ended = Service("s"), asyncio.get_running_loop().create_future()
@@ -75,8 +31,8 @@ async def test_an_error_of_the_caller_with_any_code_ends_the_handler(raw: RawBro
             raise
 
     async with serving(raw, service) as (_, peer):
-        peer.send(request(2, CHANNEL, b"1", n=9))
-        await peer.expect(PAYLOAD)
+        peer.send(request(2, frames.CHANNEL, b"1", n=9))
+        await peer.expect(frames.PAYLOAD)
         peer.send(error(2, code, "boom"))
         assert isinstance(await ended, (ClientError, asyncio.CancelledError))
         await peer.assert_alive()
@@ -89,66 +45,40 @@ async def test_an_error_with_any_text_ends_the_call(raw: RawBroker, text: bytes)
     """Row 3: the text may be anything, too."""
     async with serving(raw) as (client, peer):
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
-        peer.send(Frame(asked.stream_id, ERROR, 0, (0x202).to_bytes(4) + text))
+        [asked] = await peer.expect(frames.RESPONSE)
+        peer.send(Frame(asked.stream_id, frames.ERROR, 0, (0x202).to_bytes(4) + text))
         with pytest.raises(ClientError) as caught:
             await call
         assert caught.value.code == 0x202
 
 
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     "broken",
     [
-        Frame(0, PAYLOAD, METADATA | NEXT, CUT),
-        Frame(0, PAYLOAD, METADATA | NEXT, b"\0"),
-        Frame(0, PAYLOAD, METADATA | FOLLOWS | NEXT, CUT),
-        Frame(0, ERROR, 0, b"\0\0\1"),
-        Frame(0, ERROR),
-    ],
-)
-async def test_a_malformed_answer_ends_its_call_and_no_other(raw: RawBroker, model: str, broken: Frame) -> None:
-    """Rows 4 and 5, as the one who asked: nothing is cut to fit, nobody hangs."""
-    async with serving(raw) as (client, peer):
-        hurt = begin(client, model)
-        [asked] = await peer.expect(KINDS[model])
-        other = asyncio.create_task(client.request_response(address("other")))
-        asked_too = (await peer.expect(RESPONSE, 2 if model == "request_response" else 1))[-1]
-        peer.send(broken._replace(stream_id=asked.stream_id))
-        with pytest.raises(ClientError, match="bad-frame") as caught:
-            await hurt
-        assert not isinstance(caught.value, ConnectionLost)
-        peer.send(payload(asked_too.stream_id, b"fine", flags=LAST))
-        assert (await other).data == b"fine"
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        Frame(2, RESPONSE, METADATA, CUT),
-        Frame(2, RESPONSE, METADATA | FOLLOWS, CUT),
-        Frame(2, STREAM, 0, b"\0\0\0"),
-        Frame(2, STREAM),
-        Frame(2, CHANNEL, METADATA, b"\0\0\0\1" + CUT),
-        Frame(2, CHANNEL, 0, b"\0"),
+        Frame(2, frames.RESPONSE, frames.METADATA, CUT),
+        Frame(2, frames.RESPONSE, frames.METADATA | frames.FOLLOWS, CUT),
+        Frame(2, frames.STREAM, 0, b"\0\0\0"),
+        Frame(2, frames.STREAM),
+        Frame(2, frames.CHANNEL, frames.METADATA, b"\0\0\0\1" + CUT),
+        Frame(2, frames.CHANNEL, 0, b"\0"),
     ],
 )
 async def test_a_malformed_request_is_answered_and_no_handler_sees_it(raw: RawBroker, broken: Frame) -> None:
     """Rows 4 and 5, as the one who answers."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(broken)
-        [answer] = await peer.expect(ERROR)
-        assert (answer.stream_id, answer.code) == (2, 0x204)
-        assert everything.calls == []
+        peer.send(broken, payload(2, b"more", flags=frames.FOLLOWS | frames.NEXT), payload(2, b"last"))
         assert (await peer.call(4)).data == b"alive"
+        [answer] = peer.of(frames.ERROR)
+        assert (answer.stream_id, answer.code) == (2, 0x204)
+        assert everything.calls == [("request_response", b"alive")]
 
 
 async def test_a_malformed_request_without_an_answer_is_dropped(raw: RawBroker) -> None:
     """Rows 4 and 5: nothing can be said, and nothing is done."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(Frame(2, FNF, METADATA, CUT))
+        peer.send(Frame(2, frames.FNF, frames.METADATA, CUT))
         assert (await peer.call(4)).data == b"alive"
         assert everything.calls == [("request_response", b"alive")]
         assert peer.on(2) == []
@@ -162,7 +92,7 @@ async def test_what_is_no_frame_ends_the_connection_with_one_line_in_the_log(
     with caplog.at_level(logging.DEBUG, "client_sdk"):
         async with serving(raw) as (client, peer):
             call = begin(client, "request_response")
-            await peer.expect(RESPONSE)
+            await peer.expect(frames.RESPONSE)
             peer.send(*[junk] * 1000)
             with pytest.raises(ConnectionLost, match="bad-frame"):
                 await call
@@ -173,9 +103,9 @@ async def test_what_is_no_frame_ends_the_connection_with_one_line_in_the_log(
     assert "Traceback" not in caplog.text
 
 
-@pytest.mark.parametrize("kind", [0, 1, LEASE, RESUME, RESUME_OK, 15, 62, EXT])
+@pytest.mark.parametrize("kind", [0, 1, frames.LEASE, frames.RESUME, frames.RESUME_OK, 15, 62, frames.EXT])
 @pytest.mark.parametrize("stream_id", [0, 1, 2, 8, 9])
-@pytest.mark.parametrize("flags", [0, IGNORE])
+@pytest.mark.parametrize("flags", [0, frames.IGNORE])
 async def test_a_frame_that_means_nothing_disturbs_nobody(
     raw: RawBroker, kind: int, stream_id: int, flags: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,42 +113,34 @@ async def test_a_frame_that_means_nothing_disturbs_nobody(
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
         call = begin(client, "request_response")  # on stream 1
-        await peer.expect(RESPONSE)
-        peer.send(request(2, RESPONSE, b"wait"))
+        await peer.expect(frames.RESPONSE)
+        peer.send(request(2, frames.RESPONSE, b"wait"))
         peer.send(*[Frame(stream_id, kind, flags, b"\0\0\0\1rest")] * 100)
         assert (await peer.call(4)).data == b"alive"
-        peer.send(payload(1, b"fine", flags=LAST))
+        peer.send(payload(1, b"fine", flags=frames.LAST))
         assert (await call).data == b"fine"
         assert everything.running == 1
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
-
-
-@pytest.mark.parametrize("model", MODELS)
-async def test_follows_is_ignored_where_complete_is_set(raw: RawBroker, model: str) -> None:
-    """Row 7: the answer is whole, and arrives."""
-    async with serving(raw) as (client, peer):
-        call = begin(client, model)
-        [asked] = await peer.expect(KINDS[model])
-        peer.send(payload(asked.stream_id, b"whole", flags=FOLLOWS | LAST))
-        assert (await call).data == b"whole"
 
 
 async def test_an_id_of_the_wrong_side_is_no_request(raw: RawBroker) -> None:
     """Row 8: a broker opens even ids; odd ones and 0 are no requests, and get no answer."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        for kind in (RESPONSE, FNF, STREAM, CHANNEL):
+        for kind in (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL):
             peer.send(request(0, kind, b"1"), request(7, kind, b"1"))
         assert (await peer.call(2)).data == b"alive"
         assert everything.calls == [("request_response", b"alive")]
-        assert peer.on(7) + peer.of(ERROR) == []
+        assert peer.on(7) + peer.of(frames.ERROR) == []
 
 
 async def test_a_second_request_on_an_open_stream_is_ignored(raw: RawBroker) -> None:
     """Row 8: it is not refused either, that would end the first one."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(request(2, RESPONSE, b"wait"), request(2, RESPONSE, b"again"), request(2, STREAM, b"1"))
+        peer.send(
+            request(2, frames.RESPONSE, b"wait"), request(2, frames.RESPONSE, b"again"), request(2, frames.STREAM, b"1")
+        )
         assert (await peer.call(4)).data == b"alive"
         assert everything.calls == [("request_response", b"wait"), ("request_response", b"alive")]
         assert peer.on(2) == []
@@ -228,50 +150,47 @@ async def test_credit_of_nothing_grants_nothing(raw: RawBroker) -> None:
     """Row 11: 0 is forbidden on the wire; who says it gets no item, and is served when more is asked for."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(request(2, STREAM, b"3", n=0), credit(2, 0))
+        peer.send(request(2, frames.STREAM, b"3", n=0), credit(2, 0))
         await peer.assert_alive()
-        assert peer.of(PAYLOAD) == []
+        assert peer.of(frames.PAYLOAD) == []
         peer.send(credit(2, 2))
-        items = await peer.expect(PAYLOAD, 2)
+        items = await peer.expect(frames.PAYLOAD, 2)
         assert [each.data for each in items] == [b"0", b"1"]
         await peer.assert_alive()
-        assert len(peer.of(PAYLOAD)) == 2
+        assert len(peer.of(frames.PAYLOAD)) == 2
 
 
-@pytest.mark.parametrize("n", [MAX_N, 0x80000001, 0xFFFFFFFF])
-@pytest.mark.parametrize("kind", [STREAM, CHANNEL])
+@pytest.mark.parametrize("n", [frames.MAX_N, 0x80000001, 0xFFFFFFFF])
+@pytest.mark.parametrize("kind", [frames.STREAM, frames.CHANNEL])
 async def test_credit_has_31_bits_and_more_of_it_is_not_too_much(raw: RawBroker, kind: int, n: int) -> None:
     """Row 11: the highest bit is not part of the number, and sums beyond 31 bits are no error."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(request(2, kind, b"1", n=n, flags=COMPLETE if kind == CHANNEL else 0))
-        peer.send(credit(2, MAX_N), credit(2, 0xFFFFFFFF))
-        await peer.expect(PAYLOAD, 2)
-        assert [(each.data, each.flags) for each in peer.of(PAYLOAD)] in (
-            [(b"0", NEXT), (b"", COMPLETE)],
-            [(b"1", NEXT), (b"", COMPLETE)],
+        peer.send(request(2, kind, b"1", n=n, flags=frames.COMPLETE if kind == frames.CHANNEL else 0))
+        peer.send(credit(2, frames.MAX_N), credit(2, 0xFFFFFFFF))
+        await peer.expect(frames.PAYLOAD, 2)
+        assert [(each.data, each.flags) for each in peer.of(frames.PAYLOAD)] in (
+            [(b"0", frames.NEXT), (b"", frames.COMPLETE)],
+            [(b"1", frames.NEXT), (b"", frames.COMPLETE)],
         )
 
 
-@pytest.mark.parametrize("n", [0, -1, MAX_N + 1])
-async def test_credit_that_no_frame_can_say_is_refused_before_anything_is_sent(raw: RawBroker, n: int) -> None:
-    """Row 11, as the one who asks."""
-    async with serving(raw) as (client, peer):
-        with pytest.raises(ValueError, match="initial_n"):
-            client.request_stream(address("x"), initial_n=n)
-        await peer.assert_alive()
-        assert peer.of(STREAM) == []
-
-
-@pytest.mark.parametrize("size", [0, 1, 3])
-async def test_a_request_n_that_is_cut_off_ends_its_stream_and_no_other(raw: RawBroker, size: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "broken"),
+    [
+        *((frames.STREAM, Frame(2, frames.REQUEST_N, 0, bytes(size))) for size in (0, 1, 3)),
+        (frames.CHANNEL, Frame(2, frames.PAYLOAD, frames.METADATA | frames.NEXT, CUT)),
+    ],
+    ids=["no credit", "1 byte of credit", "3 bytes of credit", "an item"],
+)
+async def test_a_frame_that_is_cut_off_ends_its_stream_and_no_other(raw: RawBroker, kind: int, broken: Frame) -> None:
     """Rows 4 and 11."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(request(2, STREAM, b"5", n=1))
-        await peer.expect(PAYLOAD)
-        peer.send(Frame(2, REQUEST_N, 0, bytes(size)))
-        [answer] = await peer.expect(ERROR)
+        peer.send(request(2, kind, b"5", n=1))
+        await peer.expect(frames.PAYLOAD)
+        peer.send(broken)
+        [answer] = await peer.expect(frames.ERROR)
         assert (answer.stream_id, answer.code) == (2, 0x204)
         assert (await peer.call(4)).data == b"alive"
 
@@ -290,13 +209,13 @@ async def test_metadata_that_is_empty_is_not_absent(raw: RawBroker, metadata: by
         yield Payload(data, metadata)
 
     async with serving(raw, service) as (client, peer):
-        assert await peer.call(2, b"1") == payload(2, b"1", metadata=metadata, flags=LAST)
-        peer.send(request(4, STREAM, b"2", n=2))
-        assert (await peer.expect(PAYLOAD, 1, stream_id=4))[0] == payload(4, b"2", metadata=metadata)
+        assert await peer.call(2, b"1") == payload(2, b"1", metadata=metadata, flags=frames.LAST)
+        peer.send(request(4, frames.STREAM, b"2", n=2))
+        assert (await peer.expect(frames.PAYLOAD, 1, stream_id=4))[0] == payload(4, b"2", metadata=metadata)
         for model in MODELS:
             call = begin(client, model)
             asked = (await peer.expect(KINDS[model]))[-1]
-            peer.send(payload(asked.stream_id, b"3", metadata=metadata, flags=LAST))
+            peer.send(payload(asked.stream_id, b"3", metadata=metadata, flags=frames.LAST))
             got = await call
             assert (got.data, got.metadata) == (b"3", metadata)
             assert (type(got.data), type(got.metadata)) == (bytes, type(metadata))
@@ -324,10 +243,10 @@ async def test_what_a_handler_gets_are_bytes(raw: RawBroker) -> None:
             yield b""
 
     async with serving(raw, service) as (_, peer):
-        peer.send(request(2, RESPONSE, b"a", flags=FOLLOWS), payload(2, b"b", flags=NEXT))
-        await peer.expect(PAYLOAD)
-        peer.send(request(4, CHANNEL, b"c", metadata=b"d", n=9, flags=COMPLETE))
-        await peer.expect(PAYLOAD, 3)
+        peer.send(request(2, frames.RESPONSE, b"a", flags=frames.FOLLOWS), payload(2, b"b", flags=frames.NEXT))
+        await peer.expect(frames.PAYLOAD)
+        peer.send(request(4, frames.CHANNEL, b"c", metadata=b"d", n=9, flags=frames.COMPLETE))
+        await peer.expect(frames.PAYLOAD, 3)
         assert seen == [b"ab", b"c", b"d"]
         assert [type(each) for each in seen] == [bytes] * 3
 
@@ -337,25 +256,8 @@ async def test_a_stream_id_that_is_used_again_at_once_is_a_new_request(raw: RawB
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
         for number in range(100):
-            assert await peer.call(2, b"%d" % number) == Frame(2, PAYLOAD, LAST, b"%d" % number)
-        peer.send(request(2, STREAM, b"1", n=9))
-        assert [each.data for each in (await peer.expect(PAYLOAD, 102))[-2:]] == [b"0", b""]
-        peer.send(request(2, CHANNEL, b"1", n=9), Frame(2, CANCEL), request(2, RESPONSE, b"last"))
-        assert (await peer.expect(PAYLOAD, 103))[-1].data == b"last"
-
-
-async def test_what_is_late_for_a_stream_that_is_over_is_ignored(raw: RawBroker) -> None:
-    """Rows 8 and 34, as the one who asked: answers to calls that have ended say nothing to those that follow."""
-    async with serving(raw) as (client, peer):
-        with pytest.raises(TimeoutError):
-            await client.request_response(address("x"), timeout_s=0.01)
-        [asked] = await peer.expect(RESPONSE)
-        await peer.expect(CANCEL)
-        late = asked.stream_id
-        peer.send(payload(late, b"late", flags=LAST), error(late, 0x301), credit(late, 1), Frame(late, CANCEL))
-        peer.send(payload(late, b"late", flags=FOLLOWS | NEXT))
-        call = begin(client, "request_response")
-        asked = (await peer.expect(RESPONSE, 2))[1]
-        assert asked.stream_id != late
-        peer.send(payload(late, b"later", flags=LAST), payload(asked.stream_id, b"mine", flags=LAST))
-        assert (await call).data == b"mine"
+            assert await peer.call(2, b"%d" % number) == Frame(2, frames.PAYLOAD, frames.LAST, b"%d" % number)
+        peer.send(request(2, frames.STREAM, b"1", n=9))
+        assert [each.data for each in (await peer.expect(frames.PAYLOAD, 102))[-2:]] == [b"0", b""]
+        peer.send(request(2, frames.CHANNEL, b"1", n=9), Frame(2, frames.CANCEL), request(2, frames.RESPONSE, b"last"))
+        assert (await peer.expect(frames.PAYLOAD, 103))[-1].data == b"last"

@@ -13,37 +13,25 @@ from typing import Final
 import pytest
 
 from client_sdk import Client, ClientError, address
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    COMPLETE,
-    ERROR,
-    FNF,
-    FOLLOWS,
-    KEEPALIVE,
-    LAST,
-    METADATA,
-    NEXT,
-    PAYLOAD,
-    PUSH,
-    REQUEST_N,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    RawPeer,
-    content,
-    items_of,
-    payload,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, content, payload
+from tests.client_sdk.raw_broker import Everything, RawBroker, RawPeer, serving
+from tests.client_sdk.samples import items_of
 
 SEEDS: Final = 25  # in the suite; each about a tenth of a second
 FRAMES: Final = 300  # of one seed
 TO: Final = address("x")
-OUR_KINDS: Final = (RESPONSE, FNF, STREAM, CHANNEL)
-STREAM_KINDS: Final = (*OUR_KINDS, REQUEST_N, CANCEL, PAYLOAD, PAYLOAD, PAYLOAD, PAYLOAD, ERROR)
+OUR_KINDS: Final = (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL)
+STREAM_KINDS: Final = (
+    *OUR_KINDS,
+    frames.REQUEST_N,
+    frames.CANCEL,
+    frames.PAYLOAD,
+    frames.PAYLOAD,
+    frames.PAYLOAD,
+    frames.PAYLOAD,
+    frames.ERROR,
+)
 ENTRY: Final = b"\xfe\x00\x00\x05\x04name"  # a route
 
 
@@ -80,16 +68,16 @@ class Wild:
     def _zero(self) -> Frame:
         """Of the connection itself."""
         dice = self._dice
-        kind = dice.choice([KEEPALIVE, KEEPALIVE, PUSH, 1, 2, 13, 14, 63, ERROR])
-        if kind == ERROR:
+        kind = dice.choice([frames.KEEPALIVE, frames.KEEPALIVE, frames.PUSH, 1, 2, 13, 14, 63, frames.ERROR])
+        if kind == frames.ERROR:
             if dice.random() < 0.9:
-                return Frame(0, ERROR, 0, dice.randbytes(dice.randrange(4)))  # no code: says nothing
+                return Frame(0, frames.ERROR, 0, dice.randbytes(dice.randrange(4)))  # no code: says nothing
             self.may_end = True
-            return Frame(0, ERROR, 0, dice.choice([0x101, 0x102, 0x003, 0, 0x301]).to_bytes(4) + b"word: text")
-        body = bytes(8) + dice.randbytes(dice.randrange(4)) if kind == KEEPALIVE else self._bytes()
-        if kind == PUSH:
+            return Frame(0, frames.ERROR, 0, dice.choice([0x101, 0x102, 0x003, 0, 0x301]).to_bytes(4) + b"word: text")
+        body = bytes(8) + dice.randbytes(dice.randrange(4)) if kind == frames.KEEPALIVE else self._bytes()
+        if kind == frames.PUSH:
             body = dice.choice([ENTRY, ENTRY + body, b"\x00x" + len(body).to_bytes(3) + body])
-        return Frame(0, kind, dice.choice([0, 0x80, METADATA, 0x3FF]), body)
+        return Frame(0, kind, dice.choice([0, 0x80, frames.METADATA, 0x3FF]), body)
 
     def _random(self) -> Frame:
         """A header that can be, and anything behind it."""
@@ -103,20 +91,30 @@ class Wild:
         dice = self._dice
         kind = dice.choice(STREAM_KINDS)
         metadata = dice.choice([None, None, b"", ENTRY, self._bytes()])
-        flags = 0 if metadata is None or kind in (REQUEST_N, CANCEL, ERROR) else METADATA
-        if kind == REQUEST_N:
+        flags = 0 if metadata is None or kind in (frames.REQUEST_N, frames.CANCEL, frames.ERROR) else frames.METADATA
+        if kind == frames.REQUEST_N:
             body = dice.choice([0, 1, 2, 100, 0x7FFFFFFF, 0xFFFFFFFF]).to_bytes(4)
-        elif kind == CANCEL:
+        elif kind == frames.CANCEL:
             body = b""
-        elif kind == ERROR:
+        elif kind == frames.ERROR:
             body = dice.choice([0, 0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFF]).to_bytes(4) + self._bytes()
         else:
-            n = dice.choice([0, 1, 5, 0x7FFFFFFF]) if kind in (STREAM, CHANNEL) else None
+            n = dice.choice([0, 1, 5, 0x7FFFFFFF]) if kind in (frames.STREAM, frames.CHANNEL) else None
             body = content(dice.choice([b"", b"1", b"3", b"wait", self._bytes()]), metadata, n)
-            if kind == PAYLOAD:
-                flags |= dice.choice([0, NEXT, NEXT, LAST, COMPLETE, FOLLOWS | NEXT, FOLLOWS | LAST])
-            elif kind == CHANNEL:
-                flags |= dice.choice([0, 0, COMPLETE])
+            if kind == frames.PAYLOAD:
+                flags |= dice.choice(
+                    [
+                        0,
+                        frames.NEXT,
+                        frames.NEXT,
+                        frames.LAST,
+                        frames.COMPLETE,
+                        frames.FOLLOWS | frames.NEXT,
+                        frames.FOLLOWS | frames.LAST,
+                    ]
+                )
+            elif kind == frames.CHANNEL:
+                flags |= dice.choice([0, 0, frames.COMPLETE])
         if dice.random() < 0.05:
             body = body[: dice.randrange(len(body) + 1)]
         if dice.random() < 0.05:
@@ -126,15 +124,15 @@ class Wild:
     def _pieces(self, stream_id: int) -> list[Frame | bytes]:
         """A request or payload in pieces, the last of which may be missing."""
         dice = self._dice
-        kind = dice.choice([*OUR_KINDS, PAYLOAD, PAYLOAD])
-        n = 3 if kind in (STREAM, CHANNEL) else None
+        kind = dice.choice([*OUR_KINDS, frames.PAYLOAD, frames.PAYLOAD])
+        n = 3 if kind in (frames.STREAM, frames.CHANNEL) else None
         pieces: list[Frame | bytes] = [
-            Frame(stream_id, kind, FOLLOWS | NEXT * (kind == PAYLOAD), content(b"1", None, n))
+            Frame(stream_id, kind, frames.FOLLOWS | frames.NEXT * (kind == frames.PAYLOAD), content(b"1", None, n))
         ]
         for _ in range(dice.randrange(4)):
-            pieces.append(payload(stream_id, self._bytes(), flags=FOLLOWS | dice.choice([0, NEXT])))
+            pieces.append(payload(stream_id, self._bytes(), flags=frames.FOLLOWS | dice.choice([0, frames.NEXT])))
         if dice.random() < 0.8:
-            pieces.append(payload(stream_id, b"", flags=dice.choice([0, NEXT, LAST, COMPLETE])))
+            pieces.append(payload(stream_id, b"", flags=dice.choice([0, frames.NEXT, frames.LAST, frames.COMPLETE])))
         return pieces
 
     def _bytes(self) -> bytes:
@@ -162,10 +160,10 @@ async def harass(raw: RawBroker, seed: int) -> str:
     async with serving(raw, everything.service) as (client, peer):
         assert isinstance(peer, RawPeer)
         kept = asyncio.create_task(client.request_response(TO, b"kept"))
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         wild = Wild(seed, {asked.stream_id})
         calls = [asyncio.create_task(read(client, model)) for model in ("response", "stream", "channel", "note") * 3]
-        await peer.expect(CHANNEL, 3)
+        await peer.expect(frames.CHANNEL, 3)
         live = [each.stream_id for each in peer.frames if each.kind in OUR_KINDS and each.stream_id != asked.stream_id]
         seen = 0
         for number in range(FRAMES):
@@ -184,7 +182,7 @@ async def harass(raw: RawBroker, seed: int) -> str:
         else:
             await peer.assert_alive()
             assert not kept.done()
-            peer.send(payload(asked.stream_id, b"undisturbed", flags=LAST))
+            peer.send(payload(asked.stream_id, b"undisturbed", flags=frames.LAST))
             assert (await asyncio.wait_for(kept, 5)).data == b"undisturbed"
             ended = "alive"
             peer.abort()

@@ -3,36 +3,16 @@
 import asyncio
 import contextlib
 import logging
-import socket
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from client_sdk import ApplicationError, ClientError, Payload, Service, address, connect
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    LAST,
-    MAX_N,
-    METADATA,
-    PAYLOAD,
-    PUSH,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    payload,
-    request,
-    serving,
-)
+from client_sdk import ApplicationError, Payload, Service, address
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, credit, request
+from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, serving
 
 
 @pytest.mark.parametrize(
@@ -57,9 +37,9 @@ async def test_a_failure_that_nobody_waits_for_is_told_to_nobody(
         return data
 
     async with serving(raw, service) as (_, peer):
-        peer.send(request(2, FNF), Frame(0, PUSH, METADATA, b"\x00x\x00\x00\x04push"))
+        peer.send(request(2, frames.FNF), Frame(0, frames.PUSH, frames.METADATA, b"\x00x\x00\x00\x04push"))
         assert (await peer.call(4)).data == b"alive"
-        assert peer.of(ERROR) + peer.on(2) == []
+        assert peer.of(frames.ERROR) + peer.on(2) == []
     said = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert len(said) == 2, caplog.text
 
@@ -85,14 +65,17 @@ async def test_requests_without_an_answer_that_cannot_be_served_do_not_fill_the_
 
     async with serving(raw, service) as (_, peer):
         for number in range(1000):
-            peer.send(request(2 + 2 * number, FNF, metadata=metadata), Frame(0, PUSH, METADATA, metadata or b"\x00"))
+            peer.send(
+                request(2 + 2 * number, frames.FNF, metadata=metadata),
+                Frame(0, frames.PUSH, frames.METADATA, metadata or b"\x00"),
+            )
         assert (await peer.call(4000, metadata=b"\xfe\0\0\6\5named")).data == b"alive"
     said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert 1 <= len(said) <= 2, said
 
 
 @pytest.mark.parametrize("answer", ["text", 5, None, object(), [b"x"], Payload("text")])  # type: ignore[arg-type]
-@pytest.mark.parametrize("kind", [RESPONSE, STREAM, CHANNEL])
+@pytest.mark.parametrize("kind", [frames.RESPONSE, frames.STREAM, frames.CHANNEL])
 async def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_handler_alone(
     raw: RawBroker, answer: object, kind: int
 ) -> None:
@@ -113,47 +96,29 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_handler_alone(
 
     async with serving(raw, service) as (_, peer):
         peer.send(request(2, kind, n=5))
-        [told] = await peer.expect(ERROR)
+        [told] = await peer.expect(frames.ERROR)
         assert (told.stream_id, told.code) == (2, 0x201)
         assert b"handler-failed: incident" in told.body
         assert (await peer.call(4)).data == b"alive"
 
 
 @pytest.mark.parametrize("data", ["text", 5, object(), [b"x"]])
-async def test_what_cannot_be_sent_is_told_to_the_caller_who_wanted_it(raw: RawBroker, data: object) -> None:
-    """Row 21, as the one who asks: nothing is sent, and the next call works."""
+async def test_an_item_that_cannot_be_sent_ends_its_channel_on_both_sides(raw: RawBroker, data: object) -> None:
+    """Row 21, as the one who asks: its caller is told, and the next call works."""
 
     async def items() -> AsyncIterator[object]:
-        yield data
-
-    async def later_items() -> AsyncIterator[object]:
         yield b"good"
         yield data
 
     async with serving(raw) as (client, peer):
-        to = address("x")
-        for one in (client.request_response, client.fire_and_forget):
-            with pytest.raises(TypeError, match="must be bytes"):
-                await one(to, data)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="must be bytes"):
-            await client.metadata_push(to, data)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="must be bytes"):
-            await anext(client.request_stream(to, data))  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="must be bytes"):
-            await anext(client.request_channel(to, items()))  # type: ignore[arg-type]
-        await peer.assert_alive()
-        assert [each.kind for each in peer.frames if each.kind in (RESPONSE, FNF, PUSH, STREAM, CHANNEL)] == []
-        reading = asyncio.ensure_future(anext(client.request_channel(to, later_items())))  # type: ignore[arg-type]
-        [asked] = await peer.expect(CHANNEL)
-        peer.send(Frame(asked.stream_id, 8, 0, (5).to_bytes(4)))
+        reading = asyncio.ensure_future(anext(client.request_channel(address("x"), items())))  # type: ignore[arg-type]
+        [asked] = await peer.expect(frames.CHANNEL)
+        peer.send(credit(asked.stream_id, 5))
         with pytest.raises(TypeError, match="must be bytes"):
             await reading
-        [told] = await peer.expect(ERROR)
+        [told] = await peer.expect(frames.ERROR)
         assert told.stream_id == asked.stream_id
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-        assert (await call).data == b"fine"
+        await assert_answered(client, peer)
 
 
 async def test_handlers_do_not_wait_for_each_other(raw: RawBroker) -> None:
@@ -171,8 +136,8 @@ async def test_handlers_do_not_wait_for_each_other(raw: RawBroker) -> None:
         return data
 
     async with serving(raw, service) as (_, peer):
-        peer.send(*[request(2 + 2 * number, RESPONSE, b"%d" % number) for number in range(10)])
-        answers = await peer.expect(PAYLOAD, 10)
+        peer.send(*[request(2 + 2 * number, frames.RESPONSE, b"%d" % number) for number in range(10)])
+        answers = await peer.expect(frames.PAYLOAD, 10)
         assert {each.data for each in answers} == {b"%d" % number for number in range(10)}
 
 
@@ -180,15 +145,12 @@ async def test_a_handler_that_never_ends_holds_up_neither_keepalive_nor_cancel_n
     """Row 29."""
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
-        for kind in (RESPONSE, FNF, STREAM, CHANNEL):
+        for kind in (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL):
             peer.send(request(2 * kind, kind, b"wait"))
         await peer.assert_alive()
-        call = begin(client, "request_response")
-        asked = (await peer.expect(RESPONSE))[0]
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-        assert (await call).data == b"fine"
+        await assert_answered(client, peer)
         assert everything.running == 3  # the channel's handler waits for items of its own accord
-        peer.send(Frame(2 * RESPONSE, CANCEL), Frame(2 * STREAM, CANCEL))
+        peer.send(Frame(2 * frames.RESPONSE, frames.CANCEL), Frame(2 * frames.STREAM, frames.CANCEL))
         assert (await peer.call(100)).data == b"alive"
         assert everything.cancelled == 2
 
@@ -220,11 +182,11 @@ async def test_items_that_never_wait_leave_the_event_loop_to_others(raw: RawBrok
         if role == "caller's channel":
             reading = asyncio.ensure_future(anext(client.request_channel(address("x"), endless())))
             peer.read_on()
-            [asked] = await peer.expect(CHANNEL)
+            [asked] = await peer.expect(frames.CHANNEL)
             peer.stop_reading()
-            peer.send(Frame(asked.stream_id, 8, 0, MAX_N.to_bytes(4)))
+            peer.send(Frame(asked.stream_id, 8, 0, frames.MAX_N.to_bytes(4)))
         else:
-            peer.send(request(2, STREAM if role == "stream" else CHANNEL, n=MAX_N))
+            peer.send(request(2, frames.STREAM if role == "stream" else frames.CHANNEL, n=frames.MAX_N))
         longest = last = 0
         while last < 20_000:
             await asyncio.sleep(0)
@@ -250,7 +212,7 @@ async def test_a_handler_that_will_not_be_cancelled_is_left_behind_and_close_ret
 
     try:
         async with serving(raw, service) as (_, peer):
-            peer.send(request(2, RESPONSE))
+            peer.send(request(2, frames.RESPONSE))
             await peer.assert_alive()
             began_at = time.monotonic()
         assert time.monotonic() - began_at < 5
@@ -258,89 +220,3 @@ async def test_a_handler_that_will_not_be_cancelled_is_left_behind_and_close_ret
     finally:
         may_end.set()
         await asyncio.sleep(0)
-
-
-class Bystander(threading.Thread):
-    """A broker in a thread of its own: it goes on when the event loop of the test does not."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._socket: socket.socket | None = None
-        self.url = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.connections = 0
-        self.pings = 0
-
-    def run(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                self._socket, _ = self._listener.accept()
-                self.connections += 1
-                stream = self._socket.makefile("rb")
-                while head := stream.read(3):
-                    frame = stream.read(int.from_bytes(head))
-                    if frame[4] >> 2 == KEEPALIVE:
-                        self.pings += 1
-                        self.say(Frame(0, KEEPALIVE, 0, frame[6:]))
-
-    def say(self, frame: Frame) -> None:
-        raw = frame.encode()
-        assert self._socket is not None
-        self._socket.sendall(len(raw).to_bytes(3) + raw)
-
-    def end(self) -> None:
-        for each in (self._socket, self._listener):
-            if each is not None:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-                each.close()
-        self.join(5)
-        assert not self.is_alive()
-
-
-@pytest.fixture
-def bystander(no_leaked_tasks: None) -> Iterator[Bystander]:
-    thread = Bystander()
-    thread.start()
-    yield thread
-    thread.end()
-
-
-async def test_a_handler_that_holds_the_program_for_longer_than_the_lifetime_costs_no_connection(
-    bystander: Bystander,
-) -> None:
-    """Row 29: who did not listen for a while looks at what has come before it says that nobody was there."""
-    service, held = Service("s"), asyncio.Event()
-
-    @service.request_response()
-    async def hold(data: bytes) -> bytes:
-        time.sleep(0.6)  # noqa: ASYNC251  that is the point
-        held.set()
-        return data
-
-    async with connect(bystander.url, service=service, keepalive_s=0.1, lifetime_s=0.3) as client:
-        for number in range(2):
-            held.clear()
-            bystander.say(request(2 + 2 * number, RESPONSE, b"x"))
-            threading.Timer(0.3, bystander.say, [request(100, FNF)]).start()  # it lives meanwhile
-            await held.wait()
-            pings = bystander.pings
-            while bystander.pings < pings + 3:
-                await asyncio.sleep(0.02)
-        assert client.is_connected
-        assert bystander.connections == 1
-
-
-async def test_calls_that_fail_one_after_another_leave_the_others_as_they_are(raw: RawBroker) -> None:
-    """Row 21: a hundred mistakes later the connection is the same one."""
-    async with serving(raw) as (client, peer):
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
-        for _ in range(100):
-            with pytest.raises(TypeError):
-                await client.request_response(address("x"), "text")  # type: ignore[arg-type]
-            with pytest.raises((ClientError, ValueError)):
-                await client.request_response(address("x"), route="r" * 300)
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-        assert (await call).data == b"fine"
-        assert len(raw.peers) == 1

@@ -4,171 +4,24 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from client_sdk import Client, ConnectionLost, DeadlineExceeded, NotConnected, Service, address, connect
-from tests.client_sdk.defects.raw_broker import (
-    CHANNEL,
-    FNF,
-    KEEPALIVE,
-    KINDS,
-    LAST,
-    MODELS,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    error,
-    first_answer,
-    items_of,
-    payload,
-    serving,
-)
+from client_sdk import Client, ConnectionLost, NotConnected, Service, connect
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, error, payload
+from tests.client_sdk.raw_broker import MODELS, TO, Attempts, Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.samples import items_of
 from tests.conftest import StartBroker
 
-TO = address("everything")
-ALL_CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
-    **{model: lambda client, model=model: first_answer(client, model) for model in MODELS},  # type: ignore[misc]
-    "fire_and_forget": lambda client: client.fire_and_forget(TO, b"x"),
-    "metadata_push": lambda client: client.metadata_push(TO, b"x"),
-}
 ATTEMPTS = 10
 SHORT = {"keepalive_s": 0.05, "lifetime_s": 0.2}
-
-
-class Attempts:
-    """Delays between attempts that are none, counted."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        self._changed = asyncio.Event()
-        monkeypatch.setattr("client_sdk.reconnect.backoff.Backoff.next_s", self._next_s)
-
-    def _next_s(self) -> float:
-        self.count += 1
-        self._changed.set()
-        return 0.001
-
-    async def reach(self, count: int) -> None:
-        async with asyncio.timeout(10):
-            while self.count < count:
-                self._changed.clear()
-                await self._changed.wait()
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
-    return Attempts(monkeypatch)
 
 
 async def lost(raw: RawBroker, client: Client) -> None:
     """Nobody listens any more, and the client knows."""
     await raw.stop()
     await client.wait_for("reconnecting", timeout_s=5)
-
-
-@pytest.mark.parametrize("model", ALL_CALLS)
-async def test_a_call_after_the_loss_fails_at_once(raw: RawBroker, model: str) -> None:
-    """Row 14: in the same turn of the event loop, and however often."""
-    client = await connect(raw.url)
-    await lost(raw, client)
-    for _ in range(3):
-        with pytest.raises(NotConnected, match="nothing was sent"):
-            await asyncio.wait_for(ALL_CALLS[model](client), 0.5)
-    await client.close()
-    with pytest.raises(NotConnected, match="closed"):
-        await asyncio.wait_for(ALL_CALLS[model](client), 0.5)
-
-
-@pytest.mark.parametrize("model", ALL_CALLS)
-async def test_a_call_that_may_wait_is_made_on_the_next_connection(raw: RawBroker, model: str) -> None:
-    """Row 14: with `wait_for_reconnect`; its answer comes from there."""
-    async with connect(raw.url, wait_for_reconnect=True) as client:
-        port = raw.port
-        await lost(raw, client)
-        call = asyncio.ensure_future(ALL_CALLS[model](client))
-        await asyncio.sleep(0.01)
-        assert not call.done()
-        second = await RawBroker().start(port)
-        peer = await second.peer()
-        kind = {**KINDS, "fire_and_forget": FNF, "metadata_push": 12}[model]
-        [asked] = await peer.expect(kind)
-        peer.send(payload(asked.stream_id, b"late", flags=LAST))
-        await call
-    await second.stop()
-
-
-@pytest.mark.parametrize("model", ALL_CALLS)
-async def test_a_call_that_waits_for_a_connection_ends_with_its_deadline_its_patience_or_its_client(
-    raw: RawBroker, model: str
-) -> None:
-    """Row 14: it must be finite."""
-    client = await connect(raw.url, wait_for_reconnect=0.05)
-    await lost(raw, client)
-    with pytest.raises(NotConnected):
-        await ALL_CALLS[model](client)
-    if model == "request_response":
-        with pytest.raises(DeadlineExceeded):
-            await client.request_response(TO, timeout_s=0.02, wait_for_reconnect=True)
-    call = asyncio.ensure_future(first_answer(client, "request_response", wait_for_reconnect=60))
-    await asyncio.sleep(0.01)
-    await client.close()
-    with pytest.raises(NotConnected, match="closed"):
-        await call
-
-
-@pytest.mark.parametrize("end", ["abort", "goodbye", "error", "junk", "half a frame"])
-async def test_calls_that_wait_at_the_loss_all_end(raw: RawBroker, end: str) -> None:
-    """Row 14: whichever way the connection is lost; each has an error of its own."""
-    async with serving(raw) as (client, peer):
-        calls = [begin(client, model) for model in MODELS for _ in range(20)]
-        for kind in (RESPONSE, STREAM, CHANNEL):
-            await peer.expect(kind, 20)
-        if end == "error":
-            peer.send(error(0, 0x101, "bad-frame: you"))
-        elif end == "goodbye":
-            peer.send(error(0, 0x102, "broker-stopped: bye"))
-            peer.abort()
-        elif end == "junk":
-            peer.send(b"abc")
-        else:
-            if end == "half a frame":
-                peer.write([b"\0\0\x20" + payload(1, b"half").encode()])
-            peer.abort()
-        ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
-        assert {type(each) for each in ends} == {ConnectionLost}
-        assert len({id(each) for each in ends}) == len(ends)
-        await client.wait_connected(timeout_s=5)
-
-
-async def test_calls_that_wait_for_room_end_with_the_connection(raw: RawBroker) -> None:
-    """Row 14: a fire-and-forget that was not sent yet is not forgotten."""
-    async with serving(raw) as (client, peer):
-        peer.stop_reading()
-        sent = 0
-
-        async def flood() -> None:
-            nonlocal sent
-            while True:
-                await client.fire_and_forget(TO, bytes(1 << 20))
-                sent += 1
-
-        flooding = [asyncio.create_task(flood()) for _ in range(3)]
-        before = -1
-        while before != sent:
-            before = sent
-            await asyncio.sleep(0.05)  # until what is full is full
-        push = asyncio.create_task(client.metadata_push(TO, b"x"))
-        call = begin(client, "request_response")
-        await asyncio.sleep(0.01)
-        peer.abort()
-        ends = await asyncio.wait_for(asyncio.gather(*flooding, push, call, return_exceptions=True), 5)
-        assert all(isinstance(each, ConnectionLost) for each in ends), ends
-        await client.wait_connected(timeout_s=5)
 
 
 async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw: RawBroker) -> None:
@@ -178,8 +31,8 @@ async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw
             peer = await raw.peer(number)
             await client.wait_connected(timeout_s=5)
             good = begin(client, "request_response")
-            [asked] = await peer.expect(RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+            [asked] = await peer.expect(frames.RESPONSE)
+            peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
             assert (await good).data == b"fine"
             peer.answers_pings = False
             calls = [begin(client, model) for model in MODELS]
@@ -211,23 +64,23 @@ async def test_a_peer_that_is_silent_in_the_middle_of_a_frame_is_silent(raw: Raw
 async def test_a_peer_that_sends_anything_lives(raw: RawBroker) -> None:
     """Row 22, the other way: not only the answer to a KEEPALIVE is a sign of life."""
     async with serving(raw, None, **SHORT) as (client, peer):
-        await peer.expect(KEEPALIVE)
+        await peer.expect(frames.KEEPALIVE)
         peer.answers_pings = False
         for _ in range(10):
-            await peer.expect(KEEPALIVE, len(peer.of(KEEPALIVE)) + 1)
+            await peer.expect(frames.KEEPALIVE, len(peer.of(frames.KEEPALIVE)) + 1)
             peer.send(Frame(8, 0x0A, 0x20))
         assert client.is_connected
         assert len(raw.peers) == 1
 
 
-@pytest.mark.parametrize("failure", ["setup", "goodbye", "close", "junk"])
+@pytest.mark.parametrize("failure", ["setup", "goodbye", "close", "junk", "silence"])
 async def test_ten_failed_reconnects_are_followed_by_a_good_one(
     raw: RawBroker, attempts: Attempts, failure: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 18: and then the tenth-first is as good as any, with its service."""
     everything = Everything()
     with caplog.at_level(logging.WARNING, "client_sdk"):
-        async with serving(raw, everything.service) as (client, peer):
+        async with serving(raw, everything.service, connect_timeout_s=0.1) as (client, peer):
             words = {
                 "setup": error(0, 0x003, "over-limit: not now"),
                 "goodbye": error(0, 0x102, "draining: not now"),
@@ -248,10 +101,7 @@ async def test_ten_failed_reconnects_are_followed_by_a_good_one(
             await client.wait_connected(timeout_s=5)
             peer = raw.peers[-1]
             assert (await peer.call(2)).data == b"alive"
-            call = begin(client, "request_response")
-            [asked] = await peer.expect(RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-            assert (await call).data == b"fine"
+            await assert_answered(client, peer)
     assert len(caplog.records) <= 3, caplog.text  # one for each reason, and not for each attempt
 
 
@@ -267,24 +117,13 @@ async def test_ten_times_nobody_is_listening_and_then_somebody_is(raw: RawBroker
     await second.stop()
 
 
-async def test_ten_silent_brokers_and_then_one_that_speaks(raw: RawBroker, attempts: Attempts) -> None:
-    """Row 18: each attempt has its own time-out."""
-    async with connect(raw.url, connect_timeout_s=0.02) as client:
-        raw.answers_pings = False
-        (await raw.peer()).abort()
-        for number in range(1, ATTEMPTS + 1):
-            await (await raw.peer(number)).assert_gone()
-        raw.answers_pings = True
-        await client.wait_connected(timeout_s=5)
-
-
 async def test_a_loss_during_the_reconnect_is_one_more(raw: RawBroker, attempts: Attempts) -> None:
     """Row 18: a connection that is lost as soon as it is there, twenty times; no task is left of any."""
     async with connect(raw.url) as client:
         for number in range(20):
             peer = await raw.peer(number)
             if number % 2:
-                await peer.expect(KEEPALIVE)
+                await peer.expect(frames.KEEPALIVE)
             peer.abort()
         await raw.peer(20)
         await client.wait_connected(timeout_s=5)

@@ -2,33 +2,14 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from client_sdk import ConnectionLost, Payload, Service, address
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    LAST,
-    MAX_N,
-    PAYLOAD,
-    RESPOND,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    credit,
-    payload,
-    ping,
-    request,
-    serving,
-)
+from client_sdk import Client, ConnectionLost, Payload, Service, address
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, credit, payload, ping, request
+from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, begin, serving
 
 MIB = 1 << 20
 ITEM = 16 << 10
@@ -64,13 +45,34 @@ class Source:
             self.made += 1
             yield b"%016d" % self.made + bytes(ITEM - 16)
 
-    async def stalled(self) -> int:
-        """Waits until no more are made; how many were."""
-        before = -1
-        while before != self.made:
-            before = self.made
-            await asyncio.sleep(0.05)
-        return self.made
+
+class Flood:
+    """Callers that send fire-and-forgets of this size as fast as they may; counted."""
+
+    def __init__(self, client: Client, size: int, callers: int) -> None:
+        self.size = size
+        self.sent = 0
+        self._data = bytes(size)
+        self._tasks = [asyncio.create_task(self._send(client)) for _ in range(callers)]
+
+    async def _send(self, client: Client) -> None:
+        while True:
+            await client.fire_and_forget(TO, self._data)
+            self.sent += 1
+
+    async def stop(self) -> None:
+        for each in self._tasks:
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def stalled(count: Callable[[], int]) -> int:
+    """Waits until it does not grow any more; what it is then."""
+    before = -1
+    while before != count():
+        before = count()
+        await asyncio.sleep(0.05)
+    return before
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def held() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
-@pytest.mark.parametrize("kind", [STREAM, CHANNEL])
+@pytest.mark.parametrize("kind", [frames.STREAM, frames.CHANNEL])
 @pytest.mark.parametrize("streams", [1, 40])
 async def test_a_slow_reader_with_all_credit_costs_no_memory(
     raw: RawBroker, memory: None, kind: int, streams: int
@@ -96,16 +98,16 @@ async def test_a_slow_reader_with_all_credit_costs_no_memory(
     async with serving(raw, source.service) as (_, peer):
         peer.stop_reading()
         before = held()
-        peer.send(*[request(2 + 2 * number, kind, n=MAX_N) for number in range(streams)])
-        made = await source.stalled()
+        peer.send(*[request(2 + 2 * number, kind, n=frames.MAX_N) for number in range(streams)])
+        made = await stalled(lambda: source.made)
         grown = held() - before
         assert made * ITEM < MOST_UNDER_WAY, f"{made} items of {ITEM} bytes are under way"
         assert grown < MOST_HELD, f"{grown} bytes are held"
         peer.read_on()
-        await peer.expect(PAYLOAD, made + 100)
-        got = [each.data[:16] for each in peer.on(2) if each.kind == PAYLOAD]
+        await peer.expect(frames.PAYLOAD, made + 100)
+        got = [each.data[:16] for each in peer.on(2) if each.kind == frames.PAYLOAD]
         assert got == sorted(got)
-        peer.send(*[Frame(2 + 2 * number, CANCEL) for number in range(streams)])
+        peer.send(*[Frame(2 + 2 * number, frames.CANCEL) for number in range(streams)])
         assert (await peer.call(100)).data == b"alive"
 
 
@@ -115,11 +117,11 @@ async def test_a_slow_receiver_of_a_channel_costs_no_memory(raw: RawBroker, memo
     async with serving(raw) as (client, peer):
         channel = client.request_channel(TO, source.items())
         reading = asyncio.ensure_future(anext(channel))
-        [asked] = await peer.expect(CHANNEL)
+        [asked] = await peer.expect(frames.CHANNEL)
         peer.stop_reading()
         before = held()
-        peer.send(credit(asked.stream_id, MAX_N))
-        made = await source.stalled()
+        peer.send(credit(asked.stream_id, frames.MAX_N))
+        made = await stalled(lambda: source.made)
         grown = held() - before
         assert made * ITEM < MOST_UNDER_WAY, f"{made} items of {ITEM} bytes are under way"
         assert grown < MOST_HELD, f"{grown} bytes are held"
@@ -127,40 +129,23 @@ async def test_a_slow_receiver_of_a_channel_costs_no_memory(raw: RawBroker, memo
         assert (await reading).data == b"still"  # the other direction is not held up
         await channel.aclose()
         peer.read_on()
-        await peer.expect(CANCEL)
+        await peer.expect(frames.CANCEL)
 
 
 async def test_callers_wait_where_the_other_side_does_not_read(raw: RawBroker, memory: None) -> None:
     """Row 24: fire-and-forget has no credit; the call itself waits, and a thousand of them are one MiB, not a GiB."""
     async with serving(raw) as (client, peer):
         peer.stop_reading()
-        sent = 0
-        data = bytes(256 << 10)
-
-        async def flood() -> None:
-            nonlocal sent
-            while True:
-                await client.fire_and_forget(TO, data)
-                sent += 1
-
         before = held()
-        flooding = [asyncio.create_task(flood()) for _ in range(20)]
-        last = -1
-        while last != sent:
-            last = sent
-            await asyncio.sleep(0.05)
+        flood = Flood(client, 256 << 10, callers=20)
+        sent = await stalled(lambda: flood.sent)
         grown = held() - before
-        assert sent * len(data) < MOST_UNDER_WAY
+        assert sent * flood.size < MOST_UNDER_WAY
         assert grown < MOST_HELD, f"{grown} bytes are held"
-        for each in flooding:
-            each.cancel()
-        await asyncio.gather(*flooding, return_exceptions=True)
+        await flood.stop()
         peer.read_on()
-        await peer.expect(FNF, sent)
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-        assert (await call).data == b"fine"
+        await peer.expect(frames.FNF, sent)
+        await assert_answered(client, peer)
 
 
 async def test_items_that_the_program_does_not_read_are_not_asked_for(raw: RawBroker) -> None:
@@ -168,7 +153,7 @@ async def test_items_that_the_program_does_not_read_are_not_asked_for(raw: RawBr
     async with serving(raw) as (client, peer):
         stream = client.request_stream(TO, initial_n=5)
         first = asyncio.ensure_future(anext(stream))
-        [asked] = await peer.expect(STREAM)
+        [asked] = await peer.expect(frames.STREAM)
         peer.send(*[payload(asked.stream_id, b"%d" % number) for number in range(5)])
         await first
         await peer.assert_alive()
@@ -176,7 +161,7 @@ async def test_items_that_the_program_does_not_read_are_not_asked_for(raw: RawBr
         assert [(await anext(stream)).data for _ in range(4)] == [b"1", b"2", b"3", b"4"]
         more = asyncio.ensure_future(anext(stream))
         await peer.expect(8)
-        peer.send(payload(asked.stream_id, b"5", flags=LAST))
+        peer.send(payload(asked.stream_id, b"5", flags=frames.LAST))
         assert (await more).data == b"5"
         assert [each async for each in stream] == []
 
@@ -184,32 +169,23 @@ async def test_items_that_the_program_does_not_read_are_not_asked_for(raw: RawBr
 async def test_a_keepalive_waits_for_nothing_that_came_after_it(raw: RawBroker) -> None:
     """Row 12: those of the client, and its answers to the broker's."""
     async with serving(raw, None, keepalive_s=0.05) as (client, peer):
-        sent = 0
-
-        async def flood() -> None:
-            nonlocal sent
-            while True:
-                await client.fire_and_forget(TO, bytes(64 << 10))
-                sent += 1
-
-        await peer.expect(KEEPALIVE)
+        await peer.expect(frames.KEEPALIVE)
         peer.stop_reading()
-        flooding = [asyncio.create_task(flood()) for _ in range(10)]
-        last = -1
-        while last != sent:
-            last = sent
-            await asyncio.sleep(0.06)
+        flood = Flood(client, 64 << 10, callers=10)
+        last = await stalled(lambda: flood.sent)
         peer.send(ping(b"mark"))
         await asyncio.sleep(0.1)  # it is read, and the client's own next one is due
-        pings = len(peer.of(KEEPALIVE))
+        pings = len(peer.of(frames.KEEPALIVE))
         peer.read_on()
-        await peer.expect(FNF, last + 100)
-        for each in flooding:
-            each.cancel()
-        await asyncio.gather(*flooding, return_exceptions=True)
-        answer = Frame(0, KEEPALIVE, 0, bytes(8) + b"mark")
+        await peer.expect(frames.FNF, last + 100)
+        await flood.stop()
+        answer = Frame(0, frames.KEEPALIVE, 0, bytes(8) + b"mark")
         assert peer.frames.index(answer) <= last + 20
-        own = [number for number, each in enumerate(peer.frames) if each.kind == KEEPALIVE and each.flags & RESPOND]
+        own = [
+            number
+            for number, each in enumerate(peer.frames)
+            if each.kind == frames.KEEPALIVE and each.flags & frames.RESPOND
+        ]
         assert own[min(pings, len(own) - 1)] <= last + 20
 
 
@@ -224,15 +200,15 @@ async def test_a_keepalive_is_answered_while_many_great_answers_leave(raw: RawBr
 
     async with serving(raw, service) as (_, peer):
         peer.send(*[request(2 + 2 * number) for number in range(count)], ping(b"mark"))
-        await peer.expect(PAYLOAD, count)
-        assert peer.frames.index(Frame(0, KEEPALIVE, 0, bytes(8) + b"mark")) < count // 2
+        await peer.expect(frames.PAYLOAD, count)
+        assert peer.frames.index(Frame(0, frames.KEEPALIVE, 0, bytes(8) + b"mark")) < count // 2
 
 
 async def test_pings_of_one_who_does_not_read_have_a_bound(raw: RawBroker, memory: None) -> None:
     """Row 24: answers to them cannot wait for anybody's credit; who does not take them is let go, or not read."""
     async with serving(raw) as (client, peer):
         call = begin(client, "request_response")
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         peer.stop_reading()
         big = ping(bytes(MIB))
         before = held()
@@ -255,18 +231,15 @@ async def test_handlers_that_never_end_have_a_bound(raw: RawBroker) -> None:
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
         for number in range(10_000):
-            peer.send(request(2 + 2 * number, RESPONSE, b"wait"))
+            peer.send(request(2 + 2 * number, frames.RESPONSE, b"wait"))
             if number % 500 == 0:
                 await peer.assert_alive()
         await peer.assert_alive()
         refused = await peer.call(30_000)
-        assert (refused.kind, refused.code) == (ERROR, 0x202)
+        assert (refused.kind, refused.code) == (frames.ERROR, 0x202)
         assert refused.body[4:].startswith(b"over-limit: ")
         assert everything.running == 10_000
-        peer.send(Frame(2, CANCEL))
+        peer.send(Frame(2, frames.CANCEL))
         await peer.assert_alive()
         assert (await peer.call(30_002)).data == b"alive"
-        call = begin(client, "request_response")  # those of the client's own are not refused for it
-        [asked] = await peer.expect(RESPONSE)
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-        assert (await call).data == b"fine"
+        await assert_answered(client, peer)  # those of the client's own are not refused for it

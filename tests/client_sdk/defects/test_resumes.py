@@ -6,42 +6,22 @@ import logging
 import pytest
 
 from client_sdk import ClientError, ConnectionLost, address
-from tests.client_sdk.defects.raw_broker import (
-    KINDS,
-    LAST,
-    MODELS,
-    RESPONSE,
-    RESUME,
-    RESUME_OK,
-    SETUP,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    error,
-    payload,
-    serving,
-)
-from tests.client_sdk.defects.test_losses import Attempts
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, error, payload
+from tests.client_sdk.raw_broker import KINDS, MODELS, Attempts, Everything, RawBroker, assert_answered, begin, serving
 
 WORD = "unknown-session: never heard of it"
 REFUSALS: dict[str, tuple[Frame | bytes, ...]] = {
     "rejected": (error(0, 0x004, WORD),),
     "rejected twice": (error(0, 0x004, WORD), error(0, 0x004, WORD)),
-    "a position that was never sent": (Frame(0, RESUME_OK, 0, (1 << 40).to_bytes(8)),),
-    "a position between frames": (Frame(0, RESUME_OK, 0, (3).to_bytes(8)),),
-    "a position that is cut off": (Frame(0, RESUME_OK, 0, b"\0\0"), error(0, 0x004, WORD)),
-    "frames before the answer": (payload(1, b"early", flags=LAST), error(0, 0x004, WORD)),
+    "a position that was never sent": (Frame(0, frames.RESUME_OK, 0, (1 << 40).to_bytes(8)),),
+    "a position between frames": (Frame(0, frames.RESUME_OK, 0, (3).to_bytes(8)),),
+    "a position that is cut off": (Frame(0, frames.RESUME_OK, 0, b"\0\0"), error(0, 0x004, WORD)),
+    "frames before the answer": (payload(1, b"early", flags=frames.LAST), error(0, 0x004, WORD)),
     "no frame": (b"abc",),
     "closed": (error(0, 0x102, "draining: not now"),),
     "another error": (error(0, 0x301, "what: is this"),),
 }
-
-
-@pytest.fixture
-def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
-    """Reconnects wait for nothing."""
-    return Attempts(monkeypatch)
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)
@@ -55,7 +35,7 @@ async def test_a_session_that_cannot_be_resumed_ends_and_a_new_one_begins(
             calls = [begin(client, model) for model in MODELS]
             for model in MODELS:
                 await peer.expect(KINDS[model])
-            peer.send(Frame(2, RESPONSE, 0, b"wait"))
+            peer.send(Frame(2, frames.RESPONSE, 0, b"wait"))
             await peer.assert_alive()
             raw.greeting, raw.answers_pings = REFUSALS[refusal], False  # type: ignore[assignment]
             peer.abort()
@@ -65,13 +45,10 @@ async def test_a_session_that_cannot_be_resumed_ends_and_a_new_one_begins(
             assert all(isinstance(each, ClientError) for each in ends), ends
             await client.wait_connected(timeout_s=5)
             peer = raw.peers[-1]
-            assert [each.kind for each in peer.frames[:1]] == [SETUP]
+            assert [each.kind for each in peer.frames[:1]] == [frames.SETUP]
             assert everything.running == 0
             assert (await peer.call(2)).data == b"alive"
-            call = begin(client, "request_response")
-            [asked] = await peer.expect(RESPONSE)
-            peer.send(payload(asked.stream_id, b"fine", flags=LAST))
-            assert (await call).data == b"fine"
+            await assert_answered(client, peer)
     assert len(caplog.records) <= 4, caplog.text
 
 
@@ -82,20 +59,20 @@ async def test_a_resume_is_answered_and_what_ran_goes_on(raw: RawBroker, attempt
         stream = client.request_stream(address("x"), b"x", initial_n=8)
         first = asyncio.ensure_future(anext(stream))
         [asked] = await peer.expect(KINDS["request_stream"])
-        peer.send(payload(asked.stream_id, b"1"), Frame(2, RESPONSE, 0, b"wait"))
+        peer.send(payload(asked.stream_id, b"1"), Frame(2, frames.RESPONSE, 0, b"wait"))
         assert (await first).data == b"1"
         await peer.assert_alive()
         sent = sum(len(each.encode()) for each in peer.frames if each.stream_id)
         raw.answers_pings = False
         peer.abort()
         again = await raw.peer(1)
-        [resume] = await again.expect(RESUME)
+        [resume] = await again.expect(frames.RESUME)
         assert len(resume.body) > 4
         again.answers_pings = True
-        again.send(Frame(0, RESUME_OK, 0, sent.to_bytes(8)), payload(asked.stream_id, b"2", flags=LAST))
+        again.send(Frame(0, frames.RESUME_OK, 0, sent.to_bytes(8)), payload(asked.stream_id, b"2", flags=frames.LAST))
         assert [each.data async for each in stream] == [b"2"]
         assert everything.running == 1
-        assert [each.kind for each in again.frames if each.kind == SETUP] == []
+        assert [each.kind for each in again.frames if each.kind == frames.SETUP] == []
 
 
 async def test_a_session_whose_broker_is_silent_ends_its_calls_with_their_deadlines(
@@ -118,10 +95,10 @@ async def test_a_client_that_closes_while_it_resumes_is_closed(raw: RawBroker, a
     """Rows 18 and 23: what waits ends now."""
     async with serving(raw, None, resume=True) as (client, peer):
         call = begin(client, "request_response")
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         raw.answers_pings = False
         peer.abort()
-        await (await raw.peer(1)).expect(RESUME)
+        await (await raw.peer(1)).expect(frames.RESUME)
         await asyncio.wait_for(client.close(), 3)
         with pytest.raises(ConnectionLost):
             await asyncio.wait_for(call, 1)

@@ -5,29 +5,16 @@ import asyncio
 import pytest
 
 from client_sdk import ClientError, ConnectionLost, NotConnected, SetupRejected, address, connect
-from tests.client_sdk.defects.raw_broker import (
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    LAST,
-    METADATA,
-    PAYLOAD,
-    PUSH,
-    RESPONSE,
-    SETUP,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    error,
-    request,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, error, request
+from tests.client_sdk.raw_broker import Everything, RawBroker, serving
 
 REQUESTS = (
-    *(request(2 * number + 2, kind, b"1") for number, kind in enumerate((RESPONSE, FNF, STREAM, CHANNEL))),
-    Frame(0, PUSH, METADATA, b"push"),
+    *(
+        request(2 * number + 2, kind, b"1")
+        for number, kind in enumerate((frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL))
+    ),
+    Frame(0, frames.PUSH, frames.METADATA, b"push"),
 )
 
 
@@ -43,7 +30,7 @@ async def test_rejected_setup_is_told_and_what_comes_behind_it_is_not_served(raw
     peer = await raw.peer()
     await peer.assert_gone()
     assert everything.calls == []
-    assert peer.of(PAYLOAD) + peer.of(ERROR) == []
+    assert peer.of(frames.PAYLOAD) + peer.of(frames.ERROR) == []
 
 
 async def test_a_broker_that_changes_its_mind_later_is_not_served_either(raw: RawBroker) -> None:
@@ -51,7 +38,7 @@ async def test_a_broker_that_changes_its_mind_later_is_not_served_either(raw: Ra
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
         call = asyncio.create_task(client.request_response(address("x")))
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         peer.send(error(0, 0x003, "not-you: any more"), *REQUESTS)
         with pytest.raises(ConnectionLost, match="any more"):
             await call
@@ -64,9 +51,9 @@ async def test_the_first_frame_is_a_setup_and_nothing_goes_before_it_is_accepted
     raw.answers_pings = False
     connecting = asyncio.create_task(connect(raw.url, connect_timeout_s=5).__aenter__())
     peer = await raw.peer()
-    await peer.expect(KEEPALIVE)
-    assert [each.kind for each in peer.frames] == [SETUP, KEEPALIVE]
-    peer.send(Frame(0, KEEPALIVE, 0, bytes(8)))
+    await peer.expect(frames.KEEPALIVE)
+    assert [each.kind for each in peer.frames] == [frames.SETUP, frames.KEEPALIVE]
+    peer.send(Frame(0, frames.KEEPALIVE, 0, bytes(8)))
     client = await connecting
     await client.close()
 
@@ -74,11 +61,11 @@ async def test_the_first_frame_is_a_setup_and_nothing_goes_before_it_is_accepted
 async def test_a_setup_of_the_broker_is_no_setup(raw: RawBroker) -> None:
     """Row 2: a client does not let anybody in, neither once nor twice, whatever version it says."""
     mime = b"\x01m\x01d"
-    setup = Frame(0, SETUP, 0, (9).to_bytes(2) + (9).to_bytes(2) + bytes(8) + mime)
+    setup = Frame(0, frames.SETUP, 0, (9).to_bytes(2) + (9).to_bytes(2) + bytes(8) + mime)
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
         peer.send(setup, setup)
-        assert await peer.call(2, b"1") == Frame(2, PAYLOAD, LAST, b"1")
+        assert await peer.call(2, b"1") == Frame(2, frames.PAYLOAD, frames.LAST, b"1")
         assert everything.calls == [("request_response", b"1")]
         assert client.is_connected
 
@@ -104,7 +91,7 @@ async def test_the_longest_mime_type_connects(raw: RawBroker, length: int) -> No
     async with serving(raw, None, mime_type=mime.decode()) as (client, peer):
         with pytest.raises(ClientError, match="deadline"):
             await client.request_response(address("x"), timeout_s=0.01)
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         assert (asked.metadata or b"").startswith(bytes([length - 1]) + mime)
 
 
@@ -116,7 +103,7 @@ async def test_nobody_listening_is_told_by_connect_and_not_by_the_first_request(
             raise AssertionError("the block must not begin")
 
 
-@pytest.mark.parametrize("last_words", [(), (Frame(0, KEEPALIVE),)])
+@pytest.mark.parametrize("last_words", [(), (Frame(0, frames.KEEPALIVE),)])
 async def test_a_broker_that_closes_before_it_accepts_is_told_by_connect(
     raw: RawBroker, last_words: tuple[Frame, ...]
 ) -> None:
@@ -124,7 +111,7 @@ async def test_a_broker_that_closes_before_it_accepts_is_told_by_connect(
     raw.answers_pings = False
     connecting = asyncio.create_task(connect(raw.url).__aenter__())
     peer = await raw.peer()
-    await peer.expect(KEEPALIVE)
+    await peer.expect(frames.KEEPALIVE)
     if last_words:
         peer.write([b"\0\0\x0e" + last_words[0].encode()])  # shorter than it says
         await asyncio.sleep(0)

@@ -7,38 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client_sdk import Client, ClientError, Service, address
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    COMPLETE,
-    ERROR,
-    FNF,
-    FOLLOWS,
-    KINDS,
-    LAST,
-    MAX_FRAME,
-    METADATA,
-    MODELS,
-    NEXT,
-    PAYLOAD,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    RawPeer,
-    begin,
-    credit,
-    error,
-    payload,
-    request,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, credit, error, payload, request
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, RawPeer, begin, serving
 
 MIB = 1 << 20
 TO = address("x")
 MOST_GATHERED = 64 * MIB  # of unfinished pieces, on one connection
-MORE = FOLLOWS | NEXT
+MORE = frames.FOLLOWS | frames.NEXT
 
 
 async def test_payloads_in_pieces_arrive_whole_and_in_order_beside_others(raw: RawBroker) -> None:
@@ -46,7 +22,7 @@ async def test_payloads_in_pieces_arrive_whole_and_in_order_beside_others(raw: R
     async with serving(raw) as (client, peer):
         one, two = (client.request_stream(TO, initial_n=8) for _ in range(2))
         reading = [asyncio.ensure_future(anext(each)) for each in (one, two)]
-        first, second = [each.stream_id for each in await peer.expect(STREAM, 2)]
+        first, second = [each.stream_id for each in await peer.expect(frames.STREAM, 2)]
         peer.send(
             payload(first, b"A1", flags=MORE),
             payload(second, b"a1", flags=MORE),
@@ -56,8 +32,8 @@ async def test_payloads_in_pieces_arrive_whole_and_in_order_beside_others(raw: R
             payload(second, b"b1", flags=MORE),
             payload(first, b"B1", flags=MORE),
             payload(first, b"B2", flags=0),  # whether the rest says N again is left open
-            payload(second, b"b2", flags=FOLLOWS | COMPLETE),  # C counts, and F does not
-            payload(first, b"C", flags=LAST),
+            payload(second, b"b2", flags=frames.FOLLOWS | frames.COMPLETE),  # C counts, and F does not
+            payload(first, b"C", flags=frames.LAST),
         )
         got = [[(await each).data] for each in reading]
         for items, stream in zip(got, (one, two), strict=True):
@@ -78,7 +54,7 @@ async def test_metadata_in_pieces_comes_before_data_and_whole(raw: RawBroker, mo
             payload(number, metadata=b"ta", flags=MORE),
             payload(number, b"da", metadata=b"!", flags=MORE),
             payload(number, b"", flags=MORE),
-            payload(number, b"ta", flags=LAST),
+            payload(number, b"ta", flags=frames.LAST),
         )
         got = await call
         assert (got.data, got.metadata) == (b"data", b"meta!")
@@ -89,23 +65,26 @@ async def test_a_channel_in_pieces_keeps_its_complete_and_its_credit(raw: RawBro
     """Row 25, as the one who answers."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        first = COMPLETE if complete_in in ("first", "both") else 0
-        last = COMPLETE if complete_in in ("last", "both") else 0
-        peer.send(request(2, CHANNEL, b"on", n=7, flags=FOLLOWS | first), payload(2, b"e", flags=NEXT | last))
+        first = frames.COMPLETE if complete_in in ("first", "both") else 0
+        last = frames.COMPLETE if complete_in in ("last", "both") else 0
+        peer.send(
+            request(2, frames.CHANNEL, b"on", n=7, flags=frames.FOLLOWS | first),
+            payload(2, b"e", flags=frames.NEXT | last),
+        )
         if complete_in == "own frame":
-            peer.send(payload(2, flags=COMPLETE))
-        answers = await peer.expect(PAYLOAD, 2)
-        assert [(each.data, each.flags) for each in answers] == [(b"one", NEXT), (b"", COMPLETE)]
-        assert peer.of(CANCEL) + peer.of(ERROR) == []
+            peer.send(payload(2, flags=frames.COMPLETE))
+        answers = await peer.expect(frames.PAYLOAD, 2)
+        assert [(each.data, each.flags) for each in answers] == [(b"one", frames.NEXT), (b"", frames.COMPLETE)]
+        assert peer.of(frames.CANCEL) + peer.of(frames.ERROR) == []
 
 
-@pytest.mark.parametrize("kind", [RESPONSE, FNF, STREAM])
+@pytest.mark.parametrize("kind", [frames.RESPONSE, frames.FNF, frames.STREAM])
 async def test_a_request_in_a_thousand_pieces_is_one_request(raw: RawBroker, kind: int) -> None:
     """Row 25, as the one who answers: pieces of one byte, with other requests between them."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
         text = b"0" * 999 + b"3"
-        peer.send(request(2, kind, text[:1], n=9, flags=FOLLOWS))
+        peer.send(request(2, kind, text[:1], n=9, flags=frames.FOLLOWS))
         for at in range(1, 999):
             peer.send(payload(2, text[at : at + 1], flags=MORE))
         assert (await peer.call(4, b"between")).data == b"between"
@@ -121,11 +100,14 @@ async def test_an_error_or_a_cancel_between_pieces_forgets_them(raw: RawBroker) 
     piece = bytes(8 * MIB)
     async with serving(raw, everything.service) as (client, peer):
         for number in range(2 * MOST_GATHERED // len(piece)):
-            peer.send(request(2 + 2 * number, RESPONSE, piece, flags=FOLLOWS), Frame(2 + 2 * number, CANCEL))
+            peer.send(
+                request(2 + 2 * number, frames.RESPONSE, piece, flags=frames.FOLLOWS),
+                Frame(2 + 2 * number, frames.CANCEL),
+            )
             await peer.assert_alive()
         for number in range(2 * MOST_GATHERED // len(piece)):
             call = begin(client, "request_response")
-            asked = (await peer.expect(RESPONSE, number + 1))[-1]
+            asked = (await peer.expect(frames.RESPONSE, number + 1))[-1]
             peer.send(payload(asked.stream_id, piece, flags=MORE), error(asked.stream_id, 0x201, "boom"))
             with pytest.raises(ClientError, match="boom"):
                 await call
@@ -139,7 +121,7 @@ async def test_pieces_of_no_stream_are_not_kept(raw: RawBroker) -> None:
     async with serving(raw, everything.service) as (client, peer):
         with pytest.raises(TimeoutError):
             await client.request_response(TO, timeout_s=0.01)
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         piece = bytes(64 << 10)
         tracemalloc.start()
         try:
@@ -163,7 +145,7 @@ async def test_pieces_without_an_end_end_what_they_belong_to(raw: RawBroker, rol
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         piece = bytes(8 * MIB)
         tracemalloc.start()
         try:
@@ -172,8 +154,8 @@ async def test_pieces_without_an_end_end_what_they_belong_to(raw: RawBroker, rol
                 if role == "requester":
                     peer.send(payload(asked.stream_id, piece, flags=MORE))
                 else:
-                    peer.send(request(2 + 2 * number, RESPONSE, piece, flags=FOLLOWS))
-                await asyncio.sleep(0.02)
+                    peer.send(request(2 + 2 * number, frames.RESPONSE, piece, flags=frames.FOLLOWS))
+                await peer.assert_alive()
             if role == "requester":
                 with pytest.raises(ClientError, match="too-large"):
                     await call
@@ -193,7 +175,7 @@ async def test_pieces_without_content_have_a_bound_too(raw: RawBroker) -> None:
     """Row 27: a million empty ones cost memory all the same."""
     async with serving(raw) as (client, peer):
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         empty = payload(asked.stream_id, flags=MORE).encode()
         pieces = (len(empty).to_bytes(3) + empty) * 20_000
         for _ in range(50):
@@ -212,9 +194,9 @@ async def test_the_longest_frame_arrives(raw: RawBroker, model: str) -> None:
     async with serving(raw) as (client, peer):
         call = begin(client, model)
         [asked] = await peer.expect(KINDS[model])
-        data = bytes(MAX_FRAME - 6)
-        longest = payload(asked.stream_id, data, flags=LAST)
-        assert len(longest.encode()) == MAX_FRAME
+        data = bytes(frames.MAX_FRAME - 6)
+        longest = payload(asked.stream_id, data, flags=frames.LAST)
+        assert len(longest.encode()) == frames.MAX_FRAME
         peer.send(longest)
         assert (await call).data == data
         await peer.assert_alive()
@@ -229,11 +211,11 @@ async def test_the_longest_request_arrives(raw: RawBroker) -> None:
         return data[:3:-1]
 
     async with serving(raw, service) as (_, peer):
-        data = bytes(MAX_FRAME - 6 - 3 - 1) + b"z"
-        longest = request(2, RESPONSE, data, metadata=b"")
-        assert len(longest.encode()) == MAX_FRAME
+        data = bytes(frames.MAX_FRAME - 6 - 3 - 1) + b"z"
+        longest = request(2, frames.RESPONSE, data, metadata=b"")
+        assert len(longest.encode()) == frames.MAX_FRAME
         peer.send(longest)
-        [answer] = await peer.expect(PAYLOAD)
+        [answer] = await peer.expect(frames.PAYLOAD)
         assert answer.data[:1] == b"z"
         assert len(answer.data) == len(data) - 4
         await peer.assert_alive()
@@ -242,7 +224,7 @@ async def test_the_longest_request_arrives(raw: RawBroker) -> None:
 async def test_the_longest_payload_that_a_frame_holds_is_sent_in_one(raw: RawBroker) -> None:
     """Row 26: in each model, in both roles; no length wraps."""
     service = Service("s")
-    data = bytes(MAX_FRAME - 13)
+    data = bytes(frames.MAX_FRAME - 13)
 
     @service.request_response()
     async def answer(asked: bytes) -> bytes:
@@ -253,14 +235,14 @@ async def test_the_longest_payload_that_a_frame_holds_is_sent_in_one(raw: RawBro
         yield data
 
     async with serving(raw, service) as (client, peer):
-        room = MAX_FRAME - 13 - len((await head_of(client, peer)) or b"")
+        room = frames.MAX_FRAME - 13 - len((await head_of(client, peer)) or b"")
         call = asyncio.create_task(client.request_response(TO, bytes(room)))
-        asked = (await peer.expect(RESPONSE, 2))[-1]
+        asked = (await peer.expect(frames.RESPONSE, 2))[-1]
         assert len(asked.data) == room
         call.cancel()
-        peer.send(request(2, RESPONSE), request(4, STREAM, n=2))
-        answers = await peer.expect(PAYLOAD, 3)
-        assert [len(each.data) for each in answers if each.flags & NEXT] == [len(data)] * 2
+        peer.send(request(2, frames.RESPONSE), request(4, frames.STREAM, n=2))
+        answers = await peer.expect(frames.PAYLOAD, 3)
+        assert [len(each.data) for each in answers if each.flags & frames.NEXT] == [len(data)] * 2
         await peer.assert_alive()
         await asyncio.gather(call, return_exceptions=True)
 
@@ -268,8 +250,8 @@ async def test_the_longest_payload_that_a_frame_holds_is_sent_in_one(raw: RawBro
 async def head_of(client: Client, peer: RawPeer) -> bytes | None:
     """The metadata that a call to TO has."""
     call = asyncio.create_task(client.request_response(TO))
-    [asked] = await peer.expect(RESPONSE)
-    peer.send(payload(asked.stream_id, flags=LAST))
+    [asked] = await peer.expect(frames.RESPONSE)
+    peer.send(payload(asked.stream_id, flags=frames.LAST))
     await call
     return asked.metadata
 
@@ -279,12 +261,12 @@ async def test_flags_of_metadata_in_the_middle_of_data_are_not_believed_blindly(
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
         peer.send(
-            request(2, RESPONSE, b"some", flags=FOLLOWS),
-            Frame(2, PAYLOAD, METADATA | NEXT, b"\xff\xff\xffabc"),
+            request(2, frames.RESPONSE, b"some", flags=frames.FOLLOWS),
+            Frame(2, frames.PAYLOAD, frames.METADATA | frames.NEXT, b"\xff\xff\xffabc"),
             credit(2, 5),
             payload(2, b"rest"),
         )
-        [told] = await peer.expect(ERROR)
+        [told] = await peer.expect(frames.ERROR)
         assert (told.stream_id, told.code) == (2, 0x204)
         assert (await peer.call(4)).data == b"alive"
         assert everything.calls == [("request_response", b"alive")]

@@ -7,31 +7,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from client_sdk import ClientError, ConnectionLost, Payload, Service, address, connect
-from tests.client_sdk.defects.raw_broker import (
-    CANCEL,
-    CHANNEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    KINDS,
-    LAST,
-    MAX_N,
-    MODELS,
-    NEXT,
-    PAYLOAD,
-    REQUEST_N,
-    RESPONSE,
-    STREAM,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    credit,
-    error,
-    payload,
-    request,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, credit, error, payload, request
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
+from tests.client_sdk.samples import Endless
 
 MANY = 100
 
@@ -74,7 +53,7 @@ async def settled(is_true: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("kind", [STREAM, CHANNEL])
+@pytest.mark.parametrize("kind", [frames.STREAM, frames.CHANNEL])
 async def test_a_hundred_streams_that_were_cancelled_leave_no_handler(raw: RawBroker, kind: int) -> None:
     """Row 10, as the one who answers: CANCEL ends both halves of a channel."""
     watched = Watched()
@@ -82,39 +61,39 @@ async def test_a_hundred_streams_that_were_cancelled_leave_no_handler(raw: RawBr
         tasks = len(asyncio.all_tasks())
         for number in range(MANY):
             peer.send(request(2 + 2 * number, kind, b"x", n=1))
-        await peer.expect(PAYLOAD, MANY)
+        await peer.expect(frames.PAYLOAD, MANY)
         assert watched.open == MANY
         for number in range(MANY):
-            peer.send(Frame(2 + 2 * number, CANCEL))
+            peer.send(Frame(2 + 2 * number, frames.CANCEL))
         await peer.assert_alive()
         await settled(lambda: watched.open == 0 and len(asyncio.all_tasks()) == tasks)
         peer.send(*[credit(2 + 2 * number, 5) for number in range(MANY)])
         await peer.assert_alive()
-        assert len(peer.of(PAYLOAD)) == MANY
-        assert peer.of(ERROR) + peer.of(CANCEL) == []
+        assert len(peer.of(frames.PAYLOAD)) == MANY
+        assert peer.of(frames.ERROR) + peer.of(frames.CANCEL) == []
 
 
-@pytest.mark.parametrize("kind", [RESPONSE, STREAM, CHANNEL])
+@pytest.mark.parametrize("kind", [frames.RESPONSE, frames.STREAM, frames.CHANNEL])
 async def test_request_and_cancel_in_one_segment(raw: RawBroker, kind: int) -> None:
     """Row 30: no answer, no error, no handler that is left."""
     watched = Watched()
     everything = Everything()
-    service = everything.service if kind == RESPONSE else watched.service
+    service = everything.service if kind == frames.RESPONSE else watched.service
     async with serving(raw, service) as (_, peer):
         tasks = len(asyncio.all_tasks())
         for number in range(MANY):
-            peer.send(request(2 + 2 * number, kind, b"wait", n=MAX_N), Frame(2 + 2 * number, CANCEL))
+            peer.send(request(2 + 2 * number, kind, b"wait", n=frames.MAX_N), Frame(2 + 2 * number, frames.CANCEL))
         await peer.assert_alive()
         await settled(lambda: len(asyncio.all_tasks()) == tasks)
         assert (watched.open, everything.running) == (0, 0)
-        assert peer.of(ERROR) == []
+        assert peer.of(frames.ERROR) == []
 
 
 async def test_a_fragmented_request_that_is_cancelled_in_the_middle_never_begins(raw: RawBroker) -> None:
     """Row 30, with the request in pieces."""
     everything = Everything()
     async with serving(raw, everything.service) as (_, peer):
-        peer.send(request(2, RESPONSE, b"a", flags=FOLLOWS), Frame(2, CANCEL), payload(2, b"b"))
+        peer.send(request(2, frames.RESPONSE, b"a", flags=frames.FOLLOWS), Frame(2, frames.CANCEL), payload(2, b"b"))
         assert (await peer.call(4)).data == b"alive"
         assert everything.calls == [("request_response", b"alive")]
         assert peer.on(2) == []
@@ -123,30 +102,22 @@ async def test_a_fragmented_request_that_is_cancelled_in_the_middle_never_begins
 @pytest.mark.parametrize("when", ["before an answer", "after an item"])
 async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(raw: RawBroker, when: str) -> None:
     """Row 10, as the one who asked."""
-    closed = asyncio.Event()
-
-    async def endless() -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"x"
-        finally:
-            closed.set()
-
+    endless = Endless()
     async with serving(raw) as (client, peer):
         tasks = len(asyncio.all_tasks())
-        channel = client.request_channel(address("x"), endless())
+        channel = client.request_channel(address("x"), endless.items())
         reading = asyncio.ensure_future(anext(channel))
-        [asked] = await peer.expect(CHANNEL)
-        peer.send(credit(asked.stream_id, MAX_N if when == "before an answer" else 1))
-        await peer.expect(PAYLOAD)
+        [asked] = await peer.expect(frames.CHANNEL)
+        peer.send(credit(asked.stream_id, frames.MAX_N if when == "before an answer" else 1))
+        await peer.expect(frames.PAYLOAD)
         if when == "after an item":
             peer.send(payload(asked.stream_id, b"item"))
             await reading
             await channel.aclose()
         else:
             reading.cancel()
-        await peer.expect(CANCEL)
-        await asyncio.wait_for(closed.wait(), 5)
+        await peer.expect(frames.CANCEL)
+        await asyncio.wait_for(endless.closed.wait(), 5)
         await settled(lambda: len(asyncio.all_tasks()) == tasks)
         with contextlib.suppress(asyncio.CancelledError):
             await reading
@@ -154,24 +125,16 @@ async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(r
 
 async def test_a_cancel_of_the_one_who_answers_ends_the_half_that_sends(raw: RawBroker) -> None:
     """Row 10: other libraries say so "stop your half"; what they send is still read."""
-    closed = asyncio.Event()
-
-    async def endless() -> AsyncIterator[bytes]:
-        try:
-            while True:
-                yield b"x"
-        finally:
-            closed.set()
-
+    endless = Endless()
     async with serving(raw) as (client, peer):
-        channel = client.request_channel(address("x"), endless())
+        channel = client.request_channel(address("x"), endless.items())
         reading = asyncio.ensure_future(anext(channel))
-        [asked] = await peer.expect(CHANNEL)
-        peer.send(Frame(asked.stream_id, CANCEL))
-        await asyncio.wait_for(closed.wait(), 5)
-        peer.send(payload(asked.stream_id, b"1"), payload(asked.stream_id, b"2", flags=LAST))
+        [asked] = await peer.expect(frames.CHANNEL)
+        peer.send(Frame(asked.stream_id, frames.CANCEL))
+        await asyncio.wait_for(endless.closed.wait(), 5)
+        peer.send(payload(asked.stream_id, b"1"), payload(asked.stream_id, b"2", flags=frames.LAST))
         assert [(await reading).data, *[each.data async for each in channel]] == [b"1", b"2"]
-        assert peer.of(CANCEL) == []
+        assert peer.of(frames.CANCEL) == []
 
 
 class BadReader(Exception):
@@ -236,8 +199,8 @@ async def test_handlers_that_fail_when_they_are_cancelled_do_not_keep_others_fro
 
     async with serving(raw, service) as (client, peer):
         for number in range(5):
-            peer.send(request(2 + 4 * number, RESPONSE), request(4 + 4 * number, STREAM))
-        await peer.expect(PAYLOAD, 5)
+            peer.send(request(2 + 4 * number, frames.RESPONSE), request(4 + 4 * number, frames.STREAM))
+        await peer.expect(frames.PAYLOAD, 5)
         peer.abort()
         await raw.peer(1)
         await client.wait_connected(timeout_s=5)
@@ -251,8 +214,8 @@ async def test_close_returns_when_all_is_closed(raw: RawBroker) -> None:
     client = await connect(raw.url, service=everything.service)
     peer = await raw.peer()
     calls = [begin(client, model) for model in MODELS]
-    await peer.expect(CHANNEL)
-    peer.send(request(2, RESPONSE, b"wait"))
+    await peer.expect(frames.CHANNEL)
+    peer.send(request(2, frames.RESPONSE, b"wait"))
     await peer.assert_alive()
     await client.close()
     assert all(each.done() for each in calls)
@@ -278,8 +241,8 @@ async def test_items_that_wait_are_read_before_the_error_is(raw: RawBroker) -> N
         for is_loss in (False, True):
             stream = client.request_stream(address("x"), initial_n=8)
             first = asyncio.ensure_future(anext(stream))
-            asked = (await peer.expect(STREAM, 1 + is_loss))[-1]
-            peer.send(*[payload(asked.stream_id, b"%d" % number, flags=NEXT) for number in range(3)])
+            asked = (await peer.expect(frames.STREAM, 1 + is_loss))[-1]
+            peer.send(*[payload(asked.stream_id, b"%d" % number, flags=frames.NEXT) for number in range(3)])
             if is_loss:
                 await peer.assert_alive()
                 peer.abort()
@@ -297,13 +260,15 @@ async def test_a_stream_that_is_complete_in_its_last_item_has_that_item(raw: Raw
     async with serving(raw) as (client, peer):
         stream = client.request_stream(address("x"), initial_n=2)
         first = asyncio.ensure_future(anext(stream))
-        [asked] = await peer.expect(STREAM)
+        [asked] = await peer.expect(frames.STREAM)
         assert asked.n == 2
         peer.send(payload(asked.stream_id, b"1"))
         await first
         second = asyncio.ensure_future(anext(stream))
-        [more] = await peer.expect(REQUEST_N)
+        [more] = await peer.expect(frames.REQUEST_N)
         assert more.n == 1
-        peer.send(payload(asked.stream_id, b"2", flags=LAST), payload(asked.stream_id, b"", flags=COMPLETE))
+        peer.send(
+            payload(asked.stream_id, b"2", flags=frames.LAST), payload(asked.stream_id, b"", flags=frames.COMPLETE)
+        )
         assert [(await second).data, *[each.data async for each in stream]] == [b"2"]
-        assert peer.of(CANCEL) == []
+        assert peer.of(frames.CANCEL) == []

@@ -8,21 +8,9 @@ import aiohttp
 import pytest
 
 from client_sdk import ConnectionLost
-from tests.client_sdk.defects.raw_broker import (
-    KEEPALIVE,
-    KINDS,
-    LAST,
-    MAX_FRAME,
-    MODELS,
-    RESPOND,
-    RESPONSE,
-    Everything,
-    Frame,
-    RawBroker,
-    begin,
-    payload,
-    serving,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, payload
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
@@ -40,7 +28,7 @@ async def test_the_end_of_a_websocket_ends_what_waits(raw_websocket: RawBroker) 
             calls = [begin(client, model) for model in MODELS]
             for model in MODELS:
                 await peer.expect(KINDS[model])
-            peer.send(Frame(2, RESPONSE, 0, b"wait"))
+            peer.send(Frame(2, frames.RESPONSE, 0, b"wait"))
             await peer.assert_alive()
             peer.abort()
             ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
@@ -55,16 +43,16 @@ async def test_empty_messages_are_no_frames_however_many(raw_websocket: RawBroke
     everything = Everything()
     async with serving(raw_websocket, everything.service) as (client, peer):
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
+        [asked] = await peer.expect(frames.RESPONSE)
         began_at, longest_s, last_at = time.monotonic(), 0.0, time.monotonic()
         peer.send(*[b""] * MANY)
-        peer.send(Frame(0, KEEPALIVE, RESPOND, bytes(8) + b"behind"))
-        while Frame(0, KEEPALIVE, 0, bytes(8) + b"behind") not in peer.of(KEEPALIVE):
+        peer.send(Frame(0, frames.KEEPALIVE, frames.RESPOND, bytes(8) + b"behind"))
+        while Frame(0, frames.KEEPALIVE, 0, bytes(8) + b"behind") not in peer.of(frames.KEEPALIVE):
             await asyncio.sleep(0)
             longest_s, last_at = max(longest_s, time.monotonic() - last_at), time.monotonic()
             assert time.monotonic() - began_at < 10
         assert longest_s < 1.0, f"the event loop stood still for {longest_s:.1f} s"
-        peer.send(payload(asked.stream_id, b"fine", flags=LAST))
+        peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
         assert (await call).data == b"fine"
         assert (await peer.call(2)).data == b"alive"
         assert len(raw_websocket.peers) == 1
@@ -85,11 +73,11 @@ async def test_the_longest_frame_passes(raw_websocket: RawBroker) -> None:
     everything = Everything()
     async with serving(raw_websocket, everything.service) as (client, peer):
         call = begin(client, "request_response")
-        [asked] = await peer.expect(RESPONSE)
-        data = bytes(MAX_FRAME - 6)
-        peer.send(payload(asked.stream_id, data, flags=LAST))
+        [asked] = await peer.expect(frames.RESPONSE)
+        data = bytes(frames.MAX_FRAME - 6)
+        peer.send(payload(asked.stream_id, data, flags=frames.LAST))
         assert (await call).data == data
-        big = bytes(MAX_FRAME - 13)
+        big = bytes(frames.MAX_FRAME - 13)
         assert len((await peer.call(2, big)).data) == len(big)
 
 
@@ -108,7 +96,7 @@ async def test_our_broker_is_not_held_up_by_such_messages_either(broker_process:
                     await socket.receive()
         async with session.ws_connect(url) as socket, asyncio.timeout(5):
             await socket.send_bytes(SETUP_FRAME)
-            await socket.send_bytes(Frame(0, KEEPALIVE, RESPOND, bytes(8) + b"alive").encode())
+            await socket.send_bytes(Frame(0, frames.KEEPALIVE, frames.RESPOND, bytes(8) + b"alive").encode())
             while (await socket.receive_bytes())[-5:] != b"alive":
                 pass
     await until(lambda: "left: the peer closed" in broker_process.output)  # the last one, so that all is said

@@ -6,31 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import BadRequest, NoLease, Payload, Rejected, Service, address, connect
-from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
+from client_sdk import NoLease, Payload, Rejected, address, connect
 from client_sdk.testing import local_broker
-
-
-def echo() -> Service:
-    service = Service("echo")
-
-    @service.request_response()
-    async def back(data: bytes) -> bytes:
-        return data
-
-    @service.request_channel()
-    async def each(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
-        async for payload in payloads:
-            yield payload
-
-    return service
+from tests.client_sdk.samples import echo_service
 
 
 @pytest.mark.parametrize("fragment_bytes", [64, 1000, 0])
 async def test_payloads_go_in_pieces_of_that_size_and_come_whole(fragment_bytes: int) -> None:
     async with (
         local_broker(limits__max_small_fragments_per_s=0) as url,
-        connect(url, service=echo(), fragment_bytes=fragment_bytes),
+        connect(url, service=echo_service(), fragment_bytes=fragment_bytes),
         connect(url, fragment_bytes=fragment_bytes) as client,
     ):
         to = address("echo")
@@ -47,16 +32,12 @@ async def test_payloads_go_in_pieces_of_that_size_and_come_whole(fragment_bytes:
         assert [metadata for _, metadata in found[1:]] == contents[1:]
 
 
-async def test_a_payload_that_no_frame_holds_passes_the_broker_and_a_larger_one_is_refused_here() -> None:
-    async with local_broker() as url, connect(url, service=echo()), connect(url) as client:
-        large = bytes(range(256)) * (20 << 12)
-        assert (await client.request_response(address("echo"), large)).data == large
-        with pytest.raises(BadRequest, match="too-large"):
-            await client.request_response(address("echo"), bytes(MAX_PAYLOAD_BYTES))
-
-
 async def test_small_calls_pass_a_large_one_that_goes_in_pieces() -> None:
-    async with local_broker() as url, connect(url, service=echo()), connect(url, fragment_bytes=1 << 14) as client:
+    async with (
+        local_broker() as url,
+        connect(url, service=echo_service()),
+        connect(url, fragment_bytes=1 << 14) as client,
+    ):
         large = bytes(15 << 20)
         call = asyncio.ensure_future(client.request_response(address("echo"), large))
         await asyncio.sleep(0)
@@ -66,7 +47,7 @@ async def test_small_calls_pass_a_large_one_that_goes_in_pieces() -> None:
 
 
 async def test_a_service_is_sent_no_more_requests_than_its_lease_grants() -> None:
-    async with local_broker() as url, connect(url, service=echo(), lease=(2, 60.0)), connect(url) as client:
+    async with local_broker() as url, connect(url, service=echo_service(), lease=(2, 60.0)), connect(url) as client:
         to = address("echo")
         for _ in range(2):
             assert (await client.request_response(to, b"x")).data == b"x"
@@ -76,7 +57,7 @@ async def test_a_service_is_sent_no_more_requests_than_its_lease_grants() -> Non
 
 
 async def test_who_leases_needs_a_grant_for_its_own_requests_and_the_broker_grants_all() -> None:
-    async with local_broker() as url, connect(url, service=echo(), lease=(1, 0.05)) as both:
+    async with local_broker() as url, connect(url, service=echo_service(), lease=(1, 0.05)) as both:
         for _ in range(3):
             answer = None
             while answer is None:

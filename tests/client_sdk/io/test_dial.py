@@ -11,54 +11,15 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.utils import accept_key
 
-from client_sdk import ConnectionLost, address, connect
+from client_sdk import ConnectionLost, connect
 from client_sdk.io.dial import Target, dial
 from client_sdk.io.websocket import MAX_HEAD_BYTES, WebSocketTransport
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE, PING
-from tests.client_sdk.calls.test_call import Pair
-from tests.client_sdk.calls.test_failures import Stuck
-from tests.client_sdk.fake_broker import RESPONSE, FakeBroker
-from tests.client_sdk.reconnect.test_loss import echo_service
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.rsocket_wire.rsocket.test_websocket import said
 
 # A key and a certificate for "localhost" that nothing else uses, valid until 2126.
 CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
-
-
-@pytest.fixture
-async def websocket_broker(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
-    fake = await FakeBroker().start_websocket()
-    yield fake
-    await fake.stop()
-
-
-async def test_websocket_carries_calls_and_frames_of_16_megabytes(websocket_broker: FakeBroker) -> None:
-    async with Pair(websocket_broker, echo_service()) as client:
-        to = address("echo")
-        assert (await client.request_response(to, b"hello")).data == b"hello"
-        large = bytes(0xFFFFFF - 200)
-        assert (await client.request_response(to, large)).data == large
-
-
-async def test_empty_websocket_messages_and_texts_are_no_frames(websocket_broker: FakeBroker) -> None:
-    async with Pair(websocket_broker, echo_service()) as client:
-        caller = await websocket_broker.peer(1)
-        for _ in range(3):
-            caller.send(b"")
-        assert (await client.request_response(address("echo"), b"hello")).data == b"hello"
-
-
-async def test_end_of_a_websocket_is_noticed_and_the_client_comes_back(websocket_broker: FakeBroker) -> None:
-    stuck = Stuck()
-    async with Pair(websocket_broker, stuck.service) as client:
-        call = asyncio.ensure_future(client.request_response(address("stuck")))
-        caller = await websocket_broker.peer(1)
-        await caller.expect(RESPONSE)
-        caller.abort()
-        with pytest.raises(ConnectionLost):
-            await call
-        await websocket_broker.peer(2)
-        await client.wait_connected(timeout_s=5)
 
 
 async def test_server_that_is_no_websocket_surfaces_from_connect(broker: FakeBroker) -> None:
@@ -188,13 +149,6 @@ def frames_of(heard: bytes) -> list[Frame]:
     protocol = Protocol(side=SERVER, state=OPEN)
     protocol.receive_data(heard)
     return [each for each in protocol.events_received() if isinstance(each, Frame)]
-
-
-async def test_unix_socket_carries_calls(tmp_path: Path, no_leaked_tasks: None) -> None:
-    fake = await FakeBroker().start_unix(str(tmp_path / "broker"))
-    async with Pair(fake, echo_service()) as client:
-        assert (await client.request_response(address("echo"), b"hello")).data == b"hello"
-    await fake.stop()
 
 
 async def test_tls_carries_calls_and_a_stranger_is_not_trusted(no_leaked_tasks: None) -> None:

@@ -7,18 +7,16 @@ from client_sdk.protocol.machine import Machine
 from client_sdk.protocol.settings import Settings
 from client_sdk.protocol.stream import Stream
 from rsocket_wire.rsocket.frames import Setup
+from tests.client_sdk import frames
 
-SETUP, LEASE, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH, RESUME, RESUME_OK = (
-    range(1, 15)
-)
-M, F, C, N, RESPOND = 0x100, 0x80, 0x40, 0x20, 0x80
+M, F, C, N = frames.METADATA, frames.FOLLOWS, frames.COMPLETE, frames.NEXT
 KEEPALIVE_S, LIFETIME_S = 10.0, 30.0
 
 Frame = tuple[int, int, int, bytes]  # kind, stream id, flags, what is behind the header
 
 
 def frame(stream_id: int, kind: int, flags: int = 0, body: bytes = b"") -> bytes:
-    return stream_id.to_bytes(4) + (kind << 10 | flags).to_bytes(2) + body
+    return frames.Frame(stream_id, kind, flags, body).encode()
 
 
 def parts(raw: bytes) -> Frame:
@@ -31,7 +29,7 @@ def with_metadata(metadata: bytes, data: bytes = b"") -> bytes:
 
 
 def error(stream_id: int, code: int, text: str) -> bytes:
-    return frame(stream_id, ERROR, 0, code.to_bytes(4) + text.encode())
+    return frames.error(stream_id, code, text).encode()
 
 
 class Far:
@@ -53,14 +51,14 @@ class Far:
         self._rest = b""
         if is_accepted:
             self.take()
-            self.send(frame(0, KEEPALIVE, 0, bytes(8)))
+            self.send(frame(0, frames.KEEPALIVE, 0, bytes(8)))
 
-    def send(self, *frames: bytes) -> None:
+    def send(self, *sent: bytes) -> None:
         """To the machine, at this moment."""
         if self.is_framed:
-            self.machine.receive(b"".join(len(raw).to_bytes(3) + raw for raw in frames), self.now)
+            self.machine.receive(b"".join(len(raw).to_bytes(3) + raw for raw in sent), self.now)
         else:
-            for raw in frames:
+            for raw in sent:
                 self.machine.receive(raw, self.now)
 
     def take_raw(self, room_bytes: int = 1 << 30) -> list[bytes]:
@@ -93,7 +91,7 @@ class Far:
     def ask(self, data: bytes = b"", metadata: bytes | None = None, deadline: float = 0.0) -> Stream:
         return self.machine.request_response(None, data, metadata, deadline)
 
-    def ask_items(self, n: int = 8, kind: int = STREAM, data: bytes = b"", deadline: float = 0.0) -> Stream:
+    def ask_items(self, n: int = 8, kind: int = frames.STREAM, data: bytes = b"", deadline: float = 0.0) -> Stream:
         return self.machine.request_items(kind, None, data, None, n, deadline)
 
 

@@ -8,25 +8,8 @@ from client_sdk.protocol.fragments import PIECE_BYTES, Outgoing
 from client_sdk.protocol.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.protocol.stream import Stream
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
-from tests.client_sdk.protocol.far import (
-    CANCEL,
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    PAYLOAD,
-    REQUEST_N,
-    RESPONSE,
-    STREAM,
-    C,
-    F,
-    Far,
-    M,
-    N,
-    error,
-    frame,
-    with_metadata,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.protocol.far import C, F, Far, M, N, frame, with_metadata
 
 SMALL = Settings(fragment_bytes=64)
 N9 = (9).to_bytes(4)
@@ -34,16 +17,16 @@ N9 = (9).to_bytes(4)
 
 def test_metadata_goes_first_and_complete_stands_on_the_last_piece_only() -> None:
     far = Far(SMALL)
-    far.machine.request_items(CHANNEL, None, b"d" * 60, b"m" * 60, 9, 0.0)
+    far.machine.request_items(frames.CHANNEL, None, b"d" * 60, b"m" * 60, 9, 0.0)
     assert far.take() == [
-        (CHANNEL, 1, M | F, N9 + with_metadata(b"m" * 51)),
-        (PAYLOAD, 1, M | F | N, with_metadata(b"m" * 9, b"d" * 46)),
-        (PAYLOAD, 1, N, b"d" * 14),
+        (frames.CHANNEL, 1, M | F, N9 + with_metadata(b"m" * 51)),
+        (frames.PAYLOAD, 1, M | F | N, with_metadata(b"m" * 9, b"d" * 46)),
+        (frames.PAYLOAD, 1, N, b"d" * 14),
     ]
-    far.send(frame(2, RESPONSE))
+    far.send(frame(2, frames.RESPONSE))
     [stream] = far.news()
     far.machine.answer(stream, b"d" * 70, None)
-    assert far.take() == [(PAYLOAD, 2, F | N, b"d" * 58), (PAYLOAD, 2, N | C, b"d" * 12)]
+    assert far.take() == [(frames.PAYLOAD, 2, F | N, b"d" * 58), (frames.PAYLOAD, 2, N | C, b"d" * 12)]
 
 
 @pytest.mark.parametrize("metadata_n", [None, 0, 1, 54, 55, 56, 57, 58, 200])
@@ -51,9 +34,9 @@ def test_metadata_goes_first_and_complete_stands_on_the_last_piece_only() -> Non
 def test_pieces_are_as_long_as_they_may_be_and_come_together_again(metadata_n: int | None, data_n: int) -> None:
     metadata = None if metadata_n is None else bytes(range(256))[:metadata_n]
     data = bytes(range(256))[:data_n]
-    outgoing = Outgoing(2, PAYLOAD, N | C, 0, metadata, data)
+    outgoing = Outgoing(2, frames.PAYLOAD, N | C, 0, metadata, data)
     far = Far()
-    stream = far.machine.request_items(CHANNEL, None, b"", None, 1, 0.0)
+    stream = far.machine.request_items(frames.CHANNEL, None, b"", None, 1, 0.0)
     far.take()
     is_last, raws = False, []
     while not is_last:
@@ -68,7 +51,7 @@ def test_pieces_are_as_long_as_they_may_be_and_come_together_again(metadata_n: i
 
 def test_two_payloads_in_pieces_on_one_stream_are_never_mixed_and_the_end_does_not_overtake_them() -> None:
     far = Far(SMALL)
-    channel = far.ask_items(kind=CHANNEL)
+    channel = far.ask_items(kind=frames.CHANNEL)
     far.take()
     channel.credit_n = 9
     items = [b"A" * 200, b"B" * 10, b"C" * 150]
@@ -77,7 +60,7 @@ def test_two_payloads_in_pieces_on_one_stream_are_never_mixed_and_the_end_does_n
     far.machine.complete(channel)
     whole, got, flags = b"", [], 0
     for kind, _, flags, body in far.take():
-        assert kind == PAYLOAD
+        assert kind == frames.PAYLOAD
         whole += body
         if not flags & F:
             got.append(whole)
@@ -92,8 +75,12 @@ def test_streams_take_turns_with_their_pieces_and_small_frames_do_not_wait() -> 
         far.ask(letter * 150)
     assert [id for _, id, _, _ in far.take(room_bytes=190)] == [1, 3, 5]
     far.machine.fire_and_forget(b"small", None)
-    far.send(frame(0, KEEPALIVE, 0x80, bytes(8) + b"ping"))
-    assert [(kind, id) for kind, id, _, _ in far.take(room_bytes=64)] == [(KEEPALIVE, 0), (FNF, 7), (PAYLOAD, 1)]
+    far.send(frame(0, frames.KEEPALIVE, 0x80, bytes(8) + b"ping"))
+    assert [(kind, id) for kind, id, _, _ in far.take(room_bytes=64)] == [
+        (frames.KEEPALIVE, 0),
+        (frames.FNF, 7),
+        (frames.PAYLOAD, 1),
+    ]
     assert far.machine.unsent_bytes > 0
     assert [id for _, id, _, _ in far.take()] == [3, 5, 1, 3, 5]
     assert far.machine.unsent_bytes == 0
@@ -116,48 +103,29 @@ def test_a_call_that_is_cancelled_before_its_first_piece_was_never_made() -> Non
     assert (far.take(), far.machine.unsent_bytes) == ([], 0)
 
 
-def test_a_call_that_is_cancelled_between_its_pieces_sends_no_more_of_them() -> None:
-    far = Far(SMALL)
-    stream = far.ask(b"x" * 200)
-    assert len(far.take(room_bytes=1)) == 1
-    far.machine.cancel(stream)
-    assert far.take() == [(CANCEL, 1, 0, b"")]
-
-
 def test_a_caller_that_cancels_gets_no_more_pieces_of_its_answer() -> None:
     far = Far(SMALL)
-    far.send(frame(2, RESPONSE))
+    far.send(frame(2, frames.RESPONSE))
     [stream] = far.news()
     far.machine.answer(stream, b"x" * 500, None)
     far.take(room_bytes=1)
-    far.send(frame(2, CANCEL))
+    far.send(frame(2, frames.CANCEL))
     assert (far.take(), far.machine.unsent_bytes) == ([], 0)
 
 
 def test_credit_may_overtake_pieces_and_an_error_ends_them() -> None:
     far = Far(SMALL)
-    channel = far.ask_items(kind=CHANNEL)
+    channel = far.ask_items(kind=frames.CHANNEL)
     far.take()
     channel.credit_n = 1
     far.machine.send_item(channel, b"x" * 200, None)
     far.machine.grant(channel, 3)
-    assert [kind for kind, *_ in far.take(room_bytes=1)] == [REQUEST_N, PAYLOAD]
+    assert [kind for kind, *_ in far.take(room_bytes=1)] == [frames.REQUEST_N, frames.PAYLOAD]
     far.machine.fail(channel, 0x201, "x")
-    assert [kind for kind, *_ in far.take()] == [ERROR]
+    assert [kind for kind, *_ in far.take()] == [frames.ERROR]
 
 
 # Arriving
-
-
-def test_a_request_in_pieces_is_told_when_it_is_whole() -> None:
-    far = Far()
-    far.send(frame(2, STREAM, M | F, N9 + with_metadata(b"me")))
-    far.send(frame(2, PAYLOAD, M | F | N, with_metadata(b"ta", b"da")))
-    assert far.news() == []
-    far.send(frame(2, PAYLOAD, N, b"ta"))
-    [stream] = far.news()
-    assert (stream.metadata, stream.data, stream.credit_n) == (b"meta", b"data", 9)
-    assert far.machine.gathered_bytes == 0
 
 
 def test_pieces_of_many_streams_may_come_in_any_order() -> None:
@@ -166,7 +134,7 @@ def test_pieces_of_many_streams_may_come_in_any_order() -> None:
     contents = {id: (rng.randbytes(rng.randrange(400)), rng.randbytes(rng.randrange(400))) for id in range(2, 42, 2)}
     queues: dict[int, list[bytes]] = {}
     for id, (metadata, data) in contents.items():
-        outgoing = Outgoing(id, RESPONSE, 0, 0, metadata, data)
+        outgoing = Outgoing(id, frames.RESPONSE, 0, 0, metadata, data)
         queues[id] = []
         is_last = False
         while not is_last:
@@ -180,57 +148,22 @@ def test_pieces_of_many_streams_may_come_in_any_order() -> None:
     assert {stream.id: (stream.metadata, stream.data) for stream in far.news()} == contents
 
 
-def test_follows_is_ignored_in_a_payload_that_completes() -> None:
-    far = Far()
-    stream = far.ask()
-    far.send(frame(1, PAYLOAD, F | N | C, b"whole"))
-    assert (stream.is_over, stream.data) == (True, b"whole")
-
-
-@pytest.mark.parametrize("end", [frame(2, CANCEL), error(2, 0x201, "x")])
-def test_a_request_that_is_given_up_between_its_pieces_is_forgotten(end: bytes) -> None:
-    far = Far()
-    far.send(frame(2, RESPONSE, F, b"some"), end, frame(2, PAYLOAD, N, b"rest"))
-    assert (far.machine.gathered_bytes, far.news(), far.take()) == (0, [], [])
-
-
 def test_unfinished_requests_have_a_bound_and_only_the_one_that_wants_more_is_refused() -> None:
     far = Far(Settings(max_gathered_bytes=2 * PIECE_BYTES + 10))
-    far.send(frame(2, RESPONSE, F, b"12345"), frame(4, RESPONSE, F, b"12345"))
+    far.send(frame(2, frames.RESPONSE, F, b"12345"), frame(4, frames.RESPONSE, F, b"12345"))
     assert far.take() == []
-    far.send(frame(6, FNF, F, b"1"), frame(8, RESPONSE, F, b"1"))
-    assert [(kind, id, body[4:13]) for kind, id, _, body in far.take()] == [(ERROR, 8, b"too-large")]
-    far.send(frame(2, PAYLOAD, N | F, b""))
+    far.send(frame(6, frames.FNF, F, b"1"), frame(8, frames.RESPONSE, F, b"1"))
+    assert [(kind, id, body[4:13]) for kind, id, _, body in far.take()] == [(frames.ERROR, 8, b"too-large")]
+    far.send(frame(2, frames.PAYLOAD, N | F, b""))
     assert [id for _, id, _, _ in far.take()] == [2]
-    far.send(frame(4, PAYLOAD, N, b""))
+    far.send(frame(4, frames.PAYLOAD, N, b""))
     assert [stream.id for stream in far.news()] == [4]
     assert (far.machine.gathered_bytes, far.machine.is_over) == (0, False)
 
 
-def test_an_answer_that_never_ends_is_cancelled_at_the_bound() -> None:
-    far = Far(Settings(max_gathered_bytes=10_000))
-    stream, other = far.ask(), far.ask()
-    far.take()
-    for _ in range(100):
-        far.send(frame(1, PAYLOAD, N | F, bytes(100)))
-    assert far.take() == [(CANCEL, 1, 0, b"")]
-    assert (stream.is_over, other.is_over, far.machine.gathered_bytes) == (True, False, 0)
-
-
-def test_16_mebibytes_and_more_come_together_from_pieces() -> None:
-    there, here = Far(is_framed=True), Far(is_framed=True)
-    data = random.Random(1).randbytes(1 << 20) * 17
-    there.ask(data, b"meta")
-    raws = [(2).to_bytes(4) + raw[4:] for raw in there.take_raw()]
-    assert [len(raw) for raw in raws[:-1]] == [MAX_FRAME_BYTES]
-    here.send(*raws)
-    [stream] = here.news()
-    assert (stream.metadata, stream.data == data) == (b"meta", True)
-
-
 def test_what_waits_is_counted_whatever_it_is() -> None:
     far = Far(SMALL, is_framed=True)
-    channel = far.ask_items(kind=CHANNEL)
+    channel = far.ask_items(kind=frames.CHANNEL)
     channel.credit_n = 9
     streams: list[Stream] = [far.ask(b"x" * 1000, b"m" * 300) for _ in range(5)]
     far.machine.send_item(channel, b"y" * 300, b"")

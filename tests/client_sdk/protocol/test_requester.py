@@ -2,38 +2,10 @@
 
 import pytest
 
-from client_sdk.protocol.stream import BROKEN, LATE, LOST, SAID, Failure
+from client_sdk.protocol.stream import BROKEN, LATE
 from rsocket_wire.rsocket.frames import MAX_N
-from tests.client_sdk.protocol.far import (
-    CANCEL,
-    CHANNEL,
-    ERROR,
-    FNF,
-    KEEPALIVE,
-    PAYLOAD,
-    PUSH,
-    REQUEST_N,
-    RESPONSE,
-    SETUP,
-    STREAM,
-    C,
-    F,
-    Far,
-    M,
-    N,
-    error,
-    frame,
-    said,
-    with_metadata,
-)
-
-
-def test_setup_and_a_keepalive_that_proves_its_acceptance_come_first() -> None:
-    far = Far(is_accepted=False)
-    assert [(kind, flags) for kind, _, flags, _ in far.take()] == [(SETUP, 0), (KEEPALIVE, 0x80)]
-    assert not far.machine.is_accepted
-    far.send(frame(0, KEEPALIVE, 0, bytes(8)))
-    assert far.machine.is_accepted
+from tests.client_sdk import frames
+from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame, with_metadata
 
 
 @pytest.mark.parametrize("is_framed", [True, False])
@@ -43,17 +15,17 @@ def test_each_model_has_its_frame(is_framed: bool) -> None:
     far.ask(b"data")
     far.ask(b"", b"")
     far.machine.fire_and_forget(b"data", b"meta")
-    far.machine.request_items(STREAM, None, b"data", b"meta", 7, 0.0)
-    far.machine.request_items(CHANNEL, None, b"data", None, MAX_N, 0.0)
+    far.machine.request_items(frames.STREAM, None, b"data", b"meta", 7, 0.0)
+    far.machine.request_items(frames.CHANNEL, None, b"data", None, MAX_N, 0.0)
     far.machine.metadata_push(b"push")
     assert far.take() == [
-        (RESPONSE, 1, M, with_metadata(b"meta", b"data")),
-        (RESPONSE, 3, 0, b"data"),
-        (RESPONSE, 5, M, with_metadata(b"")),
-        (FNF, 7, M, with_metadata(b"meta", b"data")),
-        (STREAM, 9, M, (7).to_bytes(4) + with_metadata(b"meta", b"data")),
-        (CHANNEL, 11, 0, MAX_N.to_bytes(4) + b"data"),
-        (PUSH, 0, M, b"push"),
+        (frames.RESPONSE, 1, M, with_metadata(b"meta", b"data")),
+        (frames.RESPONSE, 3, 0, b"data"),
+        (frames.RESPONSE, 5, M, with_metadata(b"")),
+        (frames.FNF, 7, M, with_metadata(b"meta", b"data")),
+        (frames.STREAM, 9, M, (7).to_bytes(4) + with_metadata(b"meta", b"data")),
+        (frames.CHANNEL, 11, 0, MAX_N.to_bytes(4) + b"data"),
+        (frames.PUSH, 0, M, b"push"),
     ]
     assert far.machine.unsent_bytes == 0
 
@@ -68,7 +40,9 @@ def test_ids_wrap_around_those_in_use() -> None:
 def test_an_answer_ends_its_request_and_a_second_one_is_ignored() -> None:
     far = Far()
     stream = far.ask()
-    far.send(frame(1, PAYLOAD, M | N | C, with_metadata(b"meta", b"data")), frame(1, PAYLOAD, N | C, b"again"))
+    far.send(
+        frame(1, frames.PAYLOAD, M | N | C, with_metadata(b"meta", b"data")), frame(1, frames.PAYLOAD, N | C, b"again")
+    )
     assert far.news() == [stream]
     assert (stream.data, stream.metadata, stream.is_over, stream.failure) == (b"data", b"meta", True, None)
     assert far.machine.open_streams_n == 0
@@ -79,43 +53,18 @@ def test_an_answer_ends_its_request_and_a_second_one_is_ignored() -> None:
 def test_any_payload_without_fragments_ends_a_request_response(flags: int) -> None:
     far = Far()
     stream = far.ask()
-    far.send(frame(1, PAYLOAD, flags, b"x"))
+    far.send(frame(1, frames.PAYLOAD, flags, b"x"))
     assert (stream.is_over, stream.data) == (True, b"x")
-
-
-@pytest.mark.parametrize("code", [0, 0x101, 0x201, 0x202, 0x301, 0xFFFFFFFF])
-def test_any_error_code_ends_its_stream(code: int) -> None:
-    far = Far()
-    far.ask()
-    far.ask_items()
-    far.send(
-        error(1, code, "no-route: x"), error(3, code, "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"))
-    )
-    one, two = far.news()
-    assert said(one) == (code, "no-route: x")
-    assert (two.is_over, two.failure is not None) == (True, True)
-    assert far.machine.open_streams_n == 0
-
-
-def test_items_arrive_up_to_what_was_asked_for_and_one_more_ends_the_stream() -> None:
-    far = Far()
-    stream = far.ask_items(2)
-    far.take()
-    far.send(*(frame(1, PAYLOAD, N, b"%d" % number) for number in range(3)))
-    assert stream.items == [(b"0", None), (b"1", None)]
-    assert stream.failure is not None
-    assert (stream.failure.kind, stream.failure.code) == (SAID, 0x204)
-    assert far.take() == [(CANCEL, 1, 0, b"")]
 
 
 def test_granted_credit_is_sent_and_counts() -> None:
     far = Far()
     stream = far.ask_items(1)
     far.take()
-    far.send(frame(1, PAYLOAD, N, b"0"))
+    far.send(frame(1, frames.PAYLOAD, N, b"0"))
     far.machine.grant(stream, 2)
-    far.send(frame(1, PAYLOAD, N, b"1"), frame(1, PAYLOAD, N | C, b"2"))
-    assert far.take() == [(REQUEST_N, 1, 0, (2).to_bytes(4))]
+    far.send(frame(1, frames.PAYLOAD, N, b"1"), frame(1, frames.PAYLOAD, N | C, b"2"))
+    assert far.take() == [(frames.REQUEST_N, 1, 0, (2).to_bytes(4))]
     assert (len(stream.items), stream.is_over, stream.failure) == (3, True, None)
     far.machine.grant(stream, 5)
     assert far.take() == []
@@ -124,10 +73,10 @@ def test_granted_credit_is_sent_and_counts() -> None:
 def test_news_tell_each_stream_once_until_they_are_taken() -> None:
     far = Far()
     one, two = far.ask_items(), far.ask_items()
-    far.send(frame(1, PAYLOAD, N, b"a"), frame(3, PAYLOAD, N, b"b"), frame(1, PAYLOAD, N, b"c"))
+    far.send(frame(1, frames.PAYLOAD, N, b"a"), frame(3, frames.PAYLOAD, N, b"b"), frame(1, frames.PAYLOAD, N, b"c"))
     assert far.news() == [one, two]
     assert far.news() == []
-    far.send(frame(1, PAYLOAD, C))
+    far.send(frame(1, frames.PAYLOAD, C))
     assert far.news() == [one]
 
 
@@ -137,8 +86,8 @@ def test_cancel_is_sent_once_and_only_for_what_lives() -> None:
     far.take()
     far.machine.cancel(stream)
     far.machine.cancel(stream)
-    assert far.take() == [(CANCEL, 1, 0, b"")]
-    far.send(frame(1, PAYLOAD, N, b"late"), error(1, 0x201, "late"), frame(1, REQUEST_N, 0, b"\0\0\0\1"))
+    assert far.take() == [(frames.CANCEL, 1, 0, b"")]
+    far.send(frame(1, frames.PAYLOAD, N, b"late"), error(1, 0x201, "late"), frame(1, frames.REQUEST_N, 0, b"\0\0\0\1"))
     assert far.news() == []
 
 
@@ -147,50 +96,50 @@ def test_cancel_is_sent_once_and_only_for_what_lives() -> None:
 
 def test_a_channel_ends_when_both_halves_have() -> None:
     far = Far()
-    stream = far.ask_items(kind=CHANNEL)
+    stream = far.ask_items(kind=frames.CHANNEL)
     far.take()
     far.machine.complete(stream)
-    assert (far.take(), stream.is_over) == ([(PAYLOAD, 1, C, b"")], False)
-    far.send(frame(1, PAYLOAD, C))
+    assert (far.take(), stream.is_over) == ([(frames.PAYLOAD, 1, C, b"")], False)
+    far.send(frame(1, frames.PAYLOAD, C))
     assert stream.is_over
 
 
 def test_a_channel_whose_other_half_ends_first_goes_on_sending() -> None:
     far = Far()
-    stream = far.ask_items(kind=CHANNEL)
+    stream = far.ask_items(kind=frames.CHANNEL)
     far.take()
-    far.send(frame(1, REQUEST_N, 0, (2).to_bytes(4)), frame(1, PAYLOAD, C))
+    far.send(frame(1, frames.REQUEST_N, 0, (2).to_bytes(4)), frame(1, frames.PAYLOAD, C))
     assert (stream.credit_n, stream.in_open, stream.is_over) == (2, False, False)
     assert far.machine.send_item(stream, b"x", b"m")
     far.machine.complete(stream)
-    assert far.take() == [(PAYLOAD, 1, N | M, with_metadata(b"m", b"x")), (PAYLOAD, 1, C, b"")]
+    assert far.take() == [(frames.PAYLOAD, 1, N | M, with_metadata(b"m", b"x")), (frames.PAYLOAD, 1, C, b"")]
     assert (stream.is_over, stream.credit_n) == (True, 1)
 
 
 def test_a_cancel_stops_our_half_of_a_channel_and_no_request_response() -> None:
     far = Far()
-    channel, question = far.ask_items(kind=CHANNEL), far.ask()
-    far.send(frame(1, CANCEL), frame(3, CANCEL))
+    channel, question = far.ask_items(kind=frames.CHANNEL), far.ask()
+    far.send(frame(1, frames.CANCEL), frame(3, frames.CANCEL))
     assert (channel.is_stopped, channel.is_over, question.is_over) == (True, False, False)
     assert not far.machine.send_item(channel, b"x", None)
-    far.send(frame(1, PAYLOAD, N, b"still"), frame(1, PAYLOAD, C))
+    far.send(frame(1, frames.PAYLOAD, N, b"still"), frame(1, frames.PAYLOAD, C))
     assert (channel.items, channel.is_over) == ([(b"still", None)], True)
 
 
 def test_items_of_ours_that_fail_end_both_halves() -> None:
     far = Far()
-    stream = far.ask_items(kind=CHANNEL)
+    stream = far.ask_items(kind=frames.CHANNEL)
     far.take()
     far.machine.fail(stream, 0x201, "caller-failed: x")
     far.machine.fail(stream, 0x201, "again")
-    assert far.take() == [(ERROR, 1, 0, (0x201).to_bytes(4) + b"caller-failed: x")]
+    assert far.take() == [(frames.ERROR, 1, 0, (0x201).to_bytes(4) + b"caller-failed: x")]
     assert stream.is_over
 
 
 def test_credit_does_not_grow_beyond_31_bits() -> None:
     far = Far()
-    stream = far.ask_items(kind=CHANNEL)
-    far.send(*[frame(1, REQUEST_N, 0, MAX_N.to_bytes(4))] * 2)
+    stream = far.ask_items(kind=frames.CHANNEL)
+    far.send(*[frame(1, frames.REQUEST_N, 0, MAX_N.to_bytes(4))] * 2)
     assert stream.credit_n == MAX_N
 
 
@@ -203,7 +152,7 @@ def test_a_deadline_ends_the_call_with_a_cancel_and_later_ones_live_on() -> None
     far.take()
     assert far.machine.next_deadline() == 101.5
     far.pass_time(2)
-    assert far.take() == [(CANCEL, 3, 0, b"")]
+    assert far.take() == [(frames.CANCEL, 3, 0, b"")]
     assert far.news() == [early]
     assert early.failure is not None
     assert early.failure.kind == LATE
@@ -215,7 +164,7 @@ def test_calls_that_have_ended_in_time_do_not_pile_up() -> None:
     far = Far()
     for number in range(20_000):
         far.ask(deadline=1000.0)
-        far.send(frame(2 * number + 1, PAYLOAD, N | C))
+        far.send(frame(2 * number + 1, frames.PAYLOAD, N | C))
         far.take()
     far.news()
     assert len(far.machine._deadlines) <= 1024
@@ -225,23 +174,20 @@ def test_calls_that_have_ended_in_time_do_not_pile_up() -> None:
 # Frames that contradict themselves, and loss
 
 
-@pytest.mark.parametrize("flags", [M | N, M | N | F])
-def test_a_broken_payload_ends_its_stream_on_both_sides_and_no_other(flags: int) -> None:
+@pytest.mark.parametrize(
+    ("broken", "answer"),
+    [
+        (frame(1, frames.PAYLOAD, M | N, b"\0\0\xffmeta"), [(frames.CANCEL, 1, 0, b"")]),
+        (frame(1, frames.PAYLOAD, M | N | F, b"\0\0\xffmeta"), [(frames.CANCEL, 1, 0, b"")]),
+        (frame(1, frames.REQUEST_N, 0, b"\0"), [(frames.CANCEL, 1, 0, b"")]),
+        (frame(1, frames.ERROR, 0, b"\0\0"), []),  # the other side has ended it already
+    ],
+)
+def test_a_broken_frame_ends_its_stream_on_both_sides_and_no_other(broken: bytes, answer: list[Frame]) -> None:
     far = Far()
     hurt, other = far.ask(), far.ask()
     far.take()
-    far.send(frame(1, PAYLOAD, flags, b"\0\0\xffmeta"))
-    assert far.take() == [(CANCEL, 1, 0, b"")]
+    far.send(broken)
+    assert far.take() == answer
     assert hurt.failure is not None
     assert (hurt.failure.kind, other.is_over, far.machine.is_over) == (BROKEN, False, False)
-
-
-def test_all_streams_end_when_the_wire_does() -> None:
-    far = Far()
-    streams = [far.ask(), far.ask_items(), far.ask_items(kind=CHANNEL)]
-    far.machine.lost_wire(Failure(LOST, "connection-lost: gone"), far.now)
-    assert far.news() == streams
-    assert [said(stream) for stream in streams] == [(0, "connection-lost: gone")] * 3
-    assert (far.machine.is_over, far.machine.open_streams_n) == (True, 0)
-    far.send(frame(1, PAYLOAD, N, b"late"))
-    assert far.news() == []

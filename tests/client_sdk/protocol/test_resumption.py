@@ -4,26 +4,8 @@ from client_sdk.protocol.machine import ACKNOWLEDGE_S
 from client_sdk.protocol.settings import Settings
 from client_sdk.protocol.stream import LOST, Failure
 from rsocket_wire.rsocket.frames import Setup
-from tests.client_sdk.protocol.far import (
-    CANCEL,
-    CHANNEL,
-    ERROR,
-    KEEPALIVE,
-    PAYLOAD,
-    REQUEST_N,
-    RESPONSE,
-    RESUME,
-    RESUME_OK,
-    SETUP,
-    C,
-    F,
-    Far,
-    N,
-    error,
-    frame,
-    parts,
-    said,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.protocol.far import C, F, Far, N, error, frame, parts, said
 
 TOKEN = b"token"
 BROKE = Failure(LOST, "connection-lost: it broke")
@@ -32,8 +14,8 @@ BROKE = Failure(LOST, "connection-lost: it broke")
 def resuming(settings: Settings | None = None) -> Far:
     setup = Setup("m", "d", 10_000, 30_000, wants_resume=True, token=TOKEN)
     far = Far(settings, setup, is_framed=True, is_accepted=False)
-    assert [kind for kind, *_ in far.take()] == [SETUP, KEEPALIVE]
-    far.send(frame(0, KEEPALIVE, 0, bytes(8)))
+    assert [kind for kind, *_ in far.take()] == [frames.SETUP, frames.KEEPALIVE]
+    far.send(frame(0, frames.KEEPALIVE, 0, bytes(8)))
     return far
 
 
@@ -46,8 +28,8 @@ def resume(far: Far, arrived: int) -> tuple[int, int]:
     """Over a new wire; what its RESUME says: (our frames that had arrived there, first of its own)."""
     far.machine.resume(True, far.now)
     [(kind, id, _, body)] = far.take()
-    assert (kind, id, body[:11]) == (RESUME, 0, b"\0\1\0\0\0\5" + TOKEN)
-    far.send(frame(0, RESUME_OK, 0, arrived.to_bytes(8)))
+    assert (kind, id, body[:11]) == (frames.RESUME, 0, b"\0\1\0\0\0\5" + TOKEN)
+    far.send(frame(0, frames.RESUME_OK, 0, arrived.to_bytes(8)))
     return int.from_bytes(body[11:19]), int.from_bytes(body[19:])
 
 
@@ -73,11 +55,11 @@ def test_streams_go_on_and_what_did_not_arrive_is_sent_again() -> None:
     assert resume(far, len(first)) == (0, 0)
     assert not far.machine.is_resuming
     assert far.take() == [
-        (KEEPALIVE, 0, 0x80, bytes(8)),
+        (frames.KEEPALIVE, 0, 0x80, bytes(8)),
         parts(second),
-        (CANCEL, 3, 0, b""),
+        (frames.CANCEL, 3, 0, b""),
     ]
-    far.send(frame(1, PAYLOAD, N | C, b"answer"))
+    far.send(frame(1, frames.PAYLOAD, N | C, b"answer"))
     assert (arrived.data, far.machine.is_full) == (b"answer", False)
 
 
@@ -89,18 +71,18 @@ def sent_by(far: Far) -> int:
 
 def frames_of_a_channel(far: Far) -> list[bytes]:
     """What the other side says on a channel and a request of ours, and a request of its own."""
-    far.ask_items(kind=CHANNEL)
+    far.ask_items(kind=frames.CHANNEL)
     far.ask()
     return [
-        frame(1, REQUEST_N, 0, (3).to_bytes(4)),
-        frame(1, PAYLOAD, N | F, b"ab"),
-        frame(3, PAYLOAD, N | F, b"x"),
-        frame(1, PAYLOAD, N, b"cd"),
-        frame(2, RESPONSE, F, b"que"),
-        frame(0, KEEPALIVE, 0, bytes(8)),
-        frame(3, PAYLOAD, N | C, b"y"),
-        frame(2, PAYLOAD, N, b"stion"),
-        frame(1, PAYLOAD, C),
+        frame(1, frames.REQUEST_N, 0, (3).to_bytes(4)),
+        frame(1, frames.PAYLOAD, N | F, b"ab"),
+        frame(3, frames.PAYLOAD, N | F, b"x"),
+        frame(1, frames.PAYLOAD, N, b"cd"),
+        frame(2, frames.RESPONSE, F, b"que"),
+        frame(0, frames.KEEPALIVE, 0, bytes(8)),
+        frame(3, frames.PAYLOAD, N | C, b"y"),
+        frame(2, frames.PAYLOAD, N, b"stion"),
+        frame(1, frames.PAYLOAD, C),
     ]
 
 
@@ -178,8 +160,8 @@ def test_nothing_but_the_resume_is_sent_and_nothing_is_read_before_the_answer() 
     far.take()
     lose(far)
     far.machine.resume(True, far.now)
-    assert [kind for kind, *_ in far.take()] == [RESUME]
-    far.send(frame(1, PAYLOAD, N | C, b"too early"))
+    assert [kind for kind, *_ in far.take()] == [frames.RESUME]
+    far.send(frame(1, frames.PAYLOAD, N | C, b"too early"))
     far.machine.grant(far.ask_items(), 1)
     far.pass_time(11)
     assert (far.take(), stream.is_over) == ([], False)
@@ -195,7 +177,7 @@ def test_a_wire_that_breaks_while_resuming_may_be_tried_again() -> None:
     assert far.machine.is_suspended
     resume(far, 0)
     assert far.take_raw()[1:] == [raw]
-    far.send(frame(1, PAYLOAD, N | C, b"x"))
+    far.send(frame(1, frames.PAYLOAD, N | C, b"x"))
     assert stream.data == b"x"
 
 
@@ -213,9 +195,9 @@ def test_keepalives_say_what_has_arrived_and_what_they_acknowledge_is_forgotten(
     far = resuming()
     far.ask(b"1")
     [raw] = far.take_raw()
-    far.send(frame(1, PAYLOAD, N, b"x"))
-    far.send(frame(0, KEEPALIVE, 0x80, len(raw).to_bytes(8)))
-    assert far.take() == [(KEEPALIVE, 0, 0, (7).to_bytes(8))]
+    far.send(frame(1, frames.PAYLOAD, N, b"x"))
+    far.send(frame(0, frames.KEEPALIVE, 0x80, len(raw).to_bytes(8)))
+    assert far.take() == [(frames.KEEPALIVE, 0, 0, (7).to_bytes(8))]
     lose(far)
     assert resume(far, len(raw)) == (7, len(raw))
 
@@ -225,9 +207,9 @@ def test_who_sends_much_asks_what_has_arrived() -> None:
     for _ in range(6):
         far.machine.fire_and_forget(bytes(1000), None)
     far.now += ACKNOWLEDGE_S
-    assert [kind for kind, *_ in far.take()].count(KEEPALIVE) == 1
+    assert [kind for kind, *_ in far.take()].count(frames.KEEPALIVE) == 1
     far.machine.fire_and_forget(b"", None)
-    assert [kind for kind, *_ in far.take()].count(KEEPALIVE) == 0
+    assert [kind for kind, *_ in far.take()].count(frames.KEEPALIVE) == 0
 
 
 def test_what_is_retained_has_a_bound_and_then_it_cannot_be_resumed_from_before() -> None:
@@ -246,4 +228,4 @@ def test_what_is_retained_has_a_bound_and_then_it_cannot_be_resumed_from_before(
 def test_who_closes_says_so_or_the_session_would_stay() -> None:
     far = resuming()
     far.machine.end(Failure(LOST, "closed: this client was closed"), 0)
-    assert [(kind, id, body[:4]) for kind, id, _, body in far.take()] == [(ERROR, 0, (0x102).to_bytes(4))]
+    assert [(kind, id, body[:4]) for kind, id, _, body in far.take()] == [(frames.ERROR, 0, (0x102).to_bytes(4))]

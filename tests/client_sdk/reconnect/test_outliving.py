@@ -4,7 +4,7 @@ import asyncio
 
 from client_sdk import Client, RetryPolicy, address, connect
 from client_sdk.testing import LocalBroker, local_broker
-from tests.client_sdk.reconnect.test_loss import echo_service
+from tests.client_sdk.samples import echo_service
 
 CALLERS_N = 8
 TO = address("echo")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import Client, ClientError, ConnectionLost, Payload, Service, address, connect
+from client_sdk import Client, ConnectionLost, Payload, Service, address, connect
 from client_sdk.testing import local_broker
 
 
@@ -145,21 +145,6 @@ async def test_where_the_broker_offers_no_resumption_it_connects_without() -> No
         with pytest.raises(ConnectionLost):
             await call
         await client.wait_connected(timeout_s=5)
-
-
-async def test_a_broker_that_is_gone_takes_its_sessions_along_and_calls_end() -> None:
-    service, began, _ = numbers()
-    async with contextlib.AsyncExitStack() as stack:
-        broker = contextlib.AsyncExitStack()
-        url = await broker.enter_async_context(local_broker())
-        await stack.enter_async_context(connect(url, service=service))
-        relay = await stack.enter_async_context(Relay(url))
-        client = await stack.enter_async_context(connect(relay.url, resume=True))
-        call = asyncio.ensure_future(client.request_response(address("numbers")))
-        await began.wait()
-        await broker.aclose()
-        with pytest.raises(ClientError):  # what the broker says of the service, or the loss, whichever comes first
-            await asyncio.wait_for(call, 10)
 
 
 async def test_a_client_that_is_closed_leaves_no_session_behind() -> None:

@@ -52,6 +52,12 @@ class Heard(DefaultSubscriber):  # type: ignore[misc]
             await self._changed.wait()
         return self.data
 
+    async def first(self) -> None:
+        """There is an item, or the end."""
+        while not self.data and not self.ended:
+            self._changed.clear()
+            await self._changed.wait()
+
     async def end(self) -> list[bytes]:
         while not self.ended:
             self._changed.clear()

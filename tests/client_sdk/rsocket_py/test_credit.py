@@ -12,21 +12,11 @@ from rsocket.streams.stream_from_generator import StreamFromGenerator
 from client_sdk import connect
 from client_sdk.rsocket_py import ClientRSocket
 from client_sdk.rsocket_py.publishers import MAX_UNASKED_N
-from tests.client_sdk.fake_broker import (
-    CANCEL,
-    CHANNEL,
-    FNF,
-    PAYLOAD,
-    REQUEST_N,
-    RESPONSE,
-    STREAM,
-    FakeBroker,
-    Peer,
-    header,
-)
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker, Peer
+from tests.client_sdk.frames import credit, payload
 from tests.client_sdk.rsocket_py.strangers import THINGS, Counted, Heard, offered, things
 
-NEXT, COMPLETE = 0x20, 0x40
 COUNT = composite(route("count"))
 
 
@@ -38,9 +28,9 @@ class Scripted:
         self.service = service
         self.caller = caller
 
-    def send(self, *data: bytes, flags: int = NEXT, stream_id: int = 1) -> None:
+    def send(self, *data: bytes, flags: int = frames.NEXT, stream_id: int = 1) -> None:
         for each in data:
-            self.caller.send(header(stream_id, PAYLOAD, flags) + each)
+            self.caller.send(payload(stream_id, each, flags=flags))
 
 
 @pytest.fixture
@@ -48,25 +38,22 @@ async def scripted(broker: FakeBroker) -> Any:
     async with connect(broker.url, service="things") as _, connect(broker.url) as client:
         service, caller = await broker.peer(0), await broker.peer(1)
         service.joined.clear()
-        service.send = lambda frame: None  # requests are kept by the caller's peer, and answered by the test
+        # Requests are kept by the caller's peer, and answered by the test.
+        service.send = lambda *sent: None  # type: ignore[method-assign]
         yield Scripted(client.as_rsocket(THINGS), service, caller)
-
-
-def credit_of(frame: tuple[int, int, int, bytes]) -> int:
-    return int.from_bytes(frame[3][6:10])
 
 
 async def test_credit_on_the_wire_is_what_the_subscriber_asks_for(scripted: Scripted) -> None:
     heard = Heard()
     scripted.rsocket.request_stream(Payload(b"")).initial_request_n(2).subscribe(heard)
-    assert credit_of((await scripted.caller.expect(STREAM))[0]) == 2
+    assert (await scripted.caller.expect(frames.STREAM))[0].n == 2
     scripted.send(b"a", b"b")
     assert await heard.has(2) == [b"a", b"b"]
     heard.subscription.request(3)
     heard.subscription.request(10)
-    assert [credit_of(frame) for frame in await scripted.caller.expect(REQUEST_N, 2)] == [3, 10]
+    assert [frame.n for frame in await scripted.caller.expect(frames.REQUEST_N, 2)] == [3, 10]
     scripted.send(b"c")
-    scripted.send(b"d", flags=NEXT | COMPLETE)
+    scripted.send(b"d", flags=frames.LAST)
     assert await heard.end() == [b"a", b"b", b"c", b"d"]
     assert heard.is_complete
     assert heard.error is None
@@ -80,45 +67,45 @@ async def test_credit_that_is_given_before_the_request_has_left_is_not_lost(scri
 
     scripted.rsocket.request_stream(Payload(b"")).initial_request_n(1).subscribe(Eager())
     scripted.rsocket.request_channel(Payload(b""), Counted(1)).initial_request_n(1).subscribe(Eager())
-    assert [credit_of(frame) for frame in await scripted.caller.expect(REQUEST_N, 2)] == [4, 4]
-    assert credit_of(scripted.caller.of(STREAM)[0]) == 1
-    assert credit_of(scripted.caller.of(CHANNEL)[0]) == 1
+    assert [frame.n for frame in await scripted.caller.expect(frames.REQUEST_N, 2)] == [4, 4]
+    assert scripted.caller.of(frames.STREAM)[0].n == 1
+    assert scripted.caller.of(frames.CHANNEL)[0].n == 1
 
 
 async def test_items_that_nobody_asked_for_end_the_stream(scripted: Scripted) -> None:
     heard = Heard()
     scripted.rsocket.request_stream(Payload(b"")).initial_request_n(1).subscribe(heard)
-    await scripted.caller.expect(STREAM)
+    await scripted.caller.expect(frames.STREAM)
     scripted.send(b"a", b"b")
     await heard.end()
     assert heard.data == [b"a"]
     assert "nobody had asked for" in str(heard.error)
-    await scripted.caller.expect(CANCEL)
+    await scripted.caller.expect(frames.CANCEL)
 
 
 async def test_a_publisher_is_asked_as_the_service_gives_credit(scripted: Scripted) -> None:
     publisher, heard = Counted(100), Heard()
     scripted.rsocket.request_channel(Payload(b"first"), publisher).subscribe(heard)
-    await scripted.caller.expect(CHANNEL)
-    scripted.caller.send(header(1, REQUEST_N) + (3).to_bytes(4))
-    sent = await scripted.caller.expect(PAYLOAD, 3)
-    assert [frame[3][6:] for frame in sent] == [b"0", b"1", b"2"]
+    await scripted.caller.expect(frames.CHANNEL)
+    scripted.caller.send(credit(1, 3))
+    sent = await scripted.caller.expect(frames.PAYLOAD, 3)
+    assert [frame.data for frame in sent] == [b"0", b"1", b"2"]
     await scripted.rsocket.fire_and_forget(Payload(b""))
     assert publisher.asked == [1, 1, 1, 1]  # one ahead of the credit
     heard.subscription.cancel()
-    await scripted.caller.expect(CANCEL)
+    await scripted.caller.expect(frames.CANCEL)
     await publisher.cancelled.wait()
 
 
 async def test_the_end_of_the_others_half_is_told_while_ours_goes_on(scripted: Scripted) -> None:
     publisher, heard, sent = Counted(2), Heard(), asyncio.Event()
     scripted.rsocket.request_channel(Payload(b"first"), publisher, sent).subscribe(heard)
-    await scripted.caller.expect(CHANNEL)
-    scripted.send(b"last", flags=NEXT | COMPLETE)
+    await scripted.caller.expect(frames.CHANNEL)
+    scripted.send(b"last", flags=frames.LAST)
     assert await heard.end() == [b"last"]
     assert not sent.is_set()
-    scripted.caller.send(header(1, REQUEST_N) + (2).to_bytes(4))
-    await scripted.caller.expect(PAYLOAD, 3)
+    scripted.caller.send(credit(1, 2))
+    await scripted.caller.expect(frames.PAYLOAD, 3)
     await sent.wait()
     assert heard.is_complete
 
@@ -126,27 +113,27 @@ async def test_the_end_of_the_others_half_is_told_while_ours_goes_on(scripted: S
 async def test_cancel_after_the_others_half_has_ended_ends_ours(scripted: Scripted) -> None:
     publisher, heard = Counted(0), Heard()
     scripted.rsocket.request_channel(Payload(b"first"), publisher).subscribe(heard)
-    await scripted.caller.expect(CHANNEL)
-    scripted.caller.send(header(1, PAYLOAD, COMPLETE))
+    await scripted.caller.expect(frames.CHANNEL)
+    scripted.caller.send(payload(1, flags=frames.COMPLETE))
     assert await heard.end() == []
     heard.subscription.cancel()
-    await scripted.caller.expect(CANCEL)
+    await scripted.caller.expect(frames.CANCEL)
     await publisher.cancelled.wait()
 
 
 async def test_cancel_of_the_future_and_of_the_subscription_is_sent(scripted: Scripted) -> None:
     answer = scripted.rsocket.request_response(Payload(b""))
-    await scripted.caller.expect(RESPONSE)
+    await scripted.caller.expect(frames.RESPONSE)
     answer.cancel()
-    await scripted.caller.expect(CANCEL)
+    await scripted.caller.expect(frames.CANCEL)
     heard = Heard()
     stream = scripted.rsocket.request_stream(Payload(b""))
     stream.subscribe(heard)
-    await scripted.caller.expect(STREAM)
+    await scripted.caller.expect(frames.STREAM)
     scripted.send(b"a", stream_id=3)
     await heard.has(1)
     stream.cancel()
-    assert [frame[1] for frame in await scripted.caller.expect(CANCEL, 2)] == [1, 3]
+    assert [frame.stream_id for frame in await scripted.caller.expect(frames.CANCEL, 2)] == [1, 3]
     scripted.send(b"b", stream_id=3)
     await scripted.rsocket.fire_and_forget(Payload(b""))
     assert heard.data == [b"a"]
@@ -165,8 +152,8 @@ async def test_who_raises_in_on_subscribe_has_asked_for_nothing(scripted: Script
         scripted.rsocket.request_channel(Payload(b""), publisher, sent).subscribe(Raising())
     assert (publisher.cancelled.is_set(), sent.is_set()) == (True, True)
     await scripted.rsocket.fire_and_forget(Payload(b""))
-    await scripted.caller.expect(FNF)
-    assert (scripted.caller.of(STREAM), scripted.caller.of(CHANNEL)) == ([], [])
+    await scripted.caller.expect(frames.FNF)
+    assert (scripted.caller.of(frames.STREAM), scripted.caller.of(frames.CHANNEL)) == ([], [])
 
 
 async def test_what_a_request_gives_is_a_subscription_too(scripted: Scripted) -> None:
@@ -176,9 +163,9 @@ async def test_what_a_request_gives_is_a_subscription_too(scripted: Scripted) ->
     heard = Heard()
     stream.subscribe(heard)
     assert isinstance(heard.subscription, Subscription)
-    await scripted.caller.expect(STREAM)
+    await scripted.caller.expect(frames.STREAM)
     stream.request(5)
-    assert credit_of((await scripted.caller.expect(REQUEST_N))[0]) == 5
+    assert (await scripted.caller.expect(frames.REQUEST_N))[0].n == 5
     with pytest.raises(RuntimeError, match="a Subscriber reads"):
         await heard.subscription.take()
 
@@ -201,8 +188,8 @@ async def test_what_is_cancelled_before_it_was_sent_is_not_sent(scripted: Script
     await late_sent.wait()
     assert publisher.cancelled.is_set()
     await scripted.rsocket.fire_and_forget(Payload(b""))
-    await scripted.caller.expect(FNF)
-    assert (scripted.caller.of(STREAM), scripted.caller.of(CHANNEL)) == ([], [])
+    await scripted.caller.expect(frames.FNF)
+    assert (scripted.caller.of(frames.STREAM), scripted.caller.of(frames.CHANNEL)) == ([], [])
 
 
 @pytest.mark.parametrize("where", ["on_next", "on_error", "on_complete"])

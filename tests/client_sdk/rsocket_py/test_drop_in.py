@@ -28,10 +28,10 @@ from rsocket.transports.tcp import TransportTCP
 from client_sdk.errors import ConnectionLost
 from client_sdk.rsocket_py import RSocketClient, drop_in, lifecycle, substituted
 from client_sdk.rsocket_py.__main__ import main
-from tests.client_sdk.fake_broker import CLOSE, PAYLOAD, RESPONSE, SETUP, STREAM, FakeBroker, error_frame, header
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker
+from tests.client_sdk.frames import Frame
 from tests.client_sdk.rsocket_py.strangers import Heard
-
-LEASE = 2
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -281,7 +281,7 @@ async def test_an_error_of_the_connection_is_told(broker: FakeBroker) -> None:
     handler = Listening()
     async with RSocketClient(single_transport_provider(await dialled(broker.port)), handler_factory=lambda: handler):
         peer = await broker.peer(0)
-        peer.send(error_frame(0, CLOSE, "draining: the broker stops"))
+        peer.send(frames.error(0, CLOSE, "draining: the broker stops"))
         assert await handler.told.get() == (
             "error",
             (ErrorCode.CONNECTION_ERROR_NO_RETRY, b"draining: the broker stops"),
@@ -372,18 +372,18 @@ async def test_requests_wait_for_the_lease_of_the_server(broker: FakeBroker) -> 
     transport = single_transport_provider(await dialled(broker.port))
     async with RSocketClient(transport, honor_lease=True, request_queue_size=3) as client:
         peer = await broker.peer(0)
-        assert (await peer.expect(SETUP))[0][2] & 0x40
+        assert (await peer.expect(frames.SETUP))[0].flags & 0x40
         broker.is_silent = True
         waiting = [client.request_response(Payload(b"%d" % number)) for number in range(4)]
         with pytest.raises(asyncio.QueueFull):
             await waiting.pop()
-        assert peer.of(RESPONSE) == []
-        peer.send(header(0, LEASE) + (10_000).to_bytes(4) + (2).to_bytes(4))
-        assert [frame[3][6:] for frame in await peer.expect(RESPONSE, 2)] == [b"0", b"1"]
+        assert peer.of(frames.RESPONSE) == []
+        peer.send(Frame(0, frames.LEASE, 0, (10_000).to_bytes(4) + (2).to_bytes(4)))
+        assert [frame.data for frame in await peer.expect(frames.RESPONSE, 2)] == [b"0", b"1"]
         waiting[2].cancel()
         client.request_stream(Payload(b"stream")).subscribe(heard := Heard())
-        peer.send(header(0, LEASE) + (10_000).to_bytes(4) + (1).to_bytes(4))
-        await peer.expect(STREAM)
+        peer.send(Frame(0, frames.LEASE, 0, (10_000).to_bytes(4) + (1).to_bytes(4)))
+        await peer.expect(frames.STREAM)
         peer.abort()
         await heard.end()
         await asyncio.wait(waiting)
@@ -396,8 +396,9 @@ async def test_payloads_leave_in_fragments_of_the_size_that_is_asked_for(broker:
         broker.is_silent = True
         waiting = client.request_response(Payload(b"x" * 150))
         peer = await broker.peer(0)
-        await peer.expect(PAYLOAD, 2)
-        assert [len(frame[3]) for frame in peer.frames if frame[0] in (RESPONSE, PAYLOAD)] == [64, 64, 40]
+        await peer.expect(frames.PAYLOAD, 2)
+        pieces = [each for each in peer.frames if each.kind in (frames.RESPONSE, frames.PAYLOAD)]
+        assert [len(each.encode()) for each in pieces] == [64, 64, 40]
         waiting.cancel()
         await asyncio.wait([waiting])
 

@@ -18,9 +18,10 @@ from rsocket.streams.stream_from_async_generator import StreamFromAsyncGenerator
 
 from client_sdk import ApplicationError, Canceled, ClientError, Payload, Rejected, SetupRejected, address, connect
 from client_sdk.rsocket_py import HandlerSource
-from tests.client_sdk.calls.test_call import items_of
-from tests.client_sdk.fake_broker import CANCEL, PAYLOAD, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import Counted, Heard
+from tests.client_sdk.samples import items_of
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -196,7 +197,7 @@ async def test_their_publisher_is_asked_for_what_the_caller_takes_and_one_more(b
     async with connect(broker.url, service="theirs", handler=Streaming), connect(broker.url) as client:
         async with client.request_stream(address("theirs"), initial_n=3) as items:
             assert (await anext(items)).data == b"0"
-            await (await broker.peer(0)).expect(PAYLOAD, 3)
+            await (await broker.peer(0)).expect(frames.PAYLOAD, 3)
             await client.request_response(address("theirs"))
             assert publisher.asked == [1, 1, 1, 1]
         await publisher.cancelled.wait()
@@ -307,7 +308,7 @@ async def test_their_subscriber_that_cancels_stops_the_callers_half(broker: Fake
         assert (await anext(items)).data == b"0"
         await handler.subscriber.has(2)
         handler.subscriber.subscription.cancel()
-        await (await broker.peer(0)).expect(CANCEL)
+        await (await broker.peer(0)).expect(frames.CANCEL)
         assert handler.subscriber.data == [b"1", b"2"]
         await items.aclose()
 

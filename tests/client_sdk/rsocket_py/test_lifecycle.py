@@ -10,7 +10,8 @@ from rsocket.request_handler import BaseRequestHandler
 
 from client_sdk import NotConnected, connect
 from client_sdk.rsocket_py import lifecycle as news
-from tests.client_sdk.fake_broker import CLOSE, FakeBroker, error_frame
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker
+from tests.client_sdk.frames import error
 
 
 class Listening(BaseRequestHandler):  # type: ignore[misc]
@@ -39,7 +40,7 @@ async def test_each_lost_connection_is_told_once(broker: FakeBroker) -> None:
         (await broker.peer(0)).abort()
         assert await handler.told.get() == ("close", ErrorCode.CONNECTION_ERROR)
         await handler.rsocket.connect()
-        (await broker.peer(1)).send(error_frame(0, CLOSE, "draining: the broker stops"))
+        (await broker.peer(1)).send(error(0, CLOSE, "draining: the broker stops"))
         assert await handler.told.get() == (
             "error",
             (ErrorCode.CONNECTION_ERROR_NO_RETRY, b"draining: the broker stops"),

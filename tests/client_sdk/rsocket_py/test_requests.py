@@ -11,7 +11,8 @@ from rsocket.rsocket import RSocket
 
 from client_sdk import ApplicationError, Client, NoRoute, Request, Service, address, connect
 from client_sdk.rsocket_py.failures import OwnCode
-from tests.client_sdk.fake_broker import CHANNEL, PAYLOAD, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import THINGS, Counted, Heard, offered, things
 
 ECHO = composite(route("echo"))
@@ -19,7 +20,9 @@ ECHO = composite(route("echo"))
 
 async def test_it_is_an_rsocket(broker: FakeBroker) -> None:
     async with connect(broker.url) as client:
-        assert isinstance(client.as_rsocket(), RSocket)
+        rsocket = client.as_rsocket()
+        assert isinstance(rsocket, RSocket)
+        assert await rsocket.connect() is rsocket
 
 
 async def test_all_five_models_reach_the_service(broker: FakeBroker) -> None:
@@ -136,26 +139,6 @@ async def test_requests_without_a_connection_fail_at_once(broker: FakeBroker) ->
     assert publisher.cancelled.is_set()
 
 
-async def test_a_lost_connection_ends_what_waits(broker: FakeBroker) -> None:
-    service = Service("things")
-    running = asyncio.Event()
-
-    @service.request_response()
-    async def wait(request: Request) -> bytes:
-        running.set()
-        await asyncio.Event().wait()
-        return b""
-
-    async with offered(broker, service) as (_, rsocket):
-        answer = rsocket.request_response(Payload(b""))
-        await running.wait()
-        (await broker.peer(1)).abort()
-        with pytest.raises(RSocketProtocolError) as caught:
-            await answer
-        assert caught.value.error_code is ErrorCode.CONNECTION_ERROR
-        assert await rsocket.connect() is rsocket  # the client has come back by itself
-
-
 async def test_close_closes_the_client_even_when_nobody_awaits_it(broker: FakeBroker) -> None:
     client: Client = await connect(broker.url)
     client.as_rsocket(THINGS).close()
@@ -201,12 +184,12 @@ async def test_a_channel_without_a_publisher_or_subscriber_is_one_payload(broker
     async with offered(broker, things()) as (_, rsocket):
         rsocket.request_channel(Payload(b"alone", ECHO)).subscribe(None)
         caller = await broker.peer(1)
-        assert (await caller.expect(CHANNEL))[0][2] & 0x40  # COMPLETE, in the request itself
+        assert (await caller.expect(frames.CHANNEL))[0].flags & frames.COMPLETE  # COMPLETE, in the request itself
         heard, sent = Heard(), asyncio.Event()
         rsocket.request_channel(Payload(b"alone", ECHO), None, sent).initial_request_n(1).subscribe(heard)
         assert await heard.end() == [b"echo alone"]
         assert sent.is_set()
-        assert caller.of(PAYLOAD) == []
+        assert caller.of(frames.PAYLOAD) == []
 
 
 async def test_a_stream_that_is_subscribed_to_again_is_asked_for_again(broker: FakeBroker) -> None:

@@ -25,10 +25,7 @@ from rsocket.load_balancer.load_balancer_rsocket import LoadBalancerRSocket
 from rsocket.load_balancer.random_client import LoadBalancerRandom
 from rsocket.load_balancer.round_robin import LoadBalancerRoundRobin
 from rsocket.payload import Payload
-from rsocket.reactivex.back_pressure_publisher import (
-    from_observable_with_backpressure,
-    observable_from_async_generator,
-)
+from rsocket.reactivex.back_pressure_publisher import from_observable_with_backpressure, observable_from_async_generator
 from rsocket.reactivex.reactivex_client import ReactiveXClient
 from rsocket.reactivex.reactivex_handler import BaseReactivexHandler
 from rsocket.reactivex.reactivex_handler_adapter import reactivex_handler_factory
@@ -39,7 +36,8 @@ from rx import operators as rx_operators
 
 from client_sdk import address, connect
 from client_sdk.rsocket_py import ClientRSocket, HandlerSource
-from tests.client_sdk.fake_broker import REQUEST_N, STREAM, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import Counted
 
 ECHO, COUNT, NOTE = (composite(route(name)) for name in ("echo", "count", "note"))
@@ -100,7 +98,7 @@ async def test_awaitable_rsocket(broker: FakeBroker) -> None:
         assert data_of(await awaitable.request_channel(Payload(b"x", ECHO), Counted(2))) == [b"0", b"1", b"2"]
         await awaitable.fire_and_forget(Payload(b"x", NOTE))
         await awaitable.metadata_push(NOTE)
-        asked = [int.from_bytes(frame[3][6:10]) for frame in (await broker.peer(1)).of(REQUEST_N)]
+        asked = [frame.n for frame in (await broker.peer(1)).of(frames.REQUEST_N)]
         assert asked == [2, 2]  # its limit_rate
         with pytest.raises(RuntimeError):
             await awaitable.request_stream(Payload(b"many", COUNT))
@@ -148,7 +146,7 @@ async def test_reactivex(broker: FakeBroker) -> None:
         items = await client.request_stream(Payload(b"5", COUNT), request_limit=2).pipe(operators.to_list())
         assert data_of(items) == [b"0", b"1", b"2", b"3", b"4"]
         caller = await broker.peer(1)
-        assert int.from_bytes(caller.of(STREAM)[0][3][6:10]) == 2
+        assert caller.of(frames.STREAM)[0].n == 2
         sent = asyncio.Event()
         items = await client.request_channel(
             Payload(b"x", ECHO), observable=reactivex.from_([Payload(b"a"), Payload(b"b")]), sending_done=sent

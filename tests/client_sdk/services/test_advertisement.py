@@ -12,8 +12,11 @@ from client_sdk.services import advertisement as module
 from client_sdk.services.advertisement import Advertisement
 from client_sdk.testing import local_broker, sync_local_broker
 from rsocket_wire.rsocket.frames import Setup
-from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.frames import Frame
 from tests.client_sdk.reconnect.test_resumption import Relay
+from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.test_health import tags_in, tags_of
 
 ROUTE_ID = bytes(range(16))
@@ -31,7 +34,7 @@ class Line:
     async def metadata_push(self, metadata: bytes) -> None:
         if self.reason is not None:
             raise self.reason
-        self.pushed.append(tags_in(bytes(6) + metadata))
+        self.pushed.append(tags_in(Frame(0, frames.PUSH, 0, metadata)))
 
     def leave(self) -> None:
         self.ended.set()
@@ -53,7 +56,7 @@ async def test_changed_tags_are_said_once_on_the_same_connection_with_the_same_r
         await service.set_tags({"version": "2"})
         await service.set_tags({"version": "2"})
         await client.set_tags({"place": "there", "weight": "3"})
-        said = [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)]
+        said = [tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)]
         assert said == [{"version": "2", "place": "here"}, {"version": "2", "place": "there", "weight": "3"}]
         assert len(broker.peers) == 1
 
@@ -63,11 +66,11 @@ async def test_each_reconnect_says_what_is_true_then(broker: FakeBroker) -> None
     async with connect(broker.url, service=service):
         first = await broker.peer(0)
         await service.set_tags({"version": "2"})
-        await first.expect(PUSH)
+        await first.expect(frames.PUSH)
         first.abort()
         second = await broker.peer(1)
-        await second.expect(KEEPALIVE)
-        assert (tags_of(second), second.of(PUSH)) == ({"version": "2"}, [])
+        await second.expect(frames.KEEPALIVE)
+        assert (tags_of(second), second.of(frames.PUSH)) == ({"version": "2"}, [])
         assert first.route is not None
         assert second.route is not None
         assert second.route.route_id == first.route.route_id
@@ -83,7 +86,7 @@ async def test_what_changes_without_a_connection_is_said_by_the_next_one(broker:
             await asyncio.sleep(0)
         await service.set_tags({"version": "2"})
         again = await FakeBroker().start(port)
-        await (await again.peer(0)).expect(KEEPALIVE)
+        await (await again.peer(0)).expect(frames.KEEPALIVE)
         assert tags_of(await again.peer(0)) == {"version": "2"}
         await client.close()
         await again.stop()
@@ -149,7 +152,7 @@ async def test_tags_that_cannot_be_said_are_refused_and_change_nothing(broker: F
         assert service.tags == {"version": "1"}
         await service.set_tags({})
         peer = await broker.peer(0)
-        assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [{"place": "here"}]
+        assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [{"place": "here"}]
 
 
 async def test_a_caller_has_no_tags(broker: FakeBroker) -> None:
@@ -159,11 +162,7 @@ async def test_a_caller_has_no_tags(broker: FakeBroker) -> None:
 
 
 async def test_broker_finds_a_service_by_its_new_tags_only() -> None:
-    service = Service("s", tags={"version": "1"})
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
+    service = echo_service("s", version="1")
 
     async with local_broker() as url, connect(url, service=service), connect(url) as client:
         assert (await client.request_response(address("s", version="1"), b"1", timeout_s=5)).data == b"1"
@@ -180,11 +179,7 @@ async def ask_on(client: Client, to: Address) -> None:
 
 
 async def test_tags_that_change_while_a_session_is_broken_are_those_of_the_resumed_one() -> None:
-    service = Service("s", tags={"version": "1"})
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
+    service = echo_service("s", version="1")
 
     async with (
         local_broker() as url,

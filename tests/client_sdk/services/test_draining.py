@@ -12,7 +12,8 @@ from client_sdk.services import advertisement as module
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
-from tests.client_sdk.fake_broker import ERROR, PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.services.asking import MULTICAST, ask, refusal
 from tests.client_sdk.services.test_health import tags_in
 
@@ -58,13 +59,13 @@ async def test_route_is_taken_out_what_runs_ends_and_then_goodbye_is_said(broker
         await working.began.wait()
         draining = asyncio.create_task(server.drain(timeout_s=10))
         peer = await broker.peer(0)
-        assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [{"health": "out"}]
+        assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [{"health": "out"}]
         assert (server.is_connected, draining.done()) == (True, False)
         working.go.set()
         assert (await answer).data == b"done work"
         await draining
-        (last,) = peer.of(ERROR)
-        assert (last[1], int.from_bytes(last[3][6:10])) == (0, CONNECTION_CLOSE)
+        (last,) = peer.of(frames.ERROR)
+        assert (last.stream_id, last.code) == (0, CONNECTION_CLOSE)
         assert (server.is_connected, len(broker.peers)) == (False, 2)
 
 
@@ -75,7 +76,7 @@ async def test_a_request_without_an_answer_is_waited_for_too(broker: FakeBroker)
         await client.fire_and_forget(address("s"), b"note")
         await working.began.wait()
         draining = asyncio.create_task(server.drain(timeout_s=10))
-        await (await broker.peer(0)).expect(PUSH)
+        await (await broker.peer(0)).expect(frames.PUSH)
         assert not draining.done()
         working.go.set()
         await draining

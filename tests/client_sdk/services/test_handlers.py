@@ -404,7 +404,25 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
     async def of_keyword(data: bytes, *, more: bytes) -> bytes:
         return b""
 
+    def plain(request: Request) -> Iterator[bytes]:
+        yield b""
+
+    async def coroutine(request: Request) -> bytes:
+        return b""
+
+    async def generator(request: Request) -> AsyncIterator[bytes]:
+        yield b""
+
+    async def of_nothing() -> bytes:
+        return b""
+
     wrong: list[tuple[Any, Any, str]] = [
+        (service.request_response(), plain, "without yield"),
+        (service.request_response(), generator, "without yield"),
+        (service.request_channel(), plain, "write async def, with yield"),
+        (service.request_channel(), coroutine, "with yield, not with return"),
+        (service.request_stream(), coroutine, "with yield, not with return"),
+        (service.fire_and_forget(), of_nothing, "1 or 2 parameters"),
         (service.request_response(), of_keyword, "1 or 2 parameters"),
         (service.request_response(), of_book, "bytes cannot be decoded as Book"),
         (service.request_response(), of_text, "bytes cannot be decoded as str"),
@@ -416,6 +434,8 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
     for decorator, handler, text in wrong:
         with pytest.raises(TypeError, match=text):
             decorator(handler)
+    with pytest.raises(TypeError, match="with parentheses"):
+        service.request_response(coroutine)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not both"):
         service.request_response(codec=JSON, codecs=[JSON])
     with pytest.raises(ValueError, match="at least one codec"):

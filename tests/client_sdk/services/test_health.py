@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,32 +13,16 @@ from client_sdk.services.health import MAX_REASON_CHARACTERS, Health
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import REJECTED
-from tests.client_sdk.fake_broker import PUSH, FakeBroker, Peer, broker_frame
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame
+from tests.client_sdk.frames import Frame
+from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.asking import MULTICAST, ask, channel, refusal, stream, taken
 
 
-def echo_service() -> Service:
-    service = Service("s", tags={"region": "eu"})
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
-
-    @service.request_stream("items")
-    async def items(data: bytes) -> AsyncIterator[bytes]:
-        yield data
-
-    @service.request_channel()
-    async def both(items: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for item in items:
-            yield item
-
-    return service
-
-
-def tags_in(raw: bytes) -> dict[str, str | None]:
+def tags_in(push: Frame) -> dict[str, str | None]:
     """What the ROUTE_SETUP in this METADATA_PUSH says."""
-    return {tag.key.short_name: tag.value for tag in broker_frame(raw[6:]).tags}
+    return {tag.key.short_name: tag.value for tag in broker_frame(push.body).tags}
 
 
 def tags_of(peer: Peer) -> dict[str, str | None]:
@@ -52,20 +36,20 @@ OUT: dict[str, str | None] = {**REGION, "health": "out"}
 
 
 async def test_a_service_that_is_out_says_so_on_its_connection_and_when_it_is_back(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     async with connect(broker.url, service=service) as client:
         peer = await broker.peer(0)
         assert tags_of(peer) == REGION
         await service.set_health(False, "the disk is full")
         await service.set_health(False, "the disk is still full")  # nothing new for the broker
         await service.set_health(True)
-        said = [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)]
+        said = [tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)]
         assert said == [OUT, REGION]
         assert (client.is_connected, len(broker.peers), service.is_healthy) == (True, 1, True)
 
 
 async def test_a_service_that_is_out_refuses_so_that_others_may_be_asked() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     await service.set_health(False, "the disk is full")
     wanted = ("unhealthy", REJECTED, "unhealthy: service 's' is out of service: the disk is full")
     asked: list[Callable[[], Awaitable[object]]] = [
@@ -82,13 +66,13 @@ async def test_a_service_that_is_out_refuses_so_that_others_may_be_asked() -> No
 
 
 async def test_a_long_reason_is_cut_before_callers_read_it() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     await service.set_health(False, "x" * (MAX_REASON_CHARACTERS + 1))
     assert service.health.reason == "x" * MAX_REASON_CHARACTERS
 
 
 async def test_what_nobody_would_learn_of_is_taken_while_out() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     seen: list[bytes] = []
 
     @service.fire_and_forget()
@@ -101,14 +85,14 @@ async def test_what_nobody_would_learn_of_is_taken_while_out() -> None:
 
 
 async def test_a_multicast_is_answered_while_out_because_an_error_would_end_it_for_all() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     await service.set_health(False)
     assert await ask(service, b"1", more=MULTICAST) == Payload(b"1")
     assert await stream(service, b"1", MULTICAST + route_bytes("items")) == [b"1"]
 
 
 async def test_what_runs_goes_on_while_out() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     items = ServiceResponder(service).request_stream(route_bytes("items"), b"1")
     await service.set_health(False)
     assert await taken(items) == [b"1"]
@@ -150,7 +134,7 @@ async def test_a_check_that_says_no_raises_or_hangs_takes_the_service_out(caplog
 
 
 async def test_checks_look_before_the_first_connection_and_again_until_it_is_closed(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     answers = [False, True]
     looked: asyncio.Queue[bool] = asyncio.Queue()
 
@@ -163,9 +147,9 @@ async def test_checks_look_before_the_first_connection_and_again_until_it_is_clo
     client = await connect(broker.url, service=service)
     peer = await broker.peer(0)
     assert tags_of(peer) == OUT  # it was not ready when it came
-    assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [REGION]
+    assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [REGION]
     answers[0] = False
-    assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)] == [REGION, OUT]
+    assert [tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)] == [REGION, OUT]
     await client.close()
     while not looked.empty():
         looked.get_nowait()
@@ -174,7 +158,7 @@ async def test_checks_look_before_the_first_connection_and_again_until_it_is_clo
 
 
 async def test_the_program_and_each_check_have_their_say() -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     is_well = True
 
     @service.health_check()
@@ -194,7 +178,7 @@ async def test_the_program_and_each_check_have_their_say() -> None:
 
 
 async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_next(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     looking = asyncio.Event()
     is_stuck = True
 
@@ -233,7 +217,7 @@ def test_checks_that_make_no_sense_are_refused_when_they_are_written() -> None:
 
 
 async def test_broker_asks_others_while_one_is_out_and_the_lone_one_refuses() -> None:
-    first, second = echo_service(), Service("s", tags={"region": "eu"})
+    first, second = echo_service("s", region="eu"), Service("s", tags={"region": "eu"})
 
     @second.request_response()
     async def answer(data: bytes) -> bytes:
@@ -309,7 +293,7 @@ async def test_a_time_out_of_the_checks_own_is_not_said_to_be_ours() -> None:
 
 
 async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_once(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s", region="eu")
     async with connect(broker.url, service=service):
         asked = asyncio.Event()
 
@@ -322,5 +306,5 @@ async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_on
         async with asyncio.timeout(5):
             await asked.wait()
         async with asyncio.timeout(5):
-            assert [tags_in(frame) for _, _, _, frame in await peer.expect(PUSH)] == [OUT]
+            assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [OUT]
     assert service.health.reason == "check late says no"

@@ -5,26 +5,18 @@ from typing import Any
 
 import pytest
 
-from client_sdk import NotConnected, Service, address, connect
+from client_sdk import NotConnected, address, connect
 from client_sdk.services import advertisement as module
 from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from client_sdk.testing import local_broker
-from tests.client_sdk.fake_broker import PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.test_health import tags_in
 
 
-def echo_service() -> Service:
-    service = Service("s")
-
-    @service.request_response()
-    async def echo(data: bytes) -> bytes:
-        return data
-
-    return service
-
-
 async def test_each_connection_has_a_route_id_of_its_own(broker: FakeBroker) -> None:
-    async with offer(broker.url, echo_service(), connections=3, tags={"place": "here"}) as group:
+    async with offer(broker.url, echo_service("s"), connections=3, tags={"place": "here"}) as group:
         routes = [peer.route for peer in broker.peers if peer.route is not None]
         assert len({route.route_id for route in routes}) == 3
         assert {client.route_id.replace("-", "") for client in group.clients} == {r.route_id.hex() for r in routes}
@@ -36,7 +28,7 @@ async def test_each_connection_has_a_route_id_of_its_own(broker: FakeBroker) -> 
 
 async def test_connections_are_spread_over_the_brokers() -> None:
     brokers = [await FakeBroker().start() for _ in range(2)]
-    async with offer([each.url for each in brokers], echo_service(), connections=4):
+    async with offer([each.url for each in brokers], echo_service("s"), connections=4):
         assert [len(each.peers) for each in brokers] == [2, 2]
     for each in brokers:
         await each.stop()
@@ -45,22 +37,22 @@ async def test_connections_are_spread_over_the_brokers() -> None:
 async def test_a_broker_that_is_not_there_is_left_out() -> None:
     gone, there = [await FakeBroker().start() for _ in range(2)]
     await gone.stop()
-    async with offer([gone.url, there.url], echo_service(), connections=2):
+    async with offer([gone.url, there.url], echo_service("s"), connections=2):
         assert len(there.peers) == 2
     await there.stop()
 
 
 async def test_tags_and_health_are_told_on_all_connections(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s")
     async with offer(broker.url, service, connections=2):
         await service.set_tags({"version": "2"})
         await service.set_health(False)
-        said = [[tags_in(frame) for _, _, _, frame in await peer.expect(PUSH, 2)] for peer in broker.peers]
+        said = [[tags_in(frame) for frame in await peer.expect(frames.PUSH, 2)] for peer in broker.peers]
         assert said == [[{"version": "2"}, {"version": "2", "health": "out"}]] * 2
 
 
 async def test_health_checks_look_once_for_all_connections(broker: FakeBroker) -> None:
-    service = echo_service()
+    service = echo_service("s")
     looked: list[int] = []
 
     @service.health_check(every_s=60)
@@ -74,7 +66,7 @@ async def test_health_checks_look_once_for_all_connections(broker: FakeBroker) -
 
 async def test_all_are_drained_side_by_side(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SETTLE_S", 0.01)
-    group = await offer(broker.url, echo_service(), connections=3)
+    group = await offer(broker.url, echo_service("s"), connections=3)
     await group.drain(timeout_s=5)
     assert [client.is_connected for client in group.clients] == [False] * 3
 
@@ -82,10 +74,10 @@ async def test_all_are_drained_side_by_side(broker: FakeBroker, monkeypatch: pyt
 async def test_when_one_cannot_be_opened_none_is_left(broker: FakeBroker) -> None:
     broker.refusal = (0x003, "bad-route: no")
     with pytest.raises(Exception, match="bad-route"):
-        await offer(broker.url, echo_service(), connections=3)
+        await offer(broker.url, echo_service("s"), connections=3)
     await broker.stop()
     with pytest.raises(NotConnected):
-        await offer(broker.url, echo_service(), connections=3)
+        await offer(broker.url, echo_service("s"), connections=3)
 
 
 async def test_entering_that_is_cancelled_leaves_nothing(broker: FakeBroker) -> None:
@@ -100,7 +92,7 @@ async def test_entering_that_is_cancelled_leaves_nothing(broker: FakeBroker) -> 
 
 
 async def _enter(url: str) -> None:
-    await offer(url, echo_service(), connections=2)
+    await offer(url, echo_service("s"), connections=2)
 
 
 @pytest.mark.parametrize(
@@ -114,13 +106,13 @@ async def _enter(url: str) -> None:
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_opened(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        offer("tcp://127.0.0.1:1", echo_service(), **options)
+        offer("tcp://127.0.0.1:1", echo_service("s"), **options)
     with pytest.raises(ValueError, match="at least one URL"):
-        offer([], echo_service())
+        offer([], echo_service("s"))
 
 
 async def test_broker_shares_requests_among_the_connections() -> None:
-    async with local_broker() as url, offer(url, echo_service(), connections=3), connect(url) as client:
+    async with local_broker() as url, offer(url, echo_service("s"), connections=3), connect(url) as client:
         to = address("s", lb="round_robin")
         answers = [await client.request_response(to, b"%d" % n, timeout_s=5) for n in range(6)]
         assert [answer.data for answer in answers] == [b"%d" % n for n in range(6)]

@@ -13,9 +13,10 @@ from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupR
 from client_sdk.services import advertisement as module
 from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
-from tests.client_sdk.fake_broker import KEEPALIVE, PUSH, FakeBroker
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.samples import echo_service
 from tests.client_sdk.services.test_draining import Working
-from tests.client_sdk.serving.test_group import echo_service
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeB
         answer = asyncio.ensure_future(client.request_response(address("s"), b"work"))
         await working.began.wait()
         os.kill(os.getpid(), signal.SIGTERM)
-        await peer.expect(PUSH)
+        await peer.expect(frames.PUSH)
         assert not serving.done()
         working.go.set()
         assert (await answer).data == b"done work"
@@ -39,22 +40,13 @@ async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeB
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-async def test_a_terminal_that_is_closed_ends_it_in_order(broker: FakeBroker) -> None:
-    serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
-    for number in range(2):
-        await (await broker.peer(number)).expect(KEEPALIVE)
-    os.kill(os.getpid(), signal.SIGHUP)
-    await asyncio.gather(*serving)
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-
-
 async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: FakeBroker) -> None:
     """As `nohup` starts it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         stop = asyncio.Event()
-        serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
-        await (await broker.peer(0)).expect(KEEPALIVE)
+        serving = asyncio.create_task(serve(broker.url, echo_service("s"), stop=stop))
+        await (await broker.peer(0)).expect(frames.KEEPALIVE)
         os.kill(os.getpid(), signal.SIGHUP)
         async with connect(broker.url) as client:
             assert (await client.request_response(address("s"), b"still")).data == b"still"
@@ -73,7 +65,7 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         call = asyncio.ensure_future(client.request_response(address("s")))
         await working.began.wait()
         os.kill(os.getpid(), signal.SIGINT)
-        await (await broker.peer(0)).expect(PUSH)
+        await (await broker.peer(0)).expect(frames.PUSH)
         os.kill(os.getpid(), signal.SIGINT)
         await serving
         await working.cancelled.wait()
@@ -81,19 +73,21 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         await asyncio.wait([call])
 
 
-async def test_a_signal_ends_all_services_of_a_program(broker: FakeBroker) -> None:
-    serving = [asyncio.create_task(serve(broker.url, echo_service())) for _ in range(2)]
-    for number in range(2):
-        await (await broker.peer(number)).expect(KEEPALIVE)
-    os.kill(os.getpid(), signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_all_services_of_a_program_in_order(broker: FakeBroker, number: signal.Signals) -> None:
+    """SIGHUP: a terminal that is closed."""
+    serving = [asyncio.create_task(serve(broker.url, echo_service("s"))) for _ in range(2)]
+    for place in range(2):
+        await (await broker.peer(place)).expect(frames.KEEPALIVE)
+    os.kill(os.getpid(), number)
     await asyncio.gather(*serving)
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(number) == signal.SIG_DFL
 
 
 async def test_an_event_stops_it_too(broker: FakeBroker) -> None:
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
-    await (await broker.peer(0)).expect(KEEPALIVE)
+    serving = asyncio.create_task(serve(broker.url, echo_service("s"), stop=stop))
+    await (await broker.peer(0)).expect(frames.KEEPALIVE)
     stop.set()
     await serving
     await (await broker.peer(0)).gone.wait()
@@ -104,11 +98,11 @@ async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureF
     port = late.port
     await late.stop()
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve(f"tcp://127.0.0.1:{port}", echo_service(), stop=stop))
+    serving = asyncio.create_task(serve(f"tcp://127.0.0.1:{port}", echo_service("s"), stop=stop))
     while "waits for a broker" not in caplog.text:
         await asyncio.sleep(0.001)
     there = await FakeBroker().start(port)
-    await (await there.peer(0)).expect(KEEPALIVE)
+    await (await there.peer(0)).expect(frames.KEEPALIVE)
     stop.set()
     await serving
     await there.stop()
@@ -117,7 +111,7 @@ async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureF
 async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker) -> None:
     await broker.stop()
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+    serving = asyncio.create_task(serve(broker.url, echo_service("s"), stop=stop))
     await asyncio.sleep(0)
     stop.set()
     await serving
@@ -126,7 +120,7 @@ async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker)
 async def test_told_to_stop_while_it_connects_it_ends(broker: FakeBroker) -> None:
     broker.is_silent = True
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve(broker.url, echo_service(), stop=stop))
+    serving = asyncio.create_task(serve(broker.url, echo_service("s"), stop=stop))
     await broker.peer(0)
     stop.set()
     await serving
@@ -136,12 +130,12 @@ async def test_told_to_stop_while_it_connects_it_ends(broker: FakeBroker) -> Non
 async def test_a_refusal_is_not_waited_out(broker: FakeBroker) -> None:
     broker.refusal = (0x003, "bad-route: no")
     with pytest.raises(SetupRejected, match="bad-route"):
-        await serve(broker.url, echo_service())
+        await serve(broker.url, echo_service("s"))
 
 
 async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
     async with local_broker() as url:
-        service = echo_service()
+        service = echo_service("s")
         serving = asyncio.create_task(serve(url, service))
         async with connect(url) as client:
             while not service._advertisements:
@@ -158,8 +152,8 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
 
 
 async def test_cancelling_it_closes_everything(broker: FakeBroker) -> None:
-    serving = asyncio.create_task(serve(broker.url, echo_service(), connections=2))
-    await (await broker.peer(1)).expect(KEEPALIVE)
+    serving = asyncio.create_task(serve(broker.url, echo_service("s"), connections=2))
+    await (await broker.peer(1)).expect(frames.KEEPALIVE)
     serving.cancel()
     await asyncio.wait([serving])
     assert serving.cancelled()
@@ -213,7 +207,7 @@ def test_a_service_is_a_service_again_in_another_event_loop() -> None:
         broker = await FakeBroker().start()
         async with connect(broker.url, service=service):
             await service.set_tags({"version": "2"})
-            await (await broker.peer(0)).expect(KEEPALIVE)
+            await (await broker.peer(0)).expect(frames.KEEPALIVE)
         await broker.stop()
 
     for _ in range(2):

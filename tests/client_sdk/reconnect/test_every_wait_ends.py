@@ -1,15 +1,16 @@
 """Whoever waits is told the end, in whatever moment it comes."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import ConnectionLost, Hedging, NotConnected, RetryBudget, RetryPolicy, address, connect
+from client_sdk import ConnectionLost, NotConnected, address, connect
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
-from tests.client_sdk.fake_broker import CLOSE, KEEPALIVE, PAYLOAD, RESPONSE, SETUP, FakeBroker, error_frame, header
+from tests.client_sdk import frames
+from tests.client_sdk.fake_broker import CLOSE, FakeBroker
+from tests.client_sdk.frames import Frame, error, payload
 
 
 async def items() -> AsyncIterator[bytes]:
@@ -43,26 +44,11 @@ async def test_who_waits_for_the_end_of_a_client_is_told_though_its_close_was_cu
         await client.wait_connected()
 
 
-@pytest.mark.parametrize("says_deadlines", [True, False])
-@pytest.mark.parametrize("nonsense_s", [math.nan, -math.inf])
-async def test_a_deadline_that_is_no_time_is_refused_and_never_reaches_the_event_loop(
-    broker: FakeBroker, says_deadlines: bool, nonsense_s: float
-) -> None:
-    async with connect(broker.url, says_deadlines=says_deadlines) as client:
-        for ask in (client.request_response, client.fire_and_forget):
-            with pytest.raises(ValueError, match="timeout_s is"):
-                await ask(address("x"), timeout_s=nonsense_s)
-        with pytest.raises(ValueError, match="timeout_s is"):
-            client.request_stream(address("x"), timeout_s=nonsense_s)
-        with pytest.raises(ValueError, match="timeout_s is"):
-            client.request_channel(address("x"), items(), timeout_s=nonsense_s)
-
-
 async def test_calls_end_though_the_close_of_their_client_was_cut_short(broker: FakeBroker) -> None:
     broker.answer = lambda *_: None
     client = await connect(broker.url)
     calling = asyncio.ensure_future(client.request_response(address("x")))
-    await (await broker.peer(0)).expect(RESPONSE)
+    await (await broker.peer(0)).expect(frames.RESPONSE)
     closing = asyncio.ensure_future(client.close())
     await asyncio.sleep(0)  # it waits for what keeps the connection
     closing.cancel()
@@ -72,13 +58,6 @@ async def test_calls_end_though_the_close_of_their_client_was_cut_short(broker: 
         await (await broker.peer(0)).gone.wait()
 
 
-@pytest.fixture
-async def other(no_leaked_tasks: None) -> AsyncIterator[FakeBroker]:
-    fake = await FakeBroker().start()
-    yield fake
-    await fake.stop()
-
-
 async def test_a_call_ends_whose_session_breaks_before_it_is_the_clients_turn_to_move(
     broker: FakeBroker, other: FakeBroker
 ) -> None:
@@ -86,7 +65,7 @@ async def test_a_call_ends_whose_session_breaks_before_it_is_the_clients_turn_to
     async with connect(broker.url, resume=True) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         peer.tell(other.url, state="draining", move_within_ms="900000")
         await client.wait_for("moving")
         await broker.stop()  # nobody is there to resume it
@@ -104,15 +83,15 @@ async def test_a_call_ends_whose_session_breaks_while_its_client_is_on_the_way_t
     async with connect(broker.url, resume=True) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        await peer.expect(RESPONSE)
+        await peer.expect(frames.RESPONSE)
         peer.tell(other.url, state="draining", move_within_ms="0")
         successor = await other.peer(0)
-        await successor.expect(SETUP)
+        await successor.expect(frames.SETUP)
         peer.abort()
         while not client._manager.connected().is_suspended:
             await asyncio.sleep(0)
         other.is_silent = False
-        successor.send(header(0, KEEPALIVE) + bytes(8))  # accepted
+        successor.send(Frame(0, frames.KEEPALIVE, 0, bytes(8)))  # accepted
         async with asyncio.timeout(2):
             with pytest.raises(ConnectionLost):
                 await calling
@@ -169,28 +148,20 @@ async def test_a_session_that_ends_while_its_new_socket_is_opened_is_not_waited_
         assert peer.frames == []
 
 
-def test_times_and_budgets_that_are_no_numbers_are_refused() -> None:
-    for make in (
-        lambda: RetryPolicy(try_timeout_s=math.nan),
-        lambda: Hedging(after_s=math.nan),
-        lambda: RetryBudget(math.nan),
-        lambda: RetryBudget(min_per_s=math.nan),
-    ):
-        with pytest.raises(ValueError, match="nan"):
-            make()
-
-
 async def test_a_client_comes_back_when_what_ran_has_ended_though_the_broker_that_said_close_does_not(
     broker: FakeBroker,
 ) -> None:
+    """What ran when it was said may end, and nothing new begins."""
     broker.answer = lambda *_: None
     async with connect(broker.url) as client:
         peer = await broker.peer(0)
         calling = asyncio.ensure_future(client.request_response(address("x")))
-        ((_, stream_id, _, _),) = await peer.expect(RESPONSE)
-        peer.send(error_frame(0, CLOSE, "draining: it is about to stop"))
+        [asked] = await peer.expect(frames.RESPONSE)
+        peer.send(error(0, CLOSE, "draining: it is about to stop"))
         await client.wait_for("reconnecting")
-        peer.send(header(stream_id, PAYLOAD, 0x60) + b"an answer")
+        with pytest.raises(NotConnected, match="draining"):
+            await client.request_response(address("x"))
+        peer.send(payload(asked.stream_id, b"an answer", flags=frames.LAST))
         assert (await calling).data == b"an answer"
         async with asyncio.timeout(2):
             await peer.gone.wait()

@@ -6,100 +6,16 @@ No line of this project's codec is used, so that a mistake of ours is not made t
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any, Self
 
+import pytest
 from aiohttp import WSMsgType, web
 
 from client_sdk import Client, Payload, Service, address, connect
-from tests.client_sdk.listener import Listener
-
-SETUP, LEASE, KEEPALIVE, RESPONSE, FNF, STREAM, CHANNEL, REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = range(1, 13)
-RESUME, RESUME_OK, EXT = 13, 14, 63
-IGNORE, METADATA, FOLLOWS, COMPLETE, NEXT, RESPOND = 0x200, 0x100, 0x80, 0x40, 0x20, 0x80
-LAST = NEXT | COMPLETE
-MAX_FRAME = 0xFFFFFF
-MAX_N = 0x7FFFFFFF
-BOUND_S = 10.0  # of one wait
-
-
-class Frame(NamedTuple):
-    """One frame as it stands on the wire; `body` is all behind the header."""
-
-    stream_id: int
-    kind: int
-    flags: int = 0
-    body: bytes = b""
-
-    def encode(self) -> bytes:
-        """Without the length in front."""
-        return self.stream_id.to_bytes(4) + (self.kind << 10 | self.flags).to_bytes(2) + self.body
-
-    @property
-    def n(self) -> int:
-        """The credit of a REQUEST_N, or the first of a request."""
-        return int.from_bytes(self.body[:4])
-
-    @property
-    def code(self) -> int:
-        """Of an ERROR."""
-        return int.from_bytes(self.body[:4])
-
-    @property
-    def metadata(self) -> bytes | None:
-        """None when absent."""
-        return self._parts()[0]
-
-    @property
-    def data(self) -> bytes:
-        """All behind the metadata."""
-        return self._parts()[1]
-
-    def _parts(self) -> tuple[bytes | None, bytes]:
-        at = 4 if self.kind in (STREAM, CHANNEL) else 0
-        if not self.flags & METADATA:
-            return None, self.body[at:]
-        to = at + 3 + int.from_bytes(self.body[at : at + 3])
-        return self.body[at + 3 : to], self.body[to:]
-
-
-def decode(raw: bytes) -> Frame:
-    return Frame(int.from_bytes(raw[:4]), raw[4] >> 2, int.from_bytes(raw[4:6]) & 0x3FF, raw[6:])
-
-
-def content(data: bytes = b"", metadata: bytes | None = None, n: int | None = None) -> bytes:
-    """The body of a request or PAYLOAD; whoever gives metadata sets the flag, too."""
-    credit = b"" if n is None else n.to_bytes(4)
-    return credit + (b"" if metadata is None else len(metadata).to_bytes(3) + metadata) + data
-
-
-def request(
-    stream_id: int,
-    kind: int = RESPONSE,
-    data: bytes = b"",
-    *,
-    metadata: bytes | None = None,
-    n: int = 1,
-    flags: int = 0,
-) -> Frame:
-    """A request of the broker's; `n` is for streams and channels."""
-    credit = n if kind in (STREAM, CHANNEL) else None
-    return Frame(stream_id, kind, flags | (0 if metadata is None else METADATA), content(data, metadata, credit))
-
-
-def payload(stream_id: int, data: bytes = b"", *, metadata: bytes | None = None, flags: int = NEXT) -> Frame:
-    return Frame(stream_id, PAYLOAD, flags | (0 if metadata is None else METADATA), content(data, metadata))
-
-
-def error(stream_id: int, code: int, text: str = "") -> Frame:
-    return Frame(stream_id, ERROR, 0, code.to_bytes(4) + text.encode())
-
-
-def credit(stream_id: int, n: int) -> Frame:
-    return Frame(stream_id, REQUEST_N, 0, n.to_bytes(4))
-
-
-def ping(data: bytes = b"") -> Frame:
-    return Frame(0, KEEPALIVE, RESPOND, bytes(8) + data)
+from tests.client_sdk import frames
+from tests.client_sdk.frames import Frame, decode, payload, ping, request
+from tests.client_sdk.listener import BOUND_S, Listener
+from tests.client_sdk.samples import items_of
 
 
 class RawPeer:
@@ -113,9 +29,9 @@ class RawPeer:
         self.answers_pings = True
         self._changed = asyncio.Condition()
 
-    def send(self, *frames: Frame | bytes) -> None:
+    def send(self, *sent: Frame | bytes) -> None:
         """All in one segment; bytes are a frame that is none."""
-        raw = [each.encode() if isinstance(each, Frame) else each for each in frames]
+        raw = [each.encode() if isinstance(each, Frame) else each for each in sent]
         self.write([len(each).to_bytes(3) + each for each in raw] if self.is_framed else raw)
 
     def write(self, pieces: list[bytes]) -> None:
@@ -147,18 +63,18 @@ class RawPeer:
     async def call(self, stream_id: int, data: bytes = b"alive", *, metadata: bytes | None = None) -> Frame:
         """Asks a request/response of its own and waits for the answer, PAYLOAD or ERROR."""
         seen = len(self.on(stream_id))
-        self.send(request(stream_id, RESPONSE, data, metadata=metadata))
+        self.send(request(stream_id, frames.RESPONSE, data, metadata=metadata))
         async with asyncio.timeout(BOUND_S), self._changed:
             await self._changed.wait_for(lambda: len(self.on(stream_id)) > seen)
         return self.on(stream_id)[seen]
 
     async def assert_alive(self) -> None:
         """What was sent before has been read, and the connection lives."""
-        pings = len([each for each in self.of(KEEPALIVE) if not each.flags & RESPOND])
+        pings = len([each for each in self.of(frames.KEEPALIVE) if not each.flags & frames.RESPOND])
         mark = b"mark %d" % pings
         self.send(ping(mark))
         async with asyncio.timeout(BOUND_S), self._changed:
-            await self._changed.wait_for(lambda: any(each.body[8:] == mark for each in self.of(KEEPALIVE)))
+            await self._changed.wait_for(lambda: any(each.body[8:] == mark for each in self.of(frames.KEEPALIVE)))
 
     async def assert_gone(self) -> None:
         """The client closes the connection."""
@@ -171,8 +87,8 @@ class RawPeer:
         async with self._changed:
             self.frames.append(frame)
             self._changed.notify_all()
-        if frame.kind == KEEPALIVE and frame.flags & RESPOND and self.answers_pings:
-            self.send(Frame(0, KEEPALIVE, 0, frame.body))
+        if frame.kind == frames.KEEPALIVE and frame.flags & frames.RESPOND and self.answers_pings:
+            self.send(Frame(0, frames.KEEPALIVE, 0, frame.body))
 
 
 class StreamPeer(RawPeer):
@@ -256,44 +172,70 @@ class SocketPeer(RawPeer):
 
 
 class RawBroker(Listener[RawPeer]):
-    """Listens, and has a RawPeer for each connection."""
+    """Listens on TCP or for WebSockets, and has a RawPeer for each connection."""
 
     def __init__(self) -> None:
         super().__init__()
         self.answers_pings = True  # of peers that come
         self.greeting: tuple[Frame, ...] = ()  # what they are sent at once
-        self._arrived = asyncio.Condition()
+        self._runner: web.AppRunner | None = None  # set when it was started for WebSockets
+
+    async def start_websocket(self) -> Self:
+        app = web.Application()
+        app.router.add_get("/", self._serve_websocket)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"ws://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
 
     async def peer(self, number: int = 0) -> Any:
-        """The one that came as the `number`th; waits for it."""
-        async with asyncio.timeout(BOUND_S), self._arrived:
-            await self._arrived.wait_for(lambda: len(self.peers) > number)
-        return self.peers[number]
+        """As the Listener's; a StreamPeer, or a SocketPeer for a WebSocket."""
+        return await super().peer(number)
 
-    async def _add(self, peer: RawPeer) -> None:
+    async def stop(self) -> None:
+        await super().stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _greet(self, peer: RawPeer) -> None:
         peer.answers_pings = self.answers_pings
         if self.greeting:
             peer.send(*self.greeting)
-        async with self._arrived:
-            self.peers.append(peer)
-            self._arrived.notify_all()
+        await self._add(peer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         peer = StreamPeer(writer)
-        await self._add(peer)
+        await self._greet(peer)
         await peer.run(reader)
 
     async def _serve_websocket(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(max_msg_size=0)
         await socket.prepare(request)
         peer = SocketPeer(socket)
-        await self._add(peer)
+        await self._greet(peer)
         await peer.run()
         return socket
+
+
+class Attempts:
+    """Delays between attempts that are none, counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self._changed = asyncio.Event()
+        monkeypatch.setattr("client_sdk.reconnect.backoff.Backoff.next_s", self._next_s)
+
+    def _next_s(self) -> float:
+        self.count += 1
+        self._changed.set()
+        return 0.001
+
+    async def reach(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while self.count < count:
+                self._changed.clear()
+                await self._changed.wait()
 
 
 class Everything:
@@ -353,27 +295,32 @@ async def serving(
         yield client, await broker.peer(len(broker.peers) - 1)
 
 
-MODELS = ("request_response", "request_stream", "request_channel")  # those with an answer
+KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
+MODELS = tuple(KINDS)  # those with an answer
+ITEMS = ("request_stream", "request_channel", "gather")  # those whose answer is items
+TO = address("everything")
 
 
-async def items_of(*items: bytes) -> AsyncIterator[bytes]:
-    for item in items:
-        yield item
+def made(client: Any, call: str, to: Any, data: Any, **options: Any) -> Any:
+    """What the method of a client gives, of either client; a multicast is a request/response to several."""
+    return getattr(client, "request_response" if call == "multicast" else call)(to, data, **options)
 
 
-async def first_answer(client: Client, model: str, **options: Any) -> Payload:
-    """The answer, or the first item of it."""
-    to = address("everything")
-    if model == "request_response":
-        return await client.request_response(to, b"1", **options)
-    if model == "request_stream":
-        return await anext(client.request_stream(to, b"1", **options))
-    return await anext(client.request_channel(to, items_of(b"1"), **options))
+async def first_answer(client: Client, call: str, data: Any = b"1", to: Any = TO, **options: Any) -> Any:
+    """The answer, or the first item of it; None at its end, and of a call without one."""
+    answer = made(client, call, to, items_of(data) if call == "request_channel" else data, **options)
+    return await (anext(answer, None) if call in ITEMS else answer)
 
 
-def begin(client: Client, model: str, **options: Any) -> asyncio.Task[Payload]:
+def begin(client: Client, call: str, **options: Any) -> asyncio.Task[Any]:
     """`first_answer` in a task of its own."""
-    return asyncio.create_task(first_answer(client, model, **options))
+    return asyncio.create_task(first_answer(client, call, **options))
 
 
-KINDS = {"request_response": RESPONSE, "request_stream": STREAM, "request_channel": CHANNEL}
+async def assert_answered(client: Client, peer: RawPeer) -> None:
+    """A call on this connection gets the answer that is sent to it."""
+    asked_n = len(peer.of(frames.RESPONSE))
+    call = begin(client, "request_response")
+    asked = (await peer.expect(frames.RESPONSE, asked_n + 1))[-1]
+    peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
+    assert (await call).data == b"fine"
