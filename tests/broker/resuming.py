@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from rsocket_wire.rsocket.frames import (
-    REQUEST_RESPONSE,
-    Resume,
-    Setup,
-    encode_request,
-    encode_resume_ok,
-    has_position,
-)
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Resume, Setup, encode_request, encode_resume_ok, has_position
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import Frame, World, address, addressed, composite, route_id, tags_of

@@ -61,11 +61,7 @@ ID = "00000000-0000-0000-0000-00000000000{}"
 def tags(service: str, number: int, **more: str) -> list[tuple[str, str]]:
     """A route's tags as an event tells them."""
     own = [(f"io.rsocket.routing.{name.capitalize()}", value) for name, value in more.items()]
-    return [
-        *own,
-        ("io.rsocket.routing.ServiceName", service),
-        ("io.rsocket.routing.RouteId", ID.format(number)),
-    ]
+    return [*own, ("io.rsocket.routing.ServiceName", service), ("io.rsocket.routing.RouteId", ID.format(number))]
 
 
 def rows(world: World) -> list[tuple[object, ...]]:

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    LEASE,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    Setup,
-    encode_keepalive,
-    encode_lease,
-)
+from rsocket_wire.rsocket.frames import LEASE, REQUEST_FNF, REQUEST_RESPONSE, Setup, encode_keepalive, encode_lease
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY

@@ -37,17 +37,7 @@ from rsocket_wire.rsocket.frames import (
     encode_request_n,
 )
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from tests.fakes import (
-    START_MS,
-    Wire,
-    World,
-    address,
-    addressed,
-    cancelled,
-    error,
-    raw_frame,
-    routes_in,
-)
+from tests.fakes import START_MS, Wire, World, address, addressed, cancelled, error, raw_frame, routes_in
 
 ORDERS = address(service="orders")
 PLAIN_SETUP = Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode()

@@ -169,10 +169,7 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
             LifecycleEvent(ROUTE_SEEN, 25, 0, ROUTE, "orders", peer=PEER, detail="3", uptime_ms=1_500),
             f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}",
         ),
-        (
-            LifecycleEvent(TABLE_DIGEST, 26, 0, tags=[("digest", "0f"), ("routes", "2")]),
-            "table: digest=0f routes=2",
-        ),
+        (LifecycleEvent(TABLE_DIGEST, 26, 0, tags=[("digest", "0f"), ("routes", "2")]), "table: digest=0f routes=2"),
         (
             LifecycleEvent(SLOW_PEER_ENDED, 27, 0, peer=PEER, reason="slow-peer", detail="9 bytes wait"),
             f"peer {PEER}: ended: slow-peer: 9 bytes wait",

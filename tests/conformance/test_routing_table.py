@@ -6,19 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from tests.conformance.links import (
-    AT_MS,
-    NO_ROUTE,
-    OCTETS,
-    OURS,
-    Broker,
-    added,
-    ask,
-    cluster,
-    kept,
-    neighbours,
-    ours,
-)
+from tests.conformance.links import AT_MS, NO_ROUTE, OCTETS, OURS, Broker, added, ask, cluster, kept, neighbours, ours
 from tests.conformance.scripts import (
     COMPOSITE,
     CONNECTION_CLOSE,

@@ -73,9 +73,7 @@ class Actor:
         self.wire = world.connect(framed=rng.random() < 0.7)
         metadata = self.setup_metadata("eu") if is_service else None
         token = self.token
-        self.wire.send(
-            Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode(),
-        )
+        self.wire.send(Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode())
 
     def setup_metadata(self, region: str) -> bytes:
         raw = RouteSetup(route_id(self.route), self.service, tags_of({"region": region})).encode()

@@ -19,13 +19,7 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.pairs import ANSWERED
 from tests.broker.forwarding.waiting import DEADLINE, IN_VAIN, waiting_world
-from tests.fakes import (
-    World,
-    address,
-    addressed,
-    cancelled,
-    error,
-)
+from tests.fakes import World, address, addressed, cancelled, error
 
 
 def in_time(milliseconds: str) -> bytes:

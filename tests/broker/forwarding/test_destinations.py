@@ -213,10 +213,7 @@ def test_a_request_without_metadata_is_refused() -> None:
 def test_composite_metadata_that_breaks_off_is_refused() -> None:
     pair = Pair()
     pair.caller.send(encode_request(REQUEST_RESPONSE, 1, b"data", addressed(address(service="orders"))[:-1]))
-    assert pair.received() == (
-        [error(1, INVALID, "bad-address: the composite metadata of the request breaks off")],
-        [],
-    )
+    assert pair.received() == ([error(1, INVALID, "bad-address: the composite metadata of the request breaks off")], [])
 
 
 def test_composite_metadata_with_too_many_entries_is_refused() -> None:

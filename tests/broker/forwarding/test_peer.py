@@ -111,11 +111,7 @@ def test_output_for_a_lost_transport_is_forgotten() -> None:
 def test_many_small_requests_to_one_peer_are_one_write() -> None:
     pair = Pair()
     for number in range(3):
-        pair.caller.world.core.receive(
-            pair.caller.peer,
-            framed(pair, number * 2 + 1),
-            pair.world.now,
-        )
+        pair.caller.world.core.receive(pair.caller.peer, framed(pair, number * 2 + 1), pair.world.now)
     assert pair.world.core.take_writes() == [pair.service.peer]
 
 

@@ -201,12 +201,7 @@ def test_a_cancel_of_the_caller_reaches_the_route_and_ends_the_request(kind: int
 
 @pytest.mark.parametrize(
     "stray",
-    [
-        encode_payload(1, NEXT | COMPLETE, b"more"),
-        encode_error(1, 0x201, "mine"),
-        encode_request_n(1, 4),
-        ext(1, 0),
-    ],
+    [encode_payload(1, NEXT | COMPLETE, b"more"), encode_error(1, 0x201, "mine"), encode_request_n(1, 4), ext(1, 0)],
 )
 def test_frames_that_a_caller_of_request_response_has_no_use_for_are_ignored(stray: bytes) -> None:
     pair = Pair()

@@ -24,15 +24,7 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, e
 from rsocket_wire.rsocket.mimes import encode_mime
 from rsocket_wire.wire.annotations import STREAMING, Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
-from tests.broker.forwarding.brokers import (
-    DATA_MIME,
-    Broker,
-    annotated,
-    apart,
-    caller_mimes,
-    section,
-    to_route,
-)
+from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
 from tests.topology import LINKED_S, Net
@@ -281,12 +273,7 @@ def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
         ((COMPOSITE_MIME, "text/plain"), REST, (COMPOSITE_MIME, "text/plain"), REST),
         ((MIME_TYPE, "text/plain"), addressed(ORDERS), (MIME_TYPE, "text/plain"), ORDERS),
         ((MIME_TYPE_V0, "text/plain"), composite((MIME_TYPE_V0, ORDERS)), (MIME_TYPE, "text/plain"), ORDERS),
-        (
-            (MIME_TYPE, "text/plain"),
-            addressed(ORDERS),
-            (COMPOSITE_MIME, "text/plain"),
-            addressed(ORDERS),
-        ),
+        ((MIME_TYPE, "text/plain"), addressed(ORDERS), (COMPOSITE_MIME, "text/plain"), addressed(ORDERS)),
         (
             (COMPOSITE_MIME, "text/plain"),
             REST,
@@ -294,12 +281,7 @@ def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
             address(wrapped=composite(("text/plain", b"more")), service="orders"),
         ),
         ((COMPOSITE_MIME, "text/plain"), REST, ("text/plain", "text/plain"), b"more"),
-        (
-            (COMPOSITE_MIME, "application/json"),
-            REST,
-            (COMPOSITE_MIME, DATA_MIME),
-            REST + b"\xfa\x00\x00\x01\x85",
-        ),
+        ((COMPOSITE_MIME, "application/json"), REST, (COMPOSITE_MIME, DATA_MIME), REST + b"\xfa\x00\x00\x01\x85"),
     ],
 )
 def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(

@@ -23,16 +23,7 @@ from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from rsocket_wire.wire.keys import Key
 from tests.broker.forwarding.multicast.crowds import ALL, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import ANSWERED, MODELS
-from tests.fakes import (
-    Frame,
-    World,
-    address,
-    addressed,
-    cancelled,
-    error,
-    fragments,
-    moved,
-)
+from tests.fakes import Frame, World, address, addressed, cancelled, error, fragments, moved
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -6,15 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    encode_error,
-    encode_payload,
-)
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, MAX_N, NEXT, REQUEST_CHANNEL, encode_error, encode_payload
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.fakes import addressed, asked, cancelled, completed, error, fragments, moved
 

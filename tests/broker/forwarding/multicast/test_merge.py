@@ -22,17 +22,7 @@ from rsocket_wire.rsocket.frames import (
 )
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import ANSWERED, TRANSPORTS
-from tests.fakes import (
-    Frame,
-    World,
-    addressed,
-    asked,
-    cancelled,
-    completed,
-    error,
-    fragments,
-    moved,
-)
+from tests.fakes import Frame, World, addressed, asked, cancelled, completed, error, fragments, moved
 
 # request_stream
 

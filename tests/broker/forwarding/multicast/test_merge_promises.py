@@ -331,10 +331,7 @@ def test_a_merge_keeps_its_promises_whatever_happens(
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    steps=st.lists(st.tuples(st.integers(0, BRANCHES - 1), st.integers(0, 3)), max_size=80),
-    n=st.integers(1, 5),
-)
+@given(steps=st.lists(st.tuples(st.integers(0, BRANCHES - 1), st.integers(0, 3)), max_size=80), n=st.integers(1, 5))
 def test_with_endless_credit_every_branch_gets_all_of_its_items_through(steps: list[tuple[int, int]], n: int) -> None:
     model = Model(REQUEST_STREAM, BRANCHES, n, 4, 1 << 20, "ignore")
     model.step("ask", 0, 4)
