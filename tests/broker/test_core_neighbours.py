@@ -8,18 +8,8 @@ from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peer import MAX_SETUP_BYTES
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_keepalive,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from tests.fakes import World, address, addressed, cancelled, composite, error, route_id, tags_of
@@ -56,7 +46,7 @@ def test_a_stranger_cannot_make_the_broker_hold_more_than_a_setup() -> None:
     wire.send_bytes((MAX_SETUP_BYTES + 1).to_bytes(3, "big") + bytes(6))
     assert wire.is_closed
     good = world.caller()
-    good.send(encode_keepalive(bytes(MAX_SETUP_BYTES), respond=True))
+    good.send(frames.encode_keepalive(bytes(MAX_SETUP_BYTES), respond=True))
     assert len(good.one().raw) > MAX_SETUP_BYTES
 
 
@@ -122,7 +112,7 @@ def test_a_stranger_is_not_held_up_for_what_a_loss_let_go_on() -> None:
     world.core.congested(slow.peer)
     caller.answer(1, b"early", NEXT)
     lost.lose()
-    stranger.send(encode_keepalive(b"", True))
+    stranger.send(frames.encode_keepalive(b"", True))
     assert not stranger.is_paused
 
 
@@ -134,7 +124,7 @@ def test_nobody_waits_for_a_peer_that_was_relieved_before_the_callers_bytes_were
     world.core.congested(service.peer)
     world.core.drains.undrain_route(route_id(1), world.now)
     world.core.relieved(service.peer, world.now)
-    stranger.send(encode_keepalive(b"", True))
+    stranger.send(frames.encode_keepalive(b"", True))
     assert (stranger.is_paused, caller.is_paused) == (False, False)
 
 
@@ -169,7 +159,7 @@ def test_a_paused_peer_is_not_taken_for_silent() -> None:
     world.core.congested(service.peer)
     caller.request(REQUEST_FNF, 1, ORDERS)
     for _ in range(20):
-        service.send(encode_keepalive(b"", respond=True))
+        service.send(frames.encode_keepalive(b"", respond=True))
         world.advance(10.0)
     assert not caller.is_closed
     world.core.relieved(service.peer, world.now)
@@ -238,9 +228,9 @@ def test_an_address_that_fragmentation_cuts_is_not_taken_for_the_latest_one() ->
     short = b"\x00\x00\x1c\x01\x14\x80" + route_id(9) + b"\x81\x06orders"
     longer = short + b"\x86\x02eu"
     for number in range(6):
-        caller.send(encode_request(REQUEST_FNF, 4 * number + 1, b"", short))
-        first = encode_request(REQUEST_FNF, 4 * number + 3, b"", longer[: len(short)], flags=FOLLOWS)
-        caller.send(first, encode_payload(4 * number + 3, 0, b"x", longer[len(short) :]))
+        caller.send(frames.encode_request(REQUEST_FNF, 4 * number + 1, b"", short))
+        first = frames.encode_request(REQUEST_FNF, 4 * number + 3, b"", longer[: len(short)], flags=FOLLOWS)
+        caller.send(first, frames.encode_payload(4 * number + 3, 0, b"x", longer[len(short) :]))
     found = [frame for frame in europe.received() if frame.flags & FOLLOWS]
     assert len(found) == 6
 
@@ -263,7 +253,7 @@ def test_a_clock_that_goes_back_gives_no_negative_times() -> None:
 def test_a_caller_that_waited_is_not_silent_when_it_is_read_from_again() -> None:
     world = World()
     service, caller = world.service("orders", 1), world.connect()
-    caller.send(Setup(COMPOSITE_MIME, "text/plain", 1000, 2000).encode())
+    caller.send(frames.Setup(COMPOSITE_MIME, "text/plain", 1000, 2000).encode())
     world.core.congested(service.peer)
     caller.request(REQUEST_FNF, 1, ORDERS)
     world.advance(1.99)

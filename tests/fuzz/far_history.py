@@ -15,18 +15,8 @@ from collections import deque
 
 from broker.core import CoreSettings
 from broker.forwarding.mime_translation import Mimes, passes, translate
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    ERROR,
-    FOLLOWS,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_STREAM,
-    Setup,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_STREAM, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, SHARD, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY
@@ -84,9 +74,9 @@ class SlowNet(Net):
         """Everything arrives, and what is said then too, until `slow_down`."""
         self.is_slow = False
         while any(self.under_way.values()):
-            for end, frames in list(self.under_way.items()):
-                while frames:
-                    self.wire.append((end, frames.popleft()))
+            for end, waiting in list(self.under_way.items()):
+                while waiting:
+                    self.wire.append((end, waiting.popleft()))
             self.pump()
         self.pump()
 
@@ -335,14 +325,14 @@ class FarHistory(History):
                 self.regions_then[key] = set(member.regions)
             else:
                 super()._at_member(member, frame)
-        elif frame.kind in (CANCEL, ERROR):
+        elif frame.kind in (frames.CANCEL, ERROR):
             del self.cut[key], self.regions_then[key]
         else:
-            n = first.n + (frame.n if frame.kind == REQUEST_N else 0)
+            n = first.n + (frame.n if frame.kind == frames.REQUEST_N else 0)
             follows = frame.flags & FOLLOWS if frame.kind == PAYLOAD else FOLLOWS
             metadata = (first.metadata or b"") + (frame.metadata or b"")
             data = frame.data if frame.kind == PAYLOAD else b""
-            whole = Frame(encode_request(first.kind, frame.stream_id, data, metadata, n, follows))
+            whole = Frame(frames.encode_request(first.kind, frame.stream_id, data, metadata, n, follows))
             if data or not follows:
                 del self.cut[key]
                 member.regions |= self.regions_then.pop(key)
@@ -356,7 +346,7 @@ class FarHistory(History):
         self.sending = None
 
     def _begin(self, member: Member, frame: Frame) -> None:
-        if frame.kind == CANCEL and self.sending == (member.wire, frame.stream_id):
+        if frame.kind == frames.CANCEL and self.sending == (member.wire, frame.stream_id):
             return  # between two fragments of its answer
         super()._begin(member, frame)
         if frame.kind not in MODELS:

@@ -13,27 +13,8 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    KEEPALIVE,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    RESUME_OK,
-    Resume,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_metadata_push,
-    encode_payload,
-    encode_request_n,
-    has_position,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
@@ -73,19 +54,21 @@ class Actor:
         self.wire = world.connect(framed=rng.random() < 0.7)
         metadata = self.setup_metadata("eu") if is_service else None
         token = self.token
-        self.wire.send(Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode())
+        self.wire.send(
+            frames.Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode()
+        )
 
     def setup_metadata(self, region: str) -> bytes:
         raw = RouteSetup(route_id(self.route), self.service, tags_of({"region": region})).encode()
         return composite((MIME_TYPE, raw)) if self.pair[0] == COMPOSITE_MIME else raw
 
     def send(self, raw: bytes) -> None:
-        self.sent_bytes += len(raw) if has_position(raw[4] >> 2) and raw[:4] != bytes(4) else 0
+        self.sent_bytes += len(raw) if frames.has_position(raw[4] >> 2) and raw[:4] != bytes(4) else 0
         self.wire.send(raw)
 
     def note(self, frame: Frame) -> None:
         """A frame that the broker wrote."""
-        self.position += len(frame.raw) if frame.stream_id and has_position(frame.kind) else 0
+        self.position += len(frame.raw) if frame.stream_id and frames.has_position(frame.kind) else 0
         if frame.kind in MODELS:
             assert frame.stream_id not in self.served, frame
             self.served[frame.stream_id] = Life(frame.kind, frame.flags, frame.n)
@@ -96,11 +79,11 @@ class Actor:
 
     def come_back(self) -> None:
         self.wire = self.world.connect()
-        self.wire.send(Resume(self.token, self.position, 0).encode())
+        self.wire.send(frames.Resume(self.token, self.position, 0).encode())
         for frame in self.wire.received():
-            if frame.kind == RESUME_OK:
+            if frame.kind == frames.RESUME_OK:
                 continue
-            if frame.stream_id or frame.kind != KEEPALIVE:
+            if frame.stream_id or frame.kind != frames.KEEPALIVE:
                 self.note(frame)
 
 
@@ -195,14 +178,18 @@ class Stage:
 
     def frame_on(self, stream_id: int) -> bytes:
         """Anything that a stream may carry."""
-        frames = [encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | FOLLOWS)]
-        frames += [encode_request_n(stream_id, n) for n in (1, 3, 0x7FFFFFFF)]
-        frames += [encode_payload(stream_id, NEXT, bytes(50))] * 4
-        frames += [encode_cancel(stream_id), encode_payload(stream_id, COMPLETE)]
-        frames += [encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")]
-        frames += [encode_error(stream_id, APPLICATION_ERROR, "text")]
-        frames += [stream_id.to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4)]
-        return self.rng.choice(frames)
+        pieces = [
+            frames.encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | frames.FOLLOWS)
+        ]
+        pieces += [frames.encode_request_n(stream_id, n) for n in (1, 3, 0x7FFFFFFF)]
+        pieces += [frames.encode_payload(stream_id, NEXT, bytes(50))] * 4
+        pieces += [frames.encode_cancel(stream_id), frames.encode_payload(stream_id, COMPLETE)]
+        pieces += [
+            frames.encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")
+        ]
+        pieces += [frames.encode_error(stream_id, APPLICATION_ERROR, "text")]
+        pieces += [stream_id.to_bytes(4, "big") + ((frames.EXT << 10) | frames.IGNORE).to_bytes(2, "big") + bytes(4)]
+        return self.rng.choice(pieces)
 
     def go_on(self, actor: Actor) -> None:
         open_ids = list(actor.wire.peer.streams)
@@ -232,9 +219,9 @@ class Stage:
         elif roll < 0.4:
             self.begin(actor)
         elif roll < 0.43:
-            actor.send(encode_metadata_push(self.metadata(actor)))
+            actor.send(frames.encode_metadata_push(self.metadata(actor)))
         elif roll < 0.45 and actor.route:
-            actor.send(encode_metadata_push(actor.setup_metadata(rng.choice(["eu", "us"]))))
+            actor.send(frames.encode_metadata_push(actor.setup_metadata(rng.choice(["eu", "us"]))))
         elif roll < 0.46:
             actor.wire.lose()
         elif roll < 0.48:

@@ -5,17 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.pairs import ANSWERED
 from tests.broker.forwarding.waiting import DEADLINE, IN_VAIN, waiting_world
@@ -47,7 +38,7 @@ def test_a_route_that_has_completed_its_half_leaves_only_the_callers_to_cancel()
     world = World()
     service, caller = world.service("orders", 1), world.caller()
     caller.request(REQUEST_CHANNEL, 1, in_time("1500"))
-    service.send(encode_payload(2, COMPLETE))
+    service.send(frames.encode_payload(2, COMPLETE))
     service.received()
     caller.received()
     world.advance(1.5)
@@ -60,7 +51,7 @@ def test_routes_that_have_all_completed_leave_only_the_callers_half_to_cancel() 
     services, caller = [world.service("orders", number) for number in (1, 2)], world.caller()
     caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, [(DEADLINE, "1500")], service="orders"))
     for service in services:
-        service.send(encode_payload(2, COMPLETE))
+        service.send(frames.encode_payload(2, COMPLETE))
     caller.received()
     world.advance(1.5)
     assert caller.received() == [cancelled(1)]
@@ -70,9 +61,9 @@ def test_routes_that_have_all_completed_leave_only_the_callers_half_to_cancel() 
 def test_a_fire_and_forget_in_fragments_gets_no_error_when_its_deadline_passes() -> None:
     world = World()
     service, caller = world.service("orders", 1), world.caller()
-    caller.send(encode_request(REQUEST_FNF, 1, b"x", addressed(in_time("1000")), 0, FOLLOWS))
+    caller.send(frames.encode_request(REQUEST_FNF, 1, b"x", addressed(in_time("1000")), 0, frames.FOLLOWS))
     world.advance(60)
-    caller.send(encode_payload(1, NEXT, b"y"))
+    caller.send(frames.encode_payload(1, NEXT, b"y"))
     assert caller.received() == []
     assert [frame.data for frame in service.received()] == [b"x", b"y"]
 

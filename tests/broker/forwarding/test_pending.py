@@ -11,20 +11,8 @@ from broker.forwarding.pending import LOOKED_AT
 from broker.forwarding.reassembly import MAX_FRAMES
 from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
@@ -53,7 +41,9 @@ def leased(world: World, number: int, **tags: str) -> Wire:
     raw = RouteSetup(route_id(number), "orders", tags_of({**tags})).encode()
     wire = world.connect()
     wire.send(
-        Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw)), wants_lease=True).encode()
+        frames.Setup(
+            COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw)), wants_lease=True
+        ).encode()
     )
     wire.received()  # what the broker grants
     return wire
@@ -74,7 +64,7 @@ def test_a_request_waits_until_its_route_joins_and_arrives_as_it_was_sent(kind: 
         service.answer(2, b"yes")
         assert [frame.data for frame in caller.received()] == [b"yes"]
         if kind == REQUEST_CHANNEL:
-            caller.answer(1, b"", COMPLETE)
+            caller.answer(1, b"", frames.COMPLETE)
     assert nothing_left(world)
 
 
@@ -160,7 +150,7 @@ def test_an_error_of_the_caller_ends_the_wait_of_its_channel() -> None:
     world = waiting_world()
     caller = world.caller()
     caller.request(REQUEST_CHANNEL, 1, ORDERS)
-    caller.send(encode_error(1, APPLICATION_ERROR, "never mind"))
+    caller.send(frames.encode_error(1, APPLICATION_ERROR, "never mind"))
     assert nothing_left(world)
     assert caller.received() == []
 
@@ -182,7 +172,7 @@ def test_credit_that_comes_meanwhile_is_not_lost(kind: int) -> None:
     raw = caller.request(kind, 1, ORDERS, n=3)
     caller.ask(1, 4)
     caller.ask(1, 0x7FFFFFFF)
-    caller.send(encode_request_n(1, 0))  # it is none
+    caller.send(frames.encode_request_n(1, 0))  # it is none
     service = world.service("orders", 1)
     assert service.received() == [moved(raw, 2), asked(2, 0x7FFFFFFF)]
 
@@ -192,11 +182,11 @@ def test_a_channel_whose_caller_completes_meanwhile_is_complete_for_its_route(me
     world = waiting_world()
     caller = world.caller()
     caller.request(REQUEST_CHANNEL, 1, ORDERS)
-    last = encode_payload(1, COMPLETE)
+    last = frames.encode_payload(1, frames.COMPLETE)
     caller.send(last)
     service = world.service("orders", 1, metadata_mime=metadata_mime)
     assert service.received()[1:] == [moved(last, 2)]
-    service.answer(2, b"", COMPLETE)
+    service.answer(2, b"", frames.COMPLETE)
     assert nothing_left(world)
 
 
@@ -237,24 +227,28 @@ def test_a_request_that_waited_is_translated_for_the_route_that_came() -> None:
     assert (frame.metadata, frame.data) == (ORDERS, b"data")
 
 
-@pytest.mark.parametrize("flags", [0, COMPLETE])
+@pytest.mark.parametrize("flags", [0, frames.COMPLETE])
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_came_in_fragments_is_whole_after_its_translation(kind: int, flags: int) -> None:
     """Metadata becomes one piece; the data behind it follows as it came."""
     metadata = addressed(ORDERS, ("text/plain", b"more"))
     is_channel = kind == REQUEST_CHANNEL
     cuts = [50, len(metadata) + 2, len(metadata) + 5]
-    frames = fragments(kind, 1, metadata, b"0123456789", cuts, 8, 0, NEXT | (flags if is_channel else 0))
-    for waited in range(2, len(frames) + 1):
+    pieces = fragments(kind, 1, metadata, b"0123456789", cuts, 8, 0, NEXT | (flags if is_channel else 0))
+    for waited in range(2, len(pieces) + 1):
         world = waiting_world()
         caller = world.caller()
-        caller.send(*frames[:waited])
+        caller.send(*pieces[:waited])
         service = world.service("orders", 1, metadata_mime=MIME_TYPE)
-        caller.send(*frames[waited:])
+        caller.send(*pieces[waited:])
         got = service.received()
         assert [frame.data for frame in got] == [b"01", b"234", b"56789"], waited
         assert got[0].metadata == address(wrapped=composite(("text/plain", b"more")), service="orders")
-        assert [frame.flags & (FOLLOWS | COMPLETE) for frame in got] == [FOLLOWS, FOLLOWS, flags if is_channel else 0]
+        assert [frame.flags & (FOLLOWS | frames.COMPLETE) for frame in got] == [
+            FOLLOWS,
+            FOLLOWS,
+            flags if is_channel else 0,
+        ]
 
 
 def test_a_multicast_waits_for_its_first_member() -> None:
@@ -309,7 +303,7 @@ def test_no_more_requests_of_one_connection_wait_than_may() -> None:
 
 
 def test_no_more_bytes_of_one_connection_wait_than_may() -> None:
-    size = len(encode_request(REQUEST_RESPONSE, 1, b"x" * 100, addressed(ORDERS)))
+    size = len(frames.encode_request(REQUEST_RESPONSE, 1, b"x" * 100, addressed(ORDERS)))
     cost = size + FRAME_COST
     world = waiting_world(max_waiting_bytes=2 * cost)
     caller = world.caller()
@@ -328,18 +322,18 @@ def test_a_request_that_grows_beyond_the_bytes_that_may_wait_is_refused() -> Non
     caller.request(REQUEST_FNF, 3, ORDERS)
     caller.request(REQUEST_RESPONSE, 1, ORDERS, b"x" * 400, flags=FOLLOWS)
     assert held(world)[0] == 2
-    caller.send(encode_payload(1, NEXT | FOLLOWS, b"x" * 600))
+    caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"x" * 600))
     text = "over-limit: the connection's requests that wait for a route have more bytes than "
     text += "limits.max_waiting_bytes: 1000"
     assert caller.received() == [error(1, REJECTED, text)]
     assert held(world)[0] == 1
-    caller.send(encode_payload(1, NEXT, b"late"))
+    caller.send(frames.encode_payload(1, NEXT, b"late"))
     assert caller.received() == []
 
 
 def test_a_small_frame_that_waits_costs_more_than_its_bytes() -> None:
-    first = len(encode_request(REQUEST_CHANNEL, 1, b"", addressed(ORDERS), 1)) + FRAME_COST
-    item = encode_payload(1, NEXT)
+    first = len(frames.encode_request(REQUEST_CHANNEL, 1, b"", addressed(ORDERS), 1)) + FRAME_COST
+    item = frames.encode_payload(1, NEXT)
     world = waiting_world(max_waiting_bytes=first + 3 * (len(item) + FRAME_COST))
     caller = world.caller()
     caller.request(REQUEST_CHANNEL, 1, ORDERS, b"")
@@ -357,9 +351,9 @@ def test_a_request_in_too_many_fragments_is_refused() -> None:
     caller = world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS, flags=FOLLOWS)
     for _ in range(MAX_FRAMES - 1):
-        caller.send(encode_payload(1, NEXT | FOLLOWS, b"x"))
+        caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"x"))
     assert held(world)[0] == 1
-    caller.send(encode_payload(1, NEXT | FOLLOWS, b"x"))
+    caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"x"))
     assert [frame.name for frame in caller.received()] == ["ERROR"]
     assert nothing_left(world)
 

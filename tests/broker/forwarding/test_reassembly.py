@@ -7,20 +7,8 @@ import pytest
 from broker.core import CoreSettings
 from broker.forwarding.reassembly import MAX_FRAMES, Reassembly
 from rsocket_wire.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from rsocket_wire.wire.keys import Key
@@ -139,7 +127,7 @@ def test_requests_with_an_address_leave_half_of_the_room_to_those_without() -> N
     assert 0 < caller.peer.gathered_bytes <= 500
     held_n = sum(1 for stream in caller.peer.streams.values() if isinstance(stream, Reassembly))
     assert len(service.received()) == 10 - held_n
-    caller.send(encode_request(REQUEST_RESPONSE, 101, b"", metadata[:50], 0, FOLLOWS))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 101, b"", metadata[:50], 0, FOLLOWS))
     assert (caller.received(), caller.peer.streams[101].__class__) == ([], Reassembly)
 
 
@@ -218,7 +206,7 @@ def test_the_deadline_of_an_address_runs_while_the_rest_of_the_metadata_is_await
 def test_a_cancel_while_the_address_is_gathered_ends_the_request_without_a_trace(kind: int) -> None:
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 60])
-    pair.caller.send(*pieces[:2], encode_cancel(1), *pieces[2:])
+    pair.caller.send(*pieces[:2], frames.encode_cancel(1), *pieces[2:])
     assert pair.received() == ([], [])
     assert pair.world.left_over() == []
 
@@ -292,19 +280,27 @@ def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(ki
     """Protocol: At any time, the Requester may send REQUEST_N frames."""
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 70])
-    pair.caller.send(pieces[0], encode_request_n(1, 3), pieces[1], encode_request_n(1, 4), encode_request_n(1, 0))
+    pair.caller.send(
+        pieces[0],
+        frames.encode_request_n(1, 3),
+        pieces[1],
+        frames.encode_request_n(1, 4),
+        frames.encode_request_n(1, 0),
+    )
     assert pair.received() == ([], [])
     pair.caller.send(*pieces[2:])
-    frames = pair.service.received()
-    assert [frame for frame in frames if frame.kind != asked(2, 7).kind] == [moved(raw, 2) for raw in pieces]
-    assert [frame for frame in frames if frame.kind == asked(2, 7).kind] == [asked(2, 7)]
+    parts = pair.service.received()
+    assert [frame for frame in parts if frame.kind != asked(2, 7).kind] == [moved(raw, 2) for raw in pieces]
+    assert [frame for frame in parts if frame.kind == asked(2, 7).kind] == [asked(2, 7)]
 
 
 def test_credit_that_comes_early_does_not_grow_beyond_31_bits() -> None:
     pair = pair_of()
     pieces = fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 70])
-    pair.caller.send(pieces[0], encode_request_n(1, MAX_N), encode_request_n(1, MAX_N), *pieces[1:])
-    assert asked(2, MAX_N) in pair.service.received()
+    pair.caller.send(
+        pieces[0], frames.encode_request_n(1, frames.MAX_N), frames.encode_request_n(1, frames.MAX_N), *pieces[1:]
+    )
+    assert asked(2, frames.MAX_N) in pair.service.received()
 
 
 # Bounds
@@ -347,11 +343,11 @@ def test_all_requests_of_a_connection_share_the_bound() -> None:
 
 def test_the_fragments_that_are_held_for_a_request_are_bounded() -> None:
     pair = pair_of()
-    pair.caller.send(encode_request(REQUEST_RESPONSE, 1, b"", b"", flags=FOLLOWS))
+    pair.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", b"", flags=FOLLOWS))
     for _ in range(MAX_FRAMES - 2):
-        pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
+        pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
     assert pair.received() == ([], [])
-    pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
+    pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
     text = "over-limit: no whole ADDRESS in 1024 fragments; 262144 bytes are held for a connection "
     text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
@@ -371,7 +367,7 @@ def test_a_request_that_is_gathered_counts_as_a_stream_of_the_connection() -> No
 
 def test_a_request_cancelled_while_it_was_gathered_is_counted() -> None:
     pair = pair_of()
-    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0], encode_cancel(1))
+    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0], frames.encode_cancel(1))
     (record,) = pair.world.flows()
     assert (record.model, record.outcome, record.requests) == ("request_stream", "cancelled", 1)
 
@@ -394,7 +390,9 @@ def test_metadata_for_a_route_that_reads_another_mime_type_is_gathered_whole(kin
         pieces = fragments(kind, 1, COMPOSITE, b"some data", [cut, len(COMPOSITE) + 4])
         pair.caller.send(*pieces)
         wrapped = addressed(b"", ("text/plain", b"for the service"))[len(addressed(b"")) :]
-        expected = encode_request(kind, 2, b"some", address(wrapped=wrapped, service="orders", region="eu"), 8, FOLLOWS)
+        expected = frames.encode_request(
+            kind, 2, b"some", address(wrapped=wrapped, service="orders", region="eu"), 8, FOLLOWS
+        )
         assert pair.received() == ([], [moved(expected, 2), moved(pieces[2], 2)]), cut
         assert pair.is_open == (kind != REQUEST_FNF)
         assert pair.caller.peer.gathered_bytes == 0
@@ -403,27 +401,27 @@ def test_metadata_for_a_route_that_reads_another_mime_type_is_gathered_whole(kin
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_a_gathered_request_that_is_whole_becomes_one_frame(kind: int) -> None:
     pair = pair_of(mime=MIME_TYPE)
-    flags = COMPLETE if kind == REQUEST_CHANNEL else 0
+    flags = frames.COMPLETE if kind == REQUEST_CHANNEL else 0
     pieces = fragments(kind, 1, ADDRESS, b"data", [20, 30], flags=flags, last_flags=NEXT)
     pair.caller.send(*pieces)
-    expected = encode_request(kind, 2, b"data", addressed(ADDRESS), 8, flags)
+    expected = frames.encode_request(kind, 2, b"data", addressed(ADDRESS), 8, flags)
     assert pair.received() == ([], [moved(expected, 2)])
-    pair.service.answer(2, b"done", NEXT | COMPLETE)
+    pair.service.answer(2, b"done", NEXT | frames.COMPLETE)
     assert not pair.is_open
 
 
 def test_complete_on_a_fragment_says_nothing_in_a_request_that_cannot_complete() -> None:
     pair = pair_of(mime=MIME_TYPE)
-    pieces = fragments(REQUEST_RESPONSE, 1, ADDRESS, b"data", [20], last_flags=NEXT | COMPLETE)
+    pieces = fragments(REQUEST_RESPONSE, 1, ADDRESS, b"data", [20], last_flags=NEXT | frames.COMPLETE)
     pair.caller.send(*pieces)
-    assert pair.received() == ([], [moved(encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ADDRESS)), 2)])
+    assert pair.received() == ([], [moved(frames.encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ADDRESS)), 2)])
 
 
 def test_early_credit_reaches_a_route_that_reads_another_mime_type() -> None:
     pair = pair_of(mime=MIME_TYPE)
     pieces = fragments(REQUEST_STREAM, 1, ADDRESS, b"data", [20], n=2)
-    pair.caller.send(pieces[0], encode_request_n(1, 5), pieces[1])
-    expected = encode_request(REQUEST_STREAM, 2, b"data", addressed(ADDRESS), 2)
+    pair.caller.send(pieces[0], frames.encode_request_n(1, 5), pieces[1])
+    expected = frames.encode_request(REQUEST_STREAM, 2, b"data", addressed(ADDRESS), 2)
     assert pair.received() == ([], [moved(expected, 2), asked(2, 5)])
 
 
@@ -431,7 +429,7 @@ def test_a_cancel_while_metadata_to_translate_is_gathered_ends_the_request() -> 
     pair = pair_of(service_mime=MIME_TYPE)
     whole = len(addressed(ADDRESS))
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [whole, whole + 4])
-    pair.caller.send(pieces[0], encode_cancel(1), *pieces[1:])
+    pair.caller.send(pieces[0], frames.encode_cancel(1), *pieces[1:])
     assert pair.received() == ([], [])
     assert pair.world.left_over() == []
 
@@ -452,7 +450,7 @@ def test_a_route_that_is_gone_when_the_metadata_is_whole_is_no_route() -> None:
 def test_a_passing_request_in_fragments_is_cancelled_with_one_cancel() -> None:
     pair = pair_of()
     pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, len(COMPOSITE) + 1])
-    pair.caller.send(*pieces[:2], encode_cancel(1))
+    pair.caller.send(*pieces[:2], frames.encode_cancel(1))
     assert pair.received() == ([], [*[moved(raw, 2) for raw in pieces[:2]], cancelled(2)])
 
 

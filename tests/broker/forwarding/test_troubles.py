@@ -8,16 +8,8 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
@@ -105,10 +97,10 @@ class Troubles:
         kind, metadata, n = chance.choice(MODELS), self.metadata(wire), chance.randrange(1, 9)
         if chance.random() < 0.3 and len(metadata) > 2:
             cut = chance.randrange(1, len(metadata))
-            wire.send(encode_request(kind, stream_id, b"", metadata[:cut], n, FOLLOWS))
-            wire.send(encode_payload(stream_id, NEXT | chance.choice([0, FOLLOWS]), b"data", metadata[cut:]))
+            wire.send(frames.encode_request(kind, stream_id, b"", metadata[:cut], n, FOLLOWS))
+            wire.send(frames.encode_payload(stream_id, NEXT | chance.choice([0, FOLLOWS]), b"data", metadata[cut:]))
         else:
-            wire.send(encode_request(kind, stream_id, b"data", metadata, n, chance.choice([0, 0, FOLLOWS])))
+            wire.send(frames.encode_request(kind, stream_id, b"data", metadata, n, chance.choice([0, 0, FOLLOWS])))
 
     def go_on(self, wire: Wire) -> None:
         """A frame on a stream that is open."""
@@ -116,10 +108,16 @@ class Troubles:
         if not wire.peer.streams:
             return
         stream_id = chance.choice(list(wire.peer.streams))
-        frames = [encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | FOLLOWS)]
-        frames += [encode_request_n(stream_id, 3), encode_cancel(stream_id), encode_payload(stream_id, COMPLETE)]
-        frames += [encode_error(stream_id, REJECTED, f"{word}: text") for word in ("stale-route", "no-lease", "other")]
-        wire.send(chance.choice([*frames, encode_error(stream_id, APPLICATION_ERROR, "text")]))
+        pieces = [frames.encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | FOLLOWS)]
+        pieces += [
+            frames.encode_request_n(stream_id, 3),
+            frames.encode_cancel(stream_id),
+            frames.encode_payload(stream_id, COMPLETE),
+        ]
+        pieces += [
+            frames.encode_error(stream_id, REJECTED, f"{word}: text") for word in ("stale-route", "no-lease", "other")
+        ]
+        wire.send(chance.choice([*pieces, frames.encode_error(stream_id, APPLICATION_ERROR, "text")]))
 
     def lose(self, wire: Wire) -> None:
         """A connection breaks; of a link, the cluster knows it before."""

@@ -5,24 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    MAX_N,
-    METADATA,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, TRANSPORTS, Pair
 from tests.fakes import World, address, addressed, cancelled, error, fragments, moved
 
@@ -31,7 +15,7 @@ CODES = [0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFE, 0xFFFFFFFF, 0]
 
 
 def ext(stream_id: int, flags: int) -> bytes:
-    return stream_id.to_bytes(4, "big") + ((EXT << 10) | flags).to_bytes(2, "big") + b"\x00\x00\x00\x07rest"
+    return stream_id.to_bytes(4, "big") + ((frames.EXT << 10) | flags).to_bytes(2, "big") + b"\x00\x00\x00\x07rest"
 
 
 # The way there and back
@@ -50,7 +34,7 @@ def test_a_request_arrives_with_its_stream_id_rewritten_and_nothing_else(
 @pytest.mark.parametrize("kind", MODELS)
 def test_flags_that_nobody_knows_are_passed_on(kind: int) -> None:
     pair = Pair()
-    raw = pair.caller.request(kind, 1, address(service="orders"), b"x", 5, flags=IGNORE | 0x1F)
+    raw = pair.caller.request(kind, 1, address(service="orders"), b"x", 5, flags=frames.IGNORE | 0x1F)
     assert pair.received() == ([], [moved(raw, 2)])
 
 
@@ -61,7 +45,7 @@ def test_an_answer_comes_back_with_its_stream_id_rewritten_and_nothing_else(
 ) -> None:
     pair = Pair(caller_framed, service_framed)
     pair.open(kind)
-    raw = encode_payload(2, NEXT | COMPLETE | 0x1F, b"\x00answer", b"metadata of the answer")
+    raw = frames.encode_payload(2, NEXT | COMPLETE | 0x1F, b"\x00answer", b"metadata of the answer")
     pair.service.send(raw)
     assert pair.received() == ([moved(raw, 1)], [])
 
@@ -71,7 +55,7 @@ def test_an_answer_comes_back_with_its_stream_id_rewritten_and_nothing_else(
 def test_an_error_of_the_route_comes_back_with_its_code_and_ends_the_request(kind: int, code: int) -> None:
     pair = Pair()
     pair.open(kind)
-    raw = encode_error(2, code, "no: because")
+    raw = frames.encode_error(2, code, "no: because")
     pair.service.send(raw)
     assert pair.received() == ([moved(raw, 1)], [])
     assert not pair.is_open
@@ -85,8 +69,8 @@ def test_requests_of_two_callers_do_not_meet() -> None:
     other.request(REQUEST_RESPONSE, 1, address(service="orders"), b"theirs")
     pair.service.answer(4, b"for the other")
     pair.service.answer(2, b"for the first")
-    assert pair.caller.one() == moved(encode_payload(2, NEXT | COMPLETE, b"for the first"), 1)
-    assert other.one() == moved(encode_payload(4, NEXT | COMPLETE, b"for the other"), 1)
+    assert pair.caller.one() == moved(frames.encode_payload(2, NEXT | COMPLETE, b"for the first"), 1)
+    assert other.one() == moved(frames.encode_payload(4, NEXT | COMPLETE, b"for the other"), 1)
 
 
 def test_a_connection_may_call_itself() -> None:
@@ -95,20 +79,20 @@ def test_a_connection_may_call_itself() -> None:
     raw = both.request(REQUEST_RESPONSE, 1, address(service="orders"), b"me")
     assert both.received() == [moved(raw, 2)]
     both.answer(2, b"myself")
-    assert both.received() == [moved(encode_payload(2, NEXT | COMPLETE, b"myself"), 1)]
+    assert both.received() == [moved(frames.encode_payload(2, NEXT | COMPLETE, b"myself"), 1)]
     assert world.left_over() == []
 
 
 # request_response
 
 
-@pytest.mark.parametrize("flags", [NEXT, NEXT | COMPLETE, COMPLETE, 0, FOLLOWS | COMPLETE])
+@pytest.mark.parametrize("flags", [NEXT, NEXT | COMPLETE, COMPLETE, 0, frames.FOLLOWS | COMPLETE])
 def test_an_answer_ends_a_request_response_even_without_complete(flags: int) -> None:
     """Protocol: if a PAYLOAD … is received that does not have a COMPLETE flag set, … MUST assume it is set."""
     pair = Pair()
     pair.open(REQUEST_RESPONSE)
     pair.service.answer(2, b"", flags)
-    assert pair.caller.one() == moved(encode_payload(2, flags, b""), 1)
+    assert pair.caller.one() == moved(frames.encode_payload(2, flags, b""), 1)
     assert not pair.is_open
     assert pair.world.left_over() == []
 
@@ -117,13 +101,13 @@ def test_an_answer_in_fragments_ends_the_request_with_the_last() -> None:
     pair = Pair()
     pair.open(REQUEST_RESPONSE)
     pieces = [
-        encode_payload(2, NEXT | FOLLOWS, b"", b"metadata"),
-        encode_payload(2, NEXT | FOLLOWS, b"one"),
-        encode_payload(2, FOLLOWS, b"two"),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"", b"metadata"),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"one"),
+        frames.encode_payload(2, frames.FOLLOWS, b"two"),
     ]
     pair.service.send(*pieces)
     assert pair.is_open
-    last = encode_payload(2, NEXT | COMPLETE, b"three")
+    last = frames.encode_payload(2, NEXT | COMPLETE, b"three")
     pair.service.send(last)
     assert pair.received() == ([moved(raw, 1) for raw in [*pieces, last]], [])
     assert not pair.is_open
@@ -132,10 +116,10 @@ def test_an_answer_in_fragments_ends_the_request_with_the_last() -> None:
 @pytest.mark.parametrize(
     "late",
     [
-        encode_payload(2, NEXT | COMPLETE, b"late"),
-        encode_error(2, 0x201, "late"),
-        encode_request_n(2, 4),
-        encode_cancel(2),
+        frames.encode_payload(2, NEXT | COMPLETE, b"late"),
+        frames.encode_error(2, 0x201, "late"),
+        frames.encode_request_n(2, 4),
+        frames.encode_cancel(2),
     ],
 )
 @pytest.mark.parametrize("kind", ANSWERED)
@@ -152,10 +136,10 @@ def test_late_frames_of_the_route_are_ignored(kind: int, late: bytes) -> None:
 @pytest.mark.parametrize(
     "late",
     [
-        encode_payload(1, NEXT | COMPLETE, b"late"),
-        encode_error(1, 0x201, "late"),
-        encode_request_n(1, 4),
-        encode_cancel(1),
+        frames.encode_payload(1, NEXT | COMPLETE, b"late"),
+        frames.encode_error(1, 0x201, "late"),
+        frames.encode_request_n(1, 4),
+        frames.encode_cancel(1),
     ],
 )
 @pytest.mark.parametrize("kind", ANSWERED)
@@ -201,7 +185,12 @@ def test_a_cancel_of_the_caller_reaches_the_route_and_ends_the_request(kind: int
 
 @pytest.mark.parametrize(
     "stray",
-    [encode_payload(1, NEXT | COMPLETE, b"more"), encode_error(1, 0x201, "mine"), encode_request_n(1, 4), ext(1, 0)],
+    [
+        frames.encode_payload(1, NEXT | COMPLETE, b"more"),
+        frames.encode_error(1, 0x201, "mine"),
+        frames.encode_request_n(1, 4),
+        ext(1, 0),
+    ],
 )
 def test_frames_that_a_caller_of_request_response_has_no_use_for_are_ignored(stray: bytes) -> None:
     pair = Pair()
@@ -212,7 +201,7 @@ def test_frames_that_a_caller_of_request_response_has_no_use_for_are_ignored(str
 
 
 @pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM])
-@pytest.mark.parametrize("stray", [encode_request_n(2, 4), encode_cancel(2), ext(2, 0)])
+@pytest.mark.parametrize("stray", [frames.encode_request_n(2, 4), frames.encode_cancel(2), ext(2, 0)])
 def test_frames_that_a_route_has_no_right_to_are_ignored(kind: int, stray: bytes) -> None:
     pair = Pair()
     pair.open(kind)
@@ -225,9 +214,9 @@ def test_frames_that_a_route_has_no_right_to_are_ignored(kind: int, stray: bytes
 def test_an_extension_that_may_be_ignored_is_passed_on_both_ways(kind: int) -> None:
     pair = Pair()
     pair.open(kind)
-    pair.caller.send(ext(1, IGNORE))
-    pair.service.send(ext(2, IGNORE | METADATA))
-    assert pair.received() == ([moved(ext(2, IGNORE | METADATA), 1)], [moved(ext(1, IGNORE), 2)])
+    pair.caller.send(ext(1, frames.IGNORE))
+    pair.service.send(ext(2, frames.IGNORE | frames.METADATA))
+    assert pair.received() == ([moved(ext(2, frames.IGNORE | frames.METADATA), 1)], [moved(ext(1, frames.IGNORE), 2)])
 
 
 # fire_and_forget
@@ -243,7 +232,7 @@ def test_a_fire_and_forget_leaves_nothing_behind() -> None:
 def test_answers_to_a_fire_and_forget_are_ignored() -> None:
     pair = Pair()
     pair.open(REQUEST_FNF)
-    pair.service.send(encode_payload(2, NEXT | COMPLETE, b"why"), encode_error(2, 0x201, "no"))
+    pair.service.send(frames.encode_payload(2, NEXT | COMPLETE, b"why"), frames.encode_error(2, 0x201, "no"))
     assert pair.received() == ([], [])
 
 
@@ -261,7 +250,12 @@ def test_nothing_comes_back_in_the_middle_of_a_fire_and_forget() -> None:
     pair = Pair()
     pair.caller.send(fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90])[0])
     pair.service.received()
-    pair.service.send(ext(2, IGNORE), encode_request_n(2, 3), encode_payload(2, NEXT, b"x"), encode_cancel(2))
+    pair.service.send(
+        ext(2, frames.IGNORE),
+        frames.encode_request_n(2, 3),
+        frames.encode_payload(2, NEXT, b"x"),
+        frames.encode_cancel(2),
+    )
     assert pair.received() == ([], [])
     assert pair.is_open
 
@@ -271,7 +265,7 @@ def test_an_error_of_the_route_in_the_middle_of_a_fire_and_forget_is_not_told_to
     pieces = fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
     pair.caller.send(pieces[0])
     pair.service.received()
-    pair.service.send(encode_payload(2, NEXT, b"what"), encode_error(2, 0x201, "stop"))
+    pair.service.send(frames.encode_payload(2, NEXT, b"what"), frames.encode_error(2, 0x201, "stop"))
     pair.caller.send(*pieces[1:])
     assert pair.received() == ([], [])
     assert pair.world.left_over() == []
@@ -293,11 +287,15 @@ def test_a_route_lost_in_the_middle_of_a_fire_and_forget_is_not_told_to_the_call
 def test_items_and_credit_of_a_stream_pass_until_it_completes() -> None:
     pair = Pair()
     pair.open(REQUEST_STREAM, n=2)
-    items = [encode_payload(2, NEXT, b"1"), encode_payload(2, NEXT | FOLLOWS, b"2"), encode_payload(2, 0, b"2")]
+    items = [
+        frames.encode_payload(2, NEXT, b"1"),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"2"),
+        frames.encode_payload(2, 0, b"2"),
+    ]
     pair.service.send(*items)
-    more = [encode_request_n(1, 1), encode_request_n(1, MAX_N)]
+    more = [frames.encode_request_n(1, 1), frames.encode_request_n(1, frames.MAX_N)]
     pair.caller.send(*more)
-    end = encode_payload(2, COMPLETE)
+    end = frames.encode_payload(2, COMPLETE)
     pair.service.send(end)
     assert pair.received() == ([moved(raw, 1) for raw in [*items, end]], [moved(raw, 2) for raw in more])
     assert not pair.is_open
@@ -308,12 +306,14 @@ def test_complete_ends_a_stream_even_with_follows() -> None:
     """Protocol: A PAYLOAD with both F and C flags set, implicitly ignores the F flag."""
     pair = Pair()
     pair.open(REQUEST_STREAM)
-    pair.service.answer(2, b"last", NEXT | FOLLOWS | COMPLETE)
-    assert pair.caller.one() == moved(encode_payload(2, NEXT | FOLLOWS | COMPLETE, b"last"), 1)
+    pair.service.answer(2, b"last", NEXT | frames.FOLLOWS | COMPLETE)
+    assert pair.caller.one() == moved(frames.encode_payload(2, NEXT | frames.FOLLOWS | COMPLETE, b"last"), 1)
     assert not pair.is_open
 
 
-@pytest.mark.parametrize("bad", [encode_request_n(1, 0), encode_request_n(1, 5)[:9], encode_request_n(1, 5)[:6]])
+@pytest.mark.parametrize(
+    "bad", [frames.encode_request_n(1, 0), frames.encode_request_n(1, 5)[:9], frames.encode_request_n(1, 5)[:6]]
+)
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_a_request_n_of_0_or_without_its_credit_is_ignored(kind: int, bad: bytes) -> None:
     pair = Pair()
@@ -326,7 +326,7 @@ def test_a_request_n_of_0_or_without_its_credit_is_ignored(kind: int, bad: bytes
 def test_payloads_of_the_caller_of_a_stream_are_ignored() -> None:
     pair = Pair()
     pair.open(REQUEST_STREAM)
-    pair.caller.send(encode_payload(1, NEXT, b"no"), encode_error(1, 0x201, "no"))
+    pair.caller.send(frames.encode_payload(1, NEXT, b"no"), frames.encode_error(1, 0x201, "no"))
     assert pair.received() == ([], [])
     assert pair.is_open
 
@@ -334,16 +334,16 @@ def test_payloads_of_the_caller_of_a_stream_are_ignored() -> None:
 # request_channel: both halves, in every order
 
 HALVES = {
-    "C": encode_payload(1, COMPLETE),  # the caller completes
-    "X": encode_cancel(1),  # the caller cancels
-    "E": encode_error(1, 0x201, "of the caller"),
-    "c": encode_payload(2, NEXT | COMPLETE, b"last"),  # the route completes
-    "x": encode_cancel(2),  # the route wants no more
-    "e": encode_error(2, 0x301, "of the route"),
-    "P": encode_payload(1, NEXT, b"item of the caller"),
-    "p": encode_payload(2, NEXT, b"item of the route"),
-    "N": encode_request_n(1, 3),
-    "n": encode_request_n(2, 3),
+    "C": frames.encode_payload(1, COMPLETE),  # the caller completes
+    "X": frames.encode_cancel(1),  # the caller cancels
+    "E": frames.encode_error(1, 0x201, "of the caller"),
+    "c": frames.encode_payload(2, NEXT | COMPLETE, b"last"),  # the route completes
+    "x": frames.encode_cancel(2),  # the route wants no more
+    "e": frames.encode_error(2, 0x301, "of the route"),
+    "P": frames.encode_payload(1, NEXT, b"item of the caller"),
+    "p": frames.encode_payload(2, NEXT, b"item of the route"),
+    "N": frames.encode_request_n(1, 3),
+    "n": frames.encode_request_n(2, 3),
 }
 
 
@@ -419,7 +419,11 @@ def test_a_channel_whose_first_item_is_cut_and_the_only_one_completes_with_its_l
 def test_a_channel_whose_first_item_is_cut_goes_on_behind_it() -> None:
     pair = Pair()
     pieces = fragments(REQUEST_CHANNEL, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
-    item = [encode_payload(1, NEXT | FOLLOWS, b"it"), encode_payload(1, NEXT, b"em"), encode_payload(1, COMPLETE)]
+    item = [
+        frames.encode_payload(1, NEXT | frames.FOLLOWS, b"it"),
+        frames.encode_payload(1, NEXT, b"em"),
+        frames.encode_payload(1, COMPLETE),
+    ]
     pair.caller.send(*pieces, *item)
     assert pair.received() == ([], [moved(raw, 2) for raw in [*pieces, *item]])
     assert pair.is_open
@@ -504,7 +508,7 @@ def test_fragments_of_a_request_pass_as_they_are(kind: int) -> None:
 def test_a_cancel_in_the_middle_of_the_fragments_ends_the_request(kind: int) -> None:
     pair = Pair()
     pieces = fragments(kind, 1, addressed(address(service="orders")), bytes(100), [90, 120])
-    pair.caller.send(pieces[0], encode_cancel(1), *pieces[1:])
+    pair.caller.send(pieces[0], frames.encode_cancel(1), *pieces[1:])
     assert pair.received() == ([], [moved(pieces[0], 2), cancelled(2)])
     assert pair.world.left_over() == []
 
@@ -522,7 +526,7 @@ def test_a_route_may_answer_before_the_last_fragment_of_the_request() -> None:
 def test_a_whole_frame_of_the_largest_size_passes() -> None:
     pair = Pair()
     metadata = addressed(address(service="orders"))
-    head = len(encode_request(REQUEST_RESPONSE, 1, b"", metadata))
+    head = len(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata))
     raw = pair.caller.request(REQUEST_RESPONSE, 1, address(service="orders"), bytes(0xFFFFFF - head))
     assert len(raw) == 0xFFFFFF
     assert pair.received() == ([], [moved(raw, 2)])

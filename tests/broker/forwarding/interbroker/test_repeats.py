@@ -11,15 +11,8 @@ from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
 from broker.routing.table import Route
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import STREAMING
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
@@ -41,7 +34,7 @@ class Last:
         self.other = self.broker.service("orders", 8, data_mime=DATA_MIME)
         self.link = self.broker.link("b1")
         if warm:
-            self.link.send(encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
+            self.link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
             self.service.answer(self.service.one().stream_id, b"")
             self.link.one()
 
@@ -94,8 +87,10 @@ def the_service_came_back_with_other_mime_types(last: Last) -> list[Wire]:
 
 def a_service_with_other_mime_types_was_asked(last: Last) -> list[Wire]:
     wires = the_service_came_back_with_other_mime_types(last)
-    last.link.send(encode_request(REQUEST_FNF, 11, b"", HEAD + composite(caller_mimes("", "text/plain")) + REST))
-    last.link.send(encode_request(REQUEST_FNF, 13, b"", HEAD + composite(caller_mimes(COMPOSITE_MIME, "a/b")) + REST))
+    last.link.send(frames.encode_request(REQUEST_FNF, 11, b"", HEAD + composite(caller_mimes("", "text/plain")) + REST))
+    last.link.send(
+        frames.encode_request(REQUEST_FNF, 13, b"", HEAD + composite(caller_mimes(COMPOSITE_MIME, "a/b")) + REST)
+    )
     assert len(wires[0].received()) == 1
     return wires
 
@@ -161,7 +156,7 @@ def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
     change: Callable[[Last], list[Wire]], kind: int
 ) -> None:
     warm, cold = Last(HEAD), Last(b"")
-    raw = encode_request(kind, 21, b"data", HEAD + REST, 8)
+    raw = frames.encode_request(kind, 21, b"data", HEAD + REST, 8)
     found = warm.outcome(raw, change(warm))
     assert found == cold.outcome(raw, change(cold))
     assert found or kind == REQUEST_FNF  # of which nobody could be told
@@ -200,7 +195,7 @@ def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
 @pytest.mark.parametrize("warm", [HEAD, HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME))])
 def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: int, metadata: bytes) -> None:
     for data in (b"", b"data", HEAD[-1:] + b"data"):
-        raw = encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | COMPLETE)
+        raw = frames.encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | frames.COMPLETE)
         assert Last(warm).outcome(raw, []) == Last(b"").outcome(raw, [])
 
 
@@ -208,7 +203,7 @@ def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: 
 @pytest.mark.parametrize("model", KINDS)
 def test_what_is_no_request_is_none_though_it_looks_like_the_latest(model: int, kind: int) -> None:
     """ "All other received frames that are not accounted for in previous sections MUST be ignored", or end the link."""
-    raw = bytearray(encode_request(model, 21, b"data", HEAD + REST, 8))
+    raw = bytearray(frames.encode_request(model, 21, b"data", HEAD + REST, 8))
     raw[4] = kind << 2 | raw[4] & 3
     warm, cold = Last(HEAD), Last(b"")
     found = warm.outcome(bytes(raw), [])
@@ -219,7 +214,7 @@ def test_what_is_no_request_is_none_though_it_looks_like_the_latest(model: int, 
 
 @pytest.mark.parametrize("model", KINDS)
 def test_data_that_looks_like_the_metadata_of_the_latest_is_none(model: int) -> None:
-    raw = bytearray(encode_request(model, 21, b"data", HEAD + REST, 8))
+    raw = bytearray(frames.encode_request(model, 21, b"data", HEAD + REST, 8))
     raw[4] &= 0xFE  # the M flag
     warm, cold = Last(HEAD), Last(b"")
     assert warm.outcome(bytes(raw), []) == cold.outcome(bytes(raw), [])
@@ -230,7 +225,7 @@ def test_a_link_that_has_as_many_streams_as_it_may_gets_no_more_of_the_same() ->
     last = Last(HEAD)
     last.link.peer.max_streams = 1
     for number in (21, 23):
-        last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
+        last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
     text = "over-limit: 1 streams of this connection are open, the limit of a link is 1"
     assert (len(last.service.received()), last.link.received()) == (1, [error(23, REJECTED, text)])
 
@@ -239,7 +234,7 @@ def test_what_came_over_two_links_is_counted_so_each_time() -> None:
     last = Last(b"")
     far = annotated(section(to_route(7), "b0", "b1"))
     for number in (21, 23, 25):
-        last.link.send(encode_request(REQUEST_STREAM, number, b"", far + REST, 8))
+        last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", far + REST, 8))
     assert last.broker.annotations.hop_counts == [0, 0, 3]
 
 
@@ -250,9 +245,9 @@ def test_a_link_is_not_taken_for_the_client_whose_annotations_were_the_latest() 
         broker = Broker("b2", CoreSettings(annotations_from_clients="accept"))
         service, link, client = broker.service("orders", 7), broker.link("b1"), broker.caller()
         if is_asked:
-            client.send(encode_request(REQUEST_RESPONSE, 1, b"warm", HEAD + REST))
+            client.send(frames.encode_request(REQUEST_RESPONSE, 1, b"warm", HEAD + REST))
             assert service.one().metadata == REST
-        link.send(encode_request(REQUEST_RESPONSE, 21, b"data", HEAD + REST))
+        link.send(frames.encode_request(REQUEST_RESPONSE, 21, b"data", HEAD + REST))
         found.append([(frame.metadata, frame.data) for frame in service.received()])
     assert found[0] == found[1] != [(REST, b"data")]
     assert len(found[0]) == 1
@@ -261,7 +256,7 @@ def test_a_link_is_not_taken_for_the_client_whose_annotations_were_the_latest() 
 def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
     last = Last(b"")
     for number in (21, 23, 25):
-        last.link.send(encode_request(REQUEST_RESPONSE, number, b"", HEAD + REST))
+        last.link.send(frames.encode_request(REQUEST_RESPONSE, number, b"", HEAD + REST))
     text = f"over-limit: the route {to_route(7)[6:]} has 2 requests in flight, protection.max_in_flight_per_route is 2"
     assert (len(last.service.received()), last.link.received()) == (2, [error(25, REJECTED, text)])
 
@@ -269,7 +264,7 @@ def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
 def test_the_latest_are_counted_like_the_first() -> None:
     last = Last(HEAD)
     for number in (21, 23):
-        last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
+        last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
     path = last.broker.annotations.paths["b1>b2"]
     assert (path.requests, last.broker.annotations.hop_counts, last.route.load.requests, last.link.peer.requests) == (
         3,

@@ -7,15 +7,8 @@ import pytest
 from broker.core import CoreSettings
 from broker.forwarding.interbroker.annotations import MAX_NEAR_BYTES
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_metadata_push,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address, RouteSetup
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
@@ -47,7 +40,9 @@ class Last:
     def ask(self, raw_address: bytes, kind: int = REQUEST_RESPONSE, head: bytes = HEAD, rest: bytes = b"") -> int:
         """A request of b1 with that ADDRESS; its stream id."""
         self._next_id += 2
-        self.link.send(encode_request(kind, self._next_id, b"data", head + addressed(raw_address, MORE) + rest, 8))
+        self.link.send(
+            frames.encode_request(kind, self._next_id, b"data", head + addressed(raw_address, MORE) + rest, 8)
+        )
         return self._next_id
 
     def say(self, service: str, number: int = 7, **tags: str | None) -> None:
@@ -99,7 +94,7 @@ def test_what_has_no_answer_is_decided_upon_once_more(asked_n: int) -> None:
     last.ask(OLD, REQUEST_FNF)
     assert [frame.metadata for frame in other.received()] == [addressed(OLD, MORE)]
     last.link.push(HEAD + addressed(OLD, MORE))
-    assert other.received() == [Frame(encode_metadata_push(addressed(OLD, MORE)))]
+    assert other.received() == [Frame(frames.encode_metadata_push(addressed(OLD, MORE)))]
     assert (last.server.received(), last.link.received(), last.broker.refusals()) == ([], [], {})
 
 
@@ -127,7 +122,9 @@ def test_of_several_addresses_the_last_one_says_what_is_asked_for(head: bytes, b
     for _ in range(2):
         assert last.serves(eu, head)
     for second, is_served in ((us, False), (eu, True), (OLD, True), (NEW, False)):
-        last.link.send(encode_request(REQUEST_RESPONSE, 1001, b"", head + addressed(eu) + between + addressed(second)))
+        last.link.send(
+            frames.encode_request(REQUEST_RESPONSE, 1001, b"", head + addressed(eu) + between + addressed(second))
+        )
         assert [len(last.server.received()), len(last.link.received())] == ([1, 0] if is_served else [0, 1])
         last.link.cancel(1001)
         last.server.received()
@@ -251,7 +248,7 @@ def test_a_broker_on_the_way_does_not_look_at_the_address() -> None:
     broker = Broker("b2")
     before, behind = broker.link("b1"), broker.link("b3")
     broker.far(broker.remote("b3", behind), "new", 7)
-    before.send(encode_request(REQUEST_RESPONSE, 1, b"data", HEAD + addressed(OLD)))
+    before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"data", HEAD + addressed(OLD)))
     assert apart(behind.one())[1] == [(MIME_TYPE, OLD)]
     assert before.received() == []
 
@@ -276,7 +273,7 @@ def test_a_caller_whose_metadata_is_the_address_is_looked_at_alike(mime: str) ->
     for is_stale in (False, True):
         if is_stale:
             last.server.push(RouteSetup(route_id(7), "new", []).encode())
-        last.link.send(encode_request(REQUEST_RESPONSE, 5, b"data", HEAD + said + addressed(OLD)))
+        last.link.send(frames.encode_request(REQUEST_RESPONSE, 5, b"data", HEAD + said + addressed(OLD)))
         assert [frame.metadata for frame in last.server.received()] == ([] if is_stale else [OLD])
         last.link.cancel(5)
         last.server.received()
@@ -355,7 +352,7 @@ def test_more_of_an_address_than_is_held_is_refused_unless_both_of_its_maps_have
         last = Last(CoreSettings(max_metadata_bytes=limit))
         last.link.send(*pieces)
         if is_served:
-            first = encode_request(REQUEST_RESPONSE, 3, b"", metadata[:20], 0, FOLLOWS)
+            first = frames.encode_request(REQUEST_RESPONSE, 3, b"", metadata[:20], 0, FOLLOWS)
             assert last.server.received() == [moved(raw, 2) for raw in (first, *pieces[1:])], limit
             assert last.link.received() == []
         else:
@@ -403,7 +400,7 @@ def test_an_address_that_is_missing_is_said_to_be() -> None:
         (b"", "holds no ADDRESS"),
         (addressed(OLD)[:-1], "breaks off"),
     ):
-        last.link.send(encode_request(REQUEST_RESPONSE, 3, b"data", HEAD + rest))
+        last.link.send(frames.encode_request(REQUEST_RESPONSE, 3, b"data", HEAD + rest))
         assert last.link.one().text == f"bad-address: the metadata of the request {text}"
     assert last.server.received() == []
 

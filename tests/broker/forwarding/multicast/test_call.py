@@ -6,19 +6,8 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from rsocket_wire.wire.keys import Key
 from tests.broker.forwarding.multicast.crowds import ALL, Crowd, asked_of, items
@@ -74,7 +63,7 @@ def test_routes_that_join_later_get_nothing(kind: int) -> None:
     crowd = Crowd(1)
     crowd.open(kind)
     late = crowd.world.service("orders", 9)
-    crowd.caller.send(encode_payload(1, NEXT, b"more"))
+    crowd.caller.send(frames.encode_payload(1, NEXT, b"more"))
     assert late.received() == []
 
 
@@ -86,7 +75,7 @@ def test_each_route_gets_metadata_that_it_can_read(kind: int) -> None:
     caller = world.caller()
     raw = caller.request(kind, 1, ALL, b"hi", 10)
     assert composite_route.received() == [asked_of(raw, 5)]
-    assert plain_route.received() == [Frame(encode_request(kind, 2, b"hi", ALL, 5))]
+    assert plain_route.received() == [Frame(frames.encode_request(kind, 2, b"hi", ALL, 5))]
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -109,8 +98,8 @@ def test_a_fragmented_request_is_gathered_whole_when_one_route_reads_another_mim
     metadata = addressed(ALL)
     pieces = fragments(kind, 1, metadata, b"data", [10, len(metadata) - 1])
     caller.send(*pieces)
-    assert composite_route.received() == [Frame(encode_request(kind, 2, b"data", metadata, 4))]
-    assert plain_route.received() == [Frame(encode_request(kind, 2, b"data", ALL, 4))]
+    assert composite_route.received() == [Frame(frames.encode_request(kind, 2, b"data", metadata, 4))]
+    assert plain_route.received() == [Frame(frames.encode_request(kind, 2, b"data", ALL, 4))]
 
 
 # fire_and_forget
@@ -153,7 +142,7 @@ def test_a_fire_and_forget_whose_routes_are_all_lost_ends() -> None:
 def test_the_first_answer_wins_and_the_others_are_cancelled() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
-    raw = encode_payload(2, NEXT | COMPLETE, b"first", b"metadata")
+    raw = frames.encode_payload(2, NEXT | COMPLETE, b"first", b"metadata")
     crowd.services[1].send(raw)
     assert crowd.caller.received() == [moved(raw, 1)]
     assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
@@ -167,7 +156,7 @@ def test_the_first_answer_wins_and_the_others_are_cancelled() -> None:
 def test_an_error_is_an_answer(code: int) -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
-    raw = encode_error(2, code, "no")
+    raw = frames.encode_error(2, code, "no")
     crowd.services[2].send(raw)
     assert crowd.caller.received() == [moved(raw, 1)]
     assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
@@ -177,12 +166,12 @@ def test_an_error_is_an_answer(code: int) -> None:
 def test_the_first_fragment_decides_which_answer_wins() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
-    pieces = [encode_payload(2, NEXT | FOLLOWS, b"one "), encode_payload(2, NEXT | FOLLOWS, b"two ")]
+    pieces = [frames.encode_payload(2, NEXT | FOLLOWS, b"one "), frames.encode_payload(2, NEXT | FOLLOWS, b"two ")]
     crowd.services[0].send(pieces[0])
     assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
     crowd.services[1].answer(2, b"whole")
     crowd.services[0].send(pieces[1])
-    last = encode_payload(2, NEXT | COMPLETE, b"three")
+    last = frames.encode_payload(2, NEXT | COMPLETE, b"three")
     crowd.services[0].send(last)
     assert crowd.caller.received() == [moved(raw, 1) for raw in [*pieces, last]]
     assert crowd.received() == [[], [], []]
@@ -213,7 +202,7 @@ def test_routes_that_are_lost_leave_the_answer_to_the_others() -> None:
     crowd.services[2].lose()
     assert crowd.caller.received() == []
     crowd.services[1].answer(2, b"x")
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
+    assert crowd.caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"x"))]
     assert crowd.world.left_over() == []
 
 
@@ -230,8 +219,10 @@ def test_when_all_routes_are_lost_the_caller_is_told() -> None:
 def test_frames_that_are_no_answer_do_not_decide() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
-    crowd.services[0].send(encode_request_n(2, 3), encode_cancel(2))
-    crowd.caller.send(encode_request_n(1, 3), encode_payload(1, NEXT, b"x"), encode_error(1, 0x201, "no"))
+    crowd.services[0].send(frames.encode_request_n(2, 3), frames.encode_cancel(2))
+    crowd.caller.send(
+        frames.encode_request_n(1, 3), frames.encode_payload(1, NEXT, b"x"), frames.encode_error(1, 0x201, "no")
+    )
     assert crowd.caller.received() == []
     assert crowd.received() == [[], [], []]
 
@@ -242,7 +233,10 @@ def test_a_winner_that_is_lost_in_the_middle_of_its_answer_ends_the_request() ->
     crowd.services[0].answer(2, b"one ", NEXT | FOLLOWS)
     crowd.services[0].lose()
     text = "route-lost: every route that could have answered went away before one did"
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | FOLLOWS, b"one ")), error(1, CANCELED, text)]
+    assert crowd.caller.received() == [
+        Frame(frames.encode_payload(1, NEXT | FOLLOWS, b"one ")),
+        error(1, CANCELED, text),
+    ]
     assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
     assert crowd.world.left_over() == []
 
@@ -256,7 +250,7 @@ def test_a_route_that_leaves_a_request_response_leaves_the_answer_to_the_others(
     crowd.open(REQUEST_RESPONSE)
     crowd.services[0].lose()
     crowd.services[1].answer(2, b"x")
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
+    assert crowd.caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"x"))]
     assert crowd.world.left_over() == []
 
 

@@ -6,20 +6,8 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import CANCEL, COMPLETE, FOLLOWS, MAX_N, NEXT, REQUEST_CHANNEL, REQUEST_STREAM
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import ANSWERED, TRANSPORTS
 from tests.fakes import Frame, World, addressed, asked, cancelled, completed, error, fragments, moved
@@ -56,7 +44,7 @@ def test_a_stream_of_empty_streams_completes(flags: int) -> None:
 def test_metadata_of_items_passes() -> None:
     crowd = Crowd(1)
     crowd.open(REQUEST_STREAM)
-    raw = encode_payload(2, NEXT, b"data", b"metadata")
+    raw = frames.encode_payload(2, NEXT, b"data", b"metadata")
     crowd.services[0].send(raw)
     assert crowd.caller.received() == [moved(raw, 1)]
 
@@ -66,7 +54,7 @@ def test_an_error_of_one_stream_cancels_all() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_STREAM)
     crowd.services[0].answer(2, b"", COMPLETE)
-    raw = encode_error(2, 0x301, "no")
+    raw = frames.encode_error(2, 0x301, "no")
     crowd.services[1].send(raw)
     assert crowd.caller.received() == [moved(raw, 1)]
     assert crowd.received() == [[], [], [cancelled(2)]]
@@ -89,7 +77,7 @@ def test_nothing_is_asked_of_a_branch_that_the_caller_did_not_ask_for() -> None:
 def test_a_branch_is_asked_for_no_more_than_the_prefetch() -> None:
     crowd = Crowd(2, CoreSettings(multicast_prefetch_n=4))
     raw = crowd.caller.request(REQUEST_STREAM, 1, ALL, b"hi", 1000)
-    first = encode_request(REQUEST_STREAM, 2, b"hi", addressed(ALL), 4)
+    first = frames.encode_request(REQUEST_STREAM, 2, b"hi", addressed(ALL), 4)
     assert len(first) == len(raw)
     assert crowd.received() == [[moved(first, 2)]] * 2
     one = crowd.services[0]
@@ -143,7 +131,7 @@ def test_credit_beyond_31_bits_is_not_lost() -> None:
     assert len(crowd.caller.received()) == 100
 
 
-@pytest.mark.parametrize("bad", [encode_request_n(1, 0), encode_request_n(1, 7)[:8]])
+@pytest.mark.parametrize("bad", [frames.encode_request_n(1, 0), frames.encode_request_n(1, 7)[:8]])
 def test_credit_of_0_is_ignored(bad: bytes) -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_STREAM, n=1)
@@ -157,14 +145,14 @@ def test_fragments_of_two_items_never_mix() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_STREAM)
     one, two = crowd.services
-    pieces = [encode_payload(2, NEXT | FOLLOWS, b"1a", b"meta"), encode_payload(2, FOLLOWS, b"1b")]
+    pieces = [frames.encode_payload(2, NEXT | FOLLOWS, b"1a", b"meta"), frames.encode_payload(2, FOLLOWS, b"1b")]
     one.send(*pieces)
     two.answer(2, b"2a", NEXT | FOLLOWS)
     two.answer(2, b"2b", NEXT | COMPLETE)
-    last = encode_payload(2, 0, b"1c")
+    last = frames.encode_payload(2, 0, b"1c")
     one.send(last)
     assert crowd.caller.received() == [
-        Frame(encode_payload(1, NEXT | FOLLOWS, b"2a")),
+        Frame(frames.encode_payload(1, NEXT | FOLLOWS, b"2a")),
         *items(b"2b"),
         *[moved(raw, 1) for raw in [*pieces, last]],
     ]
@@ -194,7 +182,7 @@ def test_a_completion_ends_an_item_in_fragments() -> None:
     crowd.open(REQUEST_STREAM)
     crowd.services[0].answer(2, b"x", NEXT | FOLLOWS)
     crowd.services[0].answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | FOLLOWS, b"x")), *items(b""), completed(1)]
+    assert crowd.caller.received() == [Frame(frames.encode_payload(1, NEXT | FOLLOWS, b"x")), *items(b""), completed(1)]
 
 
 def test_a_payload_that_is_neither_item_nor_completion_is_ignored() -> None:
@@ -212,7 +200,7 @@ def test_frames_behind_the_completion_of_a_branch_are_ignored() -> None:
     one.answer(2, b"2", NEXT | COMPLETE)  # waits for credit, so the branch is still known
     one.answer(2, b"3", NEXT | COMPLETE)
     one.fail(2, 0x201, "late")
-    one.send(encode_cancel(2), encode_request_n(2, 3))
+    one.send(frames.encode_cancel(2), frames.encode_request_n(2, 3))
     assert crowd.caller.received() == items(b"1")
     assert crowd.received() == [[], []]
     crowd.caller.ask(1, 1)

@@ -8,16 +8,8 @@ from broker.core import CoreSettings
 from broker.forwarding.multicast.call import Branch
 from broker.forwarding.multicast.merge import Merge
 from broker.forwarding.multicast.window import PIECE_BYTES
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_STREAM,
-    encode_payload,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, MAX_N, NEXT, PAYLOAD, REQUEST_CHANNEL, REQUEST_STREAM
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, items
 from tests.fakes import Frame, Wire, completed
 
@@ -269,7 +261,7 @@ def test_empty_payloads_of_a_branch_that_waits_to_be_asked_change_nothing() -> N
     fan = Fan(2, 1, 1)
     fan.sources[0].send()
     for _ in range(5):
-        fan.sources[0].wire.send(encode_payload(2, 0))
+        fan.sources[0].wire.send(frames.encode_payload(2, 0))
     fan.caller.ask(1, 1)
     assert fan.outstanding() == [1, 1]
 

@@ -25,18 +25,8 @@ from broker.routing.policies import Policy
 from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.table import Table
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_error,
-    encode_payload,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
@@ -59,7 +49,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
     world.now += 0.25
     service.answer(2, b"answer")
     (record,) = world.flows()
-    answer = encode_payload(2, NEXT | COMPLETE, b"answer")
+    answer = frames.encode_payload(2, NEXT | COMPLETE, b"answer")
     assert (
         record.row()
         == FlowRecord(
@@ -205,18 +195,18 @@ def test_items_and_bytes_of_a_channel_are_exact() -> None:
     pair = Pair()
     raw = pair.open(REQUEST_CHANNEL)
     sent = [
-        encode_payload(1, NEXT, b"second"),
-        encode_payload(1, NEXT | FOLLOWS, b"th"),
-        encode_payload(1, NEXT, b"ird"),
-        encode_request_n(1, 4),
-        encode_payload(1, COMPLETE),
+        frames.encode_payload(1, NEXT, b"second"),
+        frames.encode_payload(1, NEXT | frames.FOLLOWS, b"th"),
+        frames.encode_payload(1, NEXT, b"ird"),
+        frames.encode_request_n(1, 4),
+        frames.encode_payload(1, COMPLETE),
     ]
     answered = [
-        encode_request_n(2, 4),
-        encode_payload(2, NEXT, b""),
-        encode_payload(2, NEXT | FOLLOWS, b"tw"),
-        encode_payload(2, 0, b"o"),
-        encode_payload(2, NEXT | COMPLETE, b"three"),
+        frames.encode_request_n(2, 4),
+        frames.encode_payload(2, NEXT, b""),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"tw"),
+        frames.encode_payload(2, 0, b"o"),
+        frames.encode_payload(2, NEXT | COMPLETE, b"three"),
     ]
     pair.caller.send(*sent)
     pair.service.send(*answered)
@@ -248,7 +238,7 @@ def test_the_bytes_of_an_error_are_counted() -> None:
     pair.open(REQUEST_RESPONSE)
     pair.service.fail(2, 0x201, "because")
     (record,) = pair.world.flows()
-    assert record.bytes_out == len(encode_error(2, 0x201, "because"))
+    assert record.bytes_out == len(frames.encode_error(2, 0x201, "because"))
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -286,7 +276,7 @@ def test_a_multicast_without_an_item_counts_none() -> None:
     for stream_id, kind in ((1, REQUEST_RESPONSE), (3, REQUEST_STREAM), (5, REQUEST_CHANNEL)):
         caller.request(kind, stream_id, address(MULTICAST, service="orders"))
         service.answer(stream_id + 1, b"", COMPLETE)
-    caller.send(encode_payload(5, COMPLETE))
+    caller.send(frames.encode_payload(5, COMPLETE))
     assert [outcome(record)[2:] for record in world.flows()] == [(1, 1, 0)] * 3
 
 
