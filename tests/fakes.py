@@ -50,6 +50,35 @@ def addressed(raw: bytes, *entries: tuple[str, bytes]) -> bytes:
     return composite((MIME_TYPE, raw), *entries)
 
 
+def carried(metadata_mime: str, raw: bytes) -> bytes:
+    """The metadata of a connection of this mime type that carries a broker frame."""
+    return composite((MIME_TYPE, raw)) if metadata_mime == COMPOSITE_MIME else raw
+
+
+def announcement(number: int, service: str, metadata_mime: str = COMPOSITE_MIME, **tags: str | None) -> bytes:
+    """Metadata that announces a route."""
+    return carried(metadata_mime, RouteSetup(route_id(number), service, tags_of(tags)).encode())
+
+
+def setup(
+    metadata: bytes | None = None,
+    metadata_mime: str = COMPOSITE_MIME,
+    data_mime: str = "text/plain",
+    wants_lease: bool = False,
+    token: bytes | None = None,
+) -> bytes:
+    """A SETUP; with a token it asks for a session."""
+    times_ms, wants_resume = (20_000, 90_000), token is not None
+    return frames.Setup(
+        metadata_mime, data_mime, *times_ms, metadata, b"", wants_lease, wants_resume, token or b""
+    ).encode()
+
+
+def framed(*raws: bytes) -> bytes:
+    """Frames as a stream of bytes carries them: each behind its length."""
+    return b"".join(len(raw).to_bytes(3, "big") + raw for raw in raws)
+
+
 def fragments(
     kind: int,
     stream_id: int,
@@ -181,10 +210,16 @@ class World:
         self.pump()
         return wire
 
-    def caller(self, framed: bool = True, metadata_mime: str = COMPOSITE_MIME, data_mime: str = "text/plain") -> Wire:
+    def caller(
+        self,
+        framed: bool = True,
+        metadata_mime: str = COMPOSITE_MIME,
+        data_mime: str = "text/plain",
+        token: bytes | None = None,
+    ) -> Wire:
         """A connection with a SETUP and without a route."""
         wire = self.connect(framed)
-        wire.send(frames.Setup(metadata_mime, data_mime, 20_000, 90_000).encode())
+        wire.send(setup(None, metadata_mime, data_mime, token=token))
         return wire
 
     def service(
@@ -194,13 +229,14 @@ class World:
         framed: bool = True,
         metadata_mime: str = COMPOSITE_MIME,
         data_mime: str = "text/plain",
+        wants_lease: bool = False,
+        token: bytes | None = None,
         **tags: str | None,
     ) -> Wire:
         """A connection with a SETUP that announces a route."""
-        raw = RouteSetup(route_id(number), name, tags_of(tags)).encode()
-        metadata = composite((MIME_TYPE, raw)) if metadata_mime == COMPOSITE_MIME else raw
+        metadata = announcement(number, name, metadata_mime, **tags)
         wire = self.connect(framed)
-        wire.send(frames.Setup(metadata_mime, data_mime, 20_000, 90_000, metadata).encode())
+        wire.send(setup(metadata, metadata_mime, data_mime, wants_lease, token))
         return wire
 
     def advance(self, seconds: float) -> None:
@@ -300,12 +336,19 @@ class Wire:
         self.is_lost = False
         self._rest = b""
 
+    @property
+    def mimes(self) -> tuple[str, str]:
+        """The mime types of metadata and data in its SETUP."""
+        said = self.peer.connection.setup
+        assert said is not None
+        return said.metadata_mime, said.data_mime
+
     def send(self, *frames: bytes) -> None:
         """Sends whole frames, then carries what the core answers."""
         for raw in frames:
             if self.is_lost:
                 return
-            self._receive(len(raw).to_bytes(3, "big") + raw if self.peer.is_framed else raw)
+            self._receive(framed(raw) if self.peer.is_framed else raw)
         self.world.pump()
 
     def send_bytes(self, data: bytes) -> None:
@@ -382,10 +425,7 @@ class Wire:
         self, kind: int, stream_id: int, raw_address: bytes, data: bytes = b"hi", n: int = 8, flags: int = 0
     ) -> bytes:
         """Sends a request with an ADDRESS as the connection's metadata mime type wants it; the frame that was sent."""
-        setup = self.peer.connection.setup
-        assert setup is not None
-        metadata = addressed(raw_address) if setup.metadata_mime == COMPOSITE_MIME else raw_address
-        raw = frames.encode_request(kind, stream_id, data, metadata, n, flags)
+        raw = frames.encode_request(kind, stream_id, data, carried(self.mimes[0], raw_address), n, flags)
         self.send(raw)
         return raw
 
@@ -403,6 +443,10 @@ class Wire:
 
     def push(self, metadata: bytes) -> None:
         self.send(frames.encode_metadata_push(metadata))
+
+    def announce(self, number: int, service: str, **tags: str | None) -> None:
+        """Sends a ROUTE_SETUP in a METADATA_PUSH."""
+        self.push(announcement(number, service, self.mimes[0], **tags))
 
 
 def routes_in(world: World) -> list[list[str]]:

@@ -11,8 +11,8 @@ from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
-from tests.fakes import World, address, addressed, cancelled, composite, error, route_id, tags_of
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
+from tests.fakes import World, address, addressed, cancelled, error, route_id
 
 ORDERS = address(service="orders")
 
@@ -269,7 +269,7 @@ def test_requests_in_flight_are_counted_on_when_the_tags_change() -> None:
     service, caller = world.service("orders", 1), world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     served = service.one().stream_id
-    service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode())))
+    service.announce(1, "orders", region="eu")
     (route,) = world.core.table.routes()
     assert (route.load.in_flight, route.load.requests) == (1, 1)
     service.answer(served, b"")
@@ -281,7 +281,7 @@ def test_a_route_that_was_withdrawn_is_not_told_to_be_replaced() -> None:
     service, caller = world.service("orders", 1), world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     service.fail(0, CONNECTION_CLOSE, "going")
-    service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode())))
+    service.announce(1, "orders")
     told = [event.name for event in world.core.take_events() if isinstance(event, LifecycleEvent)]
     assert told[-2:] == ["RouteLeft", "RouteJoined"]
 

@@ -25,8 +25,7 @@ from broker.events import (
 )
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, REJECTED, ROUTE_LOST
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, Setup
-from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
-from tests.fakes import START_MS, World, address, composite, route_id, tags_of
+from tests.fakes import START_MS, World, address
 
 CORE = "compiled" if COMPILED else "interpreted"
 # What BrokerStarted tells: all that whoever repeats the choices must know.
@@ -192,7 +191,7 @@ def test_changed_tags_are_told_as_replaced_and_joined() -> None:
     service.request(REQUEST_FNF, 1, address(service="orders"))
     world.core.take_events()
     world.now += 2
-    service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode())))
+    service.announce(1, "orders", region="eu")
     assert rows(world) == [
         lifecycle(5, 4, 2000, 1, "orders", tags("orders", 1), PEER, "changed", "", 2000, 1, 1),
         lifecycle(3, 5, 2000, 1, "orders", tags("orders", 1, region="eu"), PEER, requests=1, choices=1),

@@ -9,11 +9,10 @@ from broker.core import CoreSettings
 from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import EXT, IGNORE, LEASE, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, SETUP
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from tests.fakes import START_MS, Wire, World, address, addressed, cancelled, error, raw_frame, routes_in
+from tests.fakes import START_MS, Wire, World, address, addressed, cancelled, error, framed, raw_frame, routes_in, setup
 
 ORDERS = address(service="orders")
-PLAIN_SETUP = frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode()
+PLAIN_SETUP = setup()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_all_writes_of_a_turn_come_together() -> None:
     wire: Wire = world.caller()
     for number in range(3):
         raw = frames.encode_request(REQUEST_FNF, number * 2 + 1, b"x", addressed(ORDERS))
-        world.core.receive(wire.peer, len(raw).to_bytes(3, "big") + raw, world.now)
+        world.core.receive(wire.peer, framed(raw), world.now)
     assert world.core.has_writes()
     assert world.core.take_writes() == [service.peer]
     assert not world.core.has_writes()

@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,9 @@ from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED_SETUP
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address, RouteSetup
+from rsocket_wire.wire.frames import MULTICAST, SHARD, Address
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
-from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, address, asked, composite, error, route_id, tags_of
+from tests.fakes import Wire, World, address, asked, error, route_id, tags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs/limits.md").read_text()
@@ -217,7 +216,7 @@ def test_a_route_that_changes_its_tags_and_name_again_and_again_leaves_no_trace(
     service = world.service("orders", 1)
     for number in range(MANY // 10):
         tags: dict[str, str | None] = {f"key-{number}-{each}": f"value-{number}" for each in range(10)}
-        service.push(composite((MIME_TYPE, RouteSetup(route_id(number), f"name-{number}", tags_of(tags)).encode())))
+        service.announce(number, f"name-{number}", **tags)
         world.core.take_events()
     found = sizes(world, service)
     assert (found["routes"], found["tags"], found["services"], found["addresses"]) == (1, 12, 1, 0)
@@ -272,9 +271,8 @@ def test_names_that_are_refused_do_not_crowd_out_those_that_are_there() -> None:
 
 def test_one_route_has_no_more_tags_than_it_may() -> None:
     world = World(CoreSettings(max_tags_per_route=3))
-    service = world.connect()
-    setup = RouteSetup(route_id(1), "orders", [Tag.of(f"key-{number}", "x") for number in range(4)]).encode()
-    service.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, composite((MIME_TYPE, setup))).encode())
+    tags: dict[str, Any] = {f"key-{number}": "x" for number in range(4)}
+    service = world.service("orders", 1, **tags)
     assert service.received() == [error(0, REJECTED_SETUP, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
     assert world.core.table.index.size() == 0
 

@@ -13,7 +13,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.resuming import ORDERS, Client, closed, event_names, request, resumed, setup
-from tests.fakes import Frame, World, address, addressed, moved
+from tests.fakes import Frame, World, address, addressed, framed, moved, raw_frame
 
 # Suspended
 
@@ -67,7 +67,7 @@ def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
     caller = Client(world, b"c")
     caller.send(request(1))
     answer = frames.encode_payload(2, NEXT | COMPLETE, b"ok")
-    world.core.receive(service.peer, len(answer).to_bytes(3, "big") + answer, world.now)
+    world.core.receive(service.peer, framed(answer), world.now)
     caller.wire.lose()
     assert caller.wire.peer.pending_bytes == 0
     assert caller.resume() == [resumed(len(caller.sent[0])), moved(answer, 1)]
@@ -76,7 +76,7 @@ def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
 def test_frames_without_a_position_do_not_count() -> None:
     world = World()
     wire = Client(world, b"t").wire
-    wire.send((7).to_bytes(4, "big") + ((frames.EXT << 10) | frames.IGNORE).to_bytes(2, "big") + bytes(4))
+    wire.send(raw_frame(frames.EXT, frames.IGNORE, bytes(4), 7))
     wire.send(
         frames.encode_keepalive(b"", False),
         frames.encode_metadata_push(addressed(ORDERS)),
@@ -91,7 +91,7 @@ def test_half_a_frame_that_came_before_the_break_does_not_count() -> None:
     caller = Client(world, b"c")
     raw = request(1)
     caller.sent.append(raw)
-    caller.wire.send_bytes((len(raw).to_bytes(3, "big") + raw)[:-1])
+    caller.wire.send_bytes(framed(raw)[:-1])
     caller.wire.lose()
     assert caller.resume() == [resumed(0)]
     assert world.core.peers()[1].begun == 1
@@ -130,10 +130,10 @@ def test_both_wires_may_be_of_different_kinds() -> None:
     world = World()
     service = Client(world, b"s", "orders", 1, framed=True)
     caller = world.caller()
-    for framed in (False, True, False):
+    for is_framed in (False, True, False):
         service.wire.lose()
         asked = caller.request(REQUEST_FNF, 1, ORDERS)
-        assert [frame for frame in service.resume(framed) if frame.stream_id] == [
+        assert [frame for frame in service.resume(is_framed) if frame.stream_id] == [
             moved(asked, frame.stream_id) for frame in service.got[-1:]
         ]
     assert len(service.got) == 3
@@ -147,7 +147,7 @@ def test_bytes_behind_the_resume_are_those_of_the_resumed_peer() -> None:
     raw = request(1)
     caller.wire = world.connect()
     resume = frames.Resume(b"c", 0, 0).encode()
-    whole = b"".join(len(each).to_bytes(3, "big") + each for each in (resume, raw, frames.encode_keepalive(b"k", True)))
+    whole = framed(resume, raw, frames.encode_keepalive(b"k", True))
     caller.wire.send_bytes(whole[:-1])
     assert service.one() == moved(raw, 2)
     assert caller.take() == [resumed(0)]
@@ -167,7 +167,7 @@ def test_frames_behind_the_resume_wait_for_a_multicast_that_goes_to_very_many() 
     pieces.append(frames.encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 8))
     pieces += [request(3 + 2 * number) for number in range(5)]
     caller.wire = world.connect()
-    caller.wire.send_bytes(b"".join(len(each).to_bytes(3, "big") + each for each in pieces))
+    caller.wire.send_bytes(framed(*pieces))
     assert service.received() == [moved(raw, 2 + 2 * number) for number, raw in enumerate(pieces[2:])]
 
 
@@ -178,9 +178,7 @@ def test_frames_behind_the_resume_are_left_for_another_turn() -> None:
     caller = Client(world, b"c")
     caller.wire.lose()
     newcomer, peer = world.connect(), caller.wire.peer
-    data = b"".join(
-        len(each).to_bytes(3, "big") + each for each in (frames.Resume(b"c", 0, 0).encode(), request(1), request(3))
-    )
+    data = framed(frames.Resume(b"c", 0, 0).encode(), request(1), request(3))
     assert not world.core.receive(newcomer.peer, data, world.now, 1)
     assert [(move.peer, move.newcomer, move.has_frames) for move in world.core.take_moves()] == [
         (peer, newcomer.peer, True)
@@ -284,7 +282,7 @@ def test_what_is_said_about_a_connection_does_not_outlive_its_socket() -> None:
     caller.send(request(1, kind=REQUEST_STREAM))
     caller.wire.send(frames.encode_keepalive(b"", True))
     caller.wire.lose()
-    service.send((2).to_bytes(4, "big") + ((frames.EXT << 10) | frames.IGNORE).to_bytes(2, "big") + bytes(4))
+    service.send(raw_frame(frames.EXT, frames.IGNORE, bytes(4), 2))
     assert caller.resume() == [resumed(len(caller.sent[0]))]
 
 

@@ -9,9 +9,8 @@ from broker.forwarding.peer import MAX_HELD_CREDIT
 from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Frame, Wire, World, address, addressed, cancelled
+from tests.fakes import Frame, Wire, World, address, addressed, cancelled, framed
 
 ORDERS = address(service="orders")
 ALL_ORDERS = address(MULTICAST, service="orders")
@@ -21,10 +20,6 @@ LIMIT = 100_000
 def made(limit: int = LIMIT) -> tuple[World, Wire, Wire]:
     world = World(CoreSettings(max_pending_bytes=limit))
     return world, world.service("orders", 1), world.caller()
-
-
-def framed(raw: bytes) -> bytes:
-    return len(raw).to_bytes(3, "big") + raw
 
 
 def kinds(frames: list[Frame]) -> list[tuple[int, int]]:
@@ -333,8 +328,7 @@ def test_a_session_knows_what_was_written_and_not_what_waited() -> None:
     """The positions of resumption are those of the frames as the client gets them."""
     world = World()
     service = world.service("orders", 1)
-    caller = world.connect()
-    caller.send(frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, token=b"token", wants_resume=True).encode())
+    caller = world.caller(token=b"token")
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
     caller.block()
     for number in range(3):

@@ -16,12 +16,12 @@ from collections import deque
 from broker.core import CoreSettings
 from broker.forwarding.mime_translation import Mimes, passes, translate
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_STREAM, Setup
+from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, SHARD, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.broker.forwarding.brokers import caller_mimes
-from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments
 from tests.fuzz.history import MODELS, Ask, Caller, History, Member
 from tests.topology import LINKED_S, End, Net
 
@@ -120,11 +120,7 @@ class FarHistory(History):
         number = self.members_n
         world = self.some_world()
         pair = self.rng.choice(PAIRS[:4])
-        raw = RouteSetup(route_id(number), service, tags_of({"region": region})).encode()
-        wire = world.connect(framed=number % 3 > 0)
-        wire.send(
-            Setup(*pair, 20_000, 90_000, composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw).encode()
-        )
+        wire = world.service(service, number, number % 3 > 0, *pair, region=region)
         self.members.append(FarMember(wire, number, number, service, region))
         self.look()
 
@@ -139,9 +135,7 @@ class FarHistory(History):
             self.lose_member(member)
         world = self.some_world()
         self.members_n += 1
-        raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
-        wire = world.connect()
-        wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw))).encode())
+        wire = world.service(member.service, member.route, region=member.region)
         self.members.append(FarMember(wire, self.members_n, member.route, member.service, member.region))
         if not member.wire.is_lost:
             member.wire.lose()
@@ -152,11 +146,9 @@ class FarHistory(History):
     def move(self, member: Member, region: str) -> None:
         """What was decided before others know comes no more. D-62"""
         assert isinstance(member, FarMember)
-        raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": region})).encode()
         member.region = region
         member.regions.add(region)
-        pair = setup_of(member.wire)
-        member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
+        member.wire.announce(member.route, member.service, region=region)
         self.look()
 
     def rename(self, member: Member) -> None:
@@ -164,9 +156,7 @@ class FarHistory(History):
         assert isinstance(member, FarMember)
         for _ in range(self.rng.choice((1, 2))):
             member.route = self.rng.randrange(1, self.members_n + 2)
-            raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
-            pair = setup_of(member.wire)
-            member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
+            member.wire.announce(member.route, member.service, region=member.region)
         self.look()
 
     def come(self) -> None:
@@ -189,7 +179,7 @@ class FarHistory(History):
         if routing == SHARD:
             tags["user"] = str(ask.number % 7)
         raw = address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
-        is_composite = setup_of(caller.wire)[0] == COMPOSITE_MIME
+        is_composite = caller.wire.mimes[0] == COMPOSITE_MIME
         metadata = addressed(raw, ("text/plain", b"m%d" % ask.number)) if is_composite else raw
         if is_composite and self.rng.random() < 0.2:
             metadata = composite(caller_mimes(*self.rng.choice(PAIRS))) + metadata  # what only brokers mean
@@ -353,13 +343,6 @@ class FarHistory(History):
             return
         ask = self.asks[int(frame.data.rstrip(b".").split(b" ")[0])]
         metadata, raw = self.raws[ask.number]
-        said, read = Mimes(1, *setup_of(ask.caller.wire)), Mimes(2, *setup_of(member.wire))
+        said, read = Mimes(1, *ask.caller.wire.mimes), Mimes(2, *member.wire.mimes)
         expected = metadata if passes(said, read) else translate(metadata, raw, said, read, True).metadata
         assert frame.metadata == expected, f"request {ask.number}: {frame.metadata!r} in place of {expected!r}"
-
-
-def setup_of(wire: Wire) -> tuple[str, str]:
-    """The mime types of a connection."""
-    setup = wire.peer.connection.setup
-    assert setup is not None
-    return setup.metadata_mime, setup.data_mime

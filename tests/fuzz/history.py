@@ -17,9 +17,9 @@ from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.fakes import Frame, Wire, World, address, addressed, composite, route_id, tags_of
+from tests.fakes import Frame, Wire, World, address, addressed
 from tests.invariants import check_masks
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
@@ -147,10 +147,9 @@ class History:
 
     def move(self, member: Member, region: str) -> None:
         """Its tags change; what it serves goes on."""
-        raw = RouteSetup(route_id(member.number), member.service, tags_of({"region": region})).encode()
         member.region = region
         member.regions.add(region)
-        member.wire.push(composite((MIME_TYPE, raw)))
+        member.wire.announce(member.number, member.service, region=region)
         self.look()
 
     def come(self) -> None:

@@ -21,9 +21,21 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import (
+    Frame,
+    Wire,
+    World,
+    address,
+    addressed,
+    announcement,
+    carried,
+    composite,
+    fragments,
+    framed,
+    raw_frame,
+)
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
 
@@ -80,7 +92,7 @@ class Actor:
         """One whole frame; nothing while its wire is broken."""
         if self.wire.is_lost:
             return
-        self.send_bytes(len(raw).to_bytes(3, "big") + raw if self.wire.peer.is_framed else raw)
+        self.send_bytes(framed(raw) if self.wire.peer.is_framed else raw)
 
     def send_bytes(self, data: bytes) -> None:
         """Any bytes; the frames in them are noted before the broker sees them."""
@@ -172,10 +184,8 @@ class Play:
         stream_id = actor.next_id
         actor.next_id += 2
         raw_address, is_multicast = self._address(target)
-        setup = actor.wire.peer.connection.setup
-        assert setup is not None
         metadata = raw_address
-        if setup.metadata_mime == COMPOSITE_MIME:
+        if actor.wire.mimes[0] == COMPOSITE_MIME:
             metadata = composite(("text/plain", b"m")) + addressed(raw_address, ("text/plain", b"n"))
         data = b"%d" % stream_id * (1 + n)
         model = MODELS[kind % 4]
@@ -224,9 +234,7 @@ class Play:
         elif choice == 5 and not fragments_to_come:
             actor.send(frames.encode_payload(stream_id, NEXT | frames.FOLLOWS, b"it"))
         elif choice == 6:
-            actor.send(
-                stream_id.to_bytes(4, "big") + ((frames.EXT << 10) | frames.IGNORE).to_bytes(2, "big") + bytes(4)
-            )
+            actor.send(raw_frame(frames.EXT, frames.IGNORE, bytes(4), stream_id))
         self.look()
 
     def serve(self, who: int, which: int, what: int, n: int) -> None:
@@ -260,13 +268,8 @@ class Play:
         actor = self._actor(who)
         if actor is None or not actor.wire.peer.is_open:
             return
-        setup = actor.wire.peer.connection.setup
-        assert setup is not None
-        if what % 3 == 0:
-            metadata = self._route_setup(setup.metadata_mime, target)
-        else:
-            raw, _ = self._address(target)
-            metadata = addressed(raw) if setup.metadata_mime == COMPOSITE_MIME else raw
+        mime = actor.wire.mimes[0]
+        metadata = self._route_setup(mime, target) if what % 3 == 0 else carried(mime, self._address(target)[0])
         frame = frames.encode_metadata_push(metadata)
         actor.send(frame if what & 1 else frame[:4] + b"\x30\x00" + frame[6:])
         self.look()
@@ -315,10 +318,7 @@ class Play:
         actor = self._vandal(who)
         if actor is not None:
             self._go_wild(actor)
-            head = (stream_id & 0x7FFFFFFF).to_bytes(4, "big") + (((kind & 63) << 10) | (flags & 0x3FF)).to_bytes(
-                2, "big"
-            )
-            actor.send(head + rest)
+            actor.send(raw_frame(kind & 63, flags & 0x3FF, rest, stream_id & 0x7FFFFFFF))
             self.look()
 
     def bent(self, who: int, kind: int, target: int, at: int, value: int, size: int) -> None:
@@ -439,9 +439,8 @@ class Play:
             self.world.core.end(actor.wire.peer, "closed-by-operator", "rubbish", self.world.now)
 
     def _route_setup(self, mime: str, route: int) -> bytes:
-        tags = tags_of({"region": REGIONS[route // 4 % 2], "user": str(route % 3)})
-        raw = RouteSetup(route_id(route % 4 + 1), SERVICES[route % 3], tags).encode()
-        return composite((MIME_TYPE, raw)) if mime == COMPOSITE_MIME else raw
+        region, user = REGIONS[route // 4 % 2], str(route % 3)
+        return announcement(route % 4 + 1, SERVICES[route % 3], mime, region=region, user=user)
 
     def _address(self, target: int) -> tuple[bytes, bool]:
         """An ADDRESS, and whether it is a multicast."""

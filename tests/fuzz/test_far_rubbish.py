@@ -17,10 +17,10 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.broker.forwarding.brokers import SECTION, caller_mimes, section
-from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import Frame, World, address, addressed, announcement, composite, fragments, raw_frame, setup
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
@@ -52,15 +52,10 @@ class Actor:
         self.position = 0
         self.sent_bytes = 0
         self.wire = world.connect(framed=rng.random() < 0.7)
-        metadata = self.setup_metadata("eu") if is_service else None
-        token = self.token
-        self.wire.send(
-            frames.Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode()
-        )
+        self.wire.send(setup(self.announcement("eu") if is_service else None, *self.pair, token=self.token or None))
 
-    def setup_metadata(self, region: str) -> bytes:
-        raw = RouteSetup(route_id(self.route), self.service, tags_of({"region": region})).encode()
-        return composite((MIME_TYPE, raw)) if self.pair[0] == COMPOSITE_MIME else raw
+    def announcement(self, region: str) -> bytes:
+        return announcement(self.route, self.service, self.pair[0], region=region)
 
     def send(self, raw: bytes) -> None:
         self.sent_bytes += len(raw) if frames.has_position(raw[4] >> 2) and raw[:4] != bytes(4) else 0
@@ -188,7 +183,7 @@ class Stage:
             frames.encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")
         ]
         pieces += [frames.encode_error(stream_id, APPLICATION_ERROR, "text")]
-        pieces += [stream_id.to_bytes(4, "big") + ((frames.EXT << 10) | frames.IGNORE).to_bytes(2, "big") + bytes(4)]
+        pieces += [raw_frame(frames.EXT, frames.IGNORE, bytes(4), stream_id)]
         return self.rng.choice(pieces)
 
     def go_on(self, actor: Actor) -> None:
@@ -221,7 +216,7 @@ class Stage:
         elif roll < 0.43:
             actor.send(frames.encode_metadata_push(self.metadata(actor)))
         elif roll < 0.45 and actor.route:
-            actor.send(frames.encode_metadata_push(actor.setup_metadata(rng.choice(["eu", "us"]))))
+            actor.send(frames.encode_metadata_push(actor.announcement(rng.choice(["eu", "us"]))))
         elif roll < 0.46:
             actor.wire.lose()
         elif roll < 0.48:

@@ -18,10 +18,10 @@ from broker.routing.policies import Policy
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
-from tests.fakes import Frame, Wire, address, addressed, composite, route_id, tags_of
+from tests.fakes import Frame, Wire, address, addressed, announcement, carried, composite
 
 DEADLINE = Key.text("deadline_ms")
 MODELS = (REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_FNF)
@@ -92,13 +92,7 @@ class Twin:
                 remote.via = None
 
     def serve(self, number: int, service: str, pair: tuple[str, str], framed: bool, leases: bool, token: bytes) -> None:
-        raw = RouteSetup(route_id(number), service, tags_of({})).encode()
-        metadata = composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw
-        wire = self.broker.connect(framed)
-        self.wires.append(wire)
-        wire.send(
-            frames.Setup(*pair, 20_000, 90_000, metadata, b"", leases, wants_resume=bool(token), token=token).encode()
-        )
+        self.wires.append(self.broker.service(service, number, framed, *pair, leases, token or None))
 
     def call(self, pair: tuple[str, str]) -> None:
         self.wires.append(self.broker.caller(True, *pair))
@@ -280,14 +274,13 @@ class Story:
             self.call()
             return
         place = rng.choice(places)
-        setup = self.twins[0].wires[place].peer.connection.setup
-        assert setup is not None
+        mime = self.twins[0].wires[place].mimes[0]
         hints = [(DEADLINE, "900")] if rng.random() < 0.3 else []
         routing = rng.choice([UNICAST, UNICAST, UNICAST, MULTICAST])
         raw = address(routing, hints, service=rng.choice(["orders", "stock", "stock"]))
-        metadata = raw
-        if setup.metadata_mime == COMPOSITE_MIME:
-            metadata = self._metadata() if rng.random() < 0.3 else addressed(raw)
+        metadata = carried(mime, raw)
+        if mime == COMPOSITE_MIME and rng.random() < 0.3:
+            metadata = self._metadata()
         self._ask(place, rng.choice(MODELS), rng.choice([0, 0, FOLLOWS]), metadata)
 
     def _ask(self, place: int, model: int, flags: int, metadata: bytes) -> None:
@@ -409,13 +402,10 @@ class Story:
             if what == "lease":
                 self._send(place, for_lease)
             elif what == "say":
-                tags = tags_of({"region": "eu"} if rng.random() < 0.5 else {})
-                raw = RouteSetup(route_id(rng.choice([7, 7, 7, 8])), rng.choice(["orders", "stock"]), tags)
-                setup = self.twins[0].wires[place].peer.connection.setup
-                assert setup is not None
-                said = raw.encode()
-                is_composite = setup.metadata_mime == COMPOSITE_MIME
-                self._send(place, frames.encode_metadata_push(composite((MIME_TYPE, said)) if is_composite else said))
+                tags: dict[str, str | None] = {"region": "eu"} if rng.random() < 0.5 else {}
+                number, service = rng.choice([7, 7, 7, 8]), rng.choice(["orders", "stock"])
+                said = announcement(number, service, self.twins[0].wires[place].mimes[0], **tags)
+                self._send(place, frames.encode_metadata_push(said))
             for twin in self.twins:
                 wire = twin.wires[place]
                 if what == "lose":

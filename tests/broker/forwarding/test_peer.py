@@ -5,10 +5,9 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.unicast import Splice
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import MAX_STREAM_ID, REQUEST_FNF, REQUEST_RESPONSE
+from rsocket_wire.rsocket.frames import MAX_STREAM_ID, REQUEST_RESPONSE
 from rsocket_wire.rsocket.framing import FrameCursor
 from tests.broker.forwarding.pairs import Pair
-from tests.fakes import address, addressed
 
 
 def make(framed: bool = True) -> tuple[Peer, list[Peer]]:
@@ -99,15 +98,3 @@ def test_output_for_a_lost_transport_is_forgotten() -> None:
     peer.forget()
     peer.send(frames.encode_cancel(4))
     assert (peer.take_output(), peer.pending_bytes, peer.bytes_out, peer.is_lost) == ([], 0, 0, True)
-
-
-def test_many_small_requests_to_one_peer_are_one_write() -> None:
-    pair = Pair()
-    for number in range(3):
-        pair.caller.world.core.receive(pair.caller.peer, framed(pair, number * 2 + 1), pair.world.now)
-    assert pair.world.core.take_writes() == [pair.service.peer]
-
-
-def framed(pair: Pair, stream_id: int) -> bytes:
-    raw = frames.encode_request(REQUEST_FNF, stream_id, b"x", addressed(address(service="orders")))
-    return len(raw).to_bytes(3, "big") + raw

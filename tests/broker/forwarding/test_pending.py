@@ -15,36 +15,17 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.resumption import FRAME_COST
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from rsocket_wire.wire.tags import Tag
 from tests.broker.forwarding.pairs import ANSWERED, MODELS
 from tests.broker.forwarding.waiting import IN_VAIN, ORDERS, held, nothing_left, waiting_world
-from tests.fakes import (
-    Frame,
-    Wire,
-    World,
-    address,
-    addressed,
-    asked,
-    composite,
-    error,
-    fragments,
-    moved,
-    route_id,
-    tags_of,
-)
+from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, fragments, moved, route_id
 
 
-def leased(world: World, number: int, **tags: str) -> Wire:
+def leased(world: World, number: int) -> Wire:
     """A service that grants its requests."""
-    raw = RouteSetup(route_id(number), "orders", tags_of({**tags})).encode()
-    wire = world.connect()
-    wire.send(
-        frames.Setup(
-            COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw)), wants_lease=True
-        ).encode()
-    )
+    wire = world.service("orders", number, wants_lease=True)
     wire.received()  # what the broker grants
     return wire
 
@@ -102,8 +83,7 @@ def test_tags_that_change_let_those_go_on_that_match_now() -> None:
     world = waiting_world()
     service, caller = world.service("orders", 1), world.caller()
     caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"))
-    raw = RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()
-    service.push(composite((MIME_TYPE, raw)))
+    service.announce(1, "orders", region="eu")
     assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE"]
 
 

@@ -8,12 +8,12 @@ from rsocket_wire.rsocket.frames import METADATA_PUSH, encode_metadata_push
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, BrokerFrame, BrokerInfo, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.broker.forwarding.pairs import TRANSPORTS, Pair
-from tests.fakes import Frame, World, address, addressed, composite, route_id
+from tests.fakes import Frame, World, address, addressed, composite, raw_frame, route_id
 
 
 def push_without_m_flag(metadata: bytes) -> bytes:
     """What rsocket-js 0.0.27 sends."""
-    return bytes(4) + (METADATA_PUSH << 10).to_bytes(2, "big") + metadata
+    return raw_frame(METADATA_PUSH, 0, metadata)
 
 
 @pytest.mark.parametrize(("caller_framed", "service_framed"), TRANSPORTS)

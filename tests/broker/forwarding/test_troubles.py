@@ -71,9 +71,7 @@ class Troubles:
     def metadata(self, wire: Wire) -> bytes:
         """What may stand in front of the data; from a link, and now and then from a client, anything."""
         chance = self.chance
-        setup = wire.peer.connection.setup
-        assert setup is not None
-        if setup.metadata_mime != COMPOSITE_MIME:
+        if wire.mimes[0] != COMPOSITE_MIME:
             return self.address()
         if wire.peer.link is None and chance.random() < 0.7:
             return addressed(self.address())

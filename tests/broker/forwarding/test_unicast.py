@@ -8,14 +8,14 @@ from rsocket_wire.errors import CANCELED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, TRANSPORTS, Pair
-from tests.fakes import World, address, addressed, cancelled, error, fragments, moved
+from tests.fakes import World, address, addressed, cancelled, error, fragments, moved, raw_frame
 
 LOST_TEXT = "route-lost: the connection of orders went away before the request ended"
 CODES = [0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFE, 0xFFFFFFFF, 0]
 
 
 def ext(stream_id: int, flags: int) -> bytes:
-    return stream_id.to_bytes(4, "big") + ((frames.EXT << 10) | flags).to_bytes(2, "big") + b"\x00\x00\x00\x07rest"
+    return raw_frame(frames.EXT, flags, b"\x00\x00\x00\x07rest", stream_id)
 
 
 # The way there and back

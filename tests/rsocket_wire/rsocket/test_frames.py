@@ -77,19 +77,7 @@ def test_types_have_the_numbers_of_the_protocol() -> None:
         frames.RESUME,
         frames.RESUME_OK,
         frames.EXT,
-    ] == [
-        1,
-        2,
-        3,
-        8,
-        9,
-        10,
-        11,
-        12,
-        13,
-        14,
-        63,
-    ]
+    ] == [1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 63]
 
 
 def test_flags_have_the_bits_of_the_protocol() -> None:

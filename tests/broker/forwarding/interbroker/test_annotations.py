@@ -13,10 +13,10 @@ from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, encode_well_known_entry
 from rsocket_wire.rsocket.mimes import encode_mime
 from rsocket_wire.wire.annotations import STREAMING, Annotations
-from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
+from tests.fakes import Frame, address, addressed, announcement, composite, error, fragments, moved, route_id
 from tests.topology import LINKED_S, Net
 
 ORDERS = address(service="orders")
@@ -297,10 +297,7 @@ def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(
 def test_requests_of_any_size_are_stripped_for_connections_of_all_kinds(size: int, framed: bool, resumes: bool) -> None:
     """D-49: what is written with other metadata is a whole frame, whatever carries it."""
     broker = Broker("b2", CoreSettings(resume_buffer_bytes=1 << 25))
-    wire = broker.connect(framed)
-    raw = RouteSetup(route_id(7), "orders", []).encode()
-    metadata = composite((MIME_TYPE, raw))
-    wire.send(frames.Setup(COMPOSITE_MIME, DATA_MIME, 20_000, 90_000, metadata, b"", False, resumes, b"token").encode())
+    wire = broker.service("orders", 7, framed, data_mime=DATA_MIME, token=b"token" if resumes else None)
     link = broker.link("b1")
     for number, kind in ((1, REQUEST_FNF), (3, REQUEST_CHANNEL)):
         link.send(frames.encode_request(kind, number, b"x" * size, annotated(section(UNICAST, "b1")) + REST, 8))
@@ -357,7 +354,7 @@ def test_what_is_no_address_is_refused_where_it_would_have_to_be_translated() ->
     broker = Broker("b2")
     link = broker.link("b1")
     service = broker.service("orders", 7, metadata_mime=MIME_TYPE)
-    raw = RouteSetup(route_id(9), "orders", []).encode()
-    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(to_route(7), "b1"), (MIME_TYPE, raw))))
+    raw = annotated(section(to_route(7), "b1")) + announcement(9, "orders")
+    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", raw))
     text = "bad-address: the request carries a broker frame that is no ADDRESS"
     assert (link.received(), service.received()) == ([error(1, INVALID, text)], [])

@@ -15,7 +15,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import STREAMING
-from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, Address
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.fakes import Wire, address, addressed, composite, error, route_id, tags_of
 
@@ -106,14 +106,12 @@ def the_broker_is_called_b1(last: Last) -> list[Wire]:
 
 
 def the_service_has_other_tags(last: Last) -> list[Wire]:
-    raw = RouteSetup(route_id(7), "stock", []).encode()
-    last.service.push(composite((MIME_TYPE, raw)))
+    last.service.announce(7, "stock")
     return []
 
 
 def the_service_has_more_tags(last: Last) -> list[Wire]:
-    raw = RouteSetup(route_id(7), "orders", tags_of({"region": "eu"})).encode()
-    last.service.push(composite((MIME_TYPE, raw)))
+    last.service.announce(7, "orders", region="eu")
     return []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.core import CoreSettings
@@ -10,12 +12,12 @@ from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.broker.forwarding.pairs import ANSWERED, MODELS
-from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id, tags_of
+from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
 from tests.topology import LINKED_S, line
 
 TO = to_route(7)
@@ -31,7 +33,7 @@ def stale(label: str, number: int = 7) -> str:
 class Last:
     """b2, which has route 7, and a link to b1 on which requests for it come."""
 
-    def __init__(self, settings: CoreSettings | None = None, service: str = "old", **tags: str | None) -> None:
+    def __init__(self, settings: CoreSettings | None = None, service: str = "old", **tags: Any) -> None:
         self.broker = Broker("b2", settings)
         self.server = self.broker.service(service, 7, True, COMPOSITE_MIME, DATA_MIME, **tags)
         self.link = self.broker.link("b1")
@@ -44,11 +46,6 @@ class Last:
             frames.encode_request(kind, self._next_id, b"data", head + addressed(raw_address, MORE) + rest, 8)
         )
         return self._next_id
-
-    def say(self, service: str, number: int = 7, **tags: str | None) -> None:
-        """Another ROUTE_SETUP on the connection of the route."""
-        raw = RouteSetup(route_id(number), service, tags_of(tags)).encode()
-        self.server.push(composite((MIME_TYPE, raw)))
 
     def serves(self, raw_address: bytes, head: bytes = HEAD) -> bool:
         """Whether route 7 gets a request with that ADDRESS; else it is refused."""
@@ -73,7 +70,7 @@ def test_a_request_for_what_the_route_was_is_refused(kind: int, asked_n: int) ->
     for _ in range(asked_n):
         last.ask(OLD, kind)
     assert len(last.server.received()) == asked_n
-    last.say("new")
+    last.server.announce(7, "new")
     for _ in range(2):
         stream_id = last.ask(OLD, kind)
         assert last.link.received() == [error(stream_id, REJECTED, stale("service=old"))]
@@ -90,7 +87,7 @@ def test_what_has_no_answer_is_decided_upon_once_more(asked_n: int) -> None:
     for _ in range(asked_n):
         last.ask(OLD, REQUEST_FNF)
     last.server.received()
-    last.say("new")
+    last.server.announce(7, "new")
     last.ask(OLD, REQUEST_FNF)
     assert [frame.metadata for frame in other.received()] == [addressed(OLD, MORE)]
     last.link.push(HEAD + addressed(OLD, MORE))
@@ -102,7 +99,7 @@ def test_and_goes_on_to_another_broker_where_that_has_it() -> None:
     last = Last()
     behind = last.broker.link("b3")
     last.broker.far(last.broker.remote("b3", behind), "old", 8)
-    last.say("new")
+    last.server.announce(7, "new")
     last.ask(OLD, REQUEST_FNF)
     assert apart(behind.one())[0].to_override == to_route(8)
 
@@ -150,7 +147,7 @@ def test_what_is_longer_than_is_remembered_of_a_request_is_served_too(more_bytes
     for number in range(3):
         assert last.serves(raw), number
         assert (last.broker.annotations.near is None) == (more_bytes > 0)
-    last.say("new")
+    last.server.announce(7, "new")
     assert not last.serves(raw)
 
 
@@ -179,7 +176,7 @@ def test_every_way_to_ask_for_the_route_is_known(raw: bytes, is_so_everywhere: b
     """
     last = Last(CoreSettings(strict_hints=is_strict), region="eu", zone="")
     assert [last.serves(raw) for _ in range(3)] == [True] * 3
-    last.say("old", region="us")
+    last.server.announce(7, "old", region="us")
     assert [last.serves(raw) for _ in range(2)] == [is_so_everywhere] * 2
 
 
@@ -207,7 +204,7 @@ def test_a_request_that_was_redirected_counts_as_one_for_that_service(redirects:
     last.broker.core.query.set_redirects(redirects)
     assert [last.serves(OLD, REDIRECTED) for _ in range(3)] == [True] * 3
     assert not last.serves(OLD)
-    last.say("old")
+    last.server.announce(7, "old")
     assert [last.serves(OLD, REDIRECTED), last.serves(OLD, REDIRECTED)] == [False, False]
     assert [last.serves(OLD), last.serves(OLD)] == [True, True]  # it was not redirected
 
@@ -260,7 +257,7 @@ def test_a_copy_of_a_multicast_goes_to_the_routes_that_match_where_it_arrives() 
     raw = address(MULTICAST, service="old")
     last.ask(raw, REQUEST_FNF, copy)
     assert len(last.server.received()) == 1
-    last.say("new")
+    last.server.announce(7, "new")
     last.ask(raw, REQUEST_FNF, copy)
     assert last.server.received() == []
 
@@ -272,7 +269,7 @@ def test_a_caller_whose_metadata_is_the_address_is_looked_at_alike(mime: str) ->
     said = composite(caller_mimes(mime or MIME_TYPE, "text/plain"))
     for is_stale in (False, True):
         if is_stale:
-            last.server.push(RouteSetup(route_id(7), "new", []).encode())
+            last.server.announce(7, "new")
         last.link.send(frames.encode_request(REQUEST_RESPONSE, 5, b"data", HEAD + said + addressed(OLD)))
         assert [frame.metadata for frame in last.server.received()] == ([] if is_stale else [OLD])
         last.link.cancel(5)
@@ -292,7 +289,7 @@ def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(ki
         last = Last()
         other = last.broker.service("old", 8, data_mime="a/b")
         if is_stale:
-            last.say("new")
+            last.server.announce(7, "new")
         cuts = [at, at + (len(metadata) - at) // 2]
         expected = fragments(kind, 3, metadata, b"data", cuts)
         last.link.send(*fragments(kind, 3, HEAD + metadata, b"data", [len(HEAD) + cut for cut in cuts]))
@@ -321,7 +318,7 @@ def test_a_route_that_leaves_or_changes_while_fragments_come(cut: int) -> None:
         if what == "leaves":
             last.server.lose()
         elif what == "changes":
-            last.say("new")
+            last.server.announce(7, "new")
         elif what == "moves":
             last.server.lose()
             last.broker.far(last.broker.remote("b3", behind), "old", 7)
@@ -423,7 +420,7 @@ class Far:
         """The route at the last broker has another service name, and b1 does not hear of it yet."""
         last = self.last
         self.net.holds = lambda name, to, frame: name == last and frame.name == "METADATA_PUSH"
-        self.server.push(composite((MIME_TYPE, RouteSetup(route_id(1), service, []).encode())))
+        self.server.announce(1, service)
         self.net.pump()
 
     def ask(self, number: int) -> None:

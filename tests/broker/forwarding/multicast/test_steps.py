@@ -11,7 +11,7 @@ from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Wire, World, address, addressed
+from tests.fakes import Wire, World, address, addressed, framed
 
 ALL = address(MULTICAST, service="orders")
 ROUTES_N = 2 * MAX_BRANCHES_PER_TURN + 500
@@ -30,8 +30,7 @@ class Wide:
 
     def send(self, wire: Wire, *frames: bytes) -> None:
         """In one piece; no turn passes."""
-        data = b"".join(len(raw).to_bytes(3, "big") + raw for raw in frames)
-        self.is_left = self.core.receive(wire.peer, data, self.world.now)
+        self.is_left = self.core.receive(wire.peer, framed(*frames), self.world.now)
         self.carry()
 
     def turn(self) -> None:
@@ -88,7 +87,7 @@ def test_two_callers_take_turns() -> None:
     second = wide.world.caller()
     wide.ask(REQUEST_FNF)
     data = frames.encode_request(REQUEST_FNF, 1, b"second", addressed(ALL), 0)
-    wide.core.receive(second.peer, len(data).to_bytes(3, "big") + data, wide.world.now)
+    wide.core.receive(second.peer, framed(data), wide.world.now)
     wide.turn()
     counts = [
         len([one for one in wide.services if any(frame.data == text for frame in one.frames)])

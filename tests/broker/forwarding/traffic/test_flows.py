@@ -27,10 +27,10 @@ from broker.routing.rng import Rng
 from broker.routing.table import Table
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
-from tests.fakes import START_MS, World, address, addressed, composite, fragments, route_id
+from tests.fakes import START_MS, World, address, addressed, fragments
 
 ORDERS = address(service="orders")
 NAMES = {4: "request_response", 5: "fire_and_forget", 6: "request_stream", 7: "request_channel"}
@@ -313,7 +313,7 @@ def test_requests_of_a_connection_whose_route_changed_are_counted_apart() -> Non
     world.service("orders", 1)
     caller = world.service("web", 2)
     caller.request(REQUEST_FNF, 1, ORDERS)
-    caller.push(composite((MIME_TYPE, RouteSetup(route_id(3), "shop", []).encode())))
+    caller.announce(3, "shop")
     caller.request(REQUEST_FNF, 3, ORDERS)
     assert [(record.caller_service, record.requests) for record in world.flows()] == [("web", 1), ("shop", 1)]
 

@@ -20,11 +20,11 @@ from broker.routing.rng import Rng
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import START_MS, Wire, World, address, composite, route_id, tags_of
+from tests.fakes import START_MS, Wire, World, address, composite
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 Row = dict[str, Any]
@@ -116,9 +116,7 @@ class History:
             name = rng.choice(["orders", "stock"])
             self.services[number] = self.world.service(name, number + 1, region=region, weight=weight)
         elif what < 0.07 and number in self.services:
-            service = self.services[number]
-            raw = RouteSetup(route_id(number + 1), "orders", tags_of({"region": "eu"})).encode()
-            service.push(composite((MIME_TYPE, raw)))
+            self.services[number].announce(number + 1, "orders", region="eu")
         elif what < 0.09 and number in self.services:
             self.services.pop(number).lose()
         elif what < 0.10:
