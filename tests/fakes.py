@@ -449,6 +449,12 @@ class Wire:
         self.push(announcement(number, service, self.mimes[0], **tags))
 
 
+def orders(settings: CoreSettings | None = None) -> tuple[World, Wire, Wire]:
+    """A broker, its service `orders`, and a caller."""
+    world = World(settings)
+    return world, world.service("orders", 1), world.caller()
+
+
 def routes_in(world: World) -> list[list[str]]:
     """The routes in the table: their service and, behind it, the values of their own tags."""
     return [

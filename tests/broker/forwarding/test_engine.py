@@ -22,13 +22,6 @@ def test_an_initial_credit_of_0_is_invalid(kind: int) -> None:
     assert pair.received() == ([error(1, INVALID, "bad-request: the initial request n is 0, it must be over 0")], [])
 
 
-@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
-def test_the_largest_initial_credit_passes(kind: int) -> None:
-    pair = Pair()
-    raw = pair.caller.request(kind, 1, ORDERS, n=frames.MAX_N)
-    assert pair.received() == ([], [moved(raw, 2)])
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_metadata_longer_than_its_frame_ends_the_connection(kind: int) -> None:
     """Protocol: if Metadata Length is not equal to this value, … MUST send an ERROR[CONNECTION_ERROR] … and close."""

@@ -10,7 +10,6 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import NEXT, REQUEST_RESPONSE, REQUEST_STREAM, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, decode_frame
-from rsocket_wire.wire.ints import u24_bytes
 from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import World, address, addressed, composite, error, moved, route_id, tags_of
 
@@ -313,13 +312,3 @@ def test_an_address_that_cannot_be_written_again_is_refused() -> None:
 
 def js_tag(key: int, value: str) -> bytes:
     return bytes([key, len(value)]) + value.encode()
-
-
-def test_lengths_of_metadata_are_written_anew() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = world.caller(metadata_mime=MIME_TYPE)
-    caller.request(REQUEST_STREAM, 1, PLAIN, b"d", 3)
-    metadata = composite((MIME_TYPE, PLAIN))
-    expected = bytes.fromhex("00000002 1900 00000003") + u24_bytes(len(metadata)) + metadata + b"d"
-    assert [frame.raw for frame in service.received()] == [expected]

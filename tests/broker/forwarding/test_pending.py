@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from broker.core import CoreSettings
 from broker.forwarding.pending import LOOKED_AT
 from broker.forwarding.reassembly import MAX_FRAMES
 from broker.routing.policies import Policy
-from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
+from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
@@ -18,8 +20,8 @@ from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from rsocket_wire.wire.tags import Tag
-from tests.broker.forwarding.pairs import ANSWERED, MODELS
-from tests.broker.forwarding.waiting import IN_VAIN, ORDERS, held, nothing_left, waiting_world
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, end
+from tests.broker.forwarding.waiting import ORDERS, held, nothing_left, waiting_world
 from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, fragments, moved, route_id
 
 
@@ -28,32 +30,6 @@ def leased(world: World, number: int) -> Wire:
     wire = world.service("orders", number, wants_lease=True)
     wire.received()  # what the broker grants
     return wire
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_request_waits_until_its_route_joins_and_arrives_as_it_was_sent(kind: int) -> None:
-    world = waiting_world()
-    caller = world.caller()
-    raw = caller.request(kind, 1, ORDERS, b"data")
-    assert held(world) == (1, len(raw))
-    world.advance(4.9)
-    assert caller.received() == []
-    service = world.service("orders", 1)
-    assert service.received() == [moved(raw, 2)]
-    assert held(world) == (0, 0)
-    if kind in ANSWERED:
-        service.answer(2, b"yes")
-        assert [frame.data for frame in caller.received()] == [b"yes"]
-        if kind == REQUEST_CHANNEL:
-            caller.answer(1, b"", frames.COMPLETE)
-    assert nothing_left(world)
-
-
-def test_without_the_option_a_request_is_refused_at_once() -> None:
-    world = World()
-    caller = world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
 
 
 def test_all_that_wait_go_on_in_the_order_in_which_they_came() -> None:
@@ -87,20 +63,6 @@ def test_tags_that_change_let_those_go_on_that_match_now() -> None:
     assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE"]
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_wait_that_lasts_too_long_is_rejected_and_names_the_tag(kind: int) -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(kind, 1, ORDERS)
-    world.advance(4.999)
-    assert caller.received() == []
-    world.advance(0.001)
-    assert caller.received() == [error(1, REJECTED, IN_VAIN)]
-    assert nothing_left(world)
-    world.service("orders", 1)
-    assert caller.received() == []
-
-
 def test_a_fire_and_forget_that_waited_in_vain_is_counted_and_nothing_is_said() -> None:
     world = waiting_world()
     caller = world.caller()
@@ -113,36 +75,18 @@ def test_a_fire_and_forget_that_waited_in_vain_is_counted_and_nothing_is_said() 
     ]
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_cancel_ends_the_wait(kind: int) -> None:
+@pytest.mark.parametrize(("kind", "how"), [*product(ANSWERED, ["cancel", "loss"]), (REQUEST_CHANNEL, "error")])
+def test_the_caller_may_end_the_wait(kind: int, how: str) -> None:
     world = waiting_world()
     caller = world.caller()
     caller.request(kind, 1, ORDERS)
-    caller.cancel(1)
+    end(caller, how)
     assert nothing_left(world)
     service = world.service("orders", 1)
     world.advance(10)
     assert (caller.received(), service.received()) == ([], [])
-    assert [key[:1] + key[3:] for key in world.core.engine.flows.totals] == [("orders", "cancelled", "")]
-
-
-def test_an_error_of_the_caller_ends_the_wait_of_its_channel() -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(REQUEST_CHANNEL, 1, ORDERS)
-    caller.send(frames.encode_error(1, APPLICATION_ERROR, "never mind"))
-    assert nothing_left(world)
-    assert caller.received() == []
-
-
-def test_the_loss_of_the_caller_ends_the_wait() -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    caller.request(REQUEST_STREAM, 3, ORDERS)
-    caller.lose()
-    assert nothing_left(world)
-    assert world.service("orders", 1).received() == []
+    outcome = {"cancel": "cancelled", "loss": "caller_lost", "error": "error"}[how]
+    assert [key[:1] + key[3:] for key in world.core.engine.flows.totals] == [("orders", outcome, "")]
 
 
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
@@ -347,7 +291,7 @@ def test_a_request_waits_for_a_lease() -> None:
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
     assert service.received() == []
-    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    service.send(frames.encode_lease(10_000, 1))
     assert [frame.stream_id for frame in service.received()] == [2]
     world.advance(5)
     (frame,) = caller.received()
@@ -355,29 +299,18 @@ def test_a_request_waits_for_a_lease() -> None:
     assert frame.text.endswith(", after 5.0 s of waiting")
 
 
-def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_full() -> None:
+@pytest.mark.parametrize("others_n", [0, LOOKED_AT])
+def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_full(others_n: int) -> None:
+    """However many wait before it: all are looked at."""
     world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
     service, caller = leased(world, 1), world.caller()
-    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    service.send(frames.encode_lease(10_000, 1))
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    for number in range(others_n):
+        caller.request(REQUEST_RESPONSE, 5 + 2 * number, address(service="stock"))
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
-    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
+    service.send(frames.encode_lease(10_000, 10))  # and it is still full
     assert [frame.stream_id for frame in service.received()] == [2]
-    service.answer(2, b"done")
-    world.advance(1)
-    assert [frame.stream_id for frame in service.received()] == [4]
-
-
-def test_those_that_wait_are_all_looked_at_however_many_wait_before_them() -> None:
-    world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
-    service, caller = leased(world, 1), world.caller()
-    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    for number in range(LOOKED_AT):
-        caller.request(REQUEST_RESPONSE, 3 + 2 * number, address(service="stock"))
-    caller.request(REQUEST_RESPONSE, 3 + 2 * LOOKED_AT, ORDERS)
-    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
-    service.received()
     service.answer(2, b"done")
     world.advance(2)
     assert [frame.stream_id for frame in service.received()] == [4]

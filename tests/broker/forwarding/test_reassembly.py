@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from broker.core import CoreSettings
@@ -12,7 +14,7 @@ from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from rsocket_wire.wire.keys import Key
-from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair, end
 from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
 
 ADDRESS = address(service="orders", region="eu")
@@ -51,16 +53,6 @@ def test_an_address_that_is_the_only_metadata_may_be_cut_anywhere_too(kind: int)
         pair.caller.send(*pieces)
         assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
         assert pair.is_open == (kind != REQUEST_FNF)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("first", [1, 3, 20, 40])
-def test_an_address_cut_twice_is_found(kind: int, first: int) -> None:
-    for cut in range(first + 1, len(COMPOSITE) + 4, 3):
-        pair = pair_of()
-        pieces = fragments(kind, 1, COMPOSITE, b"data", [first, cut])
-        pair.caller.send(*pieces)
-        assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -202,21 +194,24 @@ def test_the_deadline_of_an_address_runs_while_the_rest_of_the_metadata_is_await
     assert pair.world.left_over() == []
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_cancel_while_the_address_is_gathered_ends_the_request_without_a_trace(kind: int) -> None:
+@pytest.mark.parametrize(("kind", "how"), [*product(MODELS, ["cancel", "loss"]), (REQUEST_CHANNEL, "error")])
+def test_a_request_that_its_caller_ends_while_the_address_is_gathered_leaves_no_trace(kind: int, how: str) -> None:
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 60])
-    pair.caller.send(*pieces[:2], frames.encode_cancel(1), *pieces[2:])
+    pair.caller.send(*pieces[:2])
+    end(pair.caller, how)
+    pair.caller.send(*pieces[2:])
     assert pair.received() == ([], [])
     assert pair.world.left_over() == []
 
 
-def test_a_caller_lost_while_the_address_is_gathered_leaves_no_trace() -> None:
+@pytest.mark.parametrize(("how", "outcome"), [("cancel", "cancelled"), ("loss", "caller_lost")])
+def test_a_request_that_its_caller_ends_while_the_metadata_is_gathered_is_counted(how: str, outcome: str) -> None:
     pair = pair_of()
-    pair.caller.send(*fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 20, 60])[:2])
-    pair.caller.lose()
-    assert pair.service.received() == []
-    assert pair.world.left_over() == []
+    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0])
+    end(pair.caller, how)
+    (record,) = pair.world.flows()
+    assert (record.model, record.outcome, record.requests) == ("request_stream", outcome, 1)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -251,16 +246,6 @@ def test_a_fragment_that_declares_more_metadata_than_it_has_ends_its_sender() ->
     pair.caller.send(pieces[0], broken, pieces[2])
     text = f"bad-frame: PAYLOAD of {len(broken)} bytes on stream 1 is too short for what it declares"
     assert pair.received() == ([error(0, CONNECTION_ERROR, text)], [])
-    assert pair.world.left_over() == []
-
-
-def test_an_error_of_the_caller_of_a_channel_ends_it_while_it_is_gathered() -> None:
-    pair = pair_of()
-    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, 20])
-    pair.caller.send(pieces[0])
-    pair.caller.fail(1, 0x201, "changed my mind")
-    pair.caller.send(*pieces[1:])
-    assert pair.received() == ([], [])
     assert pair.world.left_over() == []
 
 
@@ -318,15 +303,6 @@ def test_the_bytes_that_are_held_for_a_connection_are_bounded() -> None:
     assert pair.world.left_over() == []
 
 
-def test_the_bound_is_reached_and_not_passed() -> None:
-    raw = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0]
-    for limit, answers in ((len(raw), 0), (len(raw) - 1, 1)):
-        pair = pair_of(CoreSettings(max_metadata_bytes=limit))
-        pair.caller.send(raw)
-        assert len(pair.caller.received()) == answers
-        assert pair.caller.peer.gathered_bytes == (0 if answers else limit)
-
-
 def test_all_requests_of_a_connection_share_the_bound() -> None:
     raw = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0]
     pair = pair_of(CoreSettings(max_metadata_bytes=len(raw) * 2))
@@ -360,24 +336,6 @@ def test_a_request_that_is_gathered_counts_as_a_stream_of_the_connection() -> No
     pair.caller.request(REQUEST_RESPONSE, 3, ADDRESS)
     text = "over-limit: 1 streams of this connection are open, limits.max_streams_per_connection is 1"
     assert pair.received() == ([error(3, REJECTED, text)], [])
-
-
-# Requests that end while they are gathered are counted like all others
-
-
-def test_a_request_cancelled_while_it_was_gathered_is_counted() -> None:
-    pair = pair_of()
-    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0], frames.encode_cancel(1))
-    (record,) = pair.world.flows()
-    assert (record.model, record.outcome, record.requests) == ("request_stream", "cancelled", 1)
-
-
-def test_a_request_whose_caller_was_lost_while_it_was_gathered_is_counted() -> None:
-    pair = pair_of()
-    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0])
-    pair.caller.lose()
-    (record,) = pair.world.flows()
-    assert (record.model, record.outcome, record.requests) == ("request_stream", "caller_lost", 1)
 
 
 # Where the metadata must be translated, all of it is gathered
@@ -445,13 +403,6 @@ def test_a_route_that_is_gone_when_the_metadata_is_whole_is_no_route() -> None:
     caller.send(pieces[1])
     assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
     assert world.left_over() == []
-
-
-def test_a_passing_request_in_fragments_is_cancelled_with_one_cancel() -> None:
-    pair = pair_of()
-    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, len(COMPOSITE) + 1])
-    pair.caller.send(*pieces[:2], frames.encode_cancel(1))
-    assert pair.received() == ([], [*[moved(raw, 2) for raw in pieces[:2]], cancelled(2)])
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -5,22 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.errors import CANCELED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from rsocket_wire.wire.keys import Key
 from tests.broker.forwarding.multicast.crowds import ALL, Crowd, asked_of, items
-from tests.broker.forwarding.pairs import ANSWERED, MODELS
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, end
 from tests.fakes import Frame, World, address, addressed, cancelled, error, fragments, moved
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("framed", [True, False])
-def test_all_routes_get_the_request_with_its_id_rewritten(kind: int, framed: bool) -> None:
-    crowd = Crowd(framed=framed)
-    raw = crowd.caller.request(kind, 1, ALL, b"hi", 6)
-    assert crowd.received() == [[asked_of(raw, 2)]] * 3
 
 
 def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
@@ -33,27 +25,12 @@ def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
     assert world.left_over() == []
 
 
+@pytest.mark.parametrize("how", ["cancel", "loss"])
 @pytest.mark.parametrize("kind", ANSWERED)
-def test_without_a_route_it_is_rejected(kind: int) -> None:
-    caller = World().caller()
-    caller.request(kind, 1, ALL)
-    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_cancel_of_the_caller_cancels_all(kind: int) -> None:
+def test_a_cancel_or_the_loss_of_the_caller_cancels_all(kind: int, how: str) -> None:
     crowd = Crowd()
     crowd.open(kind)
-    crowd.caller.cancel(1)
-    assert crowd.received() == [[cancelled(2)]] * 3
-    assert crowd.world.left_over() == []
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_lost_caller_cancels_all(kind: int) -> None:
-    crowd = Crowd()
-    crowd.open(kind)
-    crowd.caller.lose()
+    end(crowd.caller, how)
     assert crowd.received() == [[cancelled(2)]] * 3
     assert crowd.world.left_over() == []
 
@@ -105,16 +82,6 @@ def test_a_fragmented_request_is_gathered_whole_when_one_route_reads_another_mim
 # fire_and_forget
 
 
-def test_a_fire_and_forget_to_all_leaves_nothing_behind() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_FNF)
-    assert crowd.world.left_over() == []
-    crowd.services[0].fail(2, 0x201, "no")
-    crowd.services[1].answer(2, b"why")
-    assert crowd.caller.received() == []
-    assert crowd.received() == [[], [], []]
-
-
 def test_a_route_that_refuses_the_fragments_of_a_fire_and_forget_gets_no_more_of_them() -> None:
     crowd = Crowd()
     pieces = fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90, 92])
@@ -137,30 +104,6 @@ def test_a_fire_and_forget_whose_routes_are_all_lost_ends() -> None:
 
 
 # request_response: "The broker will only reply to client with the FIRST message that returns. This includes an error."
-
-
-def test_the_first_answer_wins_and_the_others_are_cancelled() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    raw = frames.encode_payload(2, NEXT | COMPLETE, b"first", b"metadata")
-    crowd.services[1].send(raw)
-    assert crowd.caller.received() == [moved(raw, 1)]
-    assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
-    crowd.services[0].answer(2, b"second")
-    crowd.services[2].fail(2, 0x201, "third")
-    assert crowd.caller.received() == []
-    assert crowd.world.left_over() == []
-
-
-@pytest.mark.parametrize("code", [0x201, 0x202, 0x301])
-def test_an_error_is_an_answer(code: int) -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    raw = frames.encode_error(2, code, "no")
-    crowd.services[2].send(raw)
-    assert crowd.caller.received() == [moved(raw, 1)]
-    assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
-    assert crowd.world.left_over() == []
 
 
 def test_the_first_fragment_decides_which_answer_wins() -> None:
@@ -192,17 +135,6 @@ def test_an_answer_without_complete_ends_the_request() -> None:
     crowd.open(REQUEST_RESPONSE)
     crowd.services[0].answer(2, b"x", NEXT)
     assert crowd.caller.received() == items(b"x")
-    assert crowd.world.left_over() == []
-
-
-def test_routes_that_are_lost_leave_the_answer_to_the_others() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    crowd.services[0].lose()
-    crowd.services[2].lose()
-    assert crowd.caller.received() == []
-    crowd.services[1].answer(2, b"x")
-    assert crowd.caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"x"))]
     assert crowd.world.left_over() == []
 
 

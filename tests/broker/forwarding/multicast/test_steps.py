@@ -39,6 +39,11 @@ class Wide:
             self.is_left = self.core.go_on(self.caller.peer, self.world.now)
         self.carry()
 
+    def finish(self) -> None:
+        """All turns that are left."""
+        while self.core.has_work():
+            self.turn()
+
     def carry(self) -> None:
         for peer in self.core.take_writes():
             self.world.wires[peer.id].take(peer.take_output(), peer.is_ending)
@@ -126,12 +131,10 @@ def test_a_call_that_is_cancelled_meanwhile_is_not_begun_at_the_others() -> None
 def test_a_cancel_reaches_all_branches_and_none_twice() -> None:
     wide = Wide()
     wide.ask(REQUEST_STREAM)
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     wide.send(wide.caller, frames.encode_cancel(1))
     wide.send(wide.services[-1], frames.encode_payload(2, NEXT | COMPLETE, b"too late"))
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     assert {tuple(frame.kind for frame in service.received()) for service in wide.services} == {
         (REQUEST_STREAM, frames.CANCEL)
     }
@@ -144,8 +147,7 @@ def test_an_answer_that_comes_before_all_were_asked_is_the_answer() -> None:
     wide.ask(REQUEST_RESPONSE)
     wide.turn()
     wide.send(wide.services[0], frames.encode_payload(2, NEXT | COMPLETE, b"first"))
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     assert [frame.data for frame in wide.caller.received()] == [b"first"]
     kinds = [tuple(frame.kind for frame in service.received()) for service in wide.services]
     assert kinds == [(REQUEST_RESPONSE,)] + [(REQUEST_RESPONSE, frames.CANCEL)] * (MAX_BRANCHES_PER_TURN - 1) + [()] * (
@@ -162,8 +164,7 @@ def test_a_stream_is_complete_when_all_are_and_not_when_those_are_that_were_aske
         if service.frames:
             wide.send(service, frames.encode_payload(2, COMPLETE))
     assert wide.caller.received() == []
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     for service in wide.services:
         if 2 in service.peer.streams:
             wide.send(service, frames.encode_payload(2, COMPLETE))
@@ -177,8 +178,7 @@ def test_routes_that_leave_before_their_turn_are_left_out() -> None:
     wide.turn()
     for service in wide.services:
         service.lose()
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     wide.carry()
     assert [frame.text.partition(":")[0] for frame in wide.caller.received()] == ["route-lost"]
     assert wide.world.left_over() == []
@@ -191,8 +191,7 @@ def test_items_of_a_channel_wait_for_those_that_were_asked_last() -> None:
     for service in wide.services:
         if service.frames:
             wide.send(service, frames.encode_request_n(2, 5))
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     assert wide.caller.received() == []
     for service in wide.services[MAX_BRANCHES_PER_TURN:]:
         wide.send(service, frames.encode_request_n(2, 5))
@@ -248,8 +247,7 @@ def test_items_that_come_while_others_are_passed_on_stay_in_order() -> None:
     wide.send(wide.caller, frames.encode_request_n(1, 4 * ROUTES_N))
     wide.turn()
     wide.send(last, frames.encode_payload(last_id, NEXT | COMPLETE, b"second"))
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     data = [frame.data for frame in wide.caller.received()]
     assert len(data) == 3 * (ROUTES_N - 1) + 2 - 2 * ROUTES_N
     assert [each for each in data if each != b"item"] == [b"first", b"second"]
@@ -264,8 +262,7 @@ def test_a_stream_may_end_while_credit_is_given(end: str) -> None:
         wide.caller.lose()
     elif end == "fail":
         wide.services[0].fail(ids[0], CANCELED, "")
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     assert wide.world.left_over() == []
 
 
@@ -274,8 +271,7 @@ def test_a_push_to_many_goes_on_in_the_next_turns() -> None:
     wide.send(wide.caller, frames.encode_metadata_push(addressed(ALL)))
     wide.turn()
     assert wide.asked_n() == MAX_BRANCHES_PER_TURN
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     assert {tuple(frame.kind for frame in service.frames) for service in wide.services} == {(frames.METADATA_PUSH,)}
 
 
