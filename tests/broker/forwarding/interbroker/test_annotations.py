@@ -14,8 +14,17 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, e
 from rsocket_wire.rsocket.mimes import encode_mime
 from rsocket_wire.wire.annotations import STREAMING, Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST
-from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
-from tests.broker.forwarding.pairs import MODELS
+from tests.broker.forwarding.brokers import (
+    DATA_MIME,
+    Broker,
+    annotated,
+    apart,
+    caller_mimes,
+    ingress,
+    last,
+    section,
+    to_route,
+)
 from tests.fakes import Frame, address, addressed, announcement, composite, error, fragments, moved, route_id
 from tests.topology import LINKED_S, Net
 
@@ -24,44 +33,7 @@ REST = addressed(ORDERS, ("text/plain", b"more"))
 UNICAST = to_route(7)
 
 
-def streaming(kind: int) -> int:
-    """The flags of a whole request of that model."""
-    return STREAMING if kind in (REQUEST_STREAM, REQUEST_CHANNEL) else 0
-
-
 # Ingress
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("framed", [True, False])
-def test_a_request_for_a_route_of_another_broker_goes_over_its_link_with_the_decision_in_front(
-    kind: int, framed: bool
-) -> None:
-    """D-49."""
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b3", link), "orders", 7)
-    caller = broker.caller(framed, data_mime=DATA_MIME)
-    caller.send(frames.encode_request(kind, 1, b"data", REST, 8))
-    sent = link.one()
-    assert sent == moved(frames.encode_request(kind, 1, b"data", sent.metadata, 8), 2)
-    said = section(UNICAST, "b1", flags=streaming(kind))
-    assert sent.metadata == annotated(said) + REST
-    assert apart(sent)[0] == Annotations(streaming(kind), UNICAST, "b1", ["b1"])
-    assert caller.received() == []
-
-
-def test_answers_come_back_as_they_are() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
-    caller = broker.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    assert link.one().stream_id == 2
-    link.answer(2, b"answer")
-    assert caller.received() == [Frame(frames.encode_payload(1, NEXT | frames.COMPLETE, b"answer"))]
-    assert broker.left_over() == []
-    assert caller.peer.waiting_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -70,9 +42,7 @@ def test_answers_come_back_as_they_are() -> None:
 )
 def test_mime_types_that_links_do_not_have_are_said(metadata_mime: str, data_mime: str) -> None:
     """D-49: nothing is translated on the way."""
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(metadata_mime=metadata_mime, data_mime=data_mime)
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     behind = MIME_TYPE if metadata_mime == COMPOSITE_MIME else metadata_mime
@@ -80,9 +50,7 @@ def test_mime_types_that_links_do_not_have_are_said(metadata_mime: str, data_mim
 
 
 def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_and_gone() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     for number in range(3):
         caller = broker.caller(data_mime=f"application/x-{number}")
         for stream_id in (1, 3):
@@ -93,9 +61,7 @@ def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_
 
 def test_callers_at_other_brokers_have_as_many_mime_types_as_they_like() -> None:
     """D-16 holds for each; those that come again are known, or read again."""
-    broker = Broker("b2")
-    link = broker.link("b1")
-    service = broker.service("orders", 7, data_mime="text/html")
+    broker, service, link = last(data_mime="text/html")
     mimes = [f"application/x-{number}" for number in range(MAX_CALLER_MIMES + 2)]
     for number, mime in enumerate([*mimes, mimes[0], mimes[-1], "text/html", "text/html", mimes[7], "text/html"]):
         said = annotated(section(to_route(7), "b1"), caller_mimes(COMPOSITE_MIME, mime))
@@ -150,9 +116,7 @@ def test_a_redirect_to_a_name_with_spaces_arrives(service: str) -> None:
 
 
 def test_fragments_are_passed_on_as_they_come_also_when_the_metadata_is_cut() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
     whole = REST + composite(("text/plain", b"x" * 50))
     first = frames.encode_request(REQUEST_RESPONSE, 1, b"", whole[:-40], 0, FOLLOWS)
@@ -167,9 +131,7 @@ def test_fragments_are_passed_on_as_they_come_also_when_the_metadata_is_cut() ->
 
 
 def test_an_address_that_came_in_pieces_is_stamped_once() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
     first = frames.encode_request(REQUEST_RESPONSE, 1, b"", REST[:20], 0, FOLLOWS)
     second = frames.encode_payload(1, NEXT, b"data", REST[20:])
@@ -182,9 +144,7 @@ def test_an_address_that_came_in_pieces_is_stamped_once() -> None:
 
 
 def test_metadata_that_is_an_address_in_pieces_becomes_one_entry() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(metadata_mime=MIME_TYPE, data_mime=DATA_MIME)
     caller.send(frames.encode_request(REQUEST_STREAM, 1, b"", ORDERS[:9], 5, FOLLOWS))
     caller.send(frames.encode_payload(1, NEXT, b"data", ORDERS[9:]))
@@ -204,9 +164,7 @@ def test_without_a_way_to_its_broker_a_route_is_none_and_nobody_waits_for_it(no_
 
 
 def test_a_frame_that_would_be_longer_than_frames_can_be_is_refused() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
     said = annotated(section(UNICAST, "b1"))
     room = 0xFFFFFF - 9 - len(said) - len(REST)
@@ -220,9 +178,7 @@ def test_a_frame_that_would_be_longer_than_frames_can_be_is_refused() -> None:
 
 def test_a_link_without_annotations_gets_requests_for_its_own_broker_only() -> None:
     """D-49: no loop could be seen."""
-    broker = Broker()
-    link = broker.link("b2", version=0)
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress(version=0)
     broker.far(broker.remote("b3", link), "stock", 8)
     caller = broker.caller(data_mime=DATA_MIME)
     raw = caller.request(REQUEST_RESPONSE, 1, ORDERS)
@@ -233,19 +189,6 @@ def test_a_link_without_annotations_gets_requests_for_its_own_broker_only() -> N
 
 
 # The last hop
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_the_last_broker_strips_what_is_for_brokers(kind: int) -> None:
-    """D-49."""
-    broker = Broker("b2")
-    service = broker.service("orders", 7, data_mime=DATA_MIME)
-    link = broker.link("b1")
-    link.send(frames.encode_request(kind, 1, b"data", annotated(section(UNICAST, "b1")) + REST, 8))
-    assert service.received() == [moved(frames.encode_request(kind, 1, b"data", REST, 8), 2)]
-    assert (link.received(), broker.annotations.hop_counts) == ([], [0, 1])
-    path = broker.annotations.paths["b1>b2"]
-    assert (path.ingress, path.way, path.hops_n, path.requests, path.last_at) == ("b1", "b1>b2", 1, 1, 100.0)
 
 
 def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
@@ -332,9 +275,7 @@ def test_what_a_caller_says_of_mime_types_as_brokers_do_is_only_an_entry_of_its_
 
 @pytest.mark.parametrize("mime", ["", "x" * 129])
 def test_a_mime_type_that_no_entry_can_have_is_refused(mime: str) -> None:
-    broker = Broker("b2")
-    link = broker.link("b1")
-    service = broker.service("orders", 7, metadata_mime=COMPOSITE_MIME)
+    _, service, link = last(metadata_mime=COMPOSITE_MIME)
     said = annotated(section(to_route(7), "b1"), caller_mimes(mime, "a/b"))
     link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", said + addressed(address(service="orders"))))
     text = f"bad-annotations: caller-mimes: {len(mime)} bytes are no mime type, 1..128 are"
@@ -351,9 +292,7 @@ def test_without_annotations_nothing_is_said_of_mime_types() -> None:
 
 
 def test_what_is_no_address_is_refused_where_it_would_have_to_be_translated() -> None:
-    broker = Broker("b2")
-    link = broker.link("b1")
-    service = broker.service("orders", 7, metadata_mime=MIME_TYPE)
+    _, service, link = last(metadata_mime=MIME_TYPE)
     raw = annotated(section(to_route(7), "b1")) + announcement(9, "orders")
     link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", raw))
     text = "bad-address: the request carries a broker frame that is no ADDRESS"

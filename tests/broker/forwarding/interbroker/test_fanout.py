@@ -13,7 +13,7 @@ from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Frame, Wire, address, addressed, asked, cancelled, completed, composite, error, moved
+from tests.fakes import Frame, address, addressed, composite, error, moved
 
 TO_ALL = address(MULTICAST, service="orders")
 REST = addressed(TO_ALL, ("text/plain", b"more"))
@@ -51,16 +51,6 @@ def test_each_link_gets_one_copy_for_all_brokers_behind_it(kind: int) -> None:
     assert [frame.data for frame in (here, left, right)] == [b"data"] * 3
     if kind == REQUEST_FNF:
         assert star.broker.left_over() == []
-
-
-def test_the_first_answer_of_any_broker_wins() -> None:
-    """D-13."""
-    star = Star()
-    star.ask(REQUEST_RESPONSE)
-    star.right.answer(2, b"answer")
-    assert star.caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"answer"))]
-    assert (star.left.received(), star.service.received()) == ([cancelled(2)], [cancelled(2)])
-    assert star.broker.left_over() == []
 
 
 def test_a_copy_that_finds_nobody_is_no_answer() -> None:
@@ -102,30 +92,6 @@ def test_items_of_all_brokers_become_one_stream_within_the_callers_credit() -> N
     star.left.send(frames.encode_payload(2, NEXT | COMPLETE, b"2"))
     star.right.fail(2, REJECTED, STALE)
     assert [frame.data for frame in star.caller.received()] == [b"1", b"2", b""]
-    assert star.broker.left_over() == []
-
-
-def test_a_link_that_is_lost_leaves_the_stream() -> None:
-    star = Star(CoreSettings(multicast_on_leave="error"))
-    star.ask(REQUEST_STREAM)
-    star.left.lose()
-    text = "route-lost: a connection of b2 went away in the middle of the multicast"
-    assert star.caller.received() == [error(1, CANCELED, text)]
-    assert star.broker.left_over() == []
-
-
-def test_channel_items_of_the_caller_go_to_every_copy() -> None:
-    star = Star()
-    star.ask(REQUEST_CHANNEL)
-    for wire in (star.service, star.left, star.right):
-        wire.ask(2, 2)
-    assert star.caller.received() == [asked(1, 2)]
-    item = frames.encode_payload(1, NEXT | COMPLETE, b"item")
-    star.caller.send(item)
-    assert [wire.received() for wire in (star.service, star.left, star.right)] == [[moved(item, 2)]] * 3
-    for wire in (star.service, star.left, star.right):
-        wire.send(frames.encode_payload(2, COMPLETE))
-    assert star.caller.received() == [completed(1)]
     assert star.broker.left_over() == []
 
 
@@ -303,15 +269,3 @@ def test_a_push_copy_reaches_each_route_once() -> None:
         assert service.one() == Frame(frames.encode_metadata_push(REST))
     said = annotated(section("broker:b4", "b1", "b2")) + REST
     assert middle.behind.one() == Frame(frames.encode_metadata_push(said))
-
-
-def wires_of(star: Star) -> list[Wire]:
-    return [star.service, star.left, star.right]
-
-
-def test_a_caller_that_cancels_cancels_every_copy() -> None:
-    star = Star()
-    star.ask(REQUEST_STREAM)
-    star.caller.cancel(1)
-    assert [wire.received() for wire in wires_of(star)] == [[cancelled(2)]] * 3
-    assert star.broker.left_over() == []

@@ -21,6 +21,7 @@ from tests.fakes import Wire, address, addressed, composite, error, route_id, ta
 
 REST = addressed(address(service="orders"), ("text/plain", b"more"))
 HEAD = annotated(section(to_route(7), "b1"))
+OF_LINKS, OTHERS = (COMPOSITE_MIME, DATA_MIME), (MIME_TYPE, "text/plain")  # mime types
 Outcome = list[tuple[str, int, int, bytes | None, bytes]]
 
 
@@ -33,6 +34,7 @@ class Last:
         self.service = self.broker.service("orders", 7, data_mime=DATA_MIME)
         self.other = self.broker.service("orders", 8, data_mime=DATA_MIME)
         self.link = self.broker.link("b1")
+        self.newcomers: list[Wire] = []
         if warm:
             self.link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
             self.service.answer(self.service.one().stream_id, b"")
@@ -43,121 +45,65 @@ class Last:
         [route] = [one for one in self.broker.core.table.routes() if one.id[-1] == 7]
         return route
 
-    def outcome(self, raw: bytes, wires: list[Wire]) -> Outcome:
+    def outcome(self, raw: bytes) -> Outcome:
         """What all of them get because of the link's request, but for stream ids."""
         self.link.send(raw)
         return [
             (wire.peer.name, frame.kind, frame.flags, frame.metadata, frame.data)
-            for wire in [self.service, self.other, *wires, self.link]
+            for wire in [self.service, self.other, *self.newcomers, self.link]
             for frame in wire.received()
         ]
 
+    def lease(self, requests_n: int) -> None:
+        """Route 7 has granted so many requests."""
+        self.route.load.lease = lease = Lease(self.broker.core.table.masks)
+        lease.join(self.route.slot)
+        if requests_n:
+            lease.grant(requests_n, 5.0, self.broker.now)
 
-def nothing(last: Last) -> list[Wire]:
-    return []
+    def come_back(self, service: str = "orders", mimes: tuple[str, str] = OF_LINKS) -> None:
+        """Route 7 goes, and comes on another connection."""
+        self.service.lose()
+        self.newcomers.append(self.broker.service(service, 7, True, *mimes))
 
-
-def lease_is_spent(last: Last) -> list[Wire]:
-    last.route.load.lease = Lease(last.broker.core.table.masks)
-    last.route.load.lease.join(last.route.slot)
-    return []
-
-
-def lease_is_there(last: Last) -> list[Wire]:
-    lease_is_spent(last)
-    assert last.route.load.lease is not None
-    last.route.load.lease.grant(3, 5.0, last.broker.now)
-    return []
-
-
-def much_waits(last: Last) -> list[Wire]:
-    last.service.fill(last.service.peer.settings.max_pending_bytes // 2)
-    return []
+    def come_back_and_serve(self) -> None:
+        """With other mime types, and callers with and without those have asked already."""
+        self.come_back(mimes=OTHERS)
+        for stream_id, mimes in ((11, ("", "text/plain")), (13, (COMPOSITE_MIME, "a/b"))):
+            metadata = HEAD + composite(caller_mimes(*mimes)) + REST
+            self.link.send(frames.encode_request(REQUEST_FNF, stream_id, b"", metadata))
+        assert len(self.newcomers[0].received()) == 1
 
 
-def the_service_is_gone(last: Last) -> list[Wire]:
-    last.service.lose()
-    return []
-
-
-def the_service_came_back_with_other_mime_types(last: Last) -> list[Wire]:
-    last.service.lose()
-    return [last.broker.service("orders", 7, metadata_mime=MIME_TYPE)]
-
-
-def a_service_with_other_mime_types_was_asked(last: Last) -> list[Wire]:
-    wires = the_service_came_back_with_other_mime_types(last)
-    last.link.send(frames.encode_request(REQUEST_FNF, 11, b"", HEAD + composite(caller_mimes("", "text/plain")) + REST))
-    last.link.send(
-        frames.encode_request(REQUEST_FNF, 13, b"", HEAD + composite(caller_mimes(COMPOSITE_MIME, "a/b")) + REST)
-    )
-    assert len(wires[0].received()) == 1
-    return wires
-
-
-def the_service_came_back(last: Last) -> list[Wire]:
-    last.service.lose()
-    return [last.broker.service("orders", 7, data_mime=DATA_MIME)]
-
-
-def the_broker_is_called_b1(last: Last) -> list[Wire]:
-    last.broker.annotations.rename("b1")
-    return []
-
-
-def the_service_has_other_tags(last: Last) -> list[Wire]:
-    last.service.announce(7, "stock")
-    return []
-
-
-def the_service_has_more_tags(last: Last) -> list[Wire]:
-    last.service.announce(7, "orders", region="eu")
-    return []
-
-
-def the_service_came_back_as_another(last: Last) -> list[Wire]:
-    last.service.lose()
-    return [last.broker.service("stock", 7, data_mime=DATA_MIME)]
-
-
-def another_route_joins(last: Last) -> list[Wire]:
-    return [last.broker.service("orders", 9, data_mime=DATA_MIME)]
-
-
-def requests_are_redirected(last: Last) -> list[Wire]:
-    last.broker.core.query.set_redirects({"orders": "stock"})
-    return []
-
-
-CHANGES: list[Callable[[Last], list[Wire]]] = [
-    nothing,
-    lease_is_spent,
-    lease_is_there,
-    much_waits,
-    the_service_is_gone,
-    the_service_came_back_with_other_mime_types,
-    a_service_with_other_mime_types_was_asked,
-    the_service_came_back,
-    the_broker_is_called_b1,
-    the_service_has_other_tags,
-    the_service_has_more_tags,
-    the_service_came_back_as_another,
-    another_route_joins,
-    requests_are_redirected,
-]
+CHANGES: dict[str, Callable[[Last], None]] = {
+    "nothing": lambda last: None,
+    "its lease is spent": lambda last: last.lease(0),
+    "its lease is there": lambda last: last.lease(3),
+    "much waits": lambda last: last.service.fill(last.service.peer.settings.max_pending_bytes // 2),
+    "it is gone": lambda last: last.service.lose(),
+    "it came back": Last.come_back,
+    "it came back with other mime types": lambda last: last.come_back(mimes=OTHERS),
+    "it came back with other mime types and serves": Last.come_back_and_serve,
+    "it came back as another service": lambda last: last.come_back("stock"),
+    "it has another name": lambda last: last.service.announce(7, "stock"),
+    "it has more tags": lambda last: last.service.announce(7, "orders", region="eu"),
+    "another route joins": lambda last: last.newcomers.append(last.broker.service("orders", 9, True, *OF_LINKS)),
+    "the broker is called b1": lambda last: last.broker.annotations.rename("b1"),
+    "requests are redirected": lambda last: last.broker.core.query.set_redirects({"orders": "stock"}),
+}
 KINDS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
-    change: Callable[[Last], list[Wire]], kind: int
-) -> None:
-    warm, cold = Last(HEAD), Last(b"")
+def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(change: str, kind: int) -> None:
     raw = frames.encode_request(kind, 21, b"data", HEAD + REST, 8)
-    found = warm.outcome(raw, change(warm))
-    assert found == cold.outcome(raw, change(cold))
-    assert found or kind == REQUEST_FNF  # of which nobody could be told
+    found = []
+    for last in (Last(HEAD), Last(b"")):
+        CHANGES[change](last)
+        found.append(last.outcome(raw))
+    assert found[0] == found[1]
+    assert found[0] or kind == REQUEST_FNF  # of which nobody could be told
 
 
 @pytest.mark.parametrize(
@@ -194,7 +140,7 @@ def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
 def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: int, metadata: bytes) -> None:
     for data in (b"", b"data", HEAD[-1:] + b"data"):
         raw = frames.encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | frames.COMPLETE)
-        assert Last(warm).outcome(raw, []) == Last(b"").outcome(raw, [])
+        assert Last(warm).outcome(raw) == Last(b"").outcome(raw)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in range(64) if kind not in KINDS])
@@ -204,8 +150,8 @@ def test_what_is_no_request_is_none_though_it_looks_like_the_latest(model: int, 
     raw = bytearray(frames.encode_request(model, 21, b"data", HEAD + REST, 8))
     raw[4] = kind << 2 | raw[4] & 3
     warm, cold = Last(HEAD), Last(b"")
-    found = warm.outcome(bytes(raw), [])
-    assert found == cold.outcome(bytes(raw), [])
+    found = warm.outcome(bytes(raw))
+    assert found == cold.outcome(bytes(raw))
     assert [name for name, *_ in found if name != warm.link.peer.name] == []
     assert warm.link.is_closed == cold.link.is_closed
 
@@ -215,7 +161,7 @@ def test_data_that_looks_like_the_metadata_of_the_latest_is_none(model: int) -> 
     raw = bytearray(frames.encode_request(model, 21, b"data", HEAD + REST, 8))
     raw[4] &= 0xFE  # the M flag
     warm, cold = Last(HEAD), Last(b"")
-    assert warm.outcome(bytes(raw), []) == cold.outcome(bytes(raw), [])
+    assert warm.outcome(bytes(raw)) == cold.outcome(bytes(raw))
     assert warm.broker.refusals() == cold.broker.refusals() == {"missing": 1}
 
 

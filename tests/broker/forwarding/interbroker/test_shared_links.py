@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import CANCEL, COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE
 from tests.fakes import Frame, Wire, address, addressed
-from tests.topology import LINKED_S, Net
+from tests.topology import LINKED_S, Net, in_a_line
 
 ORDERS = addressed(address(service="orders"))
 
@@ -24,8 +23,7 @@ class Way:
     """A line of brokers: callers at the first one, one service at the last one."""
 
     def __init__(self, brokers_n: int, **limits: Any) -> None:
-        names = [f"b{number + 1}" for number in range(brokers_n)]
-        edges = list(pairwise(names))
+        names, edges = in_a_line(brokers_n)
         self.net = Net(names, edges, make=lambda name: CoreSettings(broker_name=name, **limits))
         self.net.advance(LINKED_S)
         self.service = self.net.worlds[names[-1]].service("orders", 1)

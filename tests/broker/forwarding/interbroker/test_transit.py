@@ -22,15 +22,21 @@ from tests.broker.forwarding.brokers import (
     annotated,
     apart,
     caller_mimes,
+    ingress,
+    last,
     section,
     to_route,
 )
-from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
 
 ORDERS = address(service="orders")
 REST = composite(caller_mimes("a/b", "c/d")) + addressed(ORDERS, ("text/plain", b"more"))
 TO = to_route(7)
+
+
+def decided(stream_id: int, kind: int = REQUEST_RESPONSE) -> bytes:
+    """A request for route 7, as it comes from b1."""
+    return frames.encode_request(kind, stream_id, b"", annotated(section(TO, "b1")) + REST)
 
 
 class Middle:
@@ -49,21 +55,6 @@ class Middle:
 
 
 # Transit
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_broker_on_the_way_adds_its_name_and_changes_nothing_else(kind: int) -> None:
-    """D-49: reserved bits and extra fields are kept, and all bytes behind the section."""
-    middle = Middle()
-    extra = b"\xa1\x03new\x53\x07"
-    said = section(TO, "b0", "b1", flags=0x81, extra=extra, extra_n=2)
-    assert middle.ask(said, kind) == []
-    kept = section(TO, "b0", "b1", "b2", flags=0x81, extra=extra, extra_n=2)
-    assert middle.behind.received() == [moved(frames.encode_request(kind, 1, b"data", annotated(kept) + REST, 8), 2)]
-    assert middle.before.peer.begun == (0 if kind == REQUEST_FNF else 1)
-    path = middle.broker.annotations.paths["b0>b1>b2"]
-    assert (path.ingress, path.hops_n, path.requests) == ("b0", 2, 1)
-    assert middle.broker.annotations.hop_counts == [0]  # nothing has arrived: it only passed
 
 
 def test_streams_and_their_credit_pass_a_broker_on_the_way_untouched() -> None:
@@ -105,16 +96,6 @@ def test_a_section_that_is_cut_by_fragments_is_awaited() -> None:
     assert middle.before.peer.gathered_bytes == 0
 
 
-def test_a_push_passes_brokers_and_is_stripped_by_the_last() -> None:
-    middle = Middle()
-    middle.before.push(annotated(section(TO, "b1")) + REST)
-    assert middle.behind.one() == Frame(frames.encode_metadata_push(annotated(section(TO, "b1", "b2")) + REST))
-    service = middle.broker.service("orders", 8, data_mime="c/d")
-    plain = addressed(ORDERS, ("text/plain", b"more"))
-    middle.before.push(annotated(section(to_route(8), "b1")) + plain)
-    assert service.one() == Frame(frames.encode_metadata_push(plain))
-
-
 def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
     """The broker where they came in has counted them."""
     middle = Middle()
@@ -144,31 +125,14 @@ def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
             "stale-route",
         ),
         (b"\x00", "bad-annotations: descriptor: needs 1 bytes at offset 1, 0 are left", "malformed"),
-        (
-            section("elsewhere", "b1"),
-            "bad-annotations: to-override: 'elsewhere' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section("route:7", "b1"),
-            "bad-annotations: to-override: 'route:7' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section(f"{TO} service:orders", "b1"),
-            f"bad-annotations: to-override: '{TO} service:orders' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section("broker:b2,,b3", "b1"),
-            "bad-annotations: to-override: 'broker:b2,,b3' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section("service:", "b1"),
-            "bad-annotations: to-override: 'service:' is none of route:, broker: and service:",
-            "malformed",
-        ),
+        *[
+            (
+                section(to, "b1"),
+                f"bad-annotations: to-override: '{to}' is none of route:, broker: and service:",
+                "malformed",
+            )
+            for to in ("elsewhere", "route:7", f"{TO} service:orders", "broker:b2,,b3", "service:")
+        ],
     ],
 )
 def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: str, reason: str) -> None:
@@ -183,13 +147,6 @@ def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: st
     news = middle.broker.annotations.take_refused()
     assert [(each.reason, each.peer, each.detail) for each in news] == [(reason, "tcp b1", text)]
     assert middle.broker.annotations.take_refused() == []
-
-
-def test_a_request_without_annotations_is_refused_on_a_link_that_carries_them() -> None:
-    middle = Middle()
-    middle.before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
-    text = "bad-annotations: missing: a request between brokers begins with them"
-    assert (middle.before.received(), middle.broker.refusals()) == ([error(1, REJECTED, text)], {"missing": 1})
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -210,36 +167,30 @@ def test_as_many_hops_are_allowed_as_brokers_are_known_and_one_always() -> None:
 
 def test_a_route_without_a_lease_left_refuses_what_others_decided() -> None:
     """D-50."""
-    broker = Broker("b2")
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    broker, service, link = last()
     route = broker.core.table.routes()[0]
     route.load.lease = Lease(broker.core.table.masks)
     route.load.lease.join(route.slot)
-    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(1))
     text = f"no-lease: the route {route.id_text} has no lease left"
     assert (link.received(), service.received()) == ([error(1, REJECTED, text)], [])
 
 
 def test_a_route_that_drains_still_serves_what_others_decided() -> None:
     """D-50."""
-    broker = Broker("b2")
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    broker, service, link = last()
     broker.core.table.masks.put(broker.core.table.masks.draining, broker.core.table.routes()[0].slot)
-    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(1))
     assert len(service.received()) == 1
 
 
 def test_too_much_that_waits_for_a_route_is_refused_to_other_brokers() -> None:
     """D-50: a link is read from always, so a slow service must not be fed by it without end."""
-    broker = Broker("b2", CoreSettings(max_pending_bytes=1000))
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    _, service, link = last(CoreSettings(max_pending_bytes=1000))
     service.fill(480)
-    link.send(frames.encode_request(REQUEST_FNF, 1, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(1, REQUEST_FNF))
     waits = service.peer.pending_bytes
-    link.send(frames.encode_request(REQUEST_RESPONSE, 3, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(3))
     limit = "the limit for requests of other brokers is 500 (half of limits.max_pending_bytes)"
     text = f"over-limit: {waits} bytes wait for the route {id_text(route_id(7))}, {limit}"
     assert link.received() == [error(3, REJECTED, text)]
@@ -249,13 +200,11 @@ def test_too_much_that_waits_for_a_route_is_refused_to_other_brokers() -> None:
 
 def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a_second() -> None:
     """Nobody else could be told."""
-    broker = Broker("b2", CoreSettings(max_pending_bytes=1000))
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    broker, service, link = last(CoreSettings(max_pending_bytes=1000))
     service.fill(500)
     broker.events()
     for stream_id in (1, 3, 5):
-        link.send(frames.encode_request(REQUEST_FNF, stream_id, b"", annotated(section(TO, "b1")) + REST))
+        link.send(decided(stream_id, REQUEST_FNF))
     broker.advance(1.0)
     told = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
     assert [(event.service, event.reason, event.requests) for event in told] == [("orders", "over-limit", 3)]
@@ -265,9 +214,7 @@ def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a
 @pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
 def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(flags: int) -> None:
     """For which service they were is not known any more."""
-    broker = Broker("b1", CoreSettings(max_buffered_bytes=100_000))
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress(CoreSettings(max_buffered_bytes=100_000))
     caller = broker.caller()
     link.block()
     broker.events()
@@ -280,11 +227,9 @@ def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(fl
 
 
 def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None:
-    broker = Broker("b2", CoreSettings(policy=Policy(max_in_flight_per_route=1)))
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    _, service, link = last(CoreSettings(policy=Policy(max_in_flight_per_route=1)))
     for number in (1, 3):
-        link.send(frames.encode_request(REQUEST_RESPONSE, number, b"", annotated(section(TO, "b1")) + REST))
+        link.send(decided(number))
     text = f"over-limit: the route {TO[6:]} has 1 requests in flight, protection.max_in_flight_per_route is 1"
     assert (link.received(), len(service.received())) == ([error(3, REJECTED, text)], 1)
 
@@ -292,7 +237,7 @@ def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None
 def ask_over(link: Wire, first: int, count: int) -> list[str]:
     """So many requests for route 7 over a link; what it is told."""
     for number in range(first, first + 2 * count, 2):
-        link.send(frames.encode_request(REQUEST_RESPONSE, number, b"", annotated(section(TO, "b1")) + REST))
+        link.send(decided(number))
     return [frame.text for frame in link.received()]
 
 
@@ -320,9 +265,7 @@ def test_a_link_is_one_caller_among_others_where_places_are_shared(limit: int) -
 
 
 def test_places_of_a_route_of_another_broker_are_shared_where_the_callers_are() -> None:
-    broker = Broker("b1", CoreSettings(policy=Policy(max_in_flight_per_route=4)))
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, _ = ingress(CoreSettings(policy=Policy(max_in_flight_per_route=4)))
     greedy, other = broker.caller(), broker.caller()
     for number in (1, 3, 5, 7):
         greedy.request(REQUEST_RESPONSE, number, ORDERS)
@@ -495,25 +438,6 @@ def test_annotations_of_a_client_in_fragments_are_taken_out() -> None:
     plain = addressed(ORDERS, ("text/plain", b"more"))
     first = frames.encode_request(REQUEST_CHANNEL, 1, b"da", plain, 5, FOLLOWS)
     assert service.received() == [moved(first, 2), Frame(frames.encode_payload(2, NEXT, b"ta"))]
-
-
-def test_annotations_of_a_client_can_be_accepted() -> None:
-    _, service, caller = client("accept")
-    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", with_section_at(0, section(TO, "debugger"))))
-    assert service.one().metadata == addressed(ORDERS, ("text/plain", b"more"))
-    caller.send(frames.encode_request(REQUEST_RESPONSE, 3, b"", with_section_at(0, section(TO, "b2"))))
-    assert caller.received() == [error(3, REJECTED, "loop: b2>b2")]
-
-
-def test_a_service_sees_the_section_where_that_is_wanted() -> None:
-    """D-49."""
-    broker, service, _ = client("reject", "keep")
-    link = broker.link("b1")
-    said = annotated(section(TO, "b1"))
-    plain = addressed(ORDERS)
-    mimes = composite(caller_mimes("message/x.rsocket.composite-metadata.v0", "text/plain"))
-    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", said + mimes + plain))
-    assert service.one().metadata == said + plain
 
 
 # Bounds
