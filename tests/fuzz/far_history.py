@@ -16,13 +16,12 @@ from collections import deque
 from broker.core import CoreSettings
 from broker.forwarding.mime_translation import Mimes, passes, translate
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, SHARD
-from rsocket_wire.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import MIME_TYPE
 from tests.broker.forwarding.brokers import caller_mimes
-from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments
-from tests.fuzz.history import MODELS, Ask, Caller, History, Member
+from tests.fakes import Frame, Wire, World, addressed, composite
+from tests.fuzz.history import MODELS, Caller, History, Member
 from tests.topology import LINKED_S, End, Net
 
 PAIRS = (
@@ -168,33 +167,16 @@ class FarHistory(History):
         """A new request, whose metadata may be cut, too."""
         if caller.wire.is_paused:
             return
-        wanted = {"service": service, **({"region": region} if region else {})}
-        ask = Ask(len(self.asks), caller, caller.next_id, model, routing, wanted)
-        caller.next_id += 2
-        self.asks.append(ask)
-        caller.asks[ask.stream_id] = ask
-        if model in (REQUEST_STREAM, REQUEST_CHANNEL):
-            ask.credit_n = n
-        tags: dict[str, str | None] = {**wanted}
-        if routing == SHARD:
-            tags["user"] = str(ask.number % 7)
-        raw = address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
+        ask, raw = self.begin(caller, model, routing, service, region, n)
         is_composite = caller.wire.mimes[0] == COMPOSITE_MIME
         metadata = addressed(raw, ("text/plain", b"m%d" % ask.number)) if is_composite else raw
         if is_composite and self.rng.random() < 0.2:
             metadata = composite(caller_mimes(*self.rng.choice(PAIRS))) + metadata  # what only brokers mean
         self.raws[ask.number] = metadata, raw
-        named = b"%d" % ask.number
-        data = ask.text(1, 9) if model == REQUEST_CHANNEL else named + b"." * 9
-        ask.sent_n = 1 if model == REQUEST_CHANNEL else 0
-        to = len(metadata)
-        places = sorted(self.rng.sample([*range(1, to + 1), *range(to + len(named), to + len(data))], cuts))
-        frames = fragments(model, ask.stream_id, metadata, data, places, n)
-        if model == REQUEST_FNF:
-            ask.end = "sent"
-        for frame in frames:
-            caller.wire.send(frame)
-            self.look()
+        data, to = ask.opening(9), len(metadata)
+        named_to = to + len(b"%d" % ask.number)
+        places = sorted(self.rng.sample([*range(1, to + 1), *range(named_to, to + len(data))], cuts))
+        self.send_request(ask, metadata, data, places, n)
 
     def congest_link(self, is_congested: bool) -> None:
         """A link does not take what is written to it, or does again."""
@@ -219,15 +201,6 @@ class FarHistory(History):
         self.net.break_link(a, b)
         self.broken_n += 1
         self.look()
-
-    def congest(self, wire: Wire, is_congested: bool) -> None:
-        if is_congested:
-            wire.world.core.congested(wire.peer)
-        else:
-            wire.world.core.relieved(wire.peer, self.net.now)
-            self.delayed.add(wire)
-        self.look()
-        self.delayed.clear()
 
     def wait(self, seconds: float) -> None:
         was_slow = self.net.is_slow
@@ -287,15 +260,9 @@ class FarHistory(History):
         self.wait(1.0)  # other brokers hear that routes are no longer behind
 
     def check_over(self) -> None:
-        self.wait(6.0)
-        for name, world in self.net.worlds.items():
-            assert world.left_over() == [], name
-            assert world.core.engine.pending.size == 0
-            assert world.core.engine.timers.take_due(1e12) is None
-            kept = [
-                (wire.peer.name, wire.peer.waiting_bytes) for wire in world.wires.values() if wire.peer.waiting_bytes
-            ]
-            assert kept == []
+        super().check_over()
+        wires = [wire for world in self.worlds for wire in world.wires.values()]
+        assert [(wire.peer.name, wire.peer.waiting_bytes) for wire in wires if wire.peer.waiting_bytes] == []
         worlds = self.net.worlds
         between = [end for end in self.net.ends if all(each.world is worlds[each.name] for each in (end, end.other))]
         details = {end.peer.end_detail for end in between if end.is_lost}

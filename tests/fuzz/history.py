@@ -19,7 +19,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.fakes import Frame, Wire, World, address, addressed
+from tests.fakes import Frame, Wire, World, address, addressed, fragments
 from tests.invariants import check_masks
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
@@ -74,6 +74,13 @@ class Ask:
 
     def text(self, number: int, size: int) -> bytes:
         return b"%d %d %d" % (self.number, -1, number) + b"." * size
+
+    def opening(self, size: int) -> bytes:
+        """The data of the request itself, which are the first item of a channel."""
+        if self.model != REQUEST_CHANNEL:
+            return b"%d" % self.number + b"." * size
+        self.sent_n = 1
+        return self.text(1, size)
 
 
 class Serving:
@@ -169,10 +176,8 @@ class History:
         caller.wire.lose()
         self.look()
 
-    def ask(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
-        """A new request, in `cuts` + 1 fragments behind its first frame's metadata."""
-        if caller.wire.is_paused:
-            return
+    def begin(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int) -> tuple[Ask, bytes]:
+        """A new request, of which nothing is sent yet, and its ADDRESS."""
         wanted = {"service": service, **({"region": region} if region else {})}
         ask = Ask(len(self.asks), caller, caller.next_id, model, routing, wanted)
         caller.next_id += 2
@@ -183,22 +188,22 @@ class History:
         tags: dict[str, str | None] = {**wanted}
         if routing == SHARD:
             tags["user"] = str(ask.number % 7)
-        metadata = addressed(address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags))
-        parts = [b"%d" % ask.number] + [b"."] * cuts
-        if model == REQUEST_CHANNEL:
-            parts[0] = ask.text(1, 0)
-            ask.sent_n = 1
-        pieces = [
-            frames.encode_request(model, ask.stream_id, parts[0], metadata, n, FOLLOWS if cuts else 0),
-            *(
-                frames.encode_payload(ask.stream_id, NEXT | (FOLLOWS if at < cuts else 0), part)
-                for at, part in enumerate(parts[1:], 1)
-            ),
-        ]
-        if model == REQUEST_FNF:
+        return ask, address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
+
+    def ask(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
+        """A new request, in `cuts` + 1 fragments behind its first frame's metadata."""
+        if caller.wire.is_paused:
+            return
+        ask, raw = self.begin(caller, model, routing, service, region, n)
+        metadata, data = addressed(raw), ask.opening(cuts)
+        self.send_request(ask, metadata, data, [len(metadata + data) - cuts + each for each in range(cuts)], n)
+
+    def send_request(self, ask: Ask, metadata: bytes, data: bytes, places: list[int], n: int) -> None:
+        """Its frames, cut at these places."""
+        if ask.model == REQUEST_FNF:
             ask.end = "sent"
-        for raw in pieces:
-            caller.wire.send(raw)
+        for raw in fragments(ask.model, ask.stream_id, metadata, data, places, n):
+            ask.caller.wire.send(raw)
             self.look()
 
     def want(self, ask: Ask, n: int) -> None:
@@ -279,11 +284,11 @@ class History:
 
     def congest(self, wire: Wire, is_congested: bool) -> None:
         if is_congested:
-            self.world.core.congested(wire.peer)
+            wire.world.core.congested(wire.peer)
         else:
-            self.world.core.relieved(wire.peer, self.world.now)
+            wire.world.core.relieved(wire.peer, wire.world.now)
             self.delayed.add(wire)
-        self.world.pump()
+        wire.world.pump()
         self.look()
         self.delayed.clear()
 
@@ -361,9 +366,10 @@ class History:
     def check_over(self) -> None:
         """Nothing is left of any request."""
         self.wait(6.0)  # a fire-and-forget may still wait for a route
-        assert self.world.left_over() == []
-        assert self.world.core.engine.pending.size == 0
-        assert self.world.core.engine.timers.take_due(1e12) is None
+        for world in self.worlds:
+            assert world.left_over() == []
+            assert world.core.engine.pending.size == 0
+            assert world.core.engine.timers.take_due(1e12) is None
 
     def _send(self, wire: Wire, stream_id: int, text: bytes, is_cut: bool, flags: int = 0) -> None:
         if is_cut:

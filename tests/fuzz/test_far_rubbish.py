@@ -7,7 +7,6 @@ frames of a service that it may get are watched as in `play.py`, by `Life`.
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 
@@ -24,7 +23,7 @@ from tests.fakes import Frame, World, address, addressed, announcement, composit
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
-from tests.topology import LINKED_S
+from tests.topology import LINKED_S, in_a_line
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 PAIRS = (
@@ -87,10 +86,7 @@ class Stage:
 
     def __init__(self, rng: random.Random, brokers_n: int, is_ring: bool) -> None:
         self.rng = rng
-        names = [f"b{number + 1}" for number in range(brokers_n)]
-        edges = list(pairwise(names))
-        if is_ring:
-            edges.append((names[-1], names[0]))
+        names, edges = in_a_line(brokers_n, is_ring)
         self.net = SlowNet(names, edges, {name: self.settings(name) for name in names})
         self.net.advance(LINKED_S)
         self.net.slow_down()

@@ -31,11 +31,34 @@ SETTINGS = (
     CoreSettings(policy=Policy(max_in_flight_per_route=3, eject_after_errors=2), resume_ttl_s=5.0),
     CoreSettings(annotations_to_clients="keep", annotations_from_clients="accept"),
     CoreSettings(
-        annotations_from_clients="strip", max_hops=1, locality="even", no_route="wait", max_metadata_bytes=300
+        annotations_from_clients="strip",
+        require_annotations=False,
+        multicast_on_leave="error",
+        max_hops=1,
+        locality="even",
+        no_route="wait",
+        max_metadata_bytes=300,
     ),
     CoreSettings(annotations_from_clients="accept", policy=Policy("peak_ewma"), max_streams_per_connection=9),
 )
 CODES = ((0x201, "broken"), (0x202, "stale-route: moved"), (0x202, "over-limit: full"), (0x203, "gone"), (0x204, "odd"))
+
+TROUBLES = [
+    "lose",
+    "serve",
+    "serve",
+    "link",
+    "lease",
+    "full",
+    "congest",
+    "rename",
+    "redirect",
+    "time",
+    "wrap",
+    "resume",
+    "say",
+    "say",
+]
 
 
 class Twin:
@@ -347,24 +370,7 @@ class Story:
 
     def _trouble(self) -> None:
         rng = self.rng
-        what = rng.choice(
-            [
-                "lose",
-                "serve",
-                "serve",
-                "link",
-                "lease",
-                "full",
-                "congest",
-                "rename",
-                "redirect",
-                "time",
-                "wrap",
-                "resume",
-                "say",
-                "say",
-            ]
-        )
+        what = rng.choice(TROUBLES)
         services = self._places("service")
         if what == "serve":
             self.serve(rng.choice([7, 7, 8]), rng.choice(PAIRS))
