@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.connections.closed import MAX_CLOSED
 from broker.core import CoreSettings
 from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
@@ -139,14 +138,6 @@ def test_a_stopped_broker_says_good_bye_to_all() -> None:
     assert all(wire.is_closed for wire in wires)
     assert world.left_over() == []
     assert routes_in(world) == []
-
-
-def test_the_closed_connections_that_are_remembered_are_bounded() -> None:
-    world = World()
-    for _ in range(MAX_CLOSED + 50):
-        world.connect().lose()
-    assert MAX_CLOSED * 0.9 <= len(world.core.closed) <= MAX_CLOSED
-    assert world.core.closed[-1].id == MAX_CLOSED + 50
 
 
 def test_a_closed_connection_is_remembered_with_its_reason_and_its_route() -> None:

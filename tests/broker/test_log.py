@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,125 +47,94 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
     return made
 
 
-@pytest.mark.parametrize(
-    "event, line",
-    [
-        (LifecycleEvent(events.PEER_CONNECTED, 3, 0, peer=PEER), f"peer {PEER}: connected"),
-        (
-            LifecycleEvent(
-                events.PEER_CLOSED, 4, 0, peer=PEER, reason="slow-peer", detail="slow-peer: 9 bytes", uptime_ms=100
-            ),
-            f"peer {PEER}: closed after 0.1 s: slow-peer: 9 bytes",
-        ),
-        (
-            LifecycleEvent(events.PEER_SUSPENDED, 4, 0, peer=PEER, reason="left", detail="reset", uptime_ms=100),
-            f"peer {PEER}: suspended after 0.1 s: left: reset",
-        ),
-        (
-            LifecycleEvent(events.PEER_RESUMED, 4, 0, peer=PEER, detail="2 frames are sent again", uptime_ms=100),
-            f"peer {PEER}: resumed: 2 frames are sent again",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_JOINED, 5, 0, ROUTE, "orders", [("region", "eu"), ("zone", "a")], PEER),
-            f"route {ROUTE} (orders): joined from {PEER}, region=eu zone=a",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_LEFT, 6, 0, ROUTE, "orders", reason="left", uptime_ms=2_000, requests=7),
-            f"route {ROUTE} (orders): left after 2.0 s and 7 requests: left",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_REPLACED, 7, 0, ROUTE, "orders", peer=PEER),
-            f"route {ROUTE} (orders): replaced from {PEER}",
-        ),
-        (LifecycleEvent(events.EVENTS_DROPPED, 8, 0, detail="12 records"), "broker: events dropped: 12 records"),
-        (
-            LifecycleEvent(events.ROUTE_EJECTED, 9, 0, ROUTE, "orders", reason="errors", detail="5 errors in a row"),
-            f"route {ROUTE} (orders): ejected: 5 errors in a row",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_RELIEVED, 10, 0, ROUTE, "orders", detail="30 s are over"),
-            f"route {ROUTE} (orders): gets requests again: 30 s are over",
-        ),
-        (
-            LifecycleEvent(events.BREAKER_OPENED, 11, 0, service="orders", detail="9 are in flight"),
-            "service orders: requests are refused: 9 are in flight",
-        ),
-        (
-            LifecycleEvent(events.BREAKER_CLOSED, 12, 0, service="orders", detail="3 were refused"),
-            "service orders: requests are taken again: 3 were refused",
-        ),
-        (
-            LifecycleEvent(events.DRAIN_STARTED, 13, 0, reason="tag", detail="region=eu: 2 connections stay open"),
-            "drain of tag region=eu: 2 connections stay open",
-        ),
-        (
-            LifecycleEvent(events.DRAIN_ENDED, 14, 0, reason="broker", detail="in service again after 0.1 s"),
-            "drain of broker: in service again after 0.1 s",
-        ),
-        (LifecycleEvent(events.LINK_UP, 15, 0, peer=PEER, detail="eu-2"), f"link {PEER}: up: eu-2"),
-        (
-            LifecycleEvent(events.LINK_DOWN, 16, 0, peer=PEER, reason="left", detail="eu-2: reset", uptime_ms=3_000),
-            f"link {PEER}: down after 3.0 s: left: eu-2: reset",
-        ),
-        (
-            LifecycleEvent(events.BROKER_JOINED, 17, 0, detail="eu-3 (7), 2 hops by way of eu-2"),
-            "cluster: a broker can be reached: eu-3 (7), 2 hops by way of eu-2",
-        ),
-        (LifecycleEvent(events.BROKER_LEFT, 18, 0, detail="eu-3 (7)"), "cluster: a broker is out of reach: eu-3 (7)"),
-        (
-            LifecycleEvent(events.ANNOTATIONS_REFUSED, 19, 0, peer=PEER, reason="loop", detail="a>b>a", requests=4),
-            f"peer {PEER}: annotations of 4 requests refused: loop: a>b>a",
-        ),
-        (
-            LifecycleEvent(events.REDIRECT_SET, 20, 0, service="orders", detail="requests go to green"),
-            "service orders: redirected: requests go to green",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_ADDED, 23, 0, ROUTE, "orders", [("region", "eu")], "broker 7"),
-            f"route {ROUTE} (orders): known from broker 7, region=eu",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_REMOVED, 24, 0, ROUTE, "orders", [], "broker 7", "left"),
-            f"route {ROUTE} (orders): no longer known from broker 7: left",
-        ),
-        (
-            LifecycleEvent(
-                events.ROUTE_UNSAID, 28, 0, ROUTE, "orders", peer=PEER, detail="region: the value has 200 bytes"
-            ),
-            f"route {ROUTE} (orders): other brokers cannot be told of it: region: the value has 200 bytes",
-        ),
-        (
-            LifecycleEvent(events.ROUTE_SEEN, 25, 0, ROUTE, "orders", peer=PEER, detail="3", uptime_ms=1_500),
-            f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}",
-        ),
-        (
-            LifecycleEvent(events.TABLE_DIGEST, 26, 0, tags=[("digest", "0f"), ("routes", "2")]),
-            "table: digest=0f routes=2",
-        ),
-        (
-            LifecycleEvent(events.SLOW_PEER_ENDED, 27, 0, peer=PEER, reason="slow-peer", detail="9 bytes wait"),
-            f"peer {PEER}: ended: slow-peer: 9 bytes wait",
-        ),
-        (
-            LifecycleEvent(
-                events.REQUESTS_DROPPED, 31, 0, service="orders", reason="over-limit", detail="3 found no room"
-            ),
-            "service orders: requests dropped: over-limit: 3 found no room",
-        ),
-        (
-            LifecycleEvent(
-                events.REQUESTS_DROPPED, 31, 0, peer=PEER, reason="over-limit", detail="eu-2: 3 found no room"
-            ),
-            f"link {PEER}: requests dropped: over-limit: eu-2: 3 found no room",
-        ),
-        (LifecycleEvent(events.REDIRECT_REMOVED, 21, 0, service="orders"), "service orders: no longer redirected"),
-        (
-            LifecycleEvent(events.DIGEST_MISMATCH, 22, 0, peer=PEER, detail="eu-2: 12 entries there, 10 here"),
-            f"link {PEER}: both ends know different things: eu-2: 12 entries there, 10 here",
-        ),
-    ],
-)
-def test_each_kind_of_event_has_its_line_with_the_subject_first(event: LifecycleEvent, line: str) -> None:
+def told(kind: int, **fields: Any) -> LifecycleEvent:
+    return LifecycleEvent(kind, 1, 0, **fields)
+
+
+def of_peer(kind: int, **fields: Any) -> LifecycleEvent:
+    return told(kind, peer=PEER, **fields)
+
+
+def of_route(kind: int, **fields: Any) -> LifecycleEvent:
+    return told(kind, route_id=ROUTE, service="orders", **fields)
+
+
+def of_service(kind: int, detail: str = "") -> LifecycleEvent:
+    return told(kind, service="orders", detail=detail)
+
+
+EU_A = [("region", "eu"), ("zone", "a")]
+DIGEST = [("digest", "0f"), ("routes", "2")]
+FULL = "over-limit"
+UNSAID = "region: the value has 200 bytes"
+LINES = {
+    f"peer {PEER}: connected": of_peer(events.PEER_CONNECTED),
+    f"peer {PEER}: closed after 0.1 s: slow-peer: 9 bytes": of_peer(
+        events.PEER_CLOSED, reason="slow-peer", detail="slow-peer: 9 bytes", uptime_ms=100
+    ),
+    f"peer {PEER}: suspended after 0.1 s: left: reset": of_peer(
+        events.PEER_SUSPENDED, reason="left", detail="reset", uptime_ms=100
+    ),
+    f"peer {PEER}: resumed: 2 frames are sent again": of_peer(
+        events.PEER_RESUMED, detail="2 frames are sent again", uptime_ms=100
+    ),
+    f"peer {PEER}: annotations of 4 requests refused: loop: a>b>a": of_peer(
+        events.ANNOTATIONS_REFUSED, reason="loop", detail="a>b>a", requests=4
+    ),
+    f"peer {PEER}: ended: slow-peer: 9 bytes wait": of_peer(
+        events.SLOW_PEER_ENDED, reason="slow-peer", detail="9 bytes wait"
+    ),
+    f"link {PEER}: up: eu-2": of_peer(events.LINK_UP, detail="eu-2"),
+    f"link {PEER}: down after 3.0 s: left: eu-2: reset": of_peer(
+        events.LINK_DOWN, reason="left", detail="eu-2: reset", uptime_ms=3_000
+    ),
+    f"link {PEER}: both ends know different things: eu-2: 12 there": of_peer(
+        events.DIGEST_MISMATCH, detail="eu-2: 12 there"
+    ),
+    f"link {PEER}: requests dropped: {FULL}: eu-2: 3 found no room": of_peer(
+        events.REQUESTS_DROPPED, reason=FULL, detail="eu-2: 3 found no room"
+    ),
+    f"route {ROUTE} (orders): joined from {PEER}, region=eu zone=a": of_route(
+        events.ROUTE_JOINED, tags=EU_A, peer=PEER
+    ),
+    f"route {ROUTE} (orders): left after 2.0 s and 7 requests: left": of_route(
+        events.ROUTE_LEFT, reason="left", uptime_ms=2_000, requests=7
+    ),
+    f"route {ROUTE} (orders): replaced from {PEER}": of_route(events.ROUTE_REPLACED, peer=PEER),
+    f"route {ROUTE} (orders): ejected: 5 in a row": of_route(
+        events.ROUTE_EJECTED, reason="errors", detail="5 in a row"
+    ),
+    f"route {ROUTE} (orders): gets requests again: 30 s": of_route(events.ROUTE_RELIEVED, detail="30 s"),
+    f"route {ROUTE} (orders): known from broker 7, region=eu zone=a": of_route(
+        events.ROUTE_ADDED, tags=EU_A, peer="broker 7"
+    ),
+    f"route {ROUTE} (orders): no longer known from broker 7: left": of_route(
+        events.ROUTE_REMOVED, peer="broker 7", reason="left"
+    ),
+    f"route {ROUTE} (orders): other brokers cannot be told of it: {UNSAID}": of_route(
+        events.ROUTE_UNSAID, peer=PEER, detail=UNSAID
+    ),
+    f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}": of_route(
+        events.ROUTE_SEEN, peer=PEER, detail="3", uptime_ms=1_500
+    ),
+    "service orders: requests are refused: 9 are in flight": of_service(events.BREAKER_OPENED, "9 are in flight"),
+    "service orders: requests are taken again: 3 were refused": of_service(events.BREAKER_CLOSED, "3 were refused"),
+    "service orders: redirected: requests go to green": of_service(events.REDIRECT_SET, "requests go to green"),
+    "service orders: no longer redirected": of_service(events.REDIRECT_REMOVED),
+    f"service orders: requests dropped: {FULL}: 3 found no room": told(
+        events.REQUESTS_DROPPED, service="orders", reason=FULL, detail="3 found no room"
+    ),
+    "drain of tag region=eu: 2 stay open": told(events.DRAIN_STARTED, reason="tag", detail="region=eu: 2 stay open"),
+    "drain of broker: in service again": told(events.DRAIN_ENDED, reason="broker", detail="in service again"),
+    "cluster: a broker can be reached: eu-3 (7)": told(events.BROKER_JOINED, detail="eu-3 (7)"),
+    "cluster: a broker is out of reach: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
+    "table: digest=0f routes=2": told(events.TABLE_DIGEST, tags=DIGEST),
+    "broker: events dropped: 12 records": told(events.EVENTS_DROPPED, detail="12 records"),
+}
+
+
+@pytest.mark.parametrize(("line", "event"), LINES.items())
+def test_each_kind_of_event_has_its_line_with_the_subject_first(line: str, event: LifecycleEvent) -> None:
     assert event_line(event) == line
 
 

@@ -49,18 +49,6 @@ def test_a_caller_gets_what_was_sent_while_its_socket_was_broken() -> None:
     assert world.left_over() == []
 
 
-def test_what_was_written_to_a_socket_and_never_arrived_is_sent_again() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
-    caller.send(request(1, kind=REQUEST_STREAM))
-    for item in (b"one", b"two", b"three"):
-        service.answer(2, item, NEXT)
-    assert [frame.data for frame in caller.take(1)] == [b"one"]
-    caller.wire.lose()
-    assert [frame.data for frame in caller.resume()[1:]] == [b"two", b"three"]
-
-
 def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
     world = World()
     service = world.service("orders", 1)

@@ -273,15 +273,6 @@ def test_pushes_that_find_no_room_are_dropped_and_counted_and_the_service_stays(
     ]  # the newest
 
 
-def test_who_pushes_to_a_service_that_reads_slowly_is_not_read_from() -> None:
-    _, service, caller = made()
-    service.block()
-    caller.push(addressed(ORDERS))
-    assert caller.is_paused
-    service.unblock()
-    assert not caller.is_paused
-
-
 def test_a_route_hears_of_the_end_of_a_request_whose_last_frames_find_no_room() -> None:
     """The CANCEL was among them."""
     world = World(CoreSettings(max_buffered_bytes=300_000))
