@@ -5,36 +5,11 @@ import pytest
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire import keys
 from rsocket_wire.wire.keys import Key, keys_named, parse_key
+from tests.conformance.test_keys import KEYS
 
-# The specification's table "Well-known Types", and the constant that carries each.
-TABLE = [
-    (0x01, "ServiceName", keys.SERVICE_NAME),
-    (0x02, "RouteId", keys.ROUTE_ID),
-    (0x03, "InstanceName", keys.INSTANCE_NAME),
-    (0x04, "ClusterName", keys.CLUSTER_NAME),
-    (0x05, "Provider", keys.PROVIDER),
-    (0x06, "Region", keys.REGION),
-    (0x07, "Zone", keys.ZONE),
-    (0x08, "Device", keys.DEVICE),
-    (0x09, "OS", keys.OS),
-    (0x0A, "UserName", keys.USER_NAME),
-    (0x0B, "UserId", keys.USER_ID),
-    (0x0C, "MajorVersion", keys.MAJOR_VERSION),
-    (0x0D, "MinorVersion", keys.MINOR_VERSION),
-    (0x0E, "PatchVersion", keys.PATCH_VERSION),
-    (0x0F, "Version", keys.VERSION),
-    (0x10, "Environment", keys.ENVIRONMENT),
-    (0x11, "TestCell", keys.TEST_CELL),
-    (0x12, "DNS", keys.DNS),
-    (0x13, "IPv4", keys.IPV4),
-    (0x14, "IPv6", keys.IPV6),
-    (0x15, "Country", keys.COUNTRY),
-    (0x1A, "TimeZone", keys.TIME_ZONE),
-    (0x1B, "ShardKey", keys.SHARD_KEY),
-    (0x1C, "ShardMethod", keys.SHARD_METHOD),
-    (0x1D, "StickyRouteKey", keys.STICKY_ROUTE_KEY),
-    (0x1E, "LBMethod", keys.LB_METHOD),
-]
+# Each key of the specification's table, and the constant that carries it.
+CONSTANTS = {key.id: key for key in vars(keys).values() if isinstance(key, Key)}
+TABLE = [(id, last, CONSTANTS[id]) for last, id in KEYS.items()]
 
 
 @pytest.mark.parametrize(("id", "last", "constant"), TABLE)
