@@ -12,27 +12,8 @@ from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from broker.routing.table import Route
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    KIND_NAMES,
-    MAX_STREAM_ID,
-    METADATA,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, UNICAST, Address, RouteSetup
 from rsocket_wire.wire.keys import Key
@@ -69,6 +50,35 @@ def addressed(raw: bytes, *entries: tuple[str, bytes]) -> bytes:
     return composite((MIME_TYPE, raw), *entries)
 
 
+def carried(metadata_mime: str, raw: bytes) -> bytes:
+    """The metadata of a connection of this mime type that carries a broker frame."""
+    return composite((MIME_TYPE, raw)) if metadata_mime == COMPOSITE_MIME else raw
+
+
+def announcement(number: int, service: str, metadata_mime: str = COMPOSITE_MIME, **tags: str | None) -> bytes:
+    """Metadata that announces a route."""
+    return carried(metadata_mime, RouteSetup(route_id(number), service, tags_of(tags)).encode())
+
+
+def setup(
+    metadata: bytes | None = None,
+    metadata_mime: str = COMPOSITE_MIME,
+    data_mime: str = "text/plain",
+    wants_lease: bool = False,
+    token: bytes | None = None,
+) -> bytes:
+    """A SETUP; with a token it asks for a session."""
+    times_ms, wants_resume = (20_000, 90_000), token is not None
+    return frames.Setup(
+        metadata_mime, data_mime, *times_ms, metadata, b"", wants_lease, wants_resume, token or b""
+    ).encode()
+
+
+def framed(*raws: bytes) -> bytes:
+    """Frames as a stream of bytes carries them: each behind its length."""
+    return b"".join(len(raw).to_bytes(3, "big") + raw for raw in raws)
+
+
 def fragments(
     kind: int,
     stream_id: int,
@@ -85,17 +95,17 @@ def fragments(
     """
     bounds = [0, *cuts, len(metadata) + len(data)]
     border = len(metadata)
-    frames: list[bytes] = []
+    pieces: list[bytes] = []
     for number, (begin, end) in enumerate(pairwise(bounds)):
         part = metadata[begin:end] if begin < border or not number else None
         rest = data[max(begin, border) - border : max(end, border) - border]
         is_last = number == len(cuts)
         follows = 0 if is_last else FOLLOWS
         if number == 0:
-            frames.append(encode_request(kind, stream_id, rest, part, n, flags | follows))
+            pieces.append(frames.encode_request(kind, stream_id, rest, part, n, flags | follows))
         else:
-            frames.append(encode_payload(stream_id, (last_flags if is_last else NEXT) | follows, rest, part))
-    return frames
+            pieces.append(frames.encode_payload(stream_id, (last_flags if is_last else NEXT) | follows, rest, part))
+    return pieces
 
 
 def moved(raw: bytes, stream_id: int) -> Frame:
@@ -105,22 +115,22 @@ def moved(raw: bytes, stream_id: int) -> Frame:
 
 def error(stream_id: int, code: int, text: str) -> Frame:
     """An ERROR of the broker's own."""
-    return Frame(encode_error(stream_id, code, text))
+    return Frame(frames.encode_error(stream_id, code, text))
 
 
 def cancelled(stream_id: int) -> Frame:
     """A CANCEL."""
-    return Frame(encode_cancel(stream_id))
+    return Frame(frames.encode_cancel(stream_id))
 
 
 def completed(stream_id: int) -> Frame:
     """A PAYLOAD that only completes."""
-    return Frame(encode_payload(stream_id, COMPLETE))
+    return Frame(frames.encode_payload(stream_id, COMPLETE))
 
 
 def asked(stream_id: int, n: int) -> Frame:
     """A REQUEST_N."""
-    return Frame(encode_request_n(stream_id, n))
+    return Frame(frames.encode_request_n(stream_id, n))
 
 
 def raw_frame(kind: int, flags: int = 0, rest: bytes = b"", stream_id: int = 0) -> bytes:
@@ -139,19 +149,19 @@ class Frame:
         self.code = 0
         self.metadata: bytes | None = None
         self.data = raw[6:]
-        if self.kind == ERROR:
+        if self.kind == frames.ERROR:
             self.code = int.from_bytes(raw[6:10], "big")
             self.data = raw[10:]
         elif REQUEST_RESPONSE <= self.kind <= REQUEST_CHANNEL or self.kind == 0x0A:
-            at, to = request_parts(raw, 0, len(raw), self.kind, self.flags)
-            self.metadata = raw[at:to] if self.flags & METADATA else None
+            at, to = frames.request_parts(raw, 0, len(raw), self.kind, self.flags)
+            self.metadata = raw[at:to] if self.flags & frames.METADATA else None
             self.data = raw[to:]
-        if self.kind in (REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_N):
+        if self.kind in (REQUEST_STREAM, REQUEST_CHANNEL, frames.REQUEST_N):
             self.n = int.from_bytes(raw[6:10], "big")
 
     @property
     def name(self) -> str:
-        return KIND_NAMES[self.kind]
+        return frames.KIND_NAMES[self.kind]
 
     @property
     def text(self) -> str:
@@ -200,10 +210,16 @@ class World:
         self.pump()
         return wire
 
-    def caller(self, framed: bool = True, metadata_mime: str = COMPOSITE_MIME, data_mime: str = "text/plain") -> Wire:
+    def caller(
+        self,
+        framed: bool = True,
+        metadata_mime: str = COMPOSITE_MIME,
+        data_mime: str = "text/plain",
+        token: bytes | None = None,
+    ) -> Wire:
         """A connection with a SETUP and without a route."""
         wire = self.connect(framed)
-        wire.send(Setup(metadata_mime, data_mime, 20_000, 90_000).encode())
+        wire.send(setup(None, metadata_mime, data_mime, token=token))
         return wire
 
     def service(
@@ -213,13 +229,14 @@ class World:
         framed: bool = True,
         metadata_mime: str = COMPOSITE_MIME,
         data_mime: str = "text/plain",
+        wants_lease: bool = False,
+        token: bytes | None = None,
         **tags: str | None,
     ) -> Wire:
         """A connection with a SETUP that announces a route."""
-        raw = RouteSetup(route_id(number), name, tags_of(tags)).encode()
-        metadata = composite((MIME_TYPE, raw)) if metadata_mime == COMPOSITE_MIME else raw
+        metadata = announcement(number, name, metadata_mime, **tags)
         wire = self.connect(framed)
-        wire.send(Setup(metadata_mime, data_mime, 20_000, 90_000, metadata).encode())
+        wire.send(setup(metadata, metadata_mime, data_mime, wants_lease, token))
         return wire
 
     def advance(self, seconds: float) -> None:
@@ -319,12 +336,19 @@ class Wire:
         self.is_lost = False
         self._rest = b""
 
+    @property
+    def mimes(self) -> tuple[str, str]:
+        """The mime types of metadata and data in its SETUP."""
+        said = self.peer.connection.setup
+        assert said is not None
+        return said.metadata_mime, said.data_mime
+
     def send(self, *frames: bytes) -> None:
         """Sends whole frames, then carries what the core answers."""
         for raw in frames:
             if self.is_lost:
                 return
-            self._receive(len(raw).to_bytes(3, "big") + raw if self.peer.is_framed else raw)
+            self._receive(framed(raw) if self.peer.is_framed else raw)
         self.world.pump()
 
     def send_bytes(self, data: bytes) -> None:
@@ -350,7 +374,7 @@ class Wire:
         """As `block`, when so many bytes wait: of frames that mean nothing."""
         self.block()
         while waiting_bytes > 0:
-            self.peer.send(encode_cancel(MAX_STREAM_ID - 1) + bytes(min(waiting_bytes, 8 << 20)))
+            self.peer.send(frames.encode_cancel(frames.MAX_STREAM_ID - 1) + bytes(min(waiting_bytes, 8 << 20)))
             waiting_bytes -= 8 << 20
 
     def unblock(self) -> None:
@@ -380,7 +404,7 @@ class Wire:
         else:
             self.frames += [Frame(bytes(piece)) for piece in pieces]
         for frame in self.frames[had_n:]:
-            is_told = frame.kind == ERROR and any(
+            is_told = frame.kind == frames.ERROR and any(
                 wire.peer.name.encode() in frame.data for wire in self.world.wires.values()
             )
             assert not is_told, f"no ERROR says where anybody is connected: {frame.data!r}"
@@ -401,27 +425,34 @@ class Wire:
         self, kind: int, stream_id: int, raw_address: bytes, data: bytes = b"hi", n: int = 8, flags: int = 0
     ) -> bytes:
         """Sends a request with an ADDRESS as the connection's metadata mime type wants it; the frame that was sent."""
-        setup = self.peer.connection.setup
-        assert setup is not None
-        metadata = addressed(raw_address) if setup.metadata_mime == COMPOSITE_MIME else raw_address
-        raw = encode_request(kind, stream_id, data, metadata, n, flags)
+        raw = frames.encode_request(kind, stream_id, data, carried(self.mimes[0], raw_address), n, flags)
         self.send(raw)
         return raw
 
     def answer(self, stream_id: int, data: bytes, flags: int = NEXT | COMPLETE) -> None:
-        self.send(encode_payload(stream_id, flags, data))
+        self.send(frames.encode_payload(stream_id, flags, data))
 
     def fail(self, stream_id: int, code: int, text: str) -> None:
-        self.send(encode_error(stream_id, code, text))
+        self.send(frames.encode_error(stream_id, code, text))
 
     def cancel(self, stream_id: int) -> None:
-        self.send(encode_cancel(stream_id))
+        self.send(frames.encode_cancel(stream_id))
 
     def ask(self, stream_id: int, n: int) -> None:
-        self.send(encode_request_n(stream_id, n))
+        self.send(frames.encode_request_n(stream_id, n))
 
     def push(self, metadata: bytes) -> None:
-        self.send(encode_metadata_push(metadata))
+        self.send(frames.encode_metadata_push(metadata))
+
+    def announce(self, number: int, service: str, **tags: str | None) -> None:
+        """Sends a ROUTE_SETUP in a METADATA_PUSH."""
+        self.push(announcement(number, service, self.mimes[0], **tags))
+
+
+def orders(settings: CoreSettings | None = None) -> tuple[World, Wire, Wire]:
+    """A broker, its service `orders`, and a caller."""
+    world = World(settings)
+    return world, world.service("orders", 1), world.caller()
 
 
 def routes_in(world: World) -> list[list[str]]:

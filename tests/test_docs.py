@@ -112,11 +112,5 @@ async def test_the_programs_of_the_readme_do_what_it_says(tmp_path: Path) -> Non
                     await process.wait()
     assert (caller.returncode, output.decode().splitlines()) == (
         0,
-        [
-            "b'order taken: a book'",
-            "b'a book taken'",
-            "b'a book packed'",
-            "b'a book sent'",
-            "b'order taken: a lamp'",
-        ],
+        ["b'order taken: a book'", "b'a book taken'", "b'a book packed'", "b'a book sent'", "b'order taken: a lamp'"],
     )

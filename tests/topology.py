@@ -217,16 +217,18 @@ class Net:
             end.other.lose()
 
 
-def line(n: int) -> Net:
-    """b1 ─ b2 ─ b3 …"""
+def in_a_line(n: int, is_ring: bool = False) -> tuple[list[str], list[tuple[str, str]]]:
+    """b1 ─ b2 ─ b3 …, the ends linked, too, in a ring: names and who dials whom."""
     names = [f"b{i + 1}" for i in range(n)]
-    return Net(names, list(pairwise(names)))
+    return names, [*pairwise(names), *([(names[-1], names[0])] if is_ring else [])]
+
+
+def line(n: int) -> Net:
+    return Net(*in_a_line(n))
 
 
 def ring(n: int) -> Net:
-    """A line whose ends are linked, too."""
-    names = [f"b{i + 1}" for i in range(n)]
-    return Net(names, [*pairwise(names), (names[-1], names[0])])
+    return Net(*in_a_line(n, True))
 
 
 def star(n: int) -> Net:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from rsocket_wire.rsocket.frames import (
-    REQUEST_RESPONSE,
-    Resume,
-    Setup,
-    encode_request,
-    encode_resume_ok,
-    has_position,
-)
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
-from tests.fakes import Frame, World, address, addressed, composite, route_id, tags_of
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Resume, encode_request, encode_resume_ok, has_position
+from tests import fakes
+from tests.fakes import Frame, World, address, addressed, announcement
 
 ORDERS = address(service="orders")
 NO_SESSION = "unknown-session: there is no session to resume, connect again with a SETUP"
@@ -20,10 +12,7 @@ NO_SESSION = "unknown-session: there is no session to resume, connect again with
 
 def setup(token: bytes, service: str = "", number: int = 0) -> bytes:
     """A SETUP that asks for a session, with a route when it has a service."""
-    metadata = None
-    if service:
-        metadata = composite((MIME_TYPE, RouteSetup(route_id(number), service, tags_of({})).encode()))
-    return Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, metadata, wants_resume=True, token=token).encode()
+    return fakes.setup(announcement(number, service) if service else None, token=token)
 
 
 class Client:

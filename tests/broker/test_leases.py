@@ -8,33 +8,27 @@ from hypothesis import strategies as st
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    LEASE,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    Setup,
-    encode_keepalive,
-    encode_lease,
-)
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.rsocket.frames import LEASE, REQUEST_FNF, REQUEST_RESPONSE, encode_keepalive, encode_lease
+from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Wire, World, address, addressed, composite, route_id, tags_of
+from tests.fakes import Wire, World, address, addressed, setup
 
 ORDERS = address(service="orders")
 GRANT = bytes.fromhex("00000000 0800 7fffffff 7fffffff")  # what the broker grants: 24 days, 2^31-1 requests
 
 
-def announcement(number: int, service: str = "orders", **tags: str | None) -> bytes:
-    return composite((MIME_TYPE, RouteSetup(route_id(number), service, tags_of(tags)).encode()))
-
-
-def leased(world: World, number: int = 1, framed: bool = True, metadata: bytes | None = None) -> Wire:
+def leased(world: World, number: int = 1, framed: bool = True) -> Wire:
     """A service that asks for leases."""
-    wire = world.connect(framed)
-    said = announcement(number) if metadata is None else metadata
-    wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, said, wants_lease=True).encode())
+    wire = world.service("orders", number, framed, wants_lease=True)
+    assert [frame.raw for frame in wire.received()] == [GRANT]
+    return wire
+
+
+def leased_caller(world: World) -> Wire:
+    """A connection that asks for leases and offers nothing."""
+    wire = world.connect()
+    wire.send(setup(wants_lease=True))
     assert [frame.raw for frame in wire.received()] == [GRANT]
     return wire
 
@@ -181,18 +175,18 @@ def test_grants_stay_when_the_tags_change_and_when_the_name_does() -> None:
     service, caller = leased(world), world.caller()
     grant(service, 3)
     ask(caller, 1)
-    service.push(announcement(1, region="eu"))
+    service.announce(1, "orders", region="eu")
     ask(caller, 1)
-    service.push(announcement(1, "stock"))
+    service.announce(1, "stock")
     ask(caller, 2, REQUEST_FNF, address(service="stock"))
     assert len(service.received()) == 3
 
 
 def test_a_lease_that_comes_before_the_route_counts() -> None:
     world = World()
-    service, caller = leased(world, metadata=b""), world.caller()
+    service, caller = leased_caller(world), world.caller()
     grant(service, 1)
-    service.push(announcement(1))
+    service.announce(1, "orders")
     ask(caller, 2)
     assert len(service.received()) == 1
 
@@ -218,14 +212,14 @@ def test_a_lease_that_is_too_short_is_ignored() -> None:
 def test_who_asked_for_leases_may_call() -> None:
     world = World()
     service = world.service("orders", 1)
-    caller = leased(world, metadata=b"")
+    caller = leased_caller(world)
     ask(caller, 5)
     assert len(service.received()) == 5
 
 
 def test_the_broker_grants_again_before_its_grant_ends() -> None:
     world = World()
-    caller = leased(world, metadata=b"")
+    caller = leased_caller(world)
     renewed = 0
     for _ in range(30 * 24):
         for _ in range(60):

@@ -9,14 +9,7 @@ import pytest
 
 from broker import limited_log
 from broker.edge.origins import address_in
-from broker.events import (
-    ANNOTATIONS_REFUSED,
-    PEER_CLOSED,
-    PEER_CONNECTED,
-    ROUTE_EJECTED,
-    ROUTE_JOINED,
-    LifecycleEvent,
-)
+from broker.events import ANNOTATIONS_REFUSED, PEER_CLOSED, PEER_CONNECTED, ROUTE_EJECTED, ROUTE_JOINED, LifecycleEvent
 from broker.limited_log import LINES_PER_S, MAX_ADDRESSES, MAX_LINES_PER_S, NUMBERS_PER_S, OTHERS, LimitedLog
 from broker.log import OF_STRANGERS, level_of, line_kind
 from tests.system.support.waits import until

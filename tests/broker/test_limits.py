@@ -6,6 +6,7 @@ import ast
 import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,24 +16,12 @@ from broker.core import CoreSettings
 from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.routing.choosers.sticky import MAX_CHOICES
 from broker.routing.policies import Policy
-from rsocket_wire.errors import APPLICATION_ERROR, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_error,
-    encode_request_n,
-)
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address, RouteSetup
+from rsocket_wire.errors import REJECTED_SETUP
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
-from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, address, asked, composite, error, route_id, tags_of
+from tests.fakes import Wire, World, address, asked, error, orders, route_id, tags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs/limits.md").read_text()
@@ -162,45 +151,19 @@ def test_every_bound_has_a_unit_and_says_what_happens() -> None:
 
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_credit_passes_unicast_as_it_is_however_it_adds_up(kind: int) -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = world.caller()
-    caller.request(kind, 1, address(service="orders"), n=MAX_N)
+    _, service, caller = orders()
+    caller.request(kind, 1, address(service="orders"), n=frames.MAX_N)
     first = service.one()
-    caller.ask(1, MAX_N)
-    caller.ask(1, MAX_N)
-    caller.send(encode_request_n(1, 0))  # "Value MUST be > 0": ignored
-    reserved = bytearray(encode_request_n(1, 5))
+    caller.ask(1, frames.MAX_N)
+    caller.ask(1, frames.MAX_N)
+    caller.send(frames.encode_request_n(1, 0))  # "Value MUST be > 0": ignored
+    reserved = bytearray(frames.encode_request_n(1, 5))
     reserved[6] |= 0x80  # the reserved bit is the sender's; who reads credit does not look at it
     caller.send(bytes(reserved))
     *asks, last = service.received()
-    assert first.n == MAX_N
-    assert asks == [asked(first.stream_id, MAX_N)] * 2
-    assert (last.name, last.n & MAX_N) == ("REQUEST_N", 5)
-
-
-def test_credit_of_a_multicast_stops_at_31_bits() -> None:
-    world = World()
-    services = [world.service("orders", number) for number in (1, 2)]
-    caller = world.caller()
-    caller.request(REQUEST_STREAM, 1, address(MULTICAST, service="orders"), n=MAX_N)
-    for _ in range(5):
-        caller.ask(1, MAX_N)
-    for service in services:
-        stream_id = service.received()[0].stream_id
-        service.answer(stream_id, b"item", NEXT)
-    assert [frame.data for frame in caller.received()] == [b"item", b"item"]
-    for service in services:
-        assert all(0 < frame.n <= MAX_N for frame in service.received())
-
-
-@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
-def test_a_request_with_no_credit_is_refused(kind: int) -> None:
-    world = World()
-    world.service("orders", 1)
-    caller = world.caller()
-    caller.request(kind, 1, address(service="orders"), n=0)
-    assert caller.one().text == "bad-request: the initial request n is 0, it must be over 0"
+    assert first.n == frames.MAX_N
+    assert asks == [asked(first.stream_id, frames.MAX_N)] * 2
+    assert (last.name, last.n & frames.MAX_N) == ("REQUEST_N", 5)
 
 
 # A million different tags
@@ -227,7 +190,7 @@ def test_a_route_that_changes_its_tags_and_name_again_and_again_leaves_no_trace(
     service = world.service("orders", 1)
     for number in range(MANY // 10):
         tags: dict[str, str | None] = {f"key-{number}-{each}": f"value-{number}" for each in range(10)}
-        service.push(composite((MIME_TYPE, RouteSetup(route_id(number), f"name-{number}", tags_of(tags)).encode())))
+        service.announce(number, f"name-{number}", **tags)
         world.core.take_events()
     found = sizes(world, service)
     assert (found["routes"], found["tags"], found["services"], found["addresses"]) == (1, 12, 1, 0)
@@ -267,32 +230,16 @@ def test_addresses_with_new_tags_again_and_again_fill_no_table() -> None:
     assert sum(1 for key in totals if key[4]) <= MAX_REFUSED_TOTALS + 5  # and one for the others, by model
 
 
-def test_names_that_are_refused_do_not_crowd_out_those_that_are_there() -> None:
-    world = World()
-    caller = world.caller()
-    for number in range(MAX_REFUSED_TOTALS + 100):
-        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service=f"nobody-{number}"))
-    service = world.service("orders", 1)
-    caller.request(REQUEST_RESPONSE, 99_999, address(service="orders"))
-    service.send(encode_error(service.received()[-1].stream_id, APPLICATION_ERROR, "no"))
-    world.flows()
-    assert ("orders", "request_response", "unicast", "error", "") in world.core.engine.flows.totals
-    assert len(world.core.engine.flows.totals) == MAX_REFUSED_TOTALS + 2
-
-
 def test_one_route_has_no_more_tags_than_it_may() -> None:
     world = World(CoreSettings(max_tags_per_route=3))
-    service = world.connect()
-    setup = RouteSetup(route_id(1), "orders", [Tag.of(f"key-{number}", "x") for number in range(4)]).encode()
-    service.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, composite((MIME_TYPE, setup))).encode())
+    tags: dict[str, Any] = {f"key-{number}": "x" for number in range(4)}
+    service = world.service("orders", 1, **tags)
     assert service.received() == [error(0, REJECTED_SETUP, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
     assert world.core.table.index.size() == 0
 
 
 def test_a_completed_item_is_no_fragment_whatever_its_length() -> None:
-    world = World(CoreSettings(max_small_fragments_per_s=1))
-    service = world.service("orders", 1)
-    caller = world.caller()
+    _, service, caller = orders(CoreSettings(max_small_fragments_per_s=1))
     for number in range(100):
         caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
         service.answer(service.one().stream_id, b"x", NEXT | COMPLETE)

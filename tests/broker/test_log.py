@@ -5,45 +5,12 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from broker.events import (
-    ANNOTATIONS_REFUSED,
-    BREAKER_CLOSED,
-    BREAKER_OPENED,
-    BROKER_DIED,
-    BROKER_JOINED,
-    BROKER_LEFT,
-    BROKER_STARTED,
-    BROKER_STOPPED,
-    DIGEST_MISMATCH,
-    DRAIN_ENDED,
-    DRAIN_STARTED,
-    EVENTS_DROPPED,
-    KIND_NAMES,
-    LINK_DOWN,
-    LINK_UP,
-    PEER_CLOSED,
-    PEER_CONNECTED,
-    PEER_RESUMED,
-    PEER_SUSPENDED,
-    REDIRECT_REMOVED,
-    REDIRECT_SET,
-    REQUESTS_DROPPED,
-    ROUTE_ADDED,
-    ROUTE_EJECTED,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
-    ROUTE_RELIEVED,
-    ROUTE_REMOVED,
-    ROUTE_REPLACED,
-    ROUTE_SEEN,
-    ROUTE_UNSAID,
-    SLOW_PEER_ENDED,
-    TABLE_DIGEST,
-    LifecycleEvent,
-)
+from broker import events
+from broker.events import LifecycleEvent
 from broker.log import (
     AGAIN_MS,
     LOGGER,
@@ -80,130 +47,105 @@ def record(text: str, level: int = logging.INFO) -> logging.LogRecord:
     return made
 
 
-@pytest.mark.parametrize(
-    "event, line",
-    [
-        (LifecycleEvent(PEER_CONNECTED, 3, 0, peer=PEER), f"peer {PEER}: connected"),
-        (
-            LifecycleEvent(
-                PEER_CLOSED, 4, 0, peer=PEER, reason="slow-peer", detail="slow-peer: 9 bytes", uptime_ms=100
-            ),
-            f"peer {PEER}: closed after 0.1 s: slow-peer: 9 bytes",
-        ),
-        (
-            LifecycleEvent(PEER_SUSPENDED, 4, 0, peer=PEER, reason="left", detail="reset", uptime_ms=100),
-            f"peer {PEER}: suspended after 0.1 s: left: reset",
-        ),
-        (
-            LifecycleEvent(PEER_RESUMED, 4, 0, peer=PEER, detail="2 frames are sent again", uptime_ms=100),
-            f"peer {PEER}: resumed: 2 frames are sent again",
-        ),
-        (
-            LifecycleEvent(ROUTE_JOINED, 5, 0, ROUTE, "orders", [("region", "eu"), ("zone", "a")], PEER),
-            f"route {ROUTE} (orders): joined from {PEER}, region=eu zone=a",
-        ),
-        (
-            LifecycleEvent(ROUTE_LEFT, 6, 0, ROUTE, "orders", reason="left", uptime_ms=2_000, requests=7),
-            f"route {ROUTE} (orders): left after 2.0 s and 7 requests: left",
-        ),
-        (
-            LifecycleEvent(ROUTE_REPLACED, 7, 0, ROUTE, "orders", peer=PEER),
-            f"route {ROUTE} (orders): replaced from {PEER}",
-        ),
-        (LifecycleEvent(EVENTS_DROPPED, 8, 0, detail="12 records"), "broker: events dropped: 12 records"),
-        (
-            LifecycleEvent(ROUTE_EJECTED, 9, 0, ROUTE, "orders", reason="errors", detail="5 errors in a row"),
-            f"route {ROUTE} (orders): ejected: 5 errors in a row",
-        ),
-        (
-            LifecycleEvent(ROUTE_RELIEVED, 10, 0, ROUTE, "orders", detail="30 s are over"),
-            f"route {ROUTE} (orders): gets requests again: 30 s are over",
-        ),
-        (
-            LifecycleEvent(BREAKER_OPENED, 11, 0, service="orders", detail="9 are in flight"),
-            "service orders: requests are refused: 9 are in flight",
-        ),
-        (
-            LifecycleEvent(BREAKER_CLOSED, 12, 0, service="orders", detail="3 were refused"),
-            "service orders: requests are taken again: 3 were refused",
-        ),
-        (
-            LifecycleEvent(DRAIN_STARTED, 13, 0, reason="tag", detail="region=eu: 2 connections stay open"),
-            "drain of tag region=eu: 2 connections stay open",
-        ),
-        (
-            LifecycleEvent(DRAIN_ENDED, 14, 0, reason="broker", detail="in service again after 0.1 s"),
-            "drain of broker: in service again after 0.1 s",
-        ),
-        (LifecycleEvent(LINK_UP, 15, 0, peer=PEER, detail="eu-2"), f"link {PEER}: up: eu-2"),
-        (
-            LifecycleEvent(LINK_DOWN, 16, 0, peer=PEER, reason="left", detail="eu-2: reset", uptime_ms=3_000),
-            f"link {PEER}: down after 3.0 s: left: eu-2: reset",
-        ),
-        (
-            LifecycleEvent(BROKER_JOINED, 17, 0, detail="eu-3 (7), 2 hops by way of eu-2"),
-            "cluster: a broker can be reached: eu-3 (7), 2 hops by way of eu-2",
-        ),
-        (LifecycleEvent(BROKER_LEFT, 18, 0, detail="eu-3 (7)"), "cluster: a broker is out of reach: eu-3 (7)"),
-        (
-            LifecycleEvent(ANNOTATIONS_REFUSED, 19, 0, peer=PEER, reason="loop", detail="a>b>a", requests=4),
-            f"peer {PEER}: annotations of 4 requests refused: loop: a>b>a",
-        ),
-        (
-            LifecycleEvent(REDIRECT_SET, 20, 0, service="orders", detail="requests go to green"),
-            "service orders: redirected: requests go to green",
-        ),
-        (
-            LifecycleEvent(ROUTE_ADDED, 23, 0, ROUTE, "orders", [("region", "eu")], "broker 7"),
-            f"route {ROUTE} (orders): known from broker 7, region=eu",
-        ),
-        (
-            LifecycleEvent(ROUTE_REMOVED, 24, 0, ROUTE, "orders", [], "broker 7", "left"),
-            f"route {ROUTE} (orders): no longer known from broker 7: left",
-        ),
-        (
-            LifecycleEvent(ROUTE_UNSAID, 28, 0, ROUTE, "orders", peer=PEER, detail="region: the value has 200 bytes"),
-            f"route {ROUTE} (orders): other brokers cannot be told of it: region: the value has 200 bytes",
-        ),
-        (
-            LifecycleEvent(ROUTE_SEEN, 25, 0, ROUTE, "orders", peer=PEER, detail="3", uptime_ms=1_500),
-            f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}",
-        ),
-        (
-            LifecycleEvent(TABLE_DIGEST, 26, 0, tags=[("digest", "0f"), ("routes", "2")]),
-            "table: digest=0f routes=2",
-        ),
-        (
-            LifecycleEvent(SLOW_PEER_ENDED, 27, 0, peer=PEER, reason="slow-peer", detail="9 bytes wait"),
-            f"peer {PEER}: ended: slow-peer: 9 bytes wait",
-        ),
-        (
-            LifecycleEvent(REQUESTS_DROPPED, 31, 0, service="orders", reason="over-limit", detail="3 found no room"),
-            "service orders: requests dropped: over-limit: 3 found no room",
-        ),
-        (
-            LifecycleEvent(REQUESTS_DROPPED, 31, 0, peer=PEER, reason="over-limit", detail="eu-2: 3 found no room"),
-            f"link {PEER}: requests dropped: over-limit: eu-2: 3 found no room",
-        ),
-        (LifecycleEvent(REDIRECT_REMOVED, 21, 0, service="orders"), "service orders: no longer redirected"),
-        (
-            LifecycleEvent(DIGEST_MISMATCH, 22, 0, peer=PEER, detail="eu-2: 12 entries there, 10 here"),
-            f"link {PEER}: both ends know different things: eu-2: 12 entries there, 10 here",
-        ),
-    ],
-)
-def test_each_kind_of_event_has_its_line_with_the_subject_first(event: LifecycleEvent, line: str) -> None:
+def told(kind: int, **fields: Any) -> LifecycleEvent:
+    return LifecycleEvent(kind, 1, 0, **fields)
+
+
+def of_peer(kind: int, **fields: Any) -> LifecycleEvent:
+    return told(kind, peer=PEER, **fields)
+
+
+def of_route(kind: int, **fields: Any) -> LifecycleEvent:
+    return told(kind, route_id=ROUTE, service="orders", **fields)
+
+
+def of_service(kind: int, detail: str = "") -> LifecycleEvent:
+    return told(kind, service="orders", detail=detail)
+
+
+EU_A = [("region", "eu"), ("zone", "a")]
+DIGEST = [("digest", "0f"), ("routes", "2")]
+FULL = "over-limit"
+UNSAID = "region: the value has 200 bytes"
+LINES = {
+    f"peer {PEER}: connected": of_peer(events.PEER_CONNECTED),
+    f"peer {PEER}: closed after 0.1 s: slow-peer: 9 bytes": of_peer(
+        events.PEER_CLOSED, reason="slow-peer", detail="slow-peer: 9 bytes", uptime_ms=100
+    ),
+    f"peer {PEER}: suspended after 0.1 s: left: reset": of_peer(
+        events.PEER_SUSPENDED, reason="left", detail="reset", uptime_ms=100
+    ),
+    f"peer {PEER}: resumed: 2 frames are sent again": of_peer(
+        events.PEER_RESUMED, detail="2 frames are sent again", uptime_ms=100
+    ),
+    f"peer {PEER}: annotations of 4 requests refused: loop: a>b>a": of_peer(
+        events.ANNOTATIONS_REFUSED, reason="loop", detail="a>b>a", requests=4
+    ),
+    f"peer {PEER}: ended: slow-peer: 9 bytes wait": of_peer(
+        events.SLOW_PEER_ENDED, reason="slow-peer", detail="9 bytes wait"
+    ),
+    f"link {PEER}: up: eu-2": of_peer(events.LINK_UP, detail="eu-2"),
+    f"link {PEER}: down after 3.0 s: left: eu-2: reset": of_peer(
+        events.LINK_DOWN, reason="left", detail="eu-2: reset", uptime_ms=3_000
+    ),
+    f"link {PEER}: both ends know different things: eu-2: 12 there": of_peer(
+        events.DIGEST_MISMATCH, detail="eu-2: 12 there"
+    ),
+    f"link {PEER}: requests dropped: {FULL}: eu-2: 3 found no room": of_peer(
+        events.REQUESTS_DROPPED, reason=FULL, detail="eu-2: 3 found no room"
+    ),
+    f"route {ROUTE} (orders): joined from {PEER}, region=eu zone=a": of_route(
+        events.ROUTE_JOINED, tags=EU_A, peer=PEER
+    ),
+    f"route {ROUTE} (orders): left after 2.0 s and 7 requests: left": of_route(
+        events.ROUTE_LEFT, reason="left", uptime_ms=2_000, requests=7
+    ),
+    f"route {ROUTE} (orders): replaced from {PEER}": of_route(events.ROUTE_REPLACED, peer=PEER),
+    f"route {ROUTE} (orders): ejected: 5 in a row": of_route(
+        events.ROUTE_EJECTED, reason="errors", detail="5 in a row"
+    ),
+    f"route {ROUTE} (orders): gets requests again: 30 s": of_route(events.ROUTE_RELIEVED, detail="30 s"),
+    f"route {ROUTE} (orders): known from broker 7, region=eu zone=a": of_route(
+        events.ROUTE_ADDED, tags=EU_A, peer="broker 7"
+    ),
+    f"route {ROUTE} (orders): no longer known from broker 7: left": of_route(
+        events.ROUTE_REMOVED, peer="broker 7", reason="left"
+    ),
+    f"route {ROUTE} (orders): other brokers cannot be told of it: {UNSAID}": of_route(
+        events.ROUTE_UNSAID, peer=PEER, detail=UNSAID
+    ),
+    f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}": of_route(
+        events.ROUTE_SEEN, peer=PEER, detail="3", uptime_ms=1_500
+    ),
+    "service orders: requests are refused: 9 are in flight": of_service(events.BREAKER_OPENED, "9 are in flight"),
+    "service orders: requests are taken again: 3 were refused": of_service(events.BREAKER_CLOSED, "3 were refused"),
+    "service orders: redirected: requests go to green": of_service(events.REDIRECT_SET, "requests go to green"),
+    "service orders: no longer redirected": of_service(events.REDIRECT_REMOVED),
+    f"service orders: requests dropped: {FULL}: 3 found no room": told(
+        events.REQUESTS_DROPPED, service="orders", reason=FULL, detail="3 found no room"
+    ),
+    "drain of tag region=eu: 2 stay open": told(events.DRAIN_STARTED, reason="tag", detail="region=eu: 2 stay open"),
+    "drain of broker: in service again": told(events.DRAIN_ENDED, reason="broker", detail="in service again"),
+    "cluster: a broker can be reached: eu-3 (7)": told(events.BROKER_JOINED, detail="eu-3 (7)"),
+    "cluster: a broker is out of reach: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
+    "table: digest=0f routes=2": told(events.TABLE_DIGEST, tags=DIGEST),
+    "broker: events dropped: 12 records": told(events.EVENTS_DROPPED, detail="12 records"),
+}
+
+
+@pytest.mark.parametrize(("line", "event"), LINES.items())
+def test_each_kind_of_event_has_its_line_with_the_subject_first(line: str, event: LifecycleEvent) -> None:
     assert event_line(event) == line
 
 
 def test_every_kind_of_event_but_those_of_the_broker_itself_has_a_line_of_its_own() -> None:
     """What a new kind would get is the line of dropped events."""
-    dropped = [kind for kind in KIND_NAMES if event_line(LifecycleEvent(kind, 1, 0)) == "broker: events dropped"]
-    assert dropped == [BROKER_STARTED, BROKER_STOPPED, EVENTS_DROPPED, BROKER_DIED]
+    dropped = [kind for kind in events.KIND_NAMES if event_line(LifecycleEvent(kind, 1, 0)) == "broker: events dropped"]
+    assert dropped == [events.BROKER_STARTED, events.BROKER_STOPPED, events.EVENTS_DROPPED, events.BROKER_DIED]
 
 
 def test_a_line_shows_eight_tags_and_counts_the_others() -> None:
-    event = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", [(f"k{n}", "v") for n in range(10)], PEER)
+    event = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", [(f"k{n}", "v") for n in range(10)], PEER)
     assert event_line(event).endswith(", k0=v k1=v k2=v k3=v k4=v k5=v k6=v k7=v and 2 more")
 
 
@@ -215,17 +157,17 @@ def test_tags_have_their_short_names_and_say_nothing_twice() -> None:
         ("io.rsocket.routing.MajorVersion", "2"),
         ("team", "blue"),
     ]
-    joined = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", tags, PEER)
+    joined = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", tags, PEER)
     assert event_line(joined).endswith(f"from {PEER}, region=eu major_version=2 team=blue")
-    nothing_else = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", tags[:2], PEER)
+    nothing_else = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", tags[:2], PEER)
     assert event_line(nothing_else).endswith(f"from {PEER}")
-    other_name = LifecycleEvent(ROUTE_JOINED, 1, 0, ROUTE, "orders", [(tags[0][0], "invoices")], PEER)
+    other_name = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", [(tags[0][0], "invoices")], PEER)
     assert event_line(other_name).endswith(f"from {PEER}, service=invoices")
 
 
 def test_a_line_that_knows_more_takes_the_place_of_the_events_own(out: io.StringIO) -> None:
     setup("info", "json", out)
-    log_event(LifecycleEvent(BROKER_STARTED, 1, 0), "broker eu-1: started, with all that it knows")
+    log_event(LifecycleEvent(events.BROKER_STARTED, 1, 0), "broker eu-1: started, with all that it knows")
     said = json.loads(out.getvalue())
     assert (said["text"], said["event"]) == ("broker eu-1: started, with all that it knows", "BrokerStarted")
 
@@ -265,7 +207,9 @@ def test_a_stranger_cannot_write_a_line_of_its_own_into_a_traceback() -> None:
 
 def test_a_json_line_holds_the_event_without_its_empty_fields() -> None:
     joined = record("route joined")
-    joined.lifecycle = LifecycleEvent(ROUTE_JOINED, 5, 1_772_353_800_120, ROUTE, "orders", [("region", "eu")], PEER)
+    joined.lifecycle = LifecycleEvent(
+        events.ROUTE_JOINED, 5, 1_772_353_800_120, ROUTE, "orders", [("region", "eu")], PEER
+    )
     assert json.loads(JsonFormatter().format(joined)) == {
         "at": "2026-03-01T08:30:00.125Z",
         "level": "info",
@@ -290,15 +234,15 @@ def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
 
 def test_what_goes_wrong_between_brokers_is_a_warning_and_a_second_link_is_not(out: io.StringIO) -> None:
     setup("warning", "text", out)
-    log_event(LifecycleEvent(LINK_UP, 1, 0, peer="a", detail="eu-2"))
-    log_event(LifecycleEvent(LINK_DOWN, 2, 0, peer="b", reason="duplicate-link"))
-    log_event(LifecycleEvent(LINK_DOWN, 3, 0, peer="c", reason="keepalive-timeout"))
-    log_event(LifecycleEvent(BROKER_JOINED, 4, 0, detail="eu-2"))
-    log_event(LifecycleEvent(BROKER_LEFT, 5, 0, detail="eu-2"))
-    log_event(LifecycleEvent(ANNOTATIONS_REFUSED, 6, 0, peer="d", reason="from-client", requests=1))
-    log_event(LifecycleEvent(DIGEST_MISMATCH, 7, 0, peer="e"))
-    log_event(LifecycleEvent(REDIRECT_SET, 8, 0, service="orders"))
-    log_event(LifecycleEvent(ROUTE_UNSAID, 9, 0, ROUTE, "orders"))
+    log_event(LifecycleEvent(events.LINK_UP, 1, 0, peer="a", detail="eu-2"))
+    log_event(LifecycleEvent(events.LINK_DOWN, 2, 0, peer="b", reason="duplicate-link"))
+    log_event(LifecycleEvent(events.LINK_DOWN, 3, 0, peer="c", reason="keepalive-timeout"))
+    log_event(LifecycleEvent(events.BROKER_JOINED, 4, 0, detail="eu-2"))
+    log_event(LifecycleEvent(events.BROKER_LEFT, 5, 0, detail="eu-2"))
+    log_event(LifecycleEvent(events.ANNOTATIONS_REFUSED, 6, 0, peer="d", reason="from-client", requests=1))
+    log_event(LifecycleEvent(events.DIGEST_MISMATCH, 7, 0, peer="e"))
+    log_event(LifecycleEvent(events.REDIRECT_SET, 8, 0, service="orders"))
+    log_event(LifecycleEvent(events.ROUTE_UNSAID, 9, 0, ROUTE, "orders"))
     assert [line[25:] for line in out.getvalue().splitlines()] == [
         "warning link c: down after 0.0 s: keepalive-timeout",
         "warning cluster: a broker is out of reach: eu-2",
@@ -310,7 +254,7 @@ def test_what_goes_wrong_between_brokers_is_a_warning_and_a_second_link_is_not(o
 
 def refused(at_ms: int, peer: str = "tcp b1:7000", word: str = "wrong-secret") -> LifecycleEvent:
     detail = f"the peer sent an ERROR on stream 0: {word}: b2 does not know it"
-    return LifecycleEvent(PEER_CLOSED, 1, at_ms, peer=peer, reason="left", detail=detail)
+    return LifecycleEvent(events.PEER_CLOSED, 1, at_ms, peer=peer, reason="left", detail=detail)
 
 
 def test_a_broker_that_refuses_this_one_again_and_again_is_a_warning_once_a_minute(out: io.StringIO) -> None:
@@ -324,7 +268,7 @@ def test_a_broker_that_refuses_this_one_again_and_again_is_a_warning_once_a_minu
     ] * 2
     assert refusals.is_news(refused(0, peer="tcp b3:7000"))
     assert refusals.is_news(refused(0, word="no-cluster"))
-    other = LifecycleEvent(PEER_CLOSED, 1, 0, peer="unix /run/b.sock", reason="left")
+    other = LifecycleEvent(events.PEER_CLOSED, 1, 0, peer="unix /run/b.sock", reason="left")
     assert [refusals.is_news(other) for _ in range(2)] == [True, True]
 
 
@@ -339,15 +283,15 @@ def test_so_many_refusals_are_remembered_and_then_forgotten() -> None:
 
 def test_ends_that_are_a_peers_fault_ejections_refusals_and_dropped_events_are_warnings(out: io.StringIO) -> None:
     setup("warning", "text", out)
-    log_event(LifecycleEvent(PEER_CLOSED, 1, 0, peer="a", reason="left"))
+    log_event(LifecycleEvent(events.PEER_CLOSED, 1, 0, peer="a", reason="left"))
     for reason in ("replaced", "draining", "closed-by-operator", "broker-stopped"):
-        log_event(LifecycleEvent(PEER_CLOSED, 2, 0, peer="b", reason=reason))
-    log_event(LifecycleEvent(PEER_CLOSED, 3, 0, peer="c", reason="bad-frame"))
-    log_event(LifecycleEvent(EVENTS_DROPPED, 4, 0))
-    log_event(LifecycleEvent(ROUTE_EJECTED, 5, 0, "7", "orders", reason="errors-in-row"))
-    log_event(LifecycleEvent(ROUTE_RELIEVED, 6, 0, "7", "orders"))
-    log_event(LifecycleEvent(BREAKER_OPENED, 7, 0, service="orders", reason="over-limit"))
-    log_event(LifecycleEvent(BREAKER_CLOSED, 8, 0, service="orders"))
+        log_event(LifecycleEvent(events.PEER_CLOSED, 2, 0, peer="b", reason=reason))
+    log_event(LifecycleEvent(events.PEER_CLOSED, 3, 0, peer="c", reason="bad-frame"))
+    log_event(LifecycleEvent(events.EVENTS_DROPPED, 4, 0))
+    log_event(LifecycleEvent(events.ROUTE_EJECTED, 5, 0, "7", "orders", reason="errors-in-row"))
+    log_event(LifecycleEvent(events.ROUTE_RELIEVED, 6, 0, "7", "orders"))
+    log_event(LifecycleEvent(events.BREAKER_OPENED, 7, 0, service="orders", reason="over-limit"))
+    log_event(LifecycleEvent(events.BREAKER_CLOSED, 8, 0, service="orders"))
     assert [line[25:] for line in out.getvalue().splitlines()] == [
         "warning peer c: closed after 0.0 s: bad-frame",
         "warning broker: events dropped",
@@ -362,7 +306,7 @@ def test_what_is_for_event_files_alone_is_said_only_for_debugging(out: io.String
         log_event(LifecycleEvent(kind, 1, 0, ROUTE, reason="slow-peer"))
     assert out.getvalue() == ""
     setup("debug", "text", out)
-    log_event(LifecycleEvent(TABLE_DIGEST, 1, 0, tags=[("routes", "2")]))
+    log_event(LifecycleEvent(events.TABLE_DIGEST, 1, 0, tags=[("routes", "2")]))
     assert [line[25:] for line in out.getvalue().splitlines()] == ["debug   table: routes=2"]
 
 

@@ -9,25 +9,11 @@ from hypothesis import strategies as st
 from broker.core import CoreSettings
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.routing.table import Route
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    EXT,
-    IGNORE,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Resume,
-    encode_keepalive,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.resuming import ORDERS, Client, closed, event_names, request, resumed, setup
-from tests.fakes import Frame, World, address, addressed, moved
+from tests.fakes import Frame, World, address, addressed, framed, moved, raw_frame
 
 # Suspended
 
@@ -39,11 +25,11 @@ def test_a_route_stays_and_its_requests_wait_while_its_socket_is_broken() -> Non
     service.wire.lose()
     asked = caller.request(REQUEST_RESPONSE, 1, ORDERS)
     world.advance(59.9)
-    caller.send(encode_keepalive(b"", False))
+    caller.send(frames.encode_keepalive(b"", False))
     assert caller.received() == []
     assert service.resume() == [resumed(0), moved(asked, 2)]
-    service.send(encode_payload(2, NEXT | COMPLETE, b"late"))
-    assert caller.one() == Frame(encode_payload(1, NEXT | COMPLETE, b"late"))
+    service.send(frames.encode_payload(2, NEXT | COMPLETE, b"late"))
+    assert caller.one() == Frame(frames.encode_payload(1, NEXT | COMPLETE, b"late"))
     assert world.left_over() == []
 
 
@@ -58,21 +44,9 @@ def test_a_caller_gets_what_was_sent_while_its_socket_was_broken() -> None:
     service.answer(2, b"two", NEXT)
     service.answer(2, b"three")
     assert service.received()[1:] == []
-    items = [Frame(encode_payload(1, NEXT, b"two")), Frame(encode_payload(1, NEXT | COMPLETE, b"three"))]
+    items = [Frame(frames.encode_payload(1, NEXT, b"two")), Frame(frames.encode_payload(1, NEXT | COMPLETE, b"three"))]
     assert caller.resume() == [resumed(len(caller.sent[0])), *items]
     assert world.left_over() == []
-
-
-def test_what_was_written_to_a_socket_and_never_arrived_is_sent_again() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
-    caller.send(request(1, kind=REQUEST_STREAM))
-    for item in (b"one", b"two", b"three"):
-        service.answer(2, item, NEXT)
-    assert [frame.data for frame in caller.take(1)] == [b"one"]
-    caller.wire.lose()
-    assert [frame.data for frame in caller.resume()[1:]] == [b"two", b"three"]
 
 
 def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
@@ -80,8 +54,8 @@ def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
     service = world.service("orders", 1)
     caller = Client(world, b"c")
     caller.send(request(1))
-    answer = encode_payload(2, NEXT | COMPLETE, b"ok")
-    world.core.receive(service.peer, len(answer).to_bytes(3, "big") + answer, world.now)
+    answer = frames.encode_payload(2, NEXT | COMPLETE, b"ok")
+    world.core.receive(service.peer, framed(answer), world.now)
     caller.wire.lose()
     assert caller.wire.peer.pending_bytes == 0
     assert caller.resume() == [resumed(len(caller.sent[0])), moved(answer, 1)]
@@ -90,9 +64,13 @@ def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
 def test_frames_without_a_position_do_not_count() -> None:
     world = World()
     wire = Client(world, b"t").wire
-    wire.send((7).to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4))
-    wire.send(encode_keepalive(b"", False), encode_metadata_push(addressed(ORDERS)), encode_keepalive(b"k", True))
-    assert wire.one() == Frame(encode_keepalive(b"k", position=0))
+    wire.send(raw_frame(frames.EXT, frames.IGNORE, bytes(4), 7))
+    wire.send(
+        frames.encode_keepalive(b"", False),
+        frames.encode_metadata_push(addressed(ORDERS)),
+        frames.encode_keepalive(b"k", True),
+    )
+    assert wire.one() == Frame(frames.encode_keepalive(b"k", position=0))
 
 
 def test_half_a_frame_that_came_before_the_break_does_not_count() -> None:
@@ -101,7 +79,7 @@ def test_half_a_frame_that_came_before_the_break_does_not_count() -> None:
     caller = Client(world, b"c")
     raw = request(1)
     caller.sent.append(raw)
-    caller.wire.send_bytes((len(raw).to_bytes(3, "big") + raw)[:-1])
+    caller.wire.send_bytes(framed(raw)[:-1])
     caller.wire.lose()
     assert caller.resume() == [resumed(0)]
     assert world.core.peers()[1].begun == 1
@@ -140,10 +118,10 @@ def test_both_wires_may_be_of_different_kinds() -> None:
     world = World()
     service = Client(world, b"s", "orders", 1, framed=True)
     caller = world.caller()
-    for framed in (False, True, False):
+    for is_framed in (False, True, False):
         service.wire.lose()
         asked = caller.request(REQUEST_FNF, 1, ORDERS)
-        assert [frame for frame in service.resume(framed) if frame.stream_id] == [
+        assert [frame for frame in service.resume(is_framed) if frame.stream_id] == [
             moved(asked, frame.stream_id) for frame in service.got[-1:]
         ]
     assert len(service.got) == 3
@@ -156,13 +134,13 @@ def test_bytes_behind_the_resume_are_those_of_the_resumed_peer() -> None:
     caller.wire.lose()
     raw = request(1)
     caller.wire = world.connect()
-    resume = Resume(b"c", 0, 0).encode()
-    whole = b"".join(len(each).to_bytes(3, "big") + each for each in (resume, raw, encode_keepalive(b"k", True)))
+    resume = frames.Resume(b"c", 0, 0).encode()
+    whole = framed(resume, raw, frames.encode_keepalive(b"k", True))
     caller.wire.send_bytes(whole[:-1])
     assert service.one() == moved(raw, 2)
     assert caller.take() == [resumed(0)]
     caller.wire.send_bytes(whole[-1:])
-    assert caller.take() == [Frame(encode_keepalive(b"k", position=len(raw)))]
+    assert caller.take() == [Frame(frames.encode_keepalive(b"k", position=len(raw)))]
     assert caller.wire.peer.bytes_in == len(setup(b"c")) + 3 + len(whole)
 
 
@@ -173,12 +151,12 @@ def test_frames_behind_the_resume_wait_for_a_multicast_that_goes_to_very_many() 
     service = world.service("orders", 5000)
     caller = Client(world, b"c")
     caller.wire.lose()
-    frames = [Resume(b"c", 0, 0).encode()]
-    frames.append(encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 8))
-    frames += [request(3 + 2 * number) for number in range(5)]
+    pieces = [frames.Resume(b"c", 0, 0).encode()]
+    pieces.append(frames.encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 8))
+    pieces += [request(3 + 2 * number) for number in range(5)]
     caller.wire = world.connect()
-    caller.wire.send_bytes(b"".join(len(each).to_bytes(3, "big") + each for each in frames))
-    assert service.received() == [moved(raw, 2 + 2 * number) for number, raw in enumerate(frames[2:])]
+    caller.wire.send_bytes(framed(*pieces))
+    assert service.received() == [moved(raw, 2 + 2 * number) for number, raw in enumerate(pieces[2:])]
 
 
 def test_frames_behind_the_resume_are_left_for_another_turn() -> None:
@@ -188,9 +166,7 @@ def test_frames_behind_the_resume_are_left_for_another_turn() -> None:
     caller = Client(world, b"c")
     caller.wire.lose()
     newcomer, peer = world.connect(), caller.wire.peer
-    data = b"".join(
-        len(each).to_bytes(3, "big") + each for each in (Resume(b"c", 0, 0).encode(), request(1), request(3))
-    )
+    data = framed(frames.Resume(b"c", 0, 0).encode(), request(1), request(3))
     assert not world.core.receive(newcomer.peer, data, world.now, 1)
     assert [(move.peer, move.newcomer, move.has_frames) for move in world.core.take_moves()] == [
         (peer, newcomer.peer, True)
@@ -282,7 +258,7 @@ def test_a_resume_takes_over_a_socket_that_the_broker_still_believes_in() -> Non
     assert old.is_lost
     assert event_names(world) == [("PeerSuspended", "left"), ("PeerResumed", "")]
     assert world.core.sessions.suspended_n == 0
-    service.send(encode_payload(2, NEXT | COMPLETE, b"ok"))
+    service.send(frames.encode_payload(2, NEXT | COMPLETE, b"ok"))
     assert caller.one().data == b"ok"
 
 
@@ -292,9 +268,9 @@ def test_what_is_said_about_a_connection_does_not_outlive_its_socket() -> None:
     service = world.service("orders", 1)
     caller = Client(world, b"c")
     caller.send(request(1, kind=REQUEST_STREAM))
-    caller.wire.send(encode_keepalive(b"", True))
+    caller.wire.send(frames.encode_keepalive(b"", True))
     caller.wire.lose()
-    service.send((2).to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4))
+    service.send(raw_frame(frames.EXT, frames.IGNORE, bytes(4), 2))
     assert caller.resume() == [resumed(len(caller.sent[0]))]
 
 
@@ -302,7 +278,7 @@ def test_a_metadata_push_waits_for_a_suspended_route_and_comes_once() -> None:
     world = World()
     service = Client(world, b"s", "orders", 1)
     caller = world.caller()
-    push = Frame(encode_metadata_push(addressed(ORDERS)))
+    push = Frame(frames.encode_metadata_push(addressed(ORDERS)))
     caller.push(addressed(ORDERS))
     assert service.take() == [push]
     service.wire.lose()
@@ -322,8 +298,8 @@ def test_keepalives_tell_and_hear_positions() -> None:
     session = caller.wire.peer.session
     assert session is not None
     assert session.frames_n == 1
-    caller.wire.send(encode_keepalive(b"k", True, caller.position))
-    assert caller.take() == [Frame(encode_keepalive(b"k", position=len(caller.sent[0])))]
+    caller.wire.send(frames.encode_keepalive(b"k", True, caller.position))
+    assert caller.take() == [Frame(frames.encode_keepalive(b"k", position=len(caller.sent[0])))]
     assert (session.frames_n, session.retained_bytes, world.core.sessions.budget.used_bytes) == (0, 0, 0)
 
 
@@ -332,8 +308,8 @@ def test_the_keepalives_of_a_peer_without_a_session_say_nothing_about_positions(
     world.service("orders", 1)
     caller = world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    caller.send(encode_keepalive(b"k", True, 77))
-    assert caller.one() == Frame(encode_keepalive(b"k"))
+    caller.send(frames.encode_keepalive(b"k", True, 77))
+    assert caller.one() == Frame(frames.encode_keepalive(b"k"))
 
 
 # Any cut
@@ -371,9 +347,9 @@ class Play:
             kind = (REQUEST_STREAM, REQUEST_CHANNEL)[number % 2]
             self.send("caller", request(1 + 2 * len(begun), b"%d" % len(begun), kind, 100))
         elif name == "answer" and asked:
-            self.send("service", encode_payload(asked[number % len(asked)], NEXT, b"%d" % len(self.log)))
+            self.send("service", frames.encode_payload(asked[number % len(asked)], NEXT, b"%d" % len(self.log)))
         elif name == "credit" and begun:
-            self.send("caller", encode_request_n(1 + 2 * (number % len(begun)), 1 + number))
+            self.send("caller", frames.encode_request_n(1 + 2 * (number % len(begun)), 1 + number))
         elif name == "read":
             client.take(number)
         elif name == "cut":

@@ -7,29 +7,10 @@ from broker.core import CoreSettings
 from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
 from broker.forwarding.peer import MAX_HELD_CREDIT
 from rsocket_wire.errors import CANCELED, REJECTED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Resume,
-    Setup,
-    encode_cancel,
-    encode_keepalive,
-    encode_payload,
-    encode_request,
-)
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Frame, Wire, World, address, addressed, cancelled
+from tests.fakes import Frame, Wire, World, address, addressed, cancelled, framed
 
 ORDERS = address(service="orders")
 ALL_ORDERS = address(MULTICAST, service="orders")
@@ -39,10 +20,6 @@ LIMIT = 100_000
 def made(limit: int = LIMIT) -> tuple[World, Wire, Wire]:
     world = World(CoreSettings(max_pending_bytes=limit))
     return world, world.service("orders", 1), world.caller()
-
-
-def framed(raw: bytes) -> bytes:
-    return len(raw).to_bytes(3, "big") + raw
 
 
 def kinds(frames: list[Frame]) -> list[tuple[int, int]]:
@@ -76,7 +53,7 @@ def test_credit_that_a_congested_caller_gives_is_held_back(kind: int, raw_addres
         caller.ask(1, 2)
     assert service.received() == []
     caller.unblock()
-    asked_n = sum(frame.n for frame in service.received() if frame.kind == REQUEST_N)
+    asked_n = sum(frame.n for frame in service.received() if frame.kind == frames.REQUEST_N)
     assert asked_n == 6 if raw_address == ORDERS else asked_n > 0  # a multicast has windows of its own
 
 
@@ -85,10 +62,10 @@ def test_credit_that_a_congested_service_gives_is_held_back() -> None:
     caller.request(REQUEST_CHANNEL, 1, ORDERS)
     service.block()
     service.ask(2, 3)
-    service.ask(2, MAX_N)
+    service.ask(2, frames.MAX_N)
     assert caller.received() == []
     service.unblock()
-    assert [(frame.kind, frame.n) for frame in caller.received()] == [(REQUEST_N, MAX_N)]
+    assert [(frame.kind, frame.n) for frame in caller.received()] == [(frames.REQUEST_N, frames.MAX_N)]
 
 
 def test_credit_of_a_stream_that_has_ended_is_given_to_no_other() -> None:
@@ -99,7 +76,7 @@ def test_credit_of_a_stream_that_has_ended_is_given_to_no_other() -> None:
     caller.cancel(1)
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1)
     caller.unblock()
-    assert kinds(service.received()) == [(REQUEST_STREAM, 2), (CANCEL, 2), (REQUEST_STREAM, 4)]
+    assert kinds(service.received()) == [(REQUEST_STREAM, 2), (frames.CANCEL, 2), (REQUEST_STREAM, 4)]
 
 
 def test_credit_that_is_held_back_is_bounded_by_the_open_streams() -> None:
@@ -137,8 +114,8 @@ def test_beyond_the_limit_the_request_for_which_most_waits_ends_and_the_connecti
     assert service.received() == [cancelled(4)]
     caller.unblock()
     answer, ended = sorted(caller.received(), key=lambda frame: frame.stream_id)
-    assert answer == Frame(encode_payload(1, NEXT | COMPLETE, b"little"))
-    assert (ended.kind, ended.stream_id, ended.code) == (ERROR, 3, CANCELED)
+    assert answer == Frame(frames.encode_payload(1, NEXT | COMPLETE, b"little"))
+    assert (ended.kind, ended.stream_id, ended.code) == (frames.ERROR, 3, CANCELED)
     limit = f"the limit is {LIMIT} (limits.max_pending_bytes); this request has most of them"
     assert ended.text.startswith("over-limit: ")
     assert ended.text.endswith(limit)
@@ -149,7 +126,7 @@ def test_at_the_limit_nothing_ends() -> None:
     _, service, caller = made()
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
     caller.block()
-    cost = len(encode_payload(1, NEXT, b"")) + WAITING_COST
+    cost = len(frames.encode_payload(1, NEXT, b"")) + WAITING_COST
     service.answer(2, bytes(LIMIT // 2 - cost - LANE_COST), NEXT)
     service.answer(2, bytes(LIMIT - LIMIT // 2 - cost), NEXT)
     service.received()
@@ -164,11 +141,11 @@ def test_an_answer_that_came_whole_is_ended_for_its_caller_when_it_holds_most() 
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
     caller.block()
-    service.answer(2, bytes(60_000), NEXT | FOLLOWS)
+    service.answer(2, bytes(60_000), NEXT | frames.FOLLOWS)
     service.answer(2, bytes(30_000), NEXT | COMPLETE)
     service.answer(4, bytes(20_000), NEXT | COMPLETE)
     caller.unblock()
-    assert sorted(kinds(caller.received())) == [(PAYLOAD, 3), (ERROR, 1)]
+    assert sorted(kinds(caller.received())) == [(frames.PAYLOAD, 3), (frames.ERROR, 1)]
 
 
 def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
@@ -181,9 +158,9 @@ def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
     for number in range((LIMIT + FED_BYTES) // 16_000_000 + 1):
         other.request(REQUEST_RESPONSE, 1 + 2 * number, ORDERS, bytes(16_000_000))
     [ended] = other.received()
-    assert (ended.kind, ended.code, ended.text[:12]) == (ERROR, REJECTED, "over-limit: ")
+    assert (ended.kind, ended.code, ended.text[:12]) == (frames.ERROR, REJECTED, "over-limit: ")
     service.unblock()
-    assert CANCEL not in [frame.kind for frame in service.received()]
+    assert frames.CANCEL not in [frame.kind for frame in service.received()]
     assert caller.received() == []
 
 
@@ -207,7 +184,11 @@ def test_beyond_the_limit_of_all_the_request_for_which_most_waits_ends() -> None
     service.answer(2, bytes(15_000), NEXT)
     for caller in callers:
         caller.unblock()
-    assert [[frame.kind for frame in caller.received()] for caller in callers] == [[PAYLOAD] * 2, [ERROR], [PAYLOAD]]
+    assert [[frame.kind for frame in caller.received()] for caller in callers] == [
+        [frames.PAYLOAD] * 2,
+        [frames.ERROR],
+        [frames.PAYLOAD],
+    ]
     assert [caller.is_closed for caller in callers] == [False] * 3
 
 
@@ -222,7 +203,7 @@ def test_who_does_not_read_the_errors_for_what_it_sends_is_not_read_from() -> No
     queued = world.core.outbound
     assert LIMIT < queued.used_bytes < LIMIT + 10_000
     caller.unblock()
-    assert [frame.kind for frame in caller.received()] == [ERROR] * sent_n
+    assert [frame.kind for frame in caller.received()] == [frames.ERROR] * sent_n
     assert (caller.is_paused, caller.is_closed, queued.used_bytes) == (False, False, 0)
 
 
@@ -234,14 +215,14 @@ def test_frames_that_have_begun_do_not_end_their_connections_at_the_limit_of_all
         caller.request(REQUEST_STREAM, 1, ORDERS, n=100)
     ids = [frame.stream_id for frame in service.received()]
     for caller, stream_id, size in zip(callers, ids, (6 << 20, 4 << 20, 0), strict=True):
-        world.core.receive(service.peer, framed(encode_payload(stream_id, NEXT, bytes(size))), world.now)
+        world.core.receive(service.peer, framed(frames.encode_payload(stream_id, NEXT, bytes(size))), world.now)
         world.core.take_writes()
         assert caller.peer.take_output(PIECE_BYTES)
         caller.block()
     for _ in range(50):
         service.answer(ids[2], bytes(30_000), NEXT)
     callers[2].unblock()
-    assert [frame.kind for frame in callers[2].received()] == [ERROR]
+    assert [frame.kind for frame in callers[2].received()] == [frames.ERROR]
     assert [caller.is_closed for caller in callers] == [False] * 3
 
 
@@ -260,13 +241,15 @@ def test_when_no_request_can_end_the_connection_for_which_most_waits_does() -> N
     [ended] = greedy.received()
     assert (ended.stream_id, ended.text[:12]) == (0, "over-limit: ")
     modest.unblock()
-    assert (kinds(modest.received()), modest.is_closed) == ([(ERROR, 1)], False)
+    assert (kinds(modest.received()), modest.is_closed) == ([(frames.ERROR, 1)], False)
 
 
 def test_nothing_is_written_behind_the_half_of_a_frame_whose_rest_was_dropped() -> None:
     world, service, caller = made()
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    world.core.receive(service.peer, framed(encode_payload(2, NEXT | COMPLETE, bytes(2 * PIECE_BYTES))), world.now)
+    world.core.receive(
+        service.peer, framed(frames.encode_payload(2, NEXT | COMPLETE, bytes(2 * PIECE_BYTES))), world.now
+    )
     world.core.take_writes()
     assert caller.peer.take_output(PIECE_BYTES)
     caller.block()
@@ -290,15 +273,6 @@ def test_pushes_that_find_no_room_are_dropped_and_counted_and_the_service_stays(
     ]  # the newest
 
 
-def test_who_pushes_to_a_service_that_reads_slowly_is_not_read_from() -> None:
-    _, service, caller = made()
-    service.block()
-    caller.push(addressed(ORDERS))
-    assert caller.is_paused
-    service.unblock()
-    assert not caller.is_paused
-
-
 def test_a_route_hears_of_the_end_of_a_request_whose_last_frames_find_no_room() -> None:
     """The CANCEL was among them."""
     world = World(CoreSettings(max_buffered_bytes=300_000))
@@ -307,14 +281,14 @@ def test_a_route_hears_of_the_end_of_a_request_whose_last_frames_find_no_room() 
     service.ask(2, 10)
     service.received()
     service.block()
-    items = [framed(encode_payload(1, NEXT, bytes(50_000)))] * 3
-    world.core.receive(caller.peer, b"".join(items) + framed(encode_cancel(1)), world.now)
+    items = [framed(frames.encode_payload(1, NEXT, bytes(50_000)))] * 3
+    world.core.receive(caller.peer, b"".join(items) + framed(frames.encode_cancel(1)), world.now)
     for number in range(5):
-        raw = encode_request(REQUEST_RESPONSE, 2 * number + 1, bytes(40_000), addressed(ORDERS), 0)
+        raw = frames.encode_request(REQUEST_RESPONSE, 2 * number + 1, bytes(40_000), addressed(ORDERS), 0)
         world.core.receive(other.peer, framed(raw), world.now)
     assert world.core.engine.drops.total_n == 0
     service.unblock()
-    assert kinds(service.received()).count((CANCEL, 2)) == 1
+    assert kinds(service.received()).count((frames.CANCEL, 2)) == 1
 
 
 def test_a_large_frame_ends_nobody_who_reads_it_while_something_else_is_written() -> None:
@@ -322,8 +296,8 @@ def test_a_large_frame_ends_nobody_who_reads_it_while_something_else_is_written(
     _, service, caller = made(8 << 20)
     caller.request(REQUEST_RESPONSE, 1, ORDERS, bytes(9_000_000))
     service.block()
-    service.send(encode_keepalive(b"", respond=True))
-    caller.send(encode_keepalive(b"", respond=True))
+    service.send(frames.encode_keepalive(b"", respond=True))
+    caller.send(frames.encode_keepalive(b"", respond=True))
     assert not service.is_closed
     service.unblock()
     assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE", "KEEPALIVE"]
@@ -338,15 +312,14 @@ def test_the_reason_of_an_end_does_not_wait_behind_what_nobody_wants_any_more() 
     world.core.end(caller.peer, "closed-by-operator", "enough", world.now)
     world.pump()
     assert [frame.text for frame in caller.received()] == ["closed-by-operator: enough"]
-    assert service.received()[-1].kind == CANCEL
+    assert service.received()[-1].kind == frames.CANCEL
 
 
 def test_a_session_knows_what_was_written_and_not_what_waited() -> None:
     """The positions of resumption are those of the frames as the client gets them."""
     world = World()
     service = world.service("orders", 1)
-    caller = world.connect()
-    caller.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, token=b"token", wants_resume=True).encode())
+    caller = world.caller(token=b"token")
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
     caller.block()
     for number in range(3):
@@ -361,5 +334,5 @@ def test_a_session_knows_what_was_written_and_not_what_waited() -> None:
     service.answer(2, b"3", NEXT)
     caller.lose()
     again = world.connect()
-    again.send(Resume(b"token", session.sent_position - len(items[0].raw), 0).encode())
-    assert [frame.data for frame in again.received() if frame.kind == PAYLOAD] == [b"3"]
+    again.send(frames.Resume(b"token", session.sent_position - len(items[0].raw), 0).encode())
+    assert [frame.data for frame in again.received() if frame.kind == frames.PAYLOAD] == [b"3"]

@@ -7,35 +7,12 @@ from typing import Any
 
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
-from tests.conformance.scripts import (
-    COMPOSITE,
-    FORWARDING,
-    REJECTED,
-    REQUEST_RESPONSE,
-    ROUTE_ID,
-    SERVICE_NAME,
-    AnyTag,
-    U,
-    address,
-    broker_info,
-    caller,
-    composite,
-    error,
-    heard,
-    ident,
-    push,
-    request,
-    route_add,
-    setup,
-    u16,
-    u32,
-    u64,
-    uuid,
-)
+from tests.conformance import scripts
+from tests.conformance.scripts import AnyTag, address, broker_info, forwarding, heard, ident, u16, u32, u64
 from tests.fakes import Wire, World
 
 OCTETS = "application/octet-stream"
-NO_ROUTE = error(1, REJECTED, "no-route: no route has service=orders")
+NO_ROUTE = scripts.error(1, scripts.REJECTED, "no-route: no route has service=orders")
 
 
 SECRET = b"a secret of sixteen bytes or more"
@@ -104,7 +81,7 @@ class Broker:
         """Its SETUP arrives."""
         raw = self.info(AT_MS, *more, ("nonce", self.nonce))
         self.wire = self.world.connect(origin=(address, principal))
-        self.wire.send(setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
+        self.wire.send(scripts.setup(scripts.COMPOSITE, forwarding(raw), "application/octet-stream"))
         return self
 
     def accept(self, url: str, principal: str = "", address: str = "") -> Broker:
@@ -130,12 +107,12 @@ class Broker:
 
     def say(self, *frames: bytes) -> None:
         """A METADATA_PUSH with these broker frames."""
-        self.wire.send(push(composite(*[(FORWARDING, each) for each in frames])))
+        self.wire.send(scripts.push(forwarding(*frames)))
 
     def told(self) -> list[bytes]:
         """Broker frames that have come since the last call; KEEPALIVEs and digests are dropped."""
         pushes = [raw for raw in heard(self.wire) if raw[4] >> 2 == 0x0C]
-        return [content for raw in pushes for mime, content in entries(raw) if mime == FORWARDING]
+        return [content for raw in pushes for mime, content in entries(raw) if mime == scripts.FORWARDING]
 
 
 def kept(world: World) -> list[tuple[bytes, str, int]]:
@@ -170,15 +147,17 @@ def section(
     return bytes.fromhex("0080 FFFFFFFF00002000") + amqp_list(items, 4 + extra_n)
 
 
-def caller_mimes(metadata: str = COMPOSITE, data: str = "text/plain") -> bytes:
+def caller_mimes(metadata: str = scripts.COMPOSITE, data: str = "text/plain") -> bytes:
     """Which mime types the caller has, where a link has others."""
     return bytes([len(metadata)]) + metadata.encode() + bytes([len(data)]) + data.encode()
 
 
 def ask(world: World) -> Wire:
     """A caller that has asked for orders."""
-    wire = caller(world)
-    wire.send(request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (SERVICE_NAME, "orders"))))))
+    wire = scripts.caller(world)
+    wire.send(
+        scripts.request(scripts.REQUEST_RESPONSE, 1, forwarding(address(scripts.U, (scripts.SERVICE_NAME, "orders"))))
+    )
     return wire
 
 
@@ -189,4 +168,6 @@ def neighbours(*ids: bytes) -> list[AnyTag]:
 
 def added(number: int, at_ms: int, name: str, *tags: AnyTag) -> bytes:
     """The ROUTE_ADD of the broker under test: all tags of the ROUTE_SETUP, and the two that every route has."""
-    return route_add(number, at_ms, name, *tags, (SERVICE_NAME, name), (ROUTE_ID, uuid(number)), broker=OURS)
+    return scripts.route_add(
+        number, at_ms, name, *tags, (scripts.SERVICE_NAME, name), (scripts.ROUTE_ID, scripts.uuid(number)), broker=OURS
+    )

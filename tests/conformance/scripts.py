@@ -169,6 +169,11 @@ def composite(*entries: tuple[str, bytes]) -> bytes:
     return b"".join(bytes([len(mime) - 1]) + mime.encode() + u24(len(content)) + content for mime, content in entries)
 
 
+def forwarding(*broker_frames: bytes) -> bytes:
+    """Composite metadata of broker frames."""
+    return composite(*[(FORWARDING, each) for each in broker_frames])
+
+
 def carried(mime: str, broker_frame: bytes, entry_mime: str = FORWARDING) -> bytes:
     """The metadata of a connection of this mime type that carries a broker frame."""
     return composite((entry_mime, broker_frame)) if mime == COMPOSITE else broker_frame

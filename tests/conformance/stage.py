@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from broker.core import CoreSettings
-from tests.conformance.scripts import (
-    COMPOSITE,
-    REQUEST_STREAM,
-    SERVICE_NAME,
-    M,
-    U,
-    address,
-    caller,
-    carried,
-    destination,
-    heard,
-    request,
-    u32,
-)
+from tests.conformance import scripts
+from tests.conformance.scripts import SERVICE_NAME, U, address, caller, carried, destination, heard, request, u32
 from tests.fakes import Wire, World
 
 ORDERS = address(U, (SERVICE_NAME, "orders"))
-ALL = address(M, (SERVICE_NAME, "orders"))
+ALL = address(scripts.M, (SERVICE_NAME, "orders"))
 
 
 class Stage:
     """Some destinations of "orders" and a caller."""
 
-    def __init__(self, count: int = 1, settings: CoreSettings | None = None, mime: str = COMPOSITE) -> None:
+    def __init__(self, count: int = 1, settings: CoreSettings | None = None, mime: str = scripts.COMPOSITE) -> None:
         self.world = World(settings)
         self.mime = mime
         self.orders = [destination(self.world, number + 1, "orders", mime=mime) for number in range(count)]
@@ -49,4 +37,4 @@ def served(wires: list[Wire]) -> list[int]:
 
 def capped(raw: bytes, n: int) -> bytes:
     """A REQUEST_STREAM or REQUEST_CHANNEL with another initial credit; other requests as they are."""
-    return raw[:6] + u32(n) + raw[10:] if raw[4] >> 2 >= REQUEST_STREAM else raw
+    return raw[:6] + u32(n) + raw[10:] if raw[4] >> 2 >= scripts.REQUEST_STREAM else raw

@@ -5,50 +5,18 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from tests.conformance.links import (
-    ANNOTATIONS,
-    AT_MS,
-    CALLER_MIMES,
-    Broker,
-    amqp_list,
-    amqp_text,
-    caller_mimes,
-    cluster,
-    section,
-    value_of,
-)
-from tests.conformance.scripts import (
-    ANSWERED,
-    FOLLOWS,
-    FORWARDING,
-    MODELS,
-    NEXT,
-    REJECTED,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    SERVICE_NAME,
-    U,
-    address,
-    caller,
-    composite,
-    destination,
-    error,
-    heard,
-    on,
-    payload,
-    push,
-    request,
-    route_add,
-    u32,
-    uuid,
-)
+from tests.conformance import links, scripts
+from tests.conformance.links import AT_MS, Broker, amqp_list, amqp_text, caller_mimes, cluster, section, value_of
+from tests.conformance.scripts import MODELS, REJECTED, REQUEST_RESPONSE, caller, destination, error, heard, request
 from tests.fakes import Wire, World
 from tests.topology import LINKED_S, Net, line
 
-ORDERS = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
-MIMES = composite((CALLER_MIMES, caller_mimes()))
-TO = f"route:{uuid(7)}"
+ORDERS = scripts.composite(
+    (scripts.FORWARDING, scripts.address(scripts.U, (scripts.SERVICE_NAME, "orders"), wrapped=b"wrapped")),
+    ("a/b", b"\x00\xff"),
+)
+MIMES = scripts.composite((links.CALLER_MIMES, caller_mimes()))
+TO = f"route:{scripts.uuid(7)}"
 # A text, a null, a list of two numbers: what a later version may say.
 EXTRA = amqp_text("new") + b"\x40" + amqp_list(b"\x50\x01\x50\x02", 2)
 EXTRA_N = 3
@@ -56,7 +24,7 @@ EXTRA_N = 3
 
 def stamped(said: bytes) -> bytes:
     """The entry that stands first."""
-    return composite((ANNOTATIONS, said))
+    return scripts.composite((links.ANNOTATIONS, said))
 
 
 def requests(net: Net, a: str, b: str) -> list[bytes]:
@@ -86,7 +54,7 @@ def offered(net: Net) -> Wire:
 
 def far(world: World, other: Broker) -> None:
     """Another broker has the service orders."""
-    other.say(route_add(7, AT_MS, "orders", broker=other.id))
+    other.say(scripts.route_add(7, AT_MS, "orders", broker=other.id))
     heard(other.wire)
 
 
@@ -101,36 +69,38 @@ def test_every_request_between_brokers_begins_with_where_it_came_in_which_way_an
     raw = request(kind, 1, ORDERS, b"data \x00")
     wire.send(raw)
     net.pump()
-    flags = int(kind >= REQUEST_STREAM)
+    flags = int(kind >= scripts.REQUEST_STREAM)
     first, second = (stamped(section(flags, TO, "b1", trace)) for trace in (["b1"], ["b1", "b2"]))
     assert requests(net, "b1", "b2") == [request(kind, 1, first + MIMES + ORDERS, b"data \x00")]
     assert requests(net, "b2", "b3") == [request(kind, 1, second + MIMES + ORDERS, b"data \x00")]
-    assert heard(orders) == [on(2, raw)]
+    assert heard(orders) == [scripts.on(2, raw)]
 
 
 def test_a_push_begins_with_them_too() -> None:
     net = three()
     orders, wire = offered(net), caller(net.worlds["b1"])
     net.link("b1", "b2").seen.clear()
-    wire.send(push(ORDERS))
+    wire.send(scripts.push(ORDERS))
     net.pump()
-    assert push(stamped(section(0, TO, "b1", ["b1"])) + MIMES + ORDERS) in [
+    assert scripts.push(stamped(section(0, TO, "b1", ["b1"])) + MIMES + ORDERS) in [
         frame.raw for frame in net.link("b1", "b2").seen
     ]
-    assert heard(orders) == [push(ORDERS)]
+    assert heard(orders) == [scripts.push(ORDERS)]
 
 
 def test_a_request_in_fragments_is_streaming_and_passed_on_as_it_comes() -> None:
     net = three()
     orders, wire = offered(net), caller(net.worlds["b1"])
-    wire.send(request(REQUEST_RESPONSE, 1, ORDERS, b"one ", flags=FOLLOWS))
+    wire.send(request(REQUEST_RESPONSE, 1, ORDERS, b"one ", flags=scripts.FOLLOWS))
     net.pump()
     said = stamped(section(1, TO, "b1", ["b1", "b2"]))
-    assert requests(net, "b2", "b3") == [request(REQUEST_RESPONSE, 1, said + MIMES + ORDERS, b"one ", flags=FOLLOWS)]
-    assert heard(orders) == [request(REQUEST_RESPONSE, 2, ORDERS, b"one ", flags=FOLLOWS)]
-    wire.send(payload(1, NEXT, b"two"))
+    assert requests(net, "b2", "b3") == [
+        request(REQUEST_RESPONSE, 1, said + MIMES + ORDERS, b"one ", flags=scripts.FOLLOWS)
+    ]
+    assert heard(orders) == [request(REQUEST_RESPONSE, 2, ORDERS, b"one ", flags=scripts.FOLLOWS)]
+    wire.send(scripts.payload(1, scripts.NEXT, b"two"))
     net.pump()
-    assert heard(orders) == [payload(2, NEXT, b"two")]
+    assert heard(orders) == [scripts.payload(2, scripts.NEXT, b"two")]
 
 
 @pytest.mark.parametrize("flags", [0, 1])
@@ -138,20 +108,8 @@ def test_the_streaming_flag_is_a_hint_and_nothing_waits_without_it(flags: int) -
     world = cluster()
     orders, other = destination(world, 7, "orders"), Broker(world).link()
     front = stamped(section(flags, TO, "b9", ["b9"])) + MIMES
-    other.wire.send(request(REQUEST_RESPONSE, 1, front + ORDERS, b"one ", flags=FOLLOWS))
-    assert heard(orders) == [request(REQUEST_RESPONSE, 2, ORDERS, b"one ", flags=FOLLOWS)]
-
-
-def test_reserved_bits_are_zero_where_a_request_comes_in() -> None:
-    net = three()
-    offered(net)
-    for kind in MODELS:
-        wire = caller(net.worlds["b1"])
-        wire.send(request(kind, 1, ORDERS))
-    net.pump()
-    at = len(request(REQUEST_FNF, 1, b"", b"")) + 1 + len(ANNOTATIONS) + 3 + 10 + 3
-    found = [raw[at + 4 * ((raw[4] >> 2) >= REQUEST_STREAM) :][:2] for raw in requests(net, "b1", "b2")]
-    assert found == [b"\x50\x00", b"\x50\x00", b"\x50\x01", b"\x50\x01"]
+    other.wire.send(request(REQUEST_RESPONSE, 1, front + ORDERS, b"one ", flags=scripts.FOLLOWS))
+    assert heard(orders) == [request(REQUEST_RESPONSE, 2, ORDERS, b"one ", flags=scripts.FOLLOWS)]
 
 
 # What others have said
@@ -177,7 +135,7 @@ def test_who_is_in_the_trace_already_refuses_the_request_with_the_whole_path(kin
     other.told(), third.told()
     front = stamped(section(0, TO, "b3", ["b3", "b1", "b9"]))
     other.wire.send(request(kind, 1, front + MIMES + ORDERS))
-    refused = [error(1, REJECTED, "loop: b3>b1>b9>b1")] if kind != REQUEST_FNF else []
+    refused = [error(1, REJECTED, "loop: b3>b1>b9>b1")] if kind != scripts.REQUEST_FNF else []
     assert (heard(other.wire), heard(orders), other.wire.is_closed) == (refused, [], False)
     assert (world.core.engine.annotations.loops_refused, world.core.engine.annotations.refused) == (1, {"loop": 1})
     other.wire.send(request(kind, 3, stamped(section(0, TO, "b3", ["b3", "b9"])) + MIMES + ORDERS))
@@ -294,7 +252,7 @@ def test_the_lower_version_of_both_ends_is_used(theirs: int, agreed: int, is_dia
         raw = heard(other.dial().wire)[0]
         other.prove(value_of(raw, "nonce", 16))
         other.say(other.info(AT_MS + 1, ("neighbour", world.core.broker_id + b"\0\x0a")))
-    assert value_of(raw, "qd.annotations-version", 4) == u32(1)
+    assert value_of(raw, "qd.annotations-version", 4) == scripts.u32(1)
     far(world, other)
     caller(world, data_mime="application/octet-stream").send(request(REQUEST_RESPONSE, 1, ORDERS))
     front = stamped(section(0, TO, "b1", ["b1"])) if agreed else b""
@@ -326,19 +284,19 @@ def test_a_section_from_a_client_is_rejected(kind: int, place: int) -> None:
     front = stamped(section(0, TO, "b3", ["b3"]))
     said, got, net = of_client("reject", kind, [front + ORDERS, ORDERS + front][place])
     text = "bad-annotations: router annotations are not accepted from clients"
-    assert (said, got) == ([error(1, REJECTED, text)] if kind != REQUEST_FNF else [], [])
+    assert (said, got) == ([error(1, REJECTED, text)] if kind != scripts.REQUEST_FNF else [], [])
     assert net.worlds["b1"].core.engine.annotations.refused == {"from-client": 1}
 
 
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_section_from_a_client_is_taken_out_where_that_is_configured(kind: int, place: int) -> None:
-    front = stamped(section(0, f"route:{uuid(9)}", "b3", ["b3"]))
+    front = stamped(section(0, f"route:{scripts.uuid(9)}", "b3", ["b3"]))
     said, got, net = of_client("strip", kind, [front + ORDERS, ORDERS + front][place])
     assert (said, got) == ([], [request(kind, 2, ORDERS, b"data")])
     assert net.worlds["b1"].core.engine.annotations.stripped_n == 1
     (raw,) = requests(net, "b1", "b2")
-    flags = int(kind >= REQUEST_STREAM)
+    flags = int(kind >= scripts.REQUEST_STREAM)
     assert raw == request(kind, 1, stamped(section(flags, TO, "b1", ["b1"])) + MIMES + ORDERS, b"data")
 
 
@@ -356,11 +314,11 @@ def test_a_service_gets_the_section_where_that_is_configured(kind: int) -> None:
     orders, wire = offered(net), caller(net.worlds["b1"])
     wire.send(request(kind, 1, ORDERS, b"data"))
     net.pump()
-    kept = stamped(section(int(kind >= REQUEST_STREAM), TO, "b1", ["b1", "b2"]))
+    kept = stamped(section(int(kind >= scripts.REQUEST_STREAM), TO, "b1", ["b1", "b2"]))
     assert heard(orders) == [request(kind, 2, kept + ORDERS, b"data")]
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 def test_answers_have_nothing_in_front(kind: int) -> None:
     """They go back over the streams of their request; annotations are of requests."""
     net = three()
@@ -368,10 +326,14 @@ def test_answers_have_nothing_in_front(kind: int) -> None:
     wire.send(request(kind, 1, ORDERS))
     net.pump()
     heard(orders)
-    orders.send(payload(2, NEXT | 0x40, b"answer", b"metadata"))
+    orders.send(scripts.payload(2, scripts.NEXT | 0x40, b"answer", b"metadata"))
     net.pump()
-    assert requests(net, "b3", "b2") == requests(net, "b2", "b1") == [payload(1, NEXT | 0x40, b"answer", b"metadata")]
-    assert heard(wire) == [payload(1, NEXT | 0x40, b"answer", b"metadata")]
+    assert (
+        requests(net, "b3", "b2")
+        == requests(net, "b2", "b1")
+        == [scripts.payload(1, scripts.NEXT | 0x40, b"answer", b"metadata")]
+    )
+    assert heard(wire) == [scripts.payload(1, scripts.NEXT | 0x40, b"answer", b"metadata")]
 
 
 def test_names_of_brokers_stand_in_the_trace_of_every_length_of_way() -> None:

@@ -28,6 +28,7 @@ from tests.conformance.scripts import (
     connected,
     destination,
     error,
+    forwarding,
     frame,
     header,
     heard,
@@ -52,7 +53,7 @@ NEWCOMER = "replaced: another connection came with the Route Id "
 def asked(world: World, stream_id: int, *tags: AnyTag, flags: int = U) -> tuple[Wire, bytes]:
     """A caller and the request that it has sent."""
     wire = caller(world)
-    raw = request(REQUEST_RESPONSE, stream_id, composite((FORWARDING, address(flags, *tags))))
+    raw = request(REQUEST_RESPONSE, stream_id, forwarding(address(flags, *tags)))
     wire.send(raw)
     return wire, raw
 
@@ -75,7 +76,7 @@ def test_route_setup_may_come_with_the_setup_or_with_a_later_metadata_push(flags
     world = World()
     early = destination(world, 1, "orders", (REGION, "eu"))
     late = caller(world)
-    late.send(frame(0, 0x0C, flags, composite((FORWARDING, route_setup(2, "orders", (REGION, "us"))))))
+    late.send(frame(0, 0x0C, flags, forwarding(route_setup(2, "orders", (REGION, "us")))))
     for region, wire in (("eu", early), ("us", late)):
         _, raw = asked(world, 1, (SERVICE_NAME, "orders"), (REGION, region))
         assert heard(wire) == [on(2, raw)]
@@ -86,7 +87,7 @@ def test_route_setup_may_come_with_a_request(kind: int) -> None:
     """D-45: "or another frame in the METADATA field". The request is complete with it."""
     world = World()
     wire = caller(world)
-    wire.send(request(kind, 1, composite((FORWARDING, route_setup(1, "orders", (REGION, "eu"))))))
+    wire.send(request(kind, 1, forwarding(route_setup(1, "orders", (REGION, "eu")))))
     assert heard(wire) == ([] if kind == REQUEST_FNF else [frame(1, 0x0A, 0x40, b"")])
     _, raw = asked(world, 1, (SERVICE_NAME, "orders"), (REGION, "eu"))
     assert heard(wire) == [on(2, raw)]
@@ -95,8 +96,8 @@ def test_route_setup_may_come_with_a_request(kind: int) -> None:
 def test_route_setup_in_a_request_that_cannot_be_read_makes_no_route() -> None:
     world = World()
     wire = caller(world)
-    wire.send(request(REQUEST_FNF, 1, composite((FORWARDING, route_setup(1, "orders")[:-1]))))
-    wire.send(request(REQUEST_FNF, 3, composite((FORWARDING, route_setup(1, "", (REGION, "eu"))))))
+    wire.send(request(REQUEST_FNF, 1, forwarding(route_setup(1, "orders")[:-1])))
+    wire.send(request(REQUEST_FNF, 3, forwarding(route_setup(1, "", (REGION, "eu")))))
     assert (heard(wire), tags_in_table(world)) == ([], [])
 
 
@@ -119,7 +120,7 @@ def test_route_of_a_connection_that_is_resumed_was_valid_all_the_time() -> None:
     world = World(CoreSettings(resume_ttl_s=60.0))
     token = b"a token of this client"
     mimes = bytes([len(COMPOSITE)]) + COMPOSITE.encode() + b"\x0atext/plain"
-    metadata = composite((FORWARDING, route_setup(1, "orders")))
+    metadata = forwarding(route_setup(1, "orders"))
     body = u16(1) + u16(0) + u32(20_000) + u32(90_000) + u16(len(token)) + token + mimes
     orders = connected(world, frame(0, 0x01, 0x180, body + u24(len(metadata)) + metadata))
     orders.lose()
@@ -135,7 +136,7 @@ def test_route_of_a_connection_that_is_resumed_was_valid_all_the_time() -> None:
 def test_destination_without_a_route_id_is_refused() -> None:
     for size in range(16):
         raw = header(ROUTE_SETUP) + ident(1)[:size]
-        wire = connected(World(), setup(COMPOSITE, composite((FORWARDING, raw))))
+        wire = connected(World(), setup(COMPOSITE, forwarding(raw)))
         text = f"bad-route: ROUTE_SETUP route id: needs 16 bytes{' at offset 6' if size else ''}, "
         said = heard(wire)[0]
         assert said[:10] == error(0, REJECTED_SETUP, "")
@@ -177,7 +178,7 @@ def test_second_connection_with_a_route_id_ends_the_first_and_takes_its_place(by
     heard(first)
     if by_push:
         second = caller(world)
-        second.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "us"))))))
+        second.send(push(forwarding(route_setup(1, "orders", (REGION, "us")))))
     else:
         second = destination(world, 1, "orders", (REGION, "us"))
     assert (heard(first), first.is_closed) == ([error(0, CONNECTION_CLOSE, NEWCOMER + uuid(1))], True)
@@ -208,7 +209,7 @@ def test_end_of_the_replaced_connection_does_not_remove_the_new_route() -> None:
 def test_same_connection_may_send_route_setup_again() -> None:
     world = World()
     orders = destination(world, 1, "orders", (REGION, "eu"))
-    orders.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "us"))))))
+    orders.send(push(forwarding(route_setup(1, "orders", (REGION, "us")))))
     assert (heard(orders), orders.is_closed, tags_in_table(world)[0][0]) == (
         [],
         False,
@@ -224,7 +225,7 @@ def test_broker_without_links_to_other_brokers_emits_nothing() -> None:
     world = World()
     wires = [caller(world), caller(world, FORWARDING), destination(world, 9, "audit"), world.connect()]
     orders = destination(world, 1, "orders")
-    orders.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "eu"))))))
+    orders.send(push(forwarding(route_setup(1, "orders", (REGION, "eu")))))
     again = destination(world, 1, "orders")
     again.lose()
     stock = destination(world, 2, "stock")
@@ -274,14 +275,6 @@ def test_default_tags_that_are_present_are_left_as_they_are(text: str) -> None:
     assert heard(refused) == [error(1, REJECTED, "no-route: no route has service=orders")]
 
 
-def test_broker_adds_no_other_tags() -> None:
-    world = World()
-    destination(world, 1, "orders")
-    assert tags_in_table(world) == [
-        [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(1))]
-    ]
-
-
 # The routing table: see `test_brokers` for what other brokers say
 
 
@@ -291,7 +284,7 @@ def test_route_setup_is_newer_than_what_it_replaces_even_when_the_clock_went_bac
     orders = destination(world, 1, "orders")
     times = [world.core.table.routes()[0].timestamp_ms]
     world.core.tick(world.now, world.at_ms - 60_000)
-    orders.send(push(composite((FORWARDING, route_setup(1, "orders")))))
+    orders.send(push(forwarding(route_setup(1, "orders"))))
     times += [route.timestamp_ms for route in world.core.table.routes()]
     destination(world, 1, "orders")
     times += [route.timestamp_ms for route in world.core.table.routes()]
@@ -314,7 +307,7 @@ def test_table_has_each_route_id_once() -> None:
 def test_routes_that_come_and_go_are_in_the_next_answer(kind: int) -> None:
     world = World()
     wire = caller(world)
-    metadata = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"))))
+    metadata = forwarding(address(U, (SERVICE_NAME, "orders")))
     refused = [error(1, REJECTED, "no-route: no route has service=orders")] if kind != REQUEST_FNF else []
     wire.send(request(kind, 1, metadata))
     assert heard(wire) == refused

@@ -4,65 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.links import (
-    ANNOTATIONS,
-    AT_MS,
-    CALLER_MIMES,
-    NO_ROUTE,
-    OCTETS,
-    OURS,
-    Broker,
-    added,
-    ask,
-    caller_mimes,
-    cluster,
-    entries,
-    kept,
-    neighbours,
-    ours,
-    proof,
-    section,
-    value_of,
-)
-from tests.conformance.scripts import (
-    BROKER_INFO,
-    COMPLETE,
-    COMPOSITE,
-    CONNECTION_ERROR,
-    FORWARDING,
-    FORWARDING_V0,
-    MODELS,
-    NEXT,
-    REGION,
-    REJECTED,
-    REJECTED_SETUP,
-    REQUEST_FNF,
-    REQUEST_STREAM,
-    ROUTE_ID,
-    SERVICE_NAME,
-    AnyTag,
-    U,
-    address,
-    broker_info,
-    caller,
-    composite,
-    connected,
-    destination,
-    error,
-    header,
-    heard,
-    ident,
-    payload,
-    push,
-    request,
-    route_add,
-    route_remove,
-    route_setup,
-    setup,
-    tags_in_table,
-    u16,
-    uuid,
-)
+from tests.conformance import links, scripts
+from tests.conformance.links import AT_MS, OURS, Broker, added, ask, cluster, kept, neighbours, ours, proof, value_of
+from tests.conformance.scripts import REGION, broker_info, destination, error, forwarding, heard, push, route_add
 from tests.fakes import Wire, World
 
 # BROKER_INFO
@@ -74,13 +18,13 @@ def test_brokers_greet_with_broker_info_prove_who_they_are_and_say_who_their_nei
     other = Broker(world).dial()
     first = heard(other.wire)
     nonce = value_of(first[0], "nonce", 16)
-    assert first == [push(composite((FORWARDING, ours(AT_MS, ("nonce", nonce), urls=False))))]
+    assert first == [push(forwarding(ours(AT_MS, ("nonce", nonce), urls=False)))]
     other.prove(nonce)
     proved, *rest = heard(other.wire)
     accepted = proof(b"accept", OURS, other.id, other.nonce, nonce)
-    assert proved == push(composite((FORWARDING, ours(AT_MS, ("nonce", nonce), ("proof", accepted)))))
+    assert proved == push(forwarding(ours(AT_MS, ("nonce", nonce), ("proof", accepted))))
     info = ours(AT_MS + 1, *neighbours(other.id))
-    assert [content for raw in rest for _, content in entries(raw)][-1] == info
+    assert [content for raw in rest for _, content in links.entries(raw)][-1] == info
     assert ([link.is_up for link in world.core.cluster.links()], other.wire.is_closed) == ([True], False)
 
 
@@ -90,27 +34,29 @@ def test_broker_that_dials_greets_with_its_setup_and_proves_first() -> None:
     other = Broker(world).accept("tcp://b9:7000")
     first = heard(other.wire)
     nonce = value_of(first[0], "nonce", 16)
-    mimes = bytes([len(COMPOSITE)]) + COMPOSITE.encode() + b"\x18application/octet-stream"
-    metadata = composite((FORWARDING, ours(AT_MS, ("nonce", nonce), urls=False)))
-    body = u16(1) + u16(0) + (1000).to_bytes(4, "big") + (3000).to_bytes(4, "big") + mimes
+    mimes = bytes([len(scripts.COMPOSITE)]) + scripts.COMPOSITE.encode() + b"\x18application/octet-stream"
+    metadata = forwarding(ours(AT_MS, ("nonce", nonce), urls=False))
+    body = scripts.u16(1) + scripts.u16(0) + (1000).to_bytes(4, "big") + (3000).to_bytes(4, "big") + mimes
     assert first == [bytes.fromhex("00000000 0500") + body + len(metadata).to_bytes(3, "big") + metadata]
     other.say(other.info(AT_MS, ("nonce", other.nonce)))
     dialled = proof(b"dial", OURS, other.id, other.nonce, nonce)
-    assert heard(other.wire) == [push(composite((FORWARDING, ours(AT_MS, ("nonce", nonce), ("proof", dialled)))))]
+    assert heard(other.wire) == [push(forwarding(ours(AT_MS, ("nonce", nonce), ("proof", dialled))))]
     other.prove(nonce, b"accept")
     assert other.told()[0] == ours(AT_MS + 1, *neighbours(other.id))
     assert ([link.is_up for link in world.core.cluster.links()], other.wire.is_closed) == ([True], False)
 
 
-@pytest.mark.parametrize("mime", [FORWARDING, FORWARDING_V0])
+@pytest.mark.parametrize("mime", [scripts.FORWARDING, scripts.FORWARDING_V0])
 def test_broker_info_is_taken_in_both_mime_types(mime: str) -> None:
     """D-02."""
     world = cluster()
     other = Broker(world)
     raw = other.info(AT_MS, ("nonce", other.nonce))
-    other.wire = connected(world, setup(COMPOSITE, composite((mime, raw)), OCTETS))
+    other.wire = scripts.connected(
+        world, scripts.setup(scripts.COMPOSITE, scripts.composite((mime, raw)), links.OCTETS)
+    )
     other.prove()
-    other.wire.send(push(composite((mime, other.info(AT_MS + 1, *neighbours(OURS))))))
+    other.wire.send(push(scripts.composite((mime, other.info(AT_MS + 1, *neighbours(OURS))))))
     assert [member.name for member in world.core.cluster.members.values() if member.is_reachable] == ["b1", "b9"]
 
 
@@ -119,11 +65,11 @@ def test_nothing_that_a_broker_says_counts_before_it_has_proved_who_it_is() -> N
     world = cluster()
     other = Broker(world).dial()
     other.say(route_add(1, AT_MS, "orders", broker=other.id))
-    assert (heard(ask(world)), kept(world), len(world.core.cluster.members)) == ([NO_ROUTE], [], 1)
+    assert (heard(ask(world)), kept(world), len(world.core.cluster.members)) == ([links.NO_ROUTE], [], 1)
     nonce = value_of(heard(other.wire)[0], "nonce", 16)
     other.prove(nonce)
     other.say(other.info(AT_MS + 1, *neighbours(OURS)), route_add(1, AT_MS, "orders", broker=other.id))
-    assert kept(world) == [(ident(1), "orders", AT_MS)]
+    assert kept(world) == [(scripts.ident(1), "orders", AT_MS)]
 
 
 def test_broker_info_is_unidirectional() -> None:
@@ -133,11 +79,11 @@ def test_broker_info_is_unidirectional() -> None:
     other.prove()
     assert world.core.cluster.links()[0].is_up
     other.say(route_add(1, AT_MS, "orders", broker=other.id))
-    assert (heard(ask(world)), kept(world)) == ([NO_ROUTE], [])
+    assert (heard(ask(world)), kept(world)) == ([links.NO_ROUTE], [])
     other.say(other.info(AT_MS + 1, *neighbours(OURS)))
-    assert kept(world) == [(ident(1), "orders", AT_MS)]
+    assert kept(world) == [(scripts.ident(1), "orders", AT_MS)]
     other.say(other.info(AT_MS + 2))
-    assert (heard(ask(world)), kept(world)) == ([NO_ROUTE], [])
+    assert (heard(ask(world)), kept(world)) == ([links.NO_ROUTE], [])
 
 
 def test_broker_info_is_shared_with_other_brokers_byte_by_byte_and_not_with_who_has_sent_it() -> None:
@@ -184,9 +130,9 @@ def garbage(world: World) -> list[tuple[bytes, str]]:
     """What claims to be a BROKER_INFO, and why it is none."""
     other = Broker(world)
     whole = other.info(AT_MS, ("nonce", other.nonce))
-    name: AnyTag = ("name", "b9")
-    version: AnyTag = ("qd.annotations-version", b"\0\0\0\1")
-    nonce: AnyTag = ("nonce", b"n" * 16)
+    name: scripts.AnyTag = ("name", "b9")
+    version: scripts.AnyTag = ("qd.annotations-version", b"\0\0\0\1")
+    nonce: scripts.AnyTag = ("nonce", b"n" * 16)
     short = "BROKER_INFO of 00000000-0000-0000-0000-0000000000b9"
     return [
         (whole[:20], "BROKER_INFO broker id: needs 16 bytes at offset 6, 14 are left"),
@@ -215,8 +161,8 @@ def test_garbage_in_place_of_a_broker_info_is_refused_and_disturbs_nobody(place:
     world = cluster()
     orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
     raw, text = garbage(world)[place]
-    stranger = connected(world, setup(COMPOSITE, composite((FORWARDING, raw)), OCTETS))
-    assert (heard(stranger), stranger.is_closed) == ([error(0, REJECTED_SETUP, f"bad-broker: {text}")], True)
+    stranger = scripts.connected(world, scripts.setup(scripts.COMPOSITE, forwarding(raw), links.OCTETS))
+    assert (heard(stranger), stranger.is_closed) == ([error(0, scripts.REJECTED_SETUP, f"bad-broker: {text}")], True)
     assert len(garbage(world)) == 11
     undisturbed(world, orders, friend)
     assert world.core.cluster.refused == {"bad-broker": 1}
@@ -238,7 +184,7 @@ def test_who_does_not_know_the_secret_is_refused_and_disturbs_nobody(secret: byt
     stranger = Broker(world, secret=secret).dial()
     stranger.prove()
     text = "wrong-secret: b9 does not know the secret of this cluster (cluster.secret)"
-    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
     undisturbed(world, orders, friend)
     assert world.core.cluster.refused == {"wrong-secret": 1}
 
@@ -250,10 +196,10 @@ def test_who_proves_nothing_is_refused_in_the_end_and_disturbs_nobody() -> None:
     heard(stranger.wire), heard(silent.wire)
     stranger.say(stranger.info(AT_MS, ("nonce", stranger.nonce)))
     text = "wrong-secret: b9 does not know the secret of this cluster (cluster.secret)"
-    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
     world.advance(3.0)
     text = "bad-broker: no proof came within 3 s, it is no broker of this cluster"
-    assert (heard(silent.wire), silent.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    assert (heard(silent.wire), silent.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
     undisturbed(world, orders, friend)
 
 
@@ -263,7 +209,7 @@ def test_broker_without_a_secret_is_in_no_cluster() -> None:
     text = (
         "no-cluster: this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
     )
-    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -271,14 +217,14 @@ def test_frames_between_brokers_are_taken_from_links_only(place: int) -> None:
     """D-20: a client of a broker that has links gets as far with them as one of a broker that has none."""
     world = cluster()
     orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
-    raw = [route_add(1, AT_MS + 9, "stolen"), route_remove(1, AT_MS + 9), broker_info(AT_MS)][place]
+    raw = [route_add(1, AT_MS + 9, "stolen"), scripts.route_remove(1, AT_MS + 9), broker_info(AT_MS)][place]
     text = f"no-cluster: a broker frame of kind {raw[4] >> 2} from a connection that is no broker"
-    client = caller(world)
-    client.send(push(composite((FORWARDING, raw))))
-    assert (heard(client), client.is_closed) == ([error(0, CONNECTION_ERROR, text)], True)
-    if raw[4] >> 2 != BROKER_INFO:
-        client = connected(world, setup(COMPOSITE, composite((FORWARDING, raw))))
-        assert (heard(client), client.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    client = scripts.caller(world)
+    client.send(push(forwarding(raw)))
+    assert (heard(client), client.is_closed) == ([error(0, scripts.CONNECTION_ERROR, text)], True)
+    if raw[4] >> 2 != scripts.BROKER_INFO:
+        client = scripts.connected(world, scripts.setup(scripts.COMPOSITE, forwarding(raw)))
+        assert (heard(client), client.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
     undisturbed(world, orders, friend)
 
 
@@ -286,9 +232,9 @@ def test_link_that_sends_what_cannot_be_read_is_no_link_any_more() -> None:
     world = cluster()
     other = Broker(world).link()
     other.say(route_add(1, AT_MS, "orders", broker=other.id))
-    other.say(header(0x02) + other.id)
+    other.say(scripts.header(0x02) + other.id)
     text = "bad-broker: ROUTE_ADD route id: needs 16 bytes at offset 22, 0 are left"
-    assert (heard(other.wire), other.wire.is_closed) == ([error(0, CONNECTION_ERROR, text)], True)
+    assert (heard(other.wire), other.wire.is_closed) == ([error(0, scripts.CONNECTION_ERROR, text)], True)
     assert kept(world) == []
 
 
@@ -301,14 +247,15 @@ def test_route_add_is_emitted_with_both_default_tags_when_a_route_joins() -> Non
     one.told()
     destination(world, 1, "orders", (REGION, "eu"))
     raw = added(1, AT_MS, "orders", (REGION, "eu"))
-    assert (heard(one.wire), heard(two.wire)) == ([push(composite((FORWARDING, raw)))],) * 2
+    assert (heard(one.wire), heard(two.wire)) == ([push(forwarding(raw))],) * 2
 
 
 def test_default_tags_that_are_there_are_not_added_again() -> None:
     world = cluster()
     other = Broker(world).link()
-    destination(world, 1, "orders", (ROUTE_ID, uuid(1)), (SERVICE_NAME, "orders"), ("color", "red"))
-    tags: list[AnyTag] = [(ROUTE_ID, uuid(1)), (SERVICE_NAME, "orders"), ("color", "red")]
+    default: list[scripts.AnyTag] = [(scripts.ROUTE_ID, scripts.uuid(1)), (scripts.SERVICE_NAME, "orders")]
+    tags = [*default, ("color", "red")]
+    destination(world, 1, "orders", *tags)
     assert other.told() == [route_add(1, AT_MS, "orders", *tags, broker=OURS)]
 
 
@@ -316,7 +263,7 @@ def test_route_add_is_emitted_anew_and_newer_when_a_route_changes() -> None:
     world = cluster()
     other = Broker(world).link()
     orders = destination(world, 1, "orders")
-    orders.send(push(composite((FORWARDING, route_setup(1, "orders", (REGION, "eu"))))))
+    orders.send(push(forwarding(scripts.route_setup(1, "orders", (REGION, "eu")))))
     changed = added(1, AT_MS + 1, "orders", (REGION, "eu"))
     assert other.told() == [added(1, AT_MS, "orders"), changed]
 
@@ -333,7 +280,7 @@ def test_route_add_is_sent_to_who_asks_what_routes_there_are() -> None:
         ours(AT_MS + 1, *neighbours(other.id)),
         ours(AT_MS + 1, *neighbours(other.id)),
         added(1, AT_MS, "orders", (REGION, "eu")),
-        route_remove(2, AT_MS + 1, broker=OURS),
+        scripts.route_remove(2, AT_MS + 1, broker=OURS),
     ]
 
 
@@ -352,7 +299,7 @@ def test_route_remove_is_emitted_when_a_destination_disconnects() -> None:
     assert one.told()[-1] == two.told()[-1] == added(1, AT_MS, "orders")
     world.advance(0.5)
     orders.lose()
-    raw = push(composite((FORWARDING, route_remove(1, AT_MS + 500, broker=OURS))))
+    raw = push(forwarding(scripts.route_remove(1, AT_MS + 500, broker=OURS)))
     assert [[each for each in heard(link.wire) if each[4] >> 2 == 0x0C] for link in (one, two)] == [[raw], [raw]]
 
 
@@ -363,7 +310,7 @@ def test_route_remove_is_newer_than_the_route_add_even_when_the_clock_went_back(
     orders = destination(world, 1, "orders")
     world.core.tick(world.now, AT_MS - 60_000)
     orders.lose()
-    assert other.told() == [added(1, AT_MS, "orders"), route_remove(1, AT_MS + 1, broker=OURS)]
+    assert other.told() == [added(1, AT_MS, "orders"), scripts.route_remove(1, AT_MS + 1, broker=OURS)]
 
 
 def test_what_other_brokers_say_of_routes_is_passed_on_byte_by_byte_and_not_to_who_has_said_it() -> None:
@@ -371,68 +318,17 @@ def test_what_other_brokers_say_of_routes_is_passed_on_byte_by_byte_and_not_to_w
     world = cluster()
     one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
     one.told()
-    raw = header(0x02, 0x155, minor=9) + route_add(7, AT_MS, "orders", (REGION, "eu"), ("odd", None), broker=one.id)[6:]
-    gone = route_remove(7, AT_MS + 1, broker=one.id)
+    raw = (
+        scripts.header(0x02, 0x155, minor=9)
+        + route_add(7, AT_MS, "orders", (REGION, "eu"), ("odd", None), broker=one.id)[6:]
+    )
+    gone = scripts.route_remove(7, AT_MS + 1, broker=one.id)
     one.say(raw)
     assert (one.told(), two.told()) == ([], [raw])
     one.say(raw, gone, gone)
     assert (one.told(), two.told()) == ([], [gone])
     two.say(raw, gone)
     assert (one.told(), two.told(), kept(world)) == ([], [], [])
-
-
-# Forwarding the request
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_request_is_forwarded_to_the_broker_that_has_the_route(kind: int) -> None:
-    """In front of the caller's metadata stands what brokers tell each other; behind that every byte is the caller's."""
-    world = cluster()
-    other = Broker(world).link()
-    other.say(route_add(7, AT_MS, "orders", broker=other.id))
-    wire = caller(world)
-    wrapped = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
-    wire.send(request(kind, 1, wrapped, b"data \x00"))
-    said = section(kind >= REQUEST_STREAM, f"route:{uuid(7)}", "b1", ["b1"])
-    front = composite((ANNOTATIONS, said), (CALLER_MIMES, caller_mimes()))
-    assert heard(other.wire) == [request(kind, 2, front + wrapped, b"data \x00")]
-    if kind != REQUEST_FNF:
-        other.wire.send(payload(2, NEXT | COMPLETE, b"answer", b"metadata"))
-        assert heard(wire) == [payload(1, NEXT | COMPLETE, b"answer", b"metadata")]
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_request_of_another_broker_is_forwarded_to_the_destination(kind: int) -> None:
-    """Which gets what it would get of a caller that is connected to its own broker."""
-    world = cluster()
-    orders, other = destination(world, 1, "orders"), Broker(world).link()
-    other.told()
-    wrapped = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
-    said = section(0, f"route:{uuid(1)}", "b9", ["b9"])
-    front = composite((ANNOTATIONS, said), (CALLER_MIMES, caller_mimes()))
-    other.wire.send(request(kind, 1, front + wrapped, b"data \x00"))
-    assert heard(orders) == [request(kind, 2, wrapped, b"data \x00")]
-    if kind != REQUEST_FNF:
-        orders.send(payload(2, NEXT | COMPLETE, b"answer", b"metadata"))
-        assert heard(other.wire) == [payload(1, NEXT | COMPLETE, b"answer", b"metadata")]
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_request_of_another_broker_is_forwarded_to_a_third_one(kind: int) -> None:
-    """Nothing of it changes but the trace."""
-    world = cluster()
-    one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
-    two.say(route_add(7, AT_MS, "orders", broker=two.id))
-    heard(one.wire), heard(two.wire)
-    behind = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), wrapped=b"wrapped")), ("a/b", b"\x00\xff"))
-    front = [
-        composite((ANNOTATIONS, section(0x42, f"route:{uuid(7)}", "b2", trace))) for trace in (["b2"], ["b2", "b1"])
-    ]
-    one.wire.send(request(kind, 1, front[0] + behind, b"data \x00"))
-    assert heard(two.wire) == [request(kind, 2, front[1] + behind, b"data \x00")]
-    if kind != REQUEST_FNF:
-        two.wire.send(payload(2, NEXT | COMPLETE, b"answer", b"metadata"))
-        assert heard(one.wire) == [payload(1, NEXT | COMPLETE, b"answer", b"metadata")]
 
 
 # Additional tags
@@ -447,7 +343,7 @@ def test_state_of_a_route_is_told_in_a_tag_of_the_route_add() -> None:
     raw = [added(1, AT_MS, "orders")]
     world.core.congested(orders.peer)
     world.advance(0.25)
-    tags: list[AnyTag] = [(SERVICE_NAME, "orders"), (ROUTE_ID, uuid(1))]
+    tags: list[scripts.AnyTag] = [(scripts.SERVICE_NAME, "orders"), (scripts.ROUTE_ID, scripts.uuid(1))]
     raw.append(route_add(1, AT_MS + 1, "orders", *tags, ((0x7C, 1), "cw"), broker=OURS))
     world.core.relieved(orders.peer, world.now)
     world.advance(0.25)
@@ -460,9 +356,9 @@ def test_state_of_a_route_of_another_broker_is_no_tag_of_it() -> None:
     world = cluster()
     other = Broker(world).link()
     other.say(route_add(1, AT_MS, "orders", ((0x7C, 1), "d"), broker=other.id))
-    names = [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(1))]
+    names = [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", scripts.uuid(1))]
     said = heard(ask(world))
-    assert (said, tags_in_table(world)) == (
-        [error(1, REJECTED, "draining: of 1 routes with service=orders: 1 are draining")],
+    assert (said, scripts.tags_in_table(world)) == (
+        [error(1, scripts.REJECTED, "draining: of 1 routes with service=orders: 1 are draining")],
         [names],
     )

@@ -21,11 +21,9 @@ from tests.conformance.scripts import (
     FORWARDING_V0,
     INVALID,
     LB_METHOD,
-    MODELS,
     REGION,
     REJECTED,
     REJECTED_SETUP,
-    REQUEST_CHANNEL,
     REQUEST_RESPONSE,
     ROUTE_ADD,
     ROUTE_REMOVE,
@@ -46,12 +44,12 @@ from tests.conformance.scripts import (
     connected,
     destination,
     error,
+    forwarding,
     header,
     heard,
     ident,
     key,
     on,
-    payload,
     push,
     request,
     route_add,
@@ -85,14 +83,14 @@ def answer_to(metadata: bytes) -> list[bytes]:
     world = World()
     destination(world, 1, "orders")
     wire = caller(world)
-    wire.send(request(REQUEST_RESPONSE, 1, composite((FORWARDING, metadata))))
+    wire.send(request(REQUEST_RESPONSE, 1, forwarding(metadata)))
     return heard(wire)
 
 
 def announced(raw: bytes) -> tuple[list[bytes], list[list[tuple[str, str | None]]]]:
     """What a destination hears that announces itself with these bytes, and what the table says then."""
     world = World()
-    wire = connected(world, setup(COMPOSITE, composite((FORWARDING, raw))))
+    wire = connected(world, setup(COMPOSITE, forwarding(raw)))
     return heard(wire), tags_in_table(world)
 
 
@@ -102,8 +100,8 @@ def announced(raw: bytes) -> tuple[list[bytes], list[list[tuple[str, str | None]
 @pytest.mark.parametrize("minor", [0, 2, 0x1C00, 0xFFFF])
 def test_minor_versions_of_the_same_major_version_are_compatible(minor: int) -> None:
     world = World()
-    orders = connected(world, setup(COMPOSITE, composite((FORWARDING, route_setup(1, "orders", minor=minor)))))
-    raw = request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), minor=minor))))
+    orders = connected(world, setup(COMPOSITE, forwarding(route_setup(1, "orders", minor=minor))))
+    raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (SERVICE_NAME, "orders"), minor=minor)))
     caller(world).send(raw)
     assert heard(orders) == [on(2, raw)]
 
@@ -131,11 +129,9 @@ def test_header_is_two_versions_a_type_of_6_bits_and_flags_of_10(kind: int, flag
 
 def test_reserved_flags_change_nothing_and_are_passed_on() -> None:
     world = World()
-    orders = connected(world, setup(COMPOSITE, composite((FORWARDING, route_setup(1, "orders", flags=0x3FF)))))
+    orders = connected(world, setup(COMPOSITE, forwarding(route_setup(1, "orders", flags=0x3FF))))
     for place, flags in enumerate([U | 0x200, U | 0x01F, 0x21F, E | U | 0x21F]):
-        raw = request(
-            REQUEST_RESPONSE, 2 * place + 1, composite((FORWARDING, address(flags, (SERVICE_NAME, "orders"))))
-        )
+        raw = request(REQUEST_RESPONSE, 2 * place + 1, forwarding(address(flags, (SERVICE_NAME, "orders"))))
         caller(world).send(raw)
         assert heard(orders) == [on(2 * place + 2, raw)]
 
@@ -155,7 +151,7 @@ def test_reserved_and_unknown_frame_types_are_refused_wherever_they_come(kind: i
     assert announced(raw) == ([error(0, REJECTED_SETUP, f"bad-route: {text}")], [])
     world = World()
     wire = caller(world)
-    wire.send(push(composite((FORWARDING, raw))))
+    wire.send(push(forwarding(raw)))
     assert (heard(wire), wire.is_closed) == ([error(0, CONNECTION_ERROR, f"bad-route: {text}")], True)
 
 
@@ -201,20 +197,6 @@ def test_all_frames_share_the_mime_type(mime: str) -> None:
         raw = request(REQUEST_RESPONSE, 2 * place + 1, carried(mime, address(U, (SERVICE_NAME, name))))
         caller(world, mime).send(raw)
         assert heard(wire) == [on(2, raw)]
-
-
-def test_only_the_first_frame_of_a_channel_needs_the_envelope() -> None:
-    world = World()
-    orders = destination(world, 1, "orders")
-    wire = caller(world)
-    script = [
-        request(REQUEST_CHANNEL, 1, composite((FORWARDING, ORDERS)), b"1"),
-        payload(1, 0x020, b"2"),
-        payload(1, 0x020, b"3", b"any metadata"),
-        payload(1, 0x040),
-    ]
-    wire.send(*script)
-    assert heard(orders) == [on(2, raw) for raw in script]
 
 
 # ROUTE_SETUP
@@ -269,7 +251,7 @@ def test_route_setup_may_end_with_the_service_name() -> None:
 def test_service_name_is_utf8_behind_a_length_of_8_bits(name: str) -> None:
     world = World()
     wire = destination(world, 1, name)
-    raw = request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (SERVICE_NAME, name)))))
+    raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (SERVICE_NAME, name))))
     caller(world).send(raw)
     assert heard(wire) == [on(2, raw)]
 
@@ -294,7 +276,7 @@ def test_keys_and_values_have_up_to_127_bytes() -> None:
     world = World()
     wire = destination(world, 1, "orders", (longest, "v" * 127), ("empty", ""))
     for place, (of, value) in enumerate([(longest, "v" * 127), ("empty", "")]):
-        raw = request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (of, value)))))
+        raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (of, value))))
         caller(world).send(raw)
         assert heard(wire) == [on(2 * place + 2, raw)]
     text = "bad-route: ROUTE_SETUP tags: the key at offset 29 has no bytes"
@@ -308,7 +290,7 @@ def test_value_without_a_length_is_null_and_the_last() -> None:
     empty = destination(world, 2, "orders", ("beta", ""), (ZONE, "b"))
     assert [row[1] for row in tags_in_table(world)[:1]] == [("beta", None)]
     for zone, wire in (("a", null), ("b", empty)):
-        raw = request(REQUEST_RESPONSE, 1, composite((FORWARDING, address(U, (ZONE, zone), ("beta", None)))))
+        raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (ZONE, zone), ("beta", None))))
         caller(world).send(raw)
         assert heard(wire) == [on(2, raw)]
 
@@ -477,7 +459,7 @@ def test_address_field_by_field() -> None:
     assert found.encode() == raw
     world = World()
     orders = destination(world, 1, "orders", ("color", "red"))
-    sent = request(REQUEST_RESPONSE, 1, composite((FORWARDING, raw)))
+    sent = request(REQUEST_RESPONSE, 1, forwarding(raw))
     caller(world).send(sent)
     assert heard(orders) == [on(2, sent)]
 
@@ -537,32 +519,6 @@ def test_metadata_of_an_address_is_not_used_for_routing() -> None:
     assert answer_to(address(U, (SERVICE_NAME, "orders"), *elsewhere)) == [error(1, REJECTED, text)]
 
 
-def test_all_tags_of_an_address_are_used_for_routing() -> None:
-    world = World()
-    destination(world, 1, "orders", (REGION, "eu"), ("color", "red"))
-    wire = caller(world)
-    refused: list[tuple[list[AnyTag], str]] = [
-        ([(REGION, "us"), ("color", "red")], "no route has region=us"),
-        ([(REGION, "eu"), ("color", "blue")], "no route has color=blue"),
-        ([(REGION, "eu"), ("color", "red"), ("size", "s")], "no route has size=s"),
-    ]
-    for place, (tags, text) in enumerate(refused):
-        stream_id = 2 * place + 1
-        raw = address(U, (SERVICE_NAME, "orders"), *tags)
-        wire.send(request(REQUEST_RESPONSE, stream_id, composite((FORWARDING, raw))))
-        assert heard(wire) == [error(stream_id, REJECTED, f"no-route: {text}")]
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_frames_do_not_change_the_rsocket_protocol(kind: int) -> None:
-    """What the caller's own RSocket library wrote is what the destination's reads: but for the stream id."""
-    world = World()
-    orders = destination(world, 1, "orders")
-    raw = request(kind, 1, composite((FORWARDING, ORDERS), ("message/x.rsocket.routing.v0", b"\x01r")), b"d")
-    caller(world).send(raw)
-    assert heard(orders) == [on(2, raw)]
-
-
 def test_keys_of_texts_ids_and_extensions_are_three_things() -> None:
     written: list[AnyKey] = [REGION, "\x06", (0x7C, 6), (0x7F, 6), 0x16]
     keys = [key(of) for of in written]
@@ -572,6 +528,6 @@ def test_keys_of_texts_ids_and_extensions_are_three_things() -> None:
     one = caller(world)
     for number, of in enumerate(keys):
         raw = header(ADDRESS, U) + CALLER_ID + of + b"\x01x"
-        sent = request(REQUEST_RESPONSE, 2 * number + 1, composite((FORWARDING, raw)))
+        sent = request(REQUEST_RESPONSE, 2 * number + 1, forwarding(raw))
         one.send(sent)
         assert [heard(wire) for wire in wires] == [[on(2, sent)] if at == number else [] for at in range(5)]

@@ -4,41 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance import scripts
 from tests.conformance.scripts import ADDRESS as ADDRESS_TYPE
-from tests.conformance.scripts import (
-    CALLER_ID,
-    COMPOSITE,
-    FORWARDING,
-    LB_METHOD,
-    REGION,
-    REJECTED,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    SERVICE_NAME,
-    SHARD_KEY,
-    SHARD_METHOD,
-    STICKY_ROUTE_KEY,
-    ZONE,
-    AnyKey,
-    AnyTag,
-    M,
-    S,
-    U,
-    address,
-    caller,
-    composite,
-    connected,
-    destination,
-    error,
-    header,
-    heard,
-    key,
-    request,
-    route_setup,
-    setup,
-    tags_in_table,
-    uuid,
-)
+from tests.conformance.scripts import REQUEST_FNF, SERVICE_NAME, SHARD_KEY, AnyTag, U, address, destination, heard, uuid
 from tests.fakes import Wire, World
 
 # The table of the specification.
@@ -77,13 +45,13 @@ class Asker:
     """A caller that asks again and again."""
 
     def __init__(self, world: World) -> None:
-        self.wire = caller(world)
+        self.wire = scripts.caller(world)
         self._stream_id = -1
 
-    def ask(self, raw: bytes, kind: int = REQUEST_RESPONSE) -> bytes:
+    def ask(self, raw: bytes, kind: int = scripts.REQUEST_RESPONSE) -> bytes:
         """Sends a request with this ADDRESS; the frame."""
         self._stream_id += 2
-        sent = request(kind, self._stream_id, composite((FORWARDING, raw)))
+        sent = scripts.request(kind, self._stream_id, scripts.forwarding(raw))
         self.wire.send(sent)
         return sent
 
@@ -97,7 +65,9 @@ def bodies(wire: Wire) -> list[bytes]:
 def test_key_is_considered_for_routing_in_tags_and_not_in_metadata(name: str) -> None:
     id = KEYS[name]
     world = World()
-    mine = destination(world, 1, "orders", (id, "mine"), (ZONE, "z") if id != ZONE else (REGION, "z"))
+    mine = destination(
+        world, 1, "orders", (id, "mine"), (scripts.ZONE, "z") if id != scripts.ZONE else (scripts.REGION, "z")
+    )
     other = destination(world, 2, "orders", (id, "other"))
     asker = Asker(world)
     both: AnyTag = ("all", "orders") if id == SERVICE_NAME else (SERVICE_NAME, "orders")
@@ -110,7 +80,7 @@ def test_key_is_considered_for_routing_in_tags_and_not_in_metadata(name: str) ->
     assert (heard(mine), heard(other), [raw[6:10] for raw in heard(asker.wire)]) == ([], [], [b"\x00\x00\x02\x02"])
     if id == SERVICE_NAME:
         return
-    in_metadata = asker.ask(address(M, both, metadata=[(id, "nobody")]))
+    in_metadata = asker.ask(address(scripts.M, both, metadata=[(id, "nobody")]))
     assert (bodies(mine), bodies(other), heard(asker.wire)) == ([in_metadata[4:]], [in_metadata[4:]], [])
 
 
@@ -128,15 +98,17 @@ def test_id_on_the_wire_is_the_key_of_that_name(name: str) -> None:
     destination(world, 1, "orders", (KEYS[name], "x"))
     destination(world, 2, "orders", ("io.rsocket.routing." + name, "x"))
     found = ("io.rsocket.routing." + name, "x")
-    assert [row[0] for row in tags_in_table(world)] == [found, found]
+    assert [row[0] for row in scripts.tags_in_table(world)] == [found, found]
 
 
 def test_no_tag_present_is_no_tag() -> None:
     """Key 0x00: alone it is an empty map, among others it says nothing."""
     world = World()
     setup_tags = b"\x80\x81x" + b"\x86\x82eu" + b"\x80\x00"
-    orders = connected(world, setup(COMPOSITE, composite((FORWARDING, route_setup(1, "orders") + setup_tags))))
-    assert tags_in_table(world) == [
+    orders = scripts.connected(
+        world, scripts.setup(scripts.COMPOSITE, scripts.forwarding(scripts.route_setup(1, "orders") + setup_tags))
+    )
+    assert scripts.tags_in_table(world) == [
         [
             ("io.rsocket.routing.Region", "eu"),
             ("io.rsocket.routing.ServiceName", "orders"),
@@ -144,13 +116,13 @@ def test_no_tag_present_is_no_tag() -> None:
         ]
     ]
     asker = Asker(world)
-    head = header(ADDRESS_TYPE, U) + CALLER_ID
+    head = scripts.header(ADDRESS_TYPE, U) + scripts.CALLER_ID
     for maps in (b"\x80\x00" + b"\x81\x06orders", b"\x80\x81x\x81\x06orders", b"\x80\x80\x80\x00" + b"\x81\x06orders"):
         raw = asker.ask(head + maps)
         assert bodies(orders) == [raw[4:]]
     asker.ask(head + b"\x80\x00" + b"\x80\x00")
     text = "bad-address: the ADDRESS names no tag to route by"
-    assert heard(asker.wire) == [error(7, 0x204, text)]
+    assert heard(asker.wire) == [scripts.error(7, 0x204, text)]
 
 
 @pytest.mark.parametrize("id", NAMELESS)
@@ -167,16 +139,16 @@ def test_id_without_a_name_is_a_key_of_its_own(id: int) -> None:
 @pytest.mark.parametrize("base", [0x7C, 0x7F])
 def test_extension_keys_have_a_number_of_16_bits(base: int) -> None:
     world = World()
-    keys: list[AnyKey] = [(base, 0), (base, 1), (base, 0x7C), (base, 0xFFFF), (base ^ 3, 1)]
+    keys: list[scripts.AnyKey] = [(base, 0), (base, 1), (base, 0x7C), (base, 0xFFFF), (base ^ 3, 1)]
     wires = [destination(world, number + 1, "orders", (of, "x")) for number, of in enumerate(keys)]
-    assert key(keys[3]) == bytes([0x80 | base, 0xFF, 0xFF])
+    assert scripts.key(keys[3]) == bytes([0x80 | base, 0xFF, 0xFF])
     asker = Asker(world)
     for number, of in enumerate(keys):
         raw = asker.ask(address(U, (SERVICE_NAME, "orders"), (of, "x"), metadata=[((base, 9), "not a tag")]))
         assert [bodies(wire) for wire in wires] == [[raw[4:]] if at == number else [] for at in range(5)]
     asker.ask(address(U, ((base, 2), "x")))
     text = f"no-route: no route has extension-{base:#04x}-2=x"
-    assert heard(asker.wire) == [error(11, REJECTED, text)]
+    assert heard(asker.wire) == [scripts.error(11, scripts.REJECTED, text)]
 
 
 def test_route_id_is_found_in_every_way_to_write_it() -> None:
@@ -198,7 +170,7 @@ def test_load_balancing_method_chooses_the_algorithm() -> None:
         asker = Asker(world)
         order: list[int] = []
         for _ in range(24):
-            asker.ask(address(U, (SERVICE_NAME, "orders"), metadata=[(LB_METHOD, hint)]), REQUEST_FNF)
+            asker.ask(address(U, (SERVICE_NAME, "orders"), metadata=[(scripts.LB_METHOD, hint)]), REQUEST_FNF)
             order.append([len(heard(wire)) for wire in wires].index(1))
         found.append(order)
     assert found[0] == [0, 1] * 12
@@ -214,7 +186,7 @@ def test_shard_key_names_the_tag_that_decides() -> None:
     owners: dict[int, set[int]] = {}
     for number in range(60):
         tags: list[AnyTag] = [(SERVICE_NAME, "orders"), (0x0B, f"{number % 20}")]
-        asker.ask(address(S, *tags, metadata=[(SHARD_KEY, "io.rsocket.routing.UserId")]), REQUEST_FNF)
+        asker.ask(address(scripts.S, *tags, metadata=[(SHARD_KEY, "io.rsocket.routing.UserId")]), REQUEST_FNF)
         owners.setdefault(number % 20, set()).add([len(heard(wire)) for wire in wires].index(1))
     assert [len(each) for each in owners.values()] == [1] * 20
     assert len(set.union(*owners.values())) > 2
@@ -230,8 +202,10 @@ def test_shard_method_finds_the_same_owner_whatever_broker_is_asked(method: str)
         asker = Asker(world)
         owners: list[int] = []
         for number in range(30):
-            metadata: list[AnyTag] = [(SHARD_KEY, "user"), (SHARD_METHOD, method)]
-            asker.ask(address(S, (SERVICE_NAME, "orders"), ("user", f"{number}"), metadata=metadata), REQUEST_FNF)
+            metadata: list[AnyTag] = [(SHARD_KEY, "user"), (scripts.SHARD_METHOD, method)]
+            asker.ask(
+                address(scripts.S, (SERVICE_NAME, "orders"), ("user", f"{number}"), metadata=metadata), REQUEST_FNF
+            )
             owners += [each for each in (1, 2, 3, 4) if heard(wires[each])]
         found.append(owners)
     assert len(found[0]) == 30
@@ -246,14 +220,14 @@ def test_sticky_route_key_names_a_tag_whose_value_keeps_its_route() -> None:
     found: dict[str, set[int]] = {}
     for number in range(60):
         user = f"user-{number % 10}"
-        raw = address(U, (SERVICE_NAME, "orders"), ("user", user), metadata=[(STICKY_ROUTE_KEY, "user")])
+        raw = address(U, (SERVICE_NAME, "orders"), ("user", user), metadata=[(scripts.STICKY_ROUTE_KEY, "user")])
         askers[number % 3 % 2].ask(raw, REQUEST_FNF)
         found.setdefault(user, set()).add([len(heard(wire)) for wire in wires].index(1))
     assert [len(each) for each in found.values()] == [1] * 10
     assert len(set.union(*found.values())) > 1
 
 
-@pytest.mark.parametrize("hint", [SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, LB_METHOD])
+@pytest.mark.parametrize("hint", [SHARD_KEY, scripts.SHARD_METHOD, scripts.STICKY_ROUTE_KEY, scripts.LB_METHOD])
 def test_hints_are_tags_where_they_stand_among_the_tags(hint: int) -> None:
     """ "If they are included in a tag on the envelope, they will be considered for routing." """
     world = World()

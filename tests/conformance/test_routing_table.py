@@ -6,42 +6,9 @@ from itertools import permutations
 
 import pytest
 
-from tests.conformance.links import (
-    AT_MS,
-    NO_ROUTE,
-    OCTETS,
-    OURS,
-    Broker,
-    added,
-    ask,
-    cluster,
-    kept,
-    neighbours,
-    ours,
-)
-from tests.conformance.scripts import (
-    COMPOSITE,
-    CONNECTION_CLOSE,
-    FORWARDING,
-    REGION,
-    REJECTED_SETUP,
-    ROUTE_ID,
-    SERVICE_NAME,
-    AnyTag,
-    composite,
-    connected,
-    destination,
-    error,
-    heard,
-    ident,
-    push,
-    route_add,
-    route_remove,
-    setup,
-    tags_in_table,
-    u64,
-    uuid,
-)
+from tests.conformance import scripts
+from tests.conformance.links import AT_MS, NO_ROUTE, OCTETS, OURS, Broker, added, ask, cluster, kept, neighbours, ours
+from tests.conformance.scripts import FORWARDING, REGION, destination, heard, ident, route_add, route_remove, uuid
 
 
 @pytest.mark.parametrize(("at_ms", "is_applied"), [(AT_MS - 1, False), (AT_MS, False), (AT_MS + 1, True)])
@@ -96,7 +63,7 @@ LATEST_MS = 2**52  # a later time could never be outdone
 
 def absurd(other: Broker, at_ms: int) -> list[tuple[str, bytes]]:
     """All that a broker can say with that timestamp."""
-    note = b"\x03" + u64(at_ms) + other.id + b"\x05stock\x05other"
+    note = b"\x03" + scripts.u64(at_ms) + other.id + b"\x05stock\x05other"
     return [
         (FORWARDING, ours(at_ms)),
         (FORWARDING, other.info(at_ms, *neighbours(OURS), ("state", "draining"))),
@@ -116,7 +83,7 @@ def test_timestamps_that_could_never_be_outdone_are_not_taken(place: int, at_ms:
     orders, other, third = destination(world, 1, "orders"), Broker(world).link(), Broker(world, 0xB3).link()
     other.told(), third.told()
     digest = world.core.cluster.digest(world.now)
-    other.wire.send(push(composite(absurd(other, at_ms)[place])))
+    other.wire.send(scripts.push(scripts.composite(absurd(other, at_ms)[place])))
     is_news = world.core.cluster.digest(world.now) != digest
     assert (is_news, other.wire.is_closed, third.wire.is_closed) == (at_ms == LATEST_MS, False, False)
     assert (world.core.cluster.replication.ignored_n == 0, bool(heard(third.wire))) == (is_news, is_news)
@@ -129,17 +96,22 @@ def test_broker_whose_clock_can_never_be_outdone_is_refused() -> None:
     world = cluster()
     other = Broker(world)
     raw = other.info(LATEST_MS + 1, ("nonce", other.nonce))
-    other.wire = connected(world, setup(COMPOSITE, composite((FORWARDING, raw)), OCTETS))
+    other.wire = scripts.connected(world, scripts.setup(scripts.COMPOSITE, scripts.forwarding(raw), OCTETS))
     text = "bad-broker: its clock says 4503599627370497 ms, the latest that counts is 4503599627370496"
-    assert (heard(other.wire), other.wire.is_closed) == ([error(0, REJECTED_SETUP, text)], True)
+    assert (heard(other.wire), other.wire.is_closed) == ([scripts.error(0, scripts.REJECTED_SETUP, text)], True)
 
 
 def test_route_that_another_broker_adds_is_found_by_its_tags() -> None:
     world = cluster()
     other = Broker(world).link()
-    tags: list[AnyTag] = [(REGION, "eu"), ("color", "red"), (SERVICE_NAME, "orders"), (ROUTE_ID, uuid(7))]
+    tags: list[scripts.AnyTag] = [
+        (REGION, "eu"),
+        ("color", "red"),
+        (scripts.SERVICE_NAME, "orders"),
+        (scripts.ROUTE_ID, uuid(7)),
+    ]
     other.say(route_add(7, AT_MS, "orders", *tags, broker=other.id))
-    assert tags_in_table(world) == [
+    assert scripts.tags_in_table(world) == [
         [
             ("io.rsocket.routing.Region", "eu"),
             ("color", "red"),
@@ -154,7 +126,7 @@ def test_route_add_without_the_default_tags_gets_them() -> None:
     world = cluster()
     other = Broker(world).link()
     other.say(route_add(7, AT_MS, "orders", broker=other.id))
-    assert tags_in_table(world) == [
+    assert scripts.tags_in_table(world) == [
         [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(7))]
     ]
 
@@ -169,7 +141,7 @@ def test_newer_connection_with_a_route_id_at_another_broker_ends_the_one_here() 
     assert (heard(orders), orders.is_closed) == ([], False)
     other.say(route_add(1, AT_MS + 1, "orders", broker=other.id))
     text = f"replaced: another connection came with the Route Id {uuid(1)} at the broker b9"
-    assert (heard(orders), orders.is_closed) == ([error(0, CONNECTION_CLOSE, text)], True)
+    assert (heard(orders), orders.is_closed) == ([scripts.error(0, scripts.CONNECTION_CLOSE, text)], True)
     assert kept(world) == [(ident(1), "orders", AT_MS + 1)]
     assert other.told() == [route_remove(1, AT_MS + 1, broker=OURS)]
 

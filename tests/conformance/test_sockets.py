@@ -6,29 +6,8 @@ import asyncio
 from urllib.parse import urlsplit
 
 from broker.server import Server
-from tests.conformance.scripts import (
-    COMPLETE,
-    COMPOSITE,
-    FORWARDING,
-    INVALID,
-    NEXT,
-    REGION,
-    REQUEST_RESPONSE,
-    SERVICE_NAME,
-    M,
-    U,
-    address,
-    composite,
-    error,
-    frame,
-    on,
-    payload,
-    request,
-    route_setup,
-    setup,
-    u24,
-    u64,
-)
+from tests.conformance import scripts
+from tests.conformance.scripts import SERVICE_NAME, U, address, forwarding, frame, on, request, setup, u64
 
 WAIT_S = 10.0
 
@@ -42,7 +21,7 @@ class Socket:
 
     async def say(self, *frames: bytes) -> None:
         for raw in frames:
-            self._writer.write(u24(len(raw)) + raw)
+            self._writer.write(scripts.u24(len(raw)) + raw)
         await self._writer.drain()
 
     async def hear(self) -> bytes:
@@ -65,18 +44,18 @@ async def opened(server: Server, first: bytes) -> Socket:
 
 
 async def test_scripts_pass_over_a_real_socket(server: Server) -> None:
-    raw_setup = setup(COMPOSITE, composite((FORWARDING, route_setup(1, "orders", (REGION, "eu")))))
+    raw_setup = setup(scripts.COMPOSITE, forwarding(scripts.route_setup(1, "orders", (scripts.REGION, "eu"))))
     orders = await opened(server, raw_setup)
-    caller = await opened(server, setup(COMPOSITE))
-    metadata = composite((FORWARDING, address(U, (SERVICE_NAME, "orders"), (REGION, "eu"), wrapped=b"\x00\xff")))
-    asked = request(REQUEST_RESPONSE, 1, metadata)
+    caller = await opened(server, setup(scripts.COMPOSITE))
+    metadata = forwarding(address(U, (SERVICE_NAME, "orders"), (scripts.REGION, "eu"), wrapped=b"\x00\xff"))
+    asked = request(scripts.REQUEST_RESPONSE, 1, metadata)
     await caller.say(asked)
     assert await orders.hear() == on(2, asked)
-    answer = payload(2, NEXT | COMPLETE, b"yes", b"m")
+    answer = scripts.payload(2, scripts.NEXT | scripts.COMPLETE, b"yes", b"m")
     await orders.say(answer)
     assert await caller.hear() == on(1, answer)
-    await caller.say(request(REQUEST_RESPONSE, 3, composite((FORWARDING, address(U | M, (SERVICE_NAME, "orders"))))))
+    await caller.say(request(scripts.REQUEST_RESPONSE, 3, forwarding(address(U | scripts.M, (SERVICE_NAME, "orders")))))
     text = "bad-address: more than one of unicast, multicast and shard is set (flags 0x0c0)"
-    assert await caller.hear() == error(3, INVALID, text)
+    assert await caller.hear() == scripts.error(3, scripts.INVALID, text)
     await caller.close()
     await orders.close()

@@ -15,24 +15,13 @@ from collections import deque
 
 from broker.core import CoreSettings
 from broker.forwarding.mime_translation import Mimes, passes, translate
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    ERROR,
-    FOLLOWS,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_STREAM,
-    Setup,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, SHARD, RouteSetup
-from rsocket_wire.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import MIME_TYPE
 from tests.broker.forwarding.brokers import caller_mimes
-from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
-from tests.fuzz.history import MODELS, Ask, Caller, History, Member
+from tests.fakes import Frame, Wire, World, addressed, composite
+from tests.fuzz.history import MODELS, Caller, History, Member
 from tests.topology import LINKED_S, End, Net
 
 PAIRS = (
@@ -84,9 +73,9 @@ class SlowNet(Net):
         """Everything arrives, and what is said then too, until `slow_down`."""
         self.is_slow = False
         while any(self.under_way.values()):
-            for end, frames in list(self.under_way.items()):
-                while frames:
-                    self.wire.append((end, frames.popleft()))
+            for end, waiting in list(self.under_way.items()):
+                while waiting:
+                    self.wire.append((end, waiting.popleft()))
             self.pump()
         self.pump()
 
@@ -130,11 +119,7 @@ class FarHistory(History):
         number = self.members_n
         world = self.some_world()
         pair = self.rng.choice(PAIRS[:4])
-        raw = RouteSetup(route_id(number), service, tags_of({"region": region})).encode()
-        wire = world.connect(framed=number % 3 > 0)
-        wire.send(
-            Setup(*pair, 20_000, 90_000, composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw).encode()
-        )
+        wire = world.service(service, number, number % 3 > 0, *pair, region=region)
         self.members.append(FarMember(wire, number, number, service, region))
         self.look()
 
@@ -149,9 +134,7 @@ class FarHistory(History):
             self.lose_member(member)
         world = self.some_world()
         self.members_n += 1
-        raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
-        wire = world.connect()
-        wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw))).encode())
+        wire = world.service(member.service, member.route, region=member.region)
         self.members.append(FarMember(wire, self.members_n, member.route, member.service, member.region))
         if not member.wire.is_lost:
             member.wire.lose()
@@ -162,11 +145,9 @@ class FarHistory(History):
     def move(self, member: Member, region: str) -> None:
         """What was decided before others know comes no more. D-62"""
         assert isinstance(member, FarMember)
-        raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": region})).encode()
         member.region = region
         member.regions.add(region)
-        pair = setup_of(member.wire)
-        member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
+        member.wire.announce(member.route, member.service, region=region)
         self.look()
 
     def rename(self, member: Member) -> None:
@@ -174,9 +155,7 @@ class FarHistory(History):
         assert isinstance(member, FarMember)
         for _ in range(self.rng.choice((1, 2))):
             member.route = self.rng.randrange(1, self.members_n + 2)
-            raw = RouteSetup(route_id(member.route), member.service, tags_of({"region": member.region})).encode()
-            pair = setup_of(member.wire)
-            member.wire.push(composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw)
+            member.wire.announce(member.route, member.service, region=member.region)
         self.look()
 
     def come(self) -> None:
@@ -188,33 +167,16 @@ class FarHistory(History):
         """A new request, whose metadata may be cut, too."""
         if caller.wire.is_paused:
             return
-        wanted = {"service": service, **({"region": region} if region else {})}
-        ask = Ask(len(self.asks), caller, caller.next_id, model, routing, wanted)
-        caller.next_id += 2
-        self.asks.append(ask)
-        caller.asks[ask.stream_id] = ask
-        if model in (REQUEST_STREAM, REQUEST_CHANNEL):
-            ask.credit_n = n
-        tags: dict[str, str | None] = {**wanted}
-        if routing == SHARD:
-            tags["user"] = str(ask.number % 7)
-        raw = address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
-        is_composite = setup_of(caller.wire)[0] == COMPOSITE_MIME
+        ask, raw = self.begin(caller, model, routing, service, region, n)
+        is_composite = caller.wire.mimes[0] == COMPOSITE_MIME
         metadata = addressed(raw, ("text/plain", b"m%d" % ask.number)) if is_composite else raw
         if is_composite and self.rng.random() < 0.2:
             metadata = composite(caller_mimes(*self.rng.choice(PAIRS))) + metadata  # what only brokers mean
         self.raws[ask.number] = metadata, raw
-        named = b"%d" % ask.number
-        data = ask.text(1, 9) if model == REQUEST_CHANNEL else named + b"." * 9
-        ask.sent_n = 1 if model == REQUEST_CHANNEL else 0
-        to = len(metadata)
-        places = sorted(self.rng.sample([*range(1, to + 1), *range(to + len(named), to + len(data))], cuts))
-        frames = fragments(model, ask.stream_id, metadata, data, places, n)
-        if model == REQUEST_FNF:
-            ask.end = "sent"
-        for frame in frames:
-            caller.wire.send(frame)
-            self.look()
+        data, to = ask.opening(9), len(metadata)
+        named_to = to + len(b"%d" % ask.number)
+        places = sorted(self.rng.sample([*range(1, to + 1), *range(named_to, to + len(data))], cuts))
+        self.send_request(ask, metadata, data, places, n)
 
     def congest_link(self, is_congested: bool) -> None:
         """A link does not take what is written to it, or does again."""
@@ -239,15 +201,6 @@ class FarHistory(History):
         self.net.break_link(a, b)
         self.broken_n += 1
         self.look()
-
-    def congest(self, wire: Wire, is_congested: bool) -> None:
-        if is_congested:
-            wire.world.core.congested(wire.peer)
-        else:
-            wire.world.core.relieved(wire.peer, self.net.now)
-            self.delayed.add(wire)
-        self.look()
-        self.delayed.clear()
 
     def wait(self, seconds: float) -> None:
         was_slow = self.net.is_slow
@@ -307,15 +260,9 @@ class FarHistory(History):
         self.wait(1.0)  # other brokers hear that routes are no longer behind
 
     def check_over(self) -> None:
-        self.wait(6.0)
-        for name, world in self.net.worlds.items():
-            assert world.left_over() == [], name
-            assert world.core.engine.pending.size == 0
-            assert world.core.engine.timers.take_due(1e12) is None
-            kept = [
-                (wire.peer.name, wire.peer.waiting_bytes) for wire in world.wires.values() if wire.peer.waiting_bytes
-            ]
-            assert kept == []
+        super().check_over()
+        wires = [wire for world in self.worlds for wire in world.wires.values()]
+        assert [(wire.peer.name, wire.peer.waiting_bytes) for wire in wires if wire.peer.waiting_bytes] == []
         worlds = self.net.worlds
         between = [end for end in self.net.ends if all(each.world is worlds[each.name] for each in (end, end.other))]
         details = {end.peer.end_detail for end in between if end.is_lost}
@@ -335,14 +282,14 @@ class FarHistory(History):
                 self.regions_then[key] = set(member.regions)
             else:
                 super()._at_member(member, frame)
-        elif frame.kind in (CANCEL, ERROR):
+        elif frame.kind in (frames.CANCEL, ERROR):
             del self.cut[key], self.regions_then[key]
         else:
-            n = first.n + (frame.n if frame.kind == REQUEST_N else 0)
+            n = first.n + (frame.n if frame.kind == frames.REQUEST_N else 0)
             follows = frame.flags & FOLLOWS if frame.kind == PAYLOAD else FOLLOWS
             metadata = (first.metadata or b"") + (frame.metadata or b"")
             data = frame.data if frame.kind == PAYLOAD else b""
-            whole = Frame(encode_request(first.kind, frame.stream_id, data, metadata, n, follows))
+            whole = Frame(frames.encode_request(first.kind, frame.stream_id, data, metadata, n, follows))
             if data or not follows:
                 del self.cut[key]
                 member.regions |= self.regions_then.pop(key)
@@ -356,20 +303,13 @@ class FarHistory(History):
         self.sending = None
 
     def _begin(self, member: Member, frame: Frame) -> None:
-        if frame.kind == CANCEL and self.sending == (member.wire, frame.stream_id):
+        if frame.kind == frames.CANCEL and self.sending == (member.wire, frame.stream_id):
             return  # between two fragments of its answer
         super()._begin(member, frame)
         if frame.kind not in MODELS:
             return
         ask = self.asks[int(frame.data.rstrip(b".").split(b" ")[0])]
         metadata, raw = self.raws[ask.number]
-        said, read = Mimes(1, *setup_of(ask.caller.wire)), Mimes(2, *setup_of(member.wire))
+        said, read = Mimes(1, *ask.caller.wire.mimes), Mimes(2, *member.wire.mimes)
         expected = metadata if passes(said, read) else translate(metadata, raw, said, read, True).metadata
         assert frame.metadata == expected, f"request {ask.number}: {frame.metadata!r} in place of {expected!r}"
-
-
-def setup_of(wire: Wire) -> tuple[str, str]:
-    """The mime types of a connection."""
-    setup = wire.peer.connection.setup
-    assert setup is not None
-    return setup.metadata_mime, setup.data_mime

@@ -15,27 +15,11 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.fakes import Frame, Wire, World, address, addressed, composite, route_id, tags_of
+from tests.fakes import Frame, Wire, World, address, addressed, fragments
 from tests.invariants import check_masks
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
@@ -90,6 +74,13 @@ class Ask:
 
     def text(self, number: int, size: int) -> bytes:
         return b"%d %d %d" % (self.number, -1, number) + b"." * size
+
+    def opening(self, size: int) -> bytes:
+        """The data of the request itself, which are the first item of a channel."""
+        if self.model != REQUEST_CHANNEL:
+            return b"%d" % self.number + b"." * size
+        self.sent_n = 1
+        return self.text(1, size)
 
 
 class Serving:
@@ -163,10 +154,9 @@ class History:
 
     def move(self, member: Member, region: str) -> None:
         """Its tags change; what it serves goes on."""
-        raw = RouteSetup(route_id(member.number), member.service, tags_of({"region": region})).encode()
         member.region = region
         member.regions.add(region)
-        member.wire.push(composite((MIME_TYPE, raw)))
+        member.wire.announce(member.number, member.service, region=region)
         self.look()
 
     def come(self) -> None:
@@ -186,10 +176,8 @@ class History:
         caller.wire.lose()
         self.look()
 
-    def ask(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
-        """A new request, in `cuts` + 1 fragments behind its first frame's metadata."""
-        if caller.wire.is_paused:
-            return
+    def begin(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int) -> tuple[Ask, bytes]:
+        """A new request, of which nothing is sent yet, and its ADDRESS."""
         wanted = {"service": service, **({"region": region} if region else {})}
         ask = Ask(len(self.asks), caller, caller.next_id, model, routing, wanted)
         caller.next_id += 2
@@ -200,34 +188,34 @@ class History:
         tags: dict[str, str | None] = {**wanted}
         if routing == SHARD:
             tags["user"] = str(ask.number % 7)
-        metadata = addressed(address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags))
-        parts = [b"%d" % ask.number] + [b"."] * cuts
-        if model == REQUEST_CHANNEL:
-            parts[0] = ask.text(1, 0)
-            ask.sent_n = 1
-        frames = [
-            encode_request(model, ask.stream_id, parts[0], metadata, n, FOLLOWS if cuts else 0),
-            *(
-                encode_payload(ask.stream_id, NEXT | (FOLLOWS if at < cuts else 0), part)
-                for at, part in enumerate(parts[1:], 1)
-            ),
-        ]
-        if model == REQUEST_FNF:
+        return ask, address(routing, [(SHARD_KEY, "user")] if routing == SHARD else [], b"", **tags)
+
+    def ask(self, caller: Caller, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
+        """A new request, in `cuts` + 1 fragments behind its first frame's metadata."""
+        if caller.wire.is_paused:
+            return
+        ask, raw = self.begin(caller, model, routing, service, region, n)
+        metadata, data = addressed(raw), ask.opening(cuts)
+        self.send_request(ask, metadata, data, [len(metadata + data) - cuts + each for each in range(cuts)], n)
+
+    def send_request(self, ask: Ask, metadata: bytes, data: bytes, places: list[int], n: int) -> None:
+        """Its frames, cut at these places."""
+        if ask.model == REQUEST_FNF:
             ask.end = "sent"
-        for raw in frames:
-            caller.wire.send(raw)
+        for raw in fragments(ask.model, ask.stream_id, metadata, data, places, n):
+            ask.caller.wire.send(raw)
             self.look()
 
     def want(self, ask: Ask, n: int) -> None:
         if ask.is_open and not ask.is_answered and ask.model != REQUEST_RESPONSE and not ask.caller.wire.is_paused:
             ask.credit_n += n
-            ask.caller.wire.send(encode_request_n(ask.stream_id, n))
+            ask.caller.wire.send(frames.encode_request_n(ask.stream_id, n))
             self.look()
 
     def cancel(self, ask: Ask) -> None:
         if ask.is_open and not ask.caller.wire.is_paused:
             ask.end = "cancelled"
-            ask.caller.wire.send(encode_cancel(ask.stream_id))
+            ask.caller.wire.send(frames.encode_cancel(ask.stream_id))
             self.look()
 
     def send_item(self, ask: Ask, size: int, is_cut: bool) -> None:
@@ -243,10 +231,10 @@ class History:
         ask.is_done = True
         if is_error:
             ask.end = "error of its own"
-            ask.caller.wire.send(encode_error(ask.stream_id, APPLICATION_ERROR, "enough"))
+            ask.caller.wire.send(frames.encode_error(ask.stream_id, APPLICATION_ERROR, "enough"))
         else:
             ask.end = "completed" if ask.is_answered else ""
-            ask.caller.wire.send(encode_payload(ask.stream_id, COMPLETE))
+            ask.caller.wire.send(frames.encode_payload(ask.stream_id, frames.COMPLETE))
         self.look()
 
     def answer(self, serving: Serving, size: int, is_cut: bool) -> None:
@@ -257,7 +245,7 @@ class History:
         if serving.ask.model == REQUEST_RESPONSE:
             text = serving.text(size)
             self._end(serving)
-            self._send(wire, serving.stream_id, text, is_cut, COMPLETE)
+            self._send(wire, serving.stream_id, text, is_cut, frames.COMPLETE)
         elif serving.credit_n > 0:
             serving.credit_n -= 1
             text = serving.text(size)
@@ -270,37 +258,37 @@ class History:
             return
         serving.is_done = True
         self._drop_over(serving)
-        wire.send(encode_payload(serving.stream_id, COMPLETE))
+        wire.send(frames.encode_payload(serving.stream_id, frames.COMPLETE))
         self.look()
 
     def fail(self, serving: Serving) -> None:
         wire = serving.member.wire
         if not serving.is_done and serving.is_whole and not wire.is_paused:
             self._end(serving)
-            wire.send(encode_error(serving.stream_id, APPLICATION_ERROR, f"by {serving.member.number}"))
+            wire.send(frames.encode_error(serving.stream_id, APPLICATION_ERROR, f"by {serving.member.number}"))
             self.look()
 
     def listen(self, serving: Serving, n: int) -> None:
         """The service asks for channel items."""
         if not serving.is_deaf and not serving.member.wire.is_paused:
             serving.granted_n += n
-            serving.member.wire.send(encode_request_n(serving.stream_id, n))
+            serving.member.wire.send(frames.encode_request_n(serving.stream_id, n))
             self.look()
 
     def stop_listening(self, serving: Serving) -> None:
         if not serving.is_deaf and serving.is_whole and not serving.member.wire.is_paused:
             serving.is_deaf = True
             self._drop_over(serving)
-            serving.member.wire.send(encode_cancel(serving.stream_id))
+            serving.member.wire.send(frames.encode_cancel(serving.stream_id))
             self.look()
 
     def congest(self, wire: Wire, is_congested: bool) -> None:
         if is_congested:
-            self.world.core.congested(wire.peer)
+            wire.world.core.congested(wire.peer)
         else:
-            self.world.core.relieved(wire.peer, self.world.now)
+            wire.world.core.relieved(wire.peer, wire.world.now)
             self.delayed.add(wire)
-        self.world.pump()
+        wire.world.pump()
         self.look()
         self.delayed.clear()
 
@@ -378,17 +366,18 @@ class History:
     def check_over(self) -> None:
         """Nothing is left of any request."""
         self.wait(6.0)  # a fire-and-forget may still wait for a route
-        assert self.world.left_over() == []
-        assert self.world.core.engine.pending.size == 0
-        assert self.world.core.engine.timers.take_due(1e12) is None
+        for world in self.worlds:
+            assert world.left_over() == []
+            assert world.core.engine.pending.size == 0
+            assert world.core.engine.timers.take_due(1e12) is None
 
     def _send(self, wire: Wire, stream_id: int, text: bytes, is_cut: bool, flags: int = 0) -> None:
         if is_cut:
             middle = len(text) // 2
-            wire.send(encode_payload(stream_id, NEXT | FOLLOWS, text[:middle]))
+            wire.send(frames.encode_payload(stream_id, NEXT | FOLLOWS, text[:middle]))
             self.look()
             text = text[middle:]
-        wire.send(encode_payload(stream_id, NEXT | flags, text))
+        wire.send(frames.encode_payload(stream_id, NEXT | flags, text))
         self.look()
 
     def _end(self, serving: Serving) -> None:
@@ -404,22 +393,22 @@ class History:
         if serving is None:
             self._begin(member, frame)
             return
-        if frame.kind == PAYLOAD:
+        if frame.kind == frames.PAYLOAD:
             if not serving.is_whole and serving.ask.model != REQUEST_CHANNEL:
                 serving.is_whole = not frame.flags & FOLLOWS
             else:
                 self._item_at_member(serving, frame)
             if serving.ask.model == REQUEST_FNF and serving.is_whole:
                 self._end(serving)
-        elif frame.kind == REQUEST_N:
+        elif frame.kind == frames.REQUEST_N:
             serving.credit_n += frame.n
-        elif frame.kind in (CANCEL, ERROR):
+        elif frame.kind in (frames.CANCEL, frames.ERROR):
             self._end(serving)
         else:
             raise AssertionError(f"{frame} at {member.number}")
 
     def _begin(self, member: Member, frame: Frame) -> None:
-        if frame.kind == REQUEST_N:
+        if frame.kind == frames.REQUEST_N:
             return  # the broker asked before it saw the end of that stream
         if member.wire in self.delayed and frame.kind not in MODELS:
             return  # nor had it seen it when it said this
@@ -441,12 +430,12 @@ class History:
 
     def _item_at_member(self, serving: Serving, frame: Frame) -> None:
         assert not serving.is_deaf or serving.ask.model == REQUEST_CHANNEL, f"{frame} was not asked for"
-        if frame.flags & NEXT or frame.kind != PAYLOAD:
+        if frame.flags & NEXT or frame.kind != frames.PAYLOAD:
             whole = serving.items.take(frame, serving.ask.number)
             serving.granted_n -= whole
             serving.is_whole = serving.is_whole or whole > 0
             assert serving.granted_n >= 0 or serving.is_deaf, "an item more than the route asked for"
-        if frame.flags & COMPLETE:
+        if frame.flags & frames.COMPLETE:
             serving.is_deaf = True
             self._drop_over(serving)
 
@@ -455,27 +444,31 @@ class History:
         ask = caller.asks[frame.stream_id]
         if ask.end in ("cancelled", "error of its own"):
             return  # what was under way
-        if caller.wire in self.delayed and not ask.is_open and frame.kind in (REQUEST_N, CANCEL, ERROR):
+        if (
+            caller.wire in self.delayed
+            and not ask.is_open
+            and frame.kind in (frames.REQUEST_N, frames.CANCEL, frames.ERROR)
+        ):
             return  # it was said before the caller had said its last word
         assert ask.is_open, f"{frame} behind the end ({ask.end}) of request {ask.number}"
-        if frame.kind == PAYLOAD:
+        if frame.kind == frames.PAYLOAD:
             assert not ask.is_answered, f"{frame} behind the last answer of request {ask.number}"
             if frame.flags & NEXT:
                 ask.credit_n -= ask.answers.take(frame, ask.number)
                 senders = set(ask.answers.seen)
                 assert senders <= set(ask.delivered), f"{senders} answer what came to {set(ask.delivered)}"
                 assert ask.model == REQUEST_RESPONSE or ask.credit_n >= 0, "an item more than the caller asked for"
-            if frame.flags & COMPLETE:
+            if frame.flags & frames.COMPLETE:
                 ask.is_answered = True
                 ask.end = "completed" if ask.is_done or ask.model != REQUEST_CHANNEL else ""
-        elif frame.kind == ERROR:
+        elif frame.kind == frames.ERROR:
             assert not ask.is_answered or ask.model == REQUEST_CHANNEL
             word = frame.text.partition(" ")[0]
             assert word != "by" or int(frame.text.split(" ")[1]) in ask.delivered
             ask.end = f"error {frame.text}"
-        elif frame.kind == REQUEST_N and ask.model == REQUEST_CHANNEL:
+        elif frame.kind == frames.REQUEST_N and ask.model == REQUEST_CHANNEL:
             ask.may_send_n += frame.n
-        elif frame.kind == CANCEL and ask.model == REQUEST_CHANNEL:
+        elif frame.kind == frames.CANCEL and ask.model == REQUEST_CHANNEL:
             ask.is_done = True
             ask.end = "completed" if ask.is_answered else ""
         else:

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 
 
 class Life:
@@ -24,7 +11,7 @@ class Life:
 
     def __init__(self, kind: int, flags: int, n: int) -> None:
         self.kind = kind
-        self.is_first_whole = not flags & FOLLOWS
+        self.is_first_whole = not flags & frames.FOLLOWS
         self.completes = kind == REQUEST_CHANNEL and bool(flags & COMPLETE)
         self.caller_open = not self.is_first_whole or (kind == REQUEST_CHANNEL and not flags & COMPLETE)
         self.route_open = kind != REQUEST_FNF
@@ -44,45 +31,47 @@ class Life:
         """The service may get such a frame now."""
         if self.is_over:
             return False
-        if kind == PAYLOAD:
+        if kind == frames.PAYLOAD:
             return self.caller_open
-        if kind == REQUEST_N:
+        if kind == frames.REQUEST_N:
             return self.kind >= REQUEST_STREAM
         return (
-            kind == CANCEL or (kind == ERROR and self.kind == REQUEST_CHANNEL) or (kind == EXT and flags & IGNORE > 0)
+            kind == frames.CANCEL
+            or (kind == frames.ERROR and self.kind == REQUEST_CHANNEL)
+            or (kind == frames.EXT and flags & frames.IGNORE > 0)
         )
 
     def route_may(self, kind: int, flags: int) -> bool:
         """The caller may get such a frame now."""
         if self.is_over or self.kind == REQUEST_FNF:
             return False
-        if kind == PAYLOAD:
+        if kind == frames.PAYLOAD:
             return self.route_open
-        if kind in (REQUEST_N, CANCEL):
-            return self.kind == REQUEST_CHANNEL and (kind == REQUEST_N or self.caller_open)
-        return kind == ERROR or (kind == EXT and flags & IGNORE > 0)
+        if kind in (frames.REQUEST_N, frames.CANCEL):
+            return self.kind == REQUEST_CHANNEL and (kind == frames.REQUEST_N or self.caller_open)
+        return kind == frames.ERROR or (kind == frames.EXT and flags & frames.IGNORE > 0)
 
     def caller_says(self, kind: int, flags: int, n: int) -> None:
         """What such a frame of the caller changes, if it may be said at all."""
-        if kind == REQUEST_N and self.kind >= REQUEST_STREAM:
+        if kind == frames.REQUEST_N and self.kind >= REQUEST_STREAM:
             self.asked_n += n
-        elif kind == CANCEL or (kind == ERROR and self.kind == REQUEST_CHANNEL):
+        elif kind == frames.CANCEL or (kind == frames.ERROR and self.kind == REQUEST_CHANNEL):
             self.is_ended = True
         elif (
-            kind == PAYLOAD
+            kind == frames.PAYLOAD
             and self.caller_open
-            and not (flags & FOLLOWS and not flags & COMPLETE)
+            and not (flags & frames.FOLLOWS and not flags & COMPLETE)
             and (flags & COMPLETE or self.kind != REQUEST_CHANNEL or self.completes)
         ):
             self.caller_open = False
 
     def route_says(self, kind: int, flags: int) -> None:
         """What such a frame of the route changes."""
-        if kind == ERROR:
+        if kind == frames.ERROR:
             self.is_ended = True
-        elif kind == CANCEL and self.kind == REQUEST_CHANNEL:
+        elif kind == frames.CANCEL and self.kind == REQUEST_CHANNEL:
             self.caller_open = False
-        elif kind == PAYLOAD and self.route_open and not (flags & FOLLOWS and not flags & COMPLETE):
-            self.items += 1 if flags & NEXT else 0
+        elif kind == frames.PAYLOAD and self.route_open and not (flags & frames.FOLLOWS and not flags & COMPLETE):
+            self.items += 1 if flags & frames.NEXT else 0
             if flags & COMPLETE or self.kind == REQUEST_RESPONSE:
                 self.route_open = False

@@ -17,37 +17,25 @@ from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.unicast import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    KEEPALIVE,
-    METADATA_PUSH,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    RESUME_OK,
-    Resume,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_keepalive,
-    encode_metadata_push,
-    encode_payload,
-    encode_request_n,
-    has_position,
-    initial_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.fakes import Frame, Wire, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import (
+    Frame,
+    Wire,
+    World,
+    address,
+    addressed,
+    announcement,
+    carried,
+    composite,
+    fragments,
+    framed,
+    raw_frame,
+)
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
 
@@ -104,7 +92,7 @@ class Actor:
         """One whole frame; nothing while its wire is broken."""
         if self.wire.is_lost:
             return
-        self.send_bytes(len(raw).to_bytes(3, "big") + raw if self.wire.peer.is_framed else raw)
+        self.send_bytes(framed(raw) if self.wire.peer.is_framed else raw)
 
     def send_bytes(self, data: bytes) -> None:
         """Any bytes; the frames in them are noted before the broker sees them."""
@@ -116,7 +104,7 @@ class Actor:
 
     def _note_sent(self, frame: FrameCursor) -> None:
         stream_id, kind, flags = frame.stream_id, frame.kind, frame.flags
-        n = initial_n(frame.data, frame.start) if frame.end - frame.start >= 10 else 0
+        n = frames.initial_n(frame.data, frame.start) if frame.end - frame.start >= 10 else 0
         if stream_id & 1:
             life = self.mine.get(stream_id)
             if REQUEST_RESPONSE <= kind <= REQUEST_CHANNEL:
@@ -124,20 +112,20 @@ class Actor:
                 if life is None or life.is_over:
                     self.mine[stream_id] = Life(kind, flags, n)
             elif life is not None and not life.is_over:
-                life.caller_says(kind, flags, n if kind == REQUEST_N else 0)
+                life.caller_says(kind, flags, n if kind == frames.REQUEST_N else 0)
         elif stream_id in self.served and not self.served[stream_id].is_over:
             self.served[stream_id].route_says(kind, flags)
 
     def note_received(self, frame: Frame) -> None:
         """Checks a frame that the broker wrote."""
         stream_id, kind, flags = frame.stream_id, frame.kind, frame.flags
-        self.received_bytes += len(frame.raw) if stream_id and has_position(kind) else 0
+        self.received_bytes += len(frame.raw) if stream_id and frames.has_position(kind) else 0
         if stream_id == 0:
-            assert kind in (KEEPALIVE, METADATA_PUSH, ERROR, RESUME_OK), frame
-            assert kind != ERROR or frame.code < 0x201, frame
+            assert kind in (frames.KEEPALIVE, frames.METADATA_PUSH, frames.ERROR, frames.RESUME_OK), frame
+            assert kind != frames.ERROR or frame.code < 0x201, frame
         elif stream_id & 1:
             assert stream_id in self.requested, f"{frame} for a stream that was never begun"
-            assert kind != ERROR or frame.code >= 0x201 or self.stage.is_anybody_wild, frame
+            assert kind != frames.ERROR or frame.code >= 0x201 or self.stage.is_anybody_wild, frame
             life = self.mine.get(stream_id)
             if self.is_wild or life is None:
                 return
@@ -182,7 +170,7 @@ class Play:
         if mime & 0x80:
             actor.token = b"%d" % actor.wire.peer.id
         actor.send(
-            Setup(
+            frames.Setup(
                 metadata_mime, data, 20_000, 60_000, metadata, wants_resume=bool(actor.token), token=actor.token
             ).encode()
         )
@@ -196,10 +184,8 @@ class Play:
         stream_id = actor.next_id
         actor.next_id += 2
         raw_address, is_multicast = self._address(target)
-        setup = actor.wire.peer.connection.setup
-        assert setup is not None
         metadata = raw_address
-        if setup.metadata_mime == COMPOSITE_MIME:
+        if actor.wire.mimes[0] == COMPOSITE_MIME:
             metadata = composite(("text/plain", b"m")) + addressed(raw_address, ("text/plain", b"n"))
         data = b"%d" % stream_id * (1 + n)
         model = MODELS[kind % 4]
@@ -236,19 +222,19 @@ class Play:
         fragments_to_come = any(raw[:4] == stream_id.to_bytes(4, "big") for raw in actor.todo)
         choice = what % 7
         if choice == 0:
-            actor.send(encode_cancel(stream_id))
+            actor.send(frames.encode_cancel(stream_id))
         elif choice == 1:
-            actor.send(encode_request_n(stream_id, n % 3))  # little credit, so that items wait
+            actor.send(frames.encode_request_n(stream_id, n % 3))  # little credit, so that items wait
         elif choice == 2:
-            actor.send(encode_error(stream_id, 0x201, "of the caller"))
+            actor.send(frames.encode_error(stream_id, 0x201, "of the caller"))
         elif choice == 3 and not fragments_to_come:
-            actor.send(encode_payload(stream_id, NEXT, b"item"))
+            actor.send(frames.encode_payload(stream_id, NEXT, b"item"))
         elif choice == 4 and not fragments_to_come:
-            actor.send(encode_payload(stream_id, COMPLETE | (NEXT if n & 1 else 0)))
+            actor.send(frames.encode_payload(stream_id, COMPLETE | (NEXT if n & 1 else 0)))
         elif choice == 5 and not fragments_to_come:
-            actor.send(encode_payload(stream_id, NEXT | FOLLOWS, b"it"))
+            actor.send(frames.encode_payload(stream_id, NEXT | frames.FOLLOWS, b"it"))
         elif choice == 6:
-            actor.send(stream_id.to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4))
+            actor.send(raw_frame(frames.EXT, frames.IGNORE, bytes(4), stream_id))
         self.look()
 
     def serve(self, who: int, which: int, what: int, n: int) -> None:
@@ -259,22 +245,22 @@ class Play:
         stream_id = list(actor.served)[which % len(actor.served)]
         choice = what % 16
         if choice == 0:
-            actor.send(encode_error(stream_id, 0x201 + n, "of the route"))
+            actor.send(frames.encode_error(stream_id, 0x201 + n, "of the route"))
         elif choice == 1:
-            actor.send(encode_cancel(stream_id))
+            actor.send(frames.encode_cancel(stream_id))
         elif choice == 2:
-            actor.send(encode_request_n(stream_id, n))
+            actor.send(frames.encode_request_n(stream_id, n))
         elif choice == 3:
-            actor.send(encode_payload(stream_id, NEXT | COMPLETE, bytes(n)))
+            actor.send(frames.encode_payload(stream_id, NEXT | COMPLETE, bytes(n)))
         elif choice == 4:
-            actor.send(encode_payload(stream_id, COMPLETE))
+            actor.send(frames.encode_payload(stream_id, COMPLETE))
         elif choice == 5:
-            actor.send(encode_payload(stream_id, NEXT | FOLLOWS, bytes(n * 10), b"m" if n & 1 else None))
+            actor.send(frames.encode_payload(stream_id, NEXT | frames.FOLLOWS, bytes(n * 10), b"m" if n & 1 else None))
         elif choice == 6:
             for _ in range(n):
-                actor.send(encode_payload(stream_id, NEXT, bytes(n)))
+                actor.send(frames.encode_payload(stream_id, NEXT, bytes(n)))
         else:
-            actor.send(encode_payload(stream_id, NEXT, bytes(n)))
+            actor.send(frames.encode_payload(stream_id, NEXT, bytes(n)))
         self.look()
 
     def push(self, who: int, what: int, target: int) -> None:
@@ -282,14 +268,9 @@ class Play:
         actor = self._actor(who)
         if actor is None or not actor.wire.peer.is_open:
             return
-        setup = actor.wire.peer.connection.setup
-        assert setup is not None
-        if what % 3 == 0:
-            metadata = self._route_setup(setup.metadata_mime, target)
-        else:
-            raw, _ = self._address(target)
-            metadata = addressed(raw) if setup.metadata_mime == COMPOSITE_MIME else raw
-        frame = encode_metadata_push(metadata)
+        mime = actor.wire.mimes[0]
+        metadata = self._route_setup(mime, target) if what % 3 == 0 else carried(mime, self._address(target)[0])
+        frame = frames.encode_metadata_push(metadata)
         actor.send(frame if what & 1 else frame[:4] + b"\x30\x00" + frame[6:])
         self.look()
 
@@ -297,7 +278,7 @@ class Play:
         """A KEEPALIVE."""
         actor = self._actor(who)
         if actor is not None:
-            actor.send(encode_keepalive(bytes(n), respond=bool(n & 1)))
+            actor.send(frames.encode_keepalive(bytes(n), respond=bool(n & 1)))
             self.look()
 
     def lose(self, who: int) -> None:
@@ -317,7 +298,7 @@ class Play:
         """On another kind of transport; whoever was too late, or for whom too much waited, is told so and leaves."""
         actor.wire = self.world.connect(not actor.wire.peer.is_framed)
         actor.cursor = FrameCursor(actor.wire.peer.is_framed, self.world.core.settings.max_frame_bytes)
-        actor.wire.send(Resume(actor.token, actor.received_bytes, 0).encode())
+        actor.wire.send(frames.Resume(actor.token, actor.received_bytes, 0).encode())
 
     def wait(self, seconds: int) -> None:
         """Time passes; who was silent for too long is ended."""
@@ -337,10 +318,7 @@ class Play:
         actor = self._vandal(who)
         if actor is not None:
             self._go_wild(actor)
-            head = (stream_id & 0x7FFFFFFF).to_bytes(4, "big") + (((kind & 63) << 10) | (flags & 0x3FF)).to_bytes(
-                2, "big"
-            )
-            actor.send(head + rest)
+            actor.send(raw_frame(kind & 63, flags & 0x3FF, rest, stream_id & 0x7FFFFFFF))
             self.look()
 
     def bent(self, who: int, kind: int, target: int, at: int, value: int, size: int) -> None:
@@ -455,15 +433,14 @@ class Play:
         self.actors.remove(actor)
         self.gone.append(actor)
         if actor.token and not actor.wire.is_closed and not actor.wire.is_lost:
-            actor.wire.send(encode_error(0, 0x101, "goodbye"))  # else it would be waited for
+            actor.wire.send(frames.encode_error(0, 0x101, "goodbye"))  # else it would be waited for
         actor.wire.lose()
         if actor.wire.peer.is_suspended:  # what it said stood behind half a frame of rubbish
             self.world.core.end(actor.wire.peer, "closed-by-operator", "rubbish", self.world.now)
 
     def _route_setup(self, mime: str, route: int) -> bytes:
-        tags = tags_of({"region": REGIONS[route // 4 % 2], "user": str(route % 3)})
-        raw = RouteSetup(route_id(route % 4 + 1), SERVICES[route % 3], tags).encode()
-        return composite((MIME_TYPE, raw)) if mime == COMPOSITE_MIME else raw
+        region, user = REGIONS[route // 4 % 2], str(route % 3)
+        return announcement(route % 4 + 1, SERVICES[route % 3], mime, region=region, user=user)
 
     def _address(self, target: int) -> tuple[bytes, bool]:
         """An ADDRESS, and whether it is a multicast."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from broker.routing.policies import Policy
 from tests.fuzz.far_history import FarHistory, SlowNet
 from tests.fuzz.history import REGIONS, SERVICES
 from tests.fuzz.test_history import play
+from tests.topology import in_a_line
 
-LINE = ["b1", "b2", "b3"]
 POLICIES: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "even": {"locality": "even", "multicast_prefetch_n": 2, "multicast_on_leave": "error"},
@@ -25,10 +24,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def net_of(policy: str, shape: str) -> SlowNet:
     """Three brokers in a line, or in a ring, or two."""
-    names = LINE[:2] if shape == "pair" else LINE
-    edges = list(pairwise(names))
-    if shape == "ring":
-        edges.append((LINE[-1], LINE[0]))
+    names, edges = in_a_line(2 if shape == "pair" else 3, shape == "ring")
     return SlowNet(names, edges, {name: CoreSettings(broker_name=name, **POLICIES[policy]) for name in names})
 
 

@@ -7,43 +7,23 @@ frames of a service that it may get are watched as in `play.py`, by `Life`.
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    KEEPALIVE,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    RESUME_OK,
-    Resume,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_metadata_push,
-    encode_payload,
-    encode_request_n,
-    has_position,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.broker.forwarding.brokers import SECTION, caller_mimes, section
-from tests.fakes import Frame, World, address, addressed, composite, fragments, route_id, tags_of
+from tests.fakes import Frame, World, address, addressed, announcement, composite, fragments, raw_frame, setup
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
-from tests.topology import LINKED_S
+from tests.topology import LINKED_S, in_a_line
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 PAIRS = (
@@ -71,23 +51,18 @@ class Actor:
         self.position = 0
         self.sent_bytes = 0
         self.wire = world.connect(framed=rng.random() < 0.7)
-        metadata = self.setup_metadata("eu") if is_service else None
-        token = self.token
-        self.wire.send(
-            Setup(*self.pair, 20_000, 90_000, metadata, wants_resume=bool(token), token=token).encode(),
-        )
+        self.wire.send(setup(self.announcement("eu") if is_service else None, *self.pair, token=self.token or None))
 
-    def setup_metadata(self, region: str) -> bytes:
-        raw = RouteSetup(route_id(self.route), self.service, tags_of({"region": region})).encode()
-        return composite((MIME_TYPE, raw)) if self.pair[0] == COMPOSITE_MIME else raw
+    def announcement(self, region: str) -> bytes:
+        return announcement(self.route, self.service, self.pair[0], region=region)
 
     def send(self, raw: bytes) -> None:
-        self.sent_bytes += len(raw) if has_position(raw[4] >> 2) and raw[:4] != bytes(4) else 0
+        self.sent_bytes += len(raw) if frames.has_position(raw[4] >> 2) and raw[:4] != bytes(4) else 0
         self.wire.send(raw)
 
     def note(self, frame: Frame) -> None:
         """A frame that the broker wrote."""
-        self.position += len(frame.raw) if frame.stream_id and has_position(frame.kind) else 0
+        self.position += len(frame.raw) if frame.stream_id and frames.has_position(frame.kind) else 0
         if frame.kind in MODELS:
             assert frame.stream_id not in self.served, frame
             self.served[frame.stream_id] = Life(frame.kind, frame.flags, frame.n)
@@ -98,11 +73,11 @@ class Actor:
 
     def come_back(self) -> None:
         self.wire = self.world.connect()
-        self.wire.send(Resume(self.token, self.position, 0).encode())
+        self.wire.send(frames.Resume(self.token, self.position, 0).encode())
         for frame in self.wire.received():
-            if frame.kind == RESUME_OK:
+            if frame.kind == frames.RESUME_OK:
                 continue
-            if frame.stream_id or frame.kind != KEEPALIVE:
+            if frame.stream_id or frame.kind != frames.KEEPALIVE:
                 self.note(frame)
 
 
@@ -111,10 +86,7 @@ class Stage:
 
     def __init__(self, rng: random.Random, brokers_n: int, is_ring: bool) -> None:
         self.rng = rng
-        names = [f"b{number + 1}" for number in range(brokers_n)]
-        edges = list(pairwise(names))
-        if is_ring:
-            edges.append((names[-1], names[0]))
+        names, edges = in_a_line(brokers_n, is_ring)
         self.net = SlowNet(names, edges, {name: self.settings(name) for name in names})
         self.net.advance(LINKED_S)
         self.net.slow_down()
@@ -197,14 +169,18 @@ class Stage:
 
     def frame_on(self, stream_id: int) -> bytes:
         """Anything that a stream may carry."""
-        frames = [encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | FOLLOWS)]
-        frames += [encode_request_n(stream_id, n) for n in (1, 3, 0x7FFFFFFF)]
-        frames += [encode_payload(stream_id, NEXT, bytes(50))] * 4
-        frames += [encode_cancel(stream_id), encode_payload(stream_id, COMPLETE)]
-        frames += [encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")]
-        frames += [encode_error(stream_id, APPLICATION_ERROR, "text")]
-        frames += [stream_id.to_bytes(4, "big") + ((EXT << 10) | IGNORE).to_bytes(2, "big") + bytes(4)]
-        return self.rng.choice(frames)
+        pieces = [
+            frames.encode_payload(stream_id, flags, b"item") for flags in (NEXT, NEXT | COMPLETE, NEXT | frames.FOLLOWS)
+        ]
+        pieces += [frames.encode_request_n(stream_id, n) for n in (1, 3, 0x7FFFFFFF)]
+        pieces += [frames.encode_payload(stream_id, NEXT, bytes(50))] * 4
+        pieces += [frames.encode_cancel(stream_id), frames.encode_payload(stream_id, COMPLETE)]
+        pieces += [
+            frames.encode_error(stream_id, REJECTED, f"{word}: x") for word in ("stale-route", "no-lease", "other")
+        ]
+        pieces += [frames.encode_error(stream_id, APPLICATION_ERROR, "text")]
+        pieces += [raw_frame(frames.EXT, frames.IGNORE, bytes(4), stream_id)]
+        return self.rng.choice(pieces)
 
     def go_on(self, actor: Actor) -> None:
         open_ids = list(actor.wire.peer.streams)
@@ -234,9 +210,9 @@ class Stage:
         elif roll < 0.4:
             self.begin(actor)
         elif roll < 0.43:
-            actor.send(encode_metadata_push(self.metadata(actor)))
+            actor.send(frames.encode_metadata_push(self.metadata(actor)))
         elif roll < 0.45 and actor.route:
-            actor.send(encode_metadata_push(actor.setup_metadata(rng.choice(["eu", "us"]))))
+            actor.send(frames.encode_metadata_push(actor.announcement(rng.choice(["eu", "us"]))))
         elif roll < 0.46:
             actor.wire.lose()
         elif roll < 0.48:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from broker.core import CoreSettings
 from broker.routing.policies import Policy
@@ -89,108 +88,12 @@ def test_a_long_history_holds(name: str, seed: int) -> None:
     history.settle()
 
 
-class Machine(RuleBasedStateMachine):
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(name=st.sampled_from(sorted(POLICIES)), rng=st.randoms(use_true_random=False))
+def test_every_short_history_holds(name: str, rng: random.Random) -> None:
     """The same steps, chosen and made small by Hypothesis."""
-
-    history: History
-
-    @initialize(name=st.sampled_from(sorted(POLICIES)))
-    def begin(self, name: str) -> None:
-        self.history = History(POLICIES[name])
-        self.history.come()
-        self.history.join("orders", "eu")
-
-    @rule(service=st.sampled_from(SERVICES), region=st.sampled_from(REGIONS))
-    def join(self, service: str, region: str) -> None:
-        self.history.join(service, region)
-
-    @rule()
-    def come(self) -> None:
-        self.history.come()
-
-    @precondition(lambda self: self.history.members)
-    @rule(data=st.data(), region=st.sampled_from(REGIONS))
-    def move(self, data: st.DataObject, region: str) -> None:
-        self.history.move(data.draw(st.sampled_from(self.history.members)), region)
-
-    @precondition(lambda self: self.history.members)
-    @rule(data=st.data())
-    def lose_member(self, data: st.DataObject) -> None:
-        self.history.lose_member(data.draw(st.sampled_from(self.history.members)))
-
-    @precondition(lambda self: self.history.callers)
-    @rule(data=st.data())
-    def lose_caller(self, data: st.DataObject) -> None:
-        self.history.lose_caller(data.draw(st.sampled_from(self.history.callers)))
-
-    @precondition(lambda self: self.history.callers)
-    @rule(
-        data=st.data(),
-        model=st.sampled_from(MODELS),
-        routing=st.sampled_from(ROUTINGS),
-        service=st.sampled_from(SERVICES),
-        region=st.sampled_from(("", *REGIONS)),
-        n=st.sampled_from((1, 2, 5)),
-        cuts=st.integers(0, 2),
-    )
-    def ask(self, data: st.DataObject, model: int, routing: int, service: str, region: str, n: int, cuts: int) -> None:
-        caller = data.draw(st.sampled_from(self.history.callers))
-        self.history.ask(caller, model, routing, service, region, n, cuts)
-
-    @precondition(lambda self: self.history.open_asks)
-    @rule(data=st.data(), what=st.sampled_from(("item", "want", "finish", "fail", "cancel")), n=st.integers(1, 3))
-    def go_on(self, data: st.DataObject, what: str, n: int) -> None:
-        ask = data.draw(st.sampled_from(self.history.open_asks))
-        if what == "item":
-            self.history.send_item(ask, 9, n == 1)
-        elif what == "want":
-            self.history.want(ask, n)
-        elif what == "cancel":
-            self.history.cancel(ask)
-        else:
-            self.history.finish_asking(ask, what == "fail")
-
-    @precondition(lambda self: self.history.open_servings)
-    @rule(
-        data=st.data(),
-        what=st.sampled_from(("answer", "answer", "listen", "complete", "fail", "stop")),
-        n=st.integers(1, 3),
-    )
-    def serve(self, data: st.DataObject, what: str, n: int) -> None:
-        serving = data.draw(st.sampled_from(self.history.open_servings))
-        if what == "answer":
-            self.history.answer(serving, 9, n == 1)
-        elif what == "listen":
-            self.history.listen(serving, n)
-        elif what == "complete":
-            self.history.complete(serving)
-        elif what == "fail":
-            self.history.fail(serving)
-        else:
-            self.history.stop_listening(serving)
-
-    @rule(data=st.data(), is_congested=st.booleans())
-    def congest(self, data: st.DataObject, is_congested: bool) -> None:
-        if self.history.wires:
-            self.history.congest(data.draw(st.sampled_from(self.history.wires)), is_congested)
-
-    @rule(seconds=st.sampled_from((0.1, 1.0, 3.0)))
-    def wait(self, seconds: float) -> None:
-        self.history.wait(seconds)
-
-    def teardown(self) -> None:
-        if hasattr(self, "history"):
-            self.history.settle()
-
-
-def test_every_short_history_holds() -> None:
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=150,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    history = History(POLICIES[name])
+    history.come()
+    history.join("orders", "eu")
+    play(history, rng, 40)
+    history.settle()

@@ -9,14 +9,13 @@ from types import FrameType
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from tests.fakes import World, address, addressed, composite, fragments
 from tests.fuzz.fuzz_receive import main
-from tests.fuzz.play import MODELS, Play, play
+from tests.fuzz.play import MODELS, play
 
 ENDLESS_S = 60  # one test of this file takes a few seconds
 
@@ -39,108 +38,8 @@ def _no_endless_loop() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-WHO = st.integers(0, 6)
-SMALL = st.integers(0, 7)
-
-
-class Broker(RuleBasedStateMachine):
-    """Callers, services and vandals at one broker."""
-
-    @initialize(is_strict=st.booleans(), services=st.integers(1, 4), framed=st.booleans())
-    def begin(self, is_strict: bool, services: int, framed: bool) -> None:
-        self.stage = Play(is_strict)
-        for number in range(services):
-            self.stage.connect(1, framed, number, 0, number * 3)
-        self.stage.connect(0, not framed, 0, 0, 0)
-
-    @rule(
-        who=st.sampled_from([0, 1, 1, 3]), framed=st.booleans(), mime=SMALL, data_mime=SMALL, route=st.integers(0, 23)
-    )
-    def connect(self, who: int, framed: bool, mime: int, data_mime: int, route: int) -> None:
-        self.stage.connect(who, framed, mime, data_mime, route)
-
-    @rule(
-        who=WHO,
-        kind=st.integers(0, 3),
-        to=st.integers(0, 63),
-        n=st.integers(0, 3),
-        flags=st.integers(0, 3),
-        cuts=st.lists(st.integers(0, 250), max_size=3),
-    )
-    def request(self, who: int, kind: int, to: int, n: int, flags: int, cuts: list[int]) -> None:
-        self.stage.request(who, kind, to, n, flags, cuts)
-
-    @rule(who=WHO)
-    def go_on(self, who: int) -> None:
-        self.stage.go_on(who)
-
-    @rule(who=WHO, which=SMALL, what=SMALL, n=SMALL)
-    def call(self, who: int, which: int, what: int, n: int) -> None:
-        self.stage.call(who, which, what, n)
-
-    @rule(who=WHO, which=SMALL, what=st.integers(0, 15), n=SMALL)
-    def serve(self, who: int, which: int, what: int, n: int) -> None:
-        self.stage.serve(who, which, what, n)
-
-    @rule(who=WHO, what=SMALL, to=st.integers(0, 63))
-    def push(self, who: int, what: int, to: int) -> None:
-        self.stage.push(who, what, to)
-
-    @rule(who=WHO, n=SMALL)
-    def live(self, who: int, n: int) -> None:
-        self.stage.live(who, n)
-
-    @rule(who=WHO)
-    def lose(self, who: int) -> None:
-        self.stage.lose(who)
-
-    @rule(seconds=st.integers(0, 90))
-    def wait(self, seconds: int) -> None:
-        self.stage.wait(seconds)
-
-    @rule(who=WHO, data=st.binary(max_size=200))
-    def rubbish(self, who: int, data: bytes) -> None:
-        self.stage.rubbish(who, data)
-
-    @rule(
-        who=WHO,
-        kind=st.integers(0, 63),
-        stream_id=st.integers(0, 20),
-        flags=st.integers(0, 0x3FF),
-        rest=st.binary(max_size=60),
-    )
-    def broken(self, who: int, kind: int, stream_id: int, flags: int, rest: bytes) -> None:
-        self.stage.broken(who, kind, stream_id, flags, rest)
-
-    @rule(
-        who=WHO,
-        kind=SMALL,
-        to=st.integers(0, 63),
-        at=st.integers(0, 120),
-        value=st.integers(0, 255),
-        size=st.integers(0, 500),
-    )
-    def bent(self, who: int, kind: int, to: int, at: int, value: int, size: int) -> None:
-        self.stage.bent(who, kind, to, at, value, size)
-
-    @invariant()
-    def rules_hold(self) -> None:
-        if hasattr(self, "stage"):
-            self.stage.look()
-
-    def teardown(self) -> None:
-        if hasattr(self, "stage"):
-            self.stage.finish(len(self.stage.gone) % 2 == 1)
-
-
-Broker.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
-TestBroker = Broker.TestCase
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.binary(max_size=400))
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.binary(max_size=600))
 @example(b"")
 def test_any_bytes_are_a_play_in_which_no_rule_is_broken(data: bytes) -> None:
     play(data)

@@ -15,32 +15,13 @@ from broker.core import CoreSettings
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
 from broker.routing.policies import Policy
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    MAX_STREAM_ID,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Resume,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_lease,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
-from tests.fakes import Frame, Wire, address, addressed, composite, route_id, tags_of
+from tests.fakes import Frame, Wire, address, addressed, announcement, carried, composite
 
 DEADLINE = Key.text("deadline_ms")
 MODELS = (REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_FNF)
@@ -50,11 +31,34 @@ SETTINGS = (
     CoreSettings(policy=Policy(max_in_flight_per_route=3, eject_after_errors=2), resume_ttl_s=5.0),
     CoreSettings(annotations_to_clients="keep", annotations_from_clients="accept"),
     CoreSettings(
-        annotations_from_clients="strip", max_hops=1, locality="even", no_route="wait", max_metadata_bytes=300
+        annotations_from_clients="strip",
+        require_annotations=False,
+        multicast_on_leave="error",
+        max_hops=1,
+        locality="even",
+        no_route="wait",
+        max_metadata_bytes=300,
     ),
     CoreSettings(annotations_from_clients="accept", policy=Policy("peak_ewma"), max_streams_per_connection=9),
 )
 CODES = ((0x201, "broken"), (0x202, "stale-route: moved"), (0x202, "over-limit: full"), (0x203, "gone"), (0x204, "odd"))
+
+TROUBLES = [
+    "lose",
+    "serve",
+    "serve",
+    "link",
+    "lease",
+    "full",
+    "congest",
+    "rename",
+    "redirect",
+    "time",
+    "wrap",
+    "resume",
+    "say",
+    "say",
+]
 
 
 class Twin:
@@ -111,18 +115,14 @@ class Twin:
                 remote.via = None
 
     def serve(self, number: int, service: str, pair: tuple[str, str], framed: bool, leases: bool, token: bytes) -> None:
-        raw = RouteSetup(route_id(number), service, tags_of({})).encode()
-        metadata = composite((MIME_TYPE, raw)) if pair[0] == COMPOSITE_MIME else raw
-        wire = self.broker.connect(framed)
-        self.wires.append(wire)
-        wire.send(Setup(*pair, 20_000, 90_000, metadata, b"", leases, wants_resume=bool(token), token=token).encode())
+        self.wires.append(self.broker.service(service, number, framed, *pair, leases, token or None))
 
     def call(self, pair: tuple[str, str]) -> None:
         self.wires.append(self.broker.caller(True, *pair))
 
     def resume(self, token: bytes) -> None:
         wire = self.broker.connect()
-        wire.send(Resume(token, 0, 0).encode())
+        wire.send(frames.Resume(token, 0, 0).encode())
         self.wires.append(wire)
 
     def told(self) -> list[tuple[int, list[Frame], bool]]:
@@ -210,8 +210,8 @@ class Story:
         self.joined_at_once_n += near_n >= 0 and self.twins[0].broker.annotations.near_n > near_n
         told = [twin.told() for twin in self.twins]
         assert told[0] == told[1]
-        for place, frames, _ in told[0]:
-            self.asked += [(place, one.stream_id) for one in frames if REQUEST_RESPONSE <= one.kind <= REQUEST_CHANNEL]
+        for place, came, _ in told[0]:
+            self.asked += [(place, one.stream_id) for one in came if REQUEST_RESPONSE <= one.kind <= REQUEST_CHANNEL]
         states = [twin.state() for twin in self.twins]
         assert states[0] == states[1]
         happened = [twin.happened() for twin in self.twins]
@@ -283,7 +283,7 @@ class Story:
             return
         place = rng.choice(links)
         model = rng.choice(MODELS) if rng.random() < 0.9 else rng.randrange(20)
-        flags = rng.choice([0, 0, 0, 0, 0, FOLLOWS, COMPLETE, IGNORE, FOLLOWS | COMPLETE])
+        flags = rng.choice([0, 0, 0, 0, 0, FOLLOWS, frames.COMPLETE, frames.IGNORE, FOLLOWS | frames.COMPLETE])
         metadata = self._metadata()
         if self.latest is not None and rng.random() < 0.5:
             model, flags, metadata = self.latest
@@ -297,14 +297,13 @@ class Story:
             self.call()
             return
         place = rng.choice(places)
-        setup = self.twins[0].wires[place].peer.connection.setup
-        assert setup is not None
+        mime = self.twins[0].wires[place].mimes[0]
         hints = [(DEADLINE, "900")] if rng.random() < 0.3 else []
         routing = rng.choice([UNICAST, UNICAST, UNICAST, MULTICAST])
         raw = address(routing, hints, service=rng.choice(["orders", "stock", "stock"]))
-        metadata = raw
-        if setup.metadata_mime == COMPOSITE_MIME:
-            metadata = self._metadata() if rng.random() < 0.3 else addressed(raw)
+        metadata = carried(mime, raw)
+        if mime == COMPOSITE_MIME and rng.random() < 0.3:
+            metadata = self._metadata()
         self._ask(place, rng.choice(MODELS), rng.choice([0, 0, FOLLOWS]), metadata)
 
     def _ask(self, place: int, model: int, flags: int, metadata: bytes) -> None:
@@ -316,7 +315,9 @@ class Story:
             self.next_ids[place] += 2
         n = rng.choice([8, 8, 1, 0])
         raw = bytearray(
-            encode_request(REQUEST_STREAM if model not in MODELS else model, stream_id, b"data", metadata, n, flags)
+            frames.encode_request(
+                REQUEST_STREAM if model not in MODELS else model, stream_id, b"data", metadata, n, flags
+            )
         )
         raw[4] = model << 2 | raw[4] & 3
         if rng.random() < 0.02:
@@ -326,7 +327,7 @@ class Story:
         self.asking.append((place, stream_id))
         self._send(place, bytes(raw))
         if model == REQUEST_FNF and rng.random() < 0.1:
-            self._send(place, encode_metadata_push(metadata))
+            self._send(place, frames.encode_metadata_push(metadata))
 
     def _answer(self) -> None:
         rng = self.rng
@@ -335,14 +336,14 @@ class Story:
         place, stream_id = rng.choice(self.asked[-8:])
         raw = rng.choice(
             [
-                encode_payload(stream_id, NEXT | COMPLETE, b"answer"),
-                encode_payload(stream_id, NEXT | COMPLETE, b"answer"),
-                encode_payload(stream_id, NEXT, b"item"),
-                encode_payload(stream_id, NEXT | FOLLOWS, b"it"),
-                encode_error(stream_id, *rng.choice(CODES)),
-                encode_request_n(stream_id, rng.choice([0, 3])),
-                encode_cancel(stream_id),
-                stream_id.to_bytes(4, "big") + bytes([EXT << 2 | 2, 0, 0, 0, 0, 9]),
+                frames.encode_payload(stream_id, NEXT | frames.COMPLETE, b"answer"),
+                frames.encode_payload(stream_id, NEXT | frames.COMPLETE, b"answer"),
+                frames.encode_payload(stream_id, NEXT, b"item"),
+                frames.encode_payload(stream_id, NEXT | FOLLOWS, b"it"),
+                frames.encode_error(stream_id, *rng.choice(CODES)),
+                frames.encode_request_n(stream_id, rng.choice([0, 3])),
+                frames.encode_cancel(stream_id),
+                stream_id.to_bytes(4, "big") + bytes([frames.EXT << 2 | 2, 0, 0, 0, 0, 9]),
             ]
         )
         self._send(place, raw)
@@ -356,37 +357,20 @@ class Story:
             place,
             rng.choice(
                 [
-                    encode_payload(stream_id, NEXT, b"next"),
-                    encode_payload(stream_id, NEXT | COMPLETE, b"last"),
-                    encode_payload(stream_id, FOLLOWS | NEXT, b"", b"\x09text/plain"),
-                    encode_payload(stream_id, 0, b"", b"\x00\x00\x00"),
-                    encode_request_n(stream_id, 2),
-                    encode_cancel(stream_id),
-                    encode_error(stream_id, 0x201, "no more"),
+                    frames.encode_payload(stream_id, NEXT, b"next"),
+                    frames.encode_payload(stream_id, NEXT | frames.COMPLETE, b"last"),
+                    frames.encode_payload(stream_id, FOLLOWS | NEXT, b"", b"\x09text/plain"),
+                    frames.encode_payload(stream_id, 0, b"", b"\x00\x00\x00"),
+                    frames.encode_request_n(stream_id, 2),
+                    frames.encode_cancel(stream_id),
+                    frames.encode_error(stream_id, 0x201, "no more"),
                 ]
             ),
         )
 
     def _trouble(self) -> None:
         rng = self.rng
-        what = rng.choice(
-            [
-                "lose",
-                "serve",
-                "serve",
-                "link",
-                "lease",
-                "full",
-                "congest",
-                "rename",
-                "redirect",
-                "time",
-                "wrap",
-                "resume",
-                "say",
-                "say",
-            ]
-        )
+        what = rng.choice(TROUBLES)
         services = self._places("service")
         if what == "serve":
             self.serve(rng.choice([7, 7, 8]), rng.choice(PAIRS))
@@ -411,7 +395,7 @@ class Story:
             place = rng.randrange(len(self.kinds))
             for twin in self.twins:
                 peer = twin.wires[place].peer
-                peer._next_id = MAX_STREAM_ID - peer.begins  # the last one before they wrap
+                peer._next_id = frames.MAX_STREAM_ID - peer.begins  # the last one before they wrap
         elif what == "resume":
             gone = [kind for place, kind in enumerate(self.kinds) if kind.startswith("service t")]
             if gone:
@@ -419,18 +403,15 @@ class Story:
                 self._entered("resumed")
         elif services:
             place = rng.choice(services)
-            for_lease = encode_lease(5000, rng.choice([0, 1, 3]))
+            for_lease = frames.encode_lease(5000, rng.choice([0, 1, 3]))
             is_on = rng.random() < 0.5
             if what == "lease":
                 self._send(place, for_lease)
             elif what == "say":
-                tags = tags_of({"region": "eu"} if rng.random() < 0.5 else {})
-                raw = RouteSetup(route_id(rng.choice([7, 7, 7, 8])), rng.choice(["orders", "stock"]), tags)
-                setup = self.twins[0].wires[place].peer.connection.setup
-                assert setup is not None
-                said = raw.encode()
-                is_composite = setup.metadata_mime == COMPOSITE_MIME
-                self._send(place, encode_metadata_push(composite((MIME_TYPE, said)) if is_composite else said))
+                tags: dict[str, str | None] = {"region": "eu"} if rng.random() < 0.5 else {}
+                number, service = rng.choice([7, 7, 7, 8]), rng.choice(["orders", "stock"])
+                said = announcement(number, service, self.twins[0].wires[place].mimes[0], **tags)
+                self._send(place, frames.encode_metadata_push(said))
             for twin in self.twins:
                 wire = twin.wires[place]
                 if what == "lose":

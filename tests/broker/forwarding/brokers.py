@@ -51,6 +51,22 @@ class Broker(World):
         return self.annotations.refused
 
 
+def ingress(settings: CoreSettings | None = None, version: int = 1) -> tuple[Broker, Wire]:
+    """b1, and its link to b2, which has route 7 of `orders`."""
+    broker = Broker("b1", settings)
+    link = broker.link("b2", version=version)
+    broker.far(broker.remote("b2", link), "orders", 7)
+    return broker, link
+
+
+def last(
+    settings: CoreSettings | None = None, metadata_mime: str = COMPOSITE_MIME, data_mime: str = "text/plain"
+) -> tuple[Broker, Wire, Wire]:
+    """b2, its service that is route 7 of `orders`, and its link to b1."""
+    broker = Broker("b2", settings)
+    return broker, broker.service("orders", 7, True, metadata_mime, data_mime), broker.link("b1")
+
+
 def broker_id(name: str) -> bytes:
     """The id of a broker that a test names."""
     return name.encode().ljust(16, b".")

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from tests.fakes import Frame, World, address
+from tests.fakes import Frame, Wire, World, address
 
 MODELS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
 ANSWERED = [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL]
 TRANSPORTS = [(True, True), (True, False), (False, True), (False, False)]
+
+
+def end(caller: Wire, how: str, stream_id: int = 1) -> None:
+    """The caller ends a request: by a "cancel", the "loss" of its connection, an "error" of its own."""
+    if how == "cancel":
+        caller.cancel(stream_id)
+    elif how == "loss":
+        caller.lose()
+    else:
+        caller.fail(stream_id, 0x201, "of the caller")
 
 
 class Pair:

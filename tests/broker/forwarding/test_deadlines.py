@@ -5,27 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.pairs import ANSWERED
 from tests.broker.forwarding.waiting import DEADLINE, IN_VAIN, waiting_world
-from tests.fakes import (
-    World,
-    address,
-    addressed,
-    cancelled,
-    error,
-)
+from tests.fakes import World, address, addressed, cancelled, error, orders
 
 
 def in_time(milliseconds: str) -> bytes:
@@ -34,8 +19,7 @@ def in_time(milliseconds: str) -> bytes:
 
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_a_deadline_that_passes_ends_the_request_on_both_sides(kind: int) -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     caller.request(kind, 1, in_time("1500"))
     service.received()
     world.advance(1.499)
@@ -50,10 +34,9 @@ def test_a_deadline_that_passes_ends_the_request_on_both_sides(kind: int) -> Non
 
 
 def test_a_route_that_has_completed_its_half_leaves_only_the_callers_to_cancel() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     caller.request(REQUEST_CHANNEL, 1, in_time("1500"))
-    service.send(encode_payload(2, COMPLETE))
+    service.send(frames.encode_payload(2, COMPLETE))
     service.received()
     caller.received()
     world.advance(1.5)
@@ -66,7 +49,7 @@ def test_routes_that_have_all_completed_leave_only_the_callers_half_to_cancel() 
     services, caller = [world.service("orders", number) for number in (1, 2)], world.caller()
     caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, [(DEADLINE, "1500")], service="orders"))
     for service in services:
-        service.send(encode_payload(2, COMPLETE))
+        service.send(frames.encode_payload(2, COMPLETE))
     caller.received()
     world.advance(1.5)
     assert caller.received() == [cancelled(1)]
@@ -74,18 +57,16 @@ def test_routes_that_have_all_completed_leave_only_the_callers_half_to_cancel() 
 
 
 def test_a_fire_and_forget_in_fragments_gets_no_error_when_its_deadline_passes() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.send(encode_request(REQUEST_FNF, 1, b"x", addressed(in_time("1000")), 0, FOLLOWS))
+    world, service, caller = orders()
+    caller.send(frames.encode_request(REQUEST_FNF, 1, b"x", addressed(in_time("1000")), 0, frames.FOLLOWS))
     world.advance(60)
-    caller.send(encode_payload(1, NEXT, b"y"))
+    caller.send(frames.encode_payload(1, NEXT, b"y"))
     assert caller.received() == []
     assert [frame.data for frame in service.received()] == [b"x", b"y"]
 
 
 def test_an_answer_in_time_is_the_end_of_the_deadline() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     caller.request(REQUEST_RESPONSE, 1, in_time("1000"))
     service.received()
     world.advance(0.999)
@@ -97,8 +78,7 @@ def test_an_answer_in_time_is_the_end_of_the_deadline() -> None:
 
 
 def test_a_deadline_of_nothing_is_over_at_once() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    _, service, caller = orders()
     caller.request(REQUEST_RESPONSE, 1, in_time("0"))
     assert caller.received() == [error(1, REJECTED, "deadline: the request came with no time left")]
     assert service.received() == []
@@ -106,8 +86,7 @@ def test_a_deadline_of_nothing_is_over_at_once() -> None:
 
 @pytest.mark.parametrize("value", ["", "-5", "1.5", "soon", "٣", "99999999999"])
 def test_a_deadline_that_is_no_number_of_milliseconds_is_ignored(value: str) -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     caller.request(REQUEST_RESPONSE, 1, in_time(value))
     assert len(service.received()) == 1
     world.advance(60)
@@ -143,17 +122,3 @@ def test_the_time_of_waiting_counts() -> None:
     world.advance(0.001)
     assert service.received() == [cancelled(2)]
     assert [frame.code for frame in caller.received()] == [0x203]
-
-
-def test_a_deadline_of_a_multicast_ends_all_its_branches() -> None:
-    world = World()
-    services = [world.service("orders", number) for number in (1, 2)]
-    caller = world.caller()
-    for kind, stream_id in ((REQUEST_RESPONSE, 1), (REQUEST_STREAM, 3), (REQUEST_CHANNEL, 5)):
-        caller.request(kind, stream_id, address(MULTICAST, [(DEADLINE, "1000")], service="orders"))
-    for service in services:
-        service.received()
-    world.advance(1)
-    assert [(frame.stream_id, frame.code) for frame in caller.received()] == [(1, 0x203), (3, 0x203), (5, 0x203)]
-    assert [[frame.name for frame in service.received()] for service in services] == [["CANCEL"] * 3] * 2
-    assert not world.left_over()

@@ -6,18 +6,8 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, INVALID, REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    IGNORE,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
 from tests.fakes import Wire, World, address, addressed, error, fragments, moved
@@ -32,13 +22,6 @@ def test_an_initial_credit_of_0_is_invalid(kind: int) -> None:
     assert pair.received() == ([error(1, INVALID, "bad-request: the initial request n is 0, it must be over 0")], [])
 
 
-@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
-def test_the_largest_initial_credit_passes(kind: int) -> None:
-    pair = Pair()
-    raw = pair.caller.request(kind, 1, ORDERS, n=MAX_N)
-    assert pair.received() == ([], [moved(raw, 2)])
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_metadata_longer_than_its_frame_ends_the_connection(kind: int) -> None:
     """Protocol: if Metadata Length is not equal to this value, … MUST send an ERROR[CONNECTION_ERROR] … and close."""
@@ -46,7 +29,7 @@ def test_metadata_longer_than_its_frame_ends_the_connection(kind: int) -> None:
     pair.open(REQUEST_RESPONSE)
     pair.service.answer(2, b"")
     pair.received()
-    raw = encode_request(kind, 3, b"", addressed(ORDERS))[:-1]
+    raw = frames.encode_request(kind, 3, b"", addressed(ORDERS))[:-1]
     pair.caller.send(raw)
     text = f"bad-frame: a request of {len(raw)} bytes on stream 3 declares more metadata than it has"
     assert pair.received() == ([error(0, CONNECTION_ERROR, text)], [])
@@ -57,7 +40,7 @@ def test_metadata_longer_than_its_frame_ends_the_connection(kind: int) -> None:
 @pytest.mark.parametrize("size", [6, 7, 8, 9, 10, 11, 12])
 def test_a_request_too_short_for_its_own_fields_ends_the_connection(kind: int, size: int) -> None:
     pair = Pair()
-    pair.caller.send(encode_request(kind, 3, b"", addressed(ORDERS))[:size])
+    pair.caller.send(frames.encode_request(kind, 3, b"", addressed(ORDERS))[:size])
     (frame,) = pair.caller.received()
     assert (frame.stream_id, frame.code, frame.text.split(":")[0]) == (0, CONNECTION_ERROR, "bad-frame")
     assert pair.caller.is_closed
@@ -67,7 +50,7 @@ def test_a_request_too_short_for_its_own_fields_ends_the_connection(kind: int, s
 def test_a_frame_that_may_be_ignored_is_ignored_when_its_metadata_is_too_long(kind: int) -> None:
     """Protocol: … unless the frame's IGNORE flag is set."""
     pair = Pair()
-    pair.caller.send(encode_request(kind, 3, b"", addressed(ORDERS), 8, IGNORE)[:-1])
+    pair.caller.send(frames.encode_request(kind, 3, b"", addressed(ORDERS), 8, frames.IGNORE)[:-1])
     assert pair.received() == ([], [])
     assert pair.world.core.engine.ignored == 1
     assert not pair.caller.is_closed
@@ -116,7 +99,7 @@ def test_a_draining_broker_refuses_requests_and_finishes_those_that_run(kind: in
     pair.caller.push(addressed(ORDERS))
     pair.service.answer(2, b"done", NEXT)
     refused = [] if kind == REQUEST_FNF else [error(3, REJECTED, "draining: the broker takes no new requests")]
-    assert pair.received() == ([*refused, moved(encode_payload(2, NEXT, b"done"), 1)], [])
+    assert pair.received() == ([*refused, moved(frames.encode_payload(2, NEXT, b"done"), 1)], [])
 
 
 def test_fragments_of_a_refused_request_are_ignored() -> None:
@@ -130,8 +113,8 @@ def test_fragments_of_a_refused_request_are_ignored() -> None:
 def test_fragments_of_a_request_without_metadata_cannot_bring_it_later() -> None:
     """Protocol: the Metadata MUST be transmitted completely before the Data; a first frame without has none."""
     pair = Pair()
-    pair.caller.send(encode_request(REQUEST_RESPONSE, 1, b"data", None, 0, FOLLOWS))
-    pair.caller.send(encode_payload(1, NEXT, b"", addressed(ORDERS)))
+    pair.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"data", None, 0, FOLLOWS))
+    pair.caller.send(frames.encode_payload(1, NEXT, b"", addressed(ORDERS)))
     assert pair.received() == ([error(1, INVALID, "bad-address: the metadata of the request holds no ADDRESS")], [])
 
 

@@ -6,19 +6,10 @@ import pytest
 
 from broker.forwarding.settings import Settings
 from rsocket_wire.errors import CONNECTION_ERROR, INVALID
-from rsocket_wire.rsocket.frames import (
-    NEXT,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_error,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import NEXT, REQUEST_RESPONSE, REQUEST_STREAM, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, Address, decode_frame
-from rsocket_wire.wire.ints import u24_bytes
 from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import World, address, addressed, composite, error, moved, route_id, tags_of
 
@@ -41,9 +32,9 @@ def translated(
     world = World()
     service = world.service("orders", 1, metadata_mime=route_mime, data_mime=route_data)
     caller = world.caller(metadata_mime=caller_mime, data_mime=caller_data)
-    caller.send(encode_request(kind, 1, b"the data", metadata, 8))
+    caller.send(frames.encode_request(kind, 1, b"the data", metadata, 8))
     frame = service.one()
-    assert frame == moved(encode_request(kind, 1, b"the data", frame.metadata, 8), 2)
+    assert frame == moved(frames.encode_request(kind, 1, b"the data", frame.metadata, 8), 2)
     return frame.metadata
 
 
@@ -83,7 +74,7 @@ def test_a_null_at_the_end_of_an_address_that_something_is_wrapped_into_becomes_
     world = World()
     service = world.service("orders", 1, metadata_mime=MIME_TYPE, region="")
     metadata = addressed(address(service="orders", region=None), ROUTING)
-    world.caller().send(encode_request(REQUEST_RESPONSE, 1, b"the data", metadata))
+    world.caller().send(frames.encode_request(REQUEST_RESPONSE, 1, b"the data", metadata))
     assert service.one().metadata == address(wrapped=composite(ROUTING), service="orders", region="")
 
 
@@ -108,8 +99,8 @@ def test_a_route_of_another_mime_type_gets_what_it_can_read_or_nothing(
     service = world.service("orders", 1)
     service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
     caller = world.caller(metadata_mime=caller_mime)
-    caller.send(encode_request(kind, 1, b"the data", metadata, 8))
-    assert service.received() == [moved(encode_request(kind, 1, b"the data", expected, 8), 2)]
+    caller.send(frames.encode_request(kind, 1, b"the data", metadata, 8))
+    assert service.received() == [moved(frames.encode_request(kind, 1, b"the data", expected, 8), 2)]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +125,7 @@ def test_entries_that_a_route_cannot_be_given_are_counted(
     service = world.service("orders", 1)
     service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
     caller = world.caller(metadata_mime=caller_mime)
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"the data", metadata, 8))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"the data", metadata, 8))
     assert len(service.received()) == 1
     assert world.core.engine.lost_entries_n == lost_n
 
@@ -175,7 +166,7 @@ def test_answers_are_not_translated() -> None:
     service = world.service("orders", 1, metadata_mime=MIME_TYPE)
     caller = world.caller()
     caller.request(REQUEST_RESPONSE, 1, PLAIN)
-    raw = encode_payload(2, NEXT, b"answer", b"any metadata")
+    raw = frames.encode_payload(2, NEXT, b"answer", b"any metadata")
     service.send(raw)
     assert caller.received() == [moved(raw, 1)]
 
@@ -184,7 +175,7 @@ def test_a_request_that_would_be_too_large_for_its_route_is_refused() -> None:
     world = World()
     service = world.service("orders", 1)
     caller = world.caller(metadata_mime=MIME_TYPE)
-    room = 0xFFFFFF - len(encode_request(REQUEST_RESPONSE, 1, b"", addressed(PLAIN)))
+    room = 0xFFFFFF - len(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(PLAIN)))
     caller.request(REQUEST_RESPONSE, 1, PLAIN, bytes(room + 1))
     text = "too-large: the request would have 16777216 bytes with metadata that orders can read"
     assert (caller.received(), service.received()) == ([error(1, INVALID, text)], [])
@@ -197,7 +188,7 @@ def test_metadata_that_grows_beyond_what_its_length_can_say_is_refused() -> None
     service = world.service("orders", 1)
     caller = world.caller(metadata_mime=MIME_TYPE)
     wrapping = address(
-        wrapped=bytes(0xFFFFFF - len(encode_request(REQUEST_RESPONSE, 1, b"", PLAIN)) - 2), service="orders"
+        wrapped=bytes(0xFFFFFF - len(frames.encode_request(REQUEST_RESPONSE, 1, b"", PLAIN)) - 2), service="orders"
     )
     caller.request(REQUEST_RESPONSE, 1, wrapping, b"")
     (refused,) = caller.received()
@@ -212,7 +203,7 @@ def test_what_is_wrapped_goes_with_the_address_of_its_own_caller() -> None:
     for number in (1, 2):
         caller = world.caller()
         raw = Address(route_id(number), tags_of({"service": "orders"})).encode()
-        caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ("text/x", b"%d" % number))))
+        caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ("text/x", b"%d" % number))))
         got = decode_frame(service.one().metadata or b"")
         assert isinstance(got, Address)
         assert (got.origin_route_id, got.wrapped) == (route_id(number), composite(("text/x", b"%d" % number)))
@@ -247,7 +238,7 @@ def test_pairs_are_forgotten_however_a_connection_ends(how: str) -> None:
     elif how == "refused":
         service.send(b"\x00\x00\x00\x00\x3d\x00")  # no frame of RSocket
     elif how == "failed":
-        service.send(encode_error(0, CONNECTION_ERROR, "tired"))
+        service.send(frames.encode_error(0, CONNECTION_ERROR, "tired"))
     else:
         world.core.stop("over", world.now)
     world.pump()
@@ -275,11 +266,11 @@ def push(metadata: bytes, caller_mime: str, route_mime: str, caller_data: str = 
     service.peer.mimes = world.caller(metadata_mime=route_mime).peer.mimes
     caller = world.caller(metadata_mime=caller_mime, data_mime=caller_data)
     caller.push(metadata)
-    frames = service.received()
-    if not frames:
+    pieces = service.received()
+    if not pieces:
         return None
-    assert frames == [moved(encode_metadata_push(frames[0].data), 0)]
-    return frames[0].data
+    assert pieces == [moved(frames.encode_metadata_push(pieces[0].data), 0)]
+    return pieces[0].data
 
 
 @pytest.mark.parametrize(
@@ -312,22 +303,12 @@ def test_an_address_that_cannot_be_written_again_is_refused() -> None:
     assert not service.is_closed
     caller = world.caller()
     raw = bytes.fromhex("0000 1c01 1480") + bytes(16) + js_tag(0x0A, value)
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ROUTING)))
-    frames = caller.received()
-    assert [(frame.code, frame.text.split(":")[0]) for frame in frames] == [(INVALID, "bad-address")]
-    caller.send(encode_request(REQUEST_RESPONSE, 3, b"", addressed(raw)))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(raw, ROUTING)))
+    pieces = caller.received()
+    assert [(frame.code, frame.text.split(":")[0]) for frame in pieces] == [(INVALID, "bad-address")]
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 3, b"", addressed(raw)))
     assert [frame.metadata for frame in service.received()] == [raw]
 
 
 def js_tag(key: int, value: str) -> bytes:
     return bytes([key, len(value)]) + value.encode()
-
-
-def test_lengths_of_metadata_are_written_anew() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = world.caller(metadata_mime=MIME_TYPE)
-    caller.request(REQUEST_STREAM, 1, PLAIN, b"d", 3)
-    metadata = composite((MIME_TYPE, PLAIN))
-    expected = bytes.fromhex("00000002 1900 00000003") + u24_bytes(len(metadata)) + metadata + b"d"
-    assert [frame.raw for frame in service.received()] == [expected]

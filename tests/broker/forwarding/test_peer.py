@@ -4,18 +4,10 @@ from broker.forwarding.outbound import Total
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.forwarding.unicast import Splice
-from rsocket_wire.rsocket.frames import (
-    MAX_STREAM_ID,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import MAX_STREAM_ID, REQUEST_RESPONSE
 from rsocket_wire.rsocket.framing import FrameCursor
 from tests.broker.forwarding.pairs import Pair
-from tests.fakes import address, addressed
 
 
 def make(framed: bool = True) -> tuple[Peer, list[Peer]]:
@@ -56,23 +48,23 @@ def test_the_last_stream_id_is_skipped_too_when_it_is_in_use() -> None:
 
 def test_forwarding_to_a_stream_of_bytes_puts_length_and_id_before_the_rest() -> None:
     peer, dirty = make()
-    peer.forward(cursor(encode_payload(7, 0x60, b"data", b"meta")), 0x01020304)
+    peer.forward(cursor(frames.encode_payload(7, 0x60, b"data", b"meta")), 0x01020304)
     assert b"".join(peer.take_output()) == bytes.fromhex("000011 01020304 2960 000004") + b"metadata"
     assert dirty == [peer]
 
 
 def test_forwarding_to_messages_replaces_the_id() -> None:
     peer, dirty = make(framed=False)
-    peer.forward(cursor(encode_payload(7, 0x60, b"data")), 4)
-    peer.forward(cursor(encode_payload(7, 0x60, b"more")), 6)
-    assert peer.take_output() == [encode_payload(4, 0x60, b"data"), encode_payload(6, 0x60, b"more")]
+    peer.forward(cursor(frames.encode_payload(7, 0x60, b"data")), 4)
+    peer.forward(cursor(frames.encode_payload(7, 0x60, b"more")), 6)
+    assert peer.take_output() == [frames.encode_payload(4, 0x60, b"data"), frames.encode_payload(6, 0x60, b"more")]
     assert dirty == [peer]
 
 
 def test_pending_bytes_are_those_that_wait_and_bytes_out_those_that_were_taken() -> None:
     peer, _ = make()
-    peer.forward(cursor(encode_payload(7, 0x60, b"data")), 4)
-    peer.send(encode_cancel(4))
+    peer.forward(cursor(frames.encode_payload(7, 0x60, b"data")), 4)
+    peer.send(frames.encode_cancel(4))
     assert (peer.pending_bytes, peer.bytes_out) == (13 + 9, 0)
     peer.take_output()
     assert (peer.pending_bytes, peer.bytes_out) == (0, 22)
@@ -80,10 +72,10 @@ def test_pending_bytes_are_those_that_wait_and_bytes_out_those_that_were_taken()
 
 def test_nothing_is_written_behind_the_end_of_a_connection() -> None:
     peer, dirty = make(framed=False)
-    peer.send(encode_error(0, 0x102, "bye"))
+    peer.send(frames.encode_error(0, 0x102, "bye"))
     peer.end("broker-stopped", "bye")
-    peer.send(encode_cancel(2))
-    assert peer.take_output() == [encode_error(0, 0x102, "bye")]
+    peer.send(frames.encode_cancel(2))
+    assert peer.take_output() == [frames.encode_error(0, 0x102, "bye")]
     assert dirty == [peer]
 
 
@@ -102,23 +94,7 @@ def test_the_first_reason_of_an_end_stays() -> None:
 
 def test_output_for_a_lost_transport_is_forgotten() -> None:
     peer, _ = make()
-    peer.send(encode_cancel(2))
+    peer.send(frames.encode_cancel(2))
     peer.forget()
-    peer.send(encode_cancel(4))
+    peer.send(frames.encode_cancel(4))
     assert (peer.take_output(), peer.pending_bytes, peer.bytes_out, peer.is_lost) == ([], 0, 0, True)
-
-
-def test_many_small_requests_to_one_peer_are_one_write() -> None:
-    pair = Pair()
-    for number in range(3):
-        pair.caller.world.core.receive(
-            pair.caller.peer,
-            framed(pair, number * 2 + 1),
-            pair.world.now,
-        )
-    assert pair.world.core.take_writes() == [pair.service.peer]
-
-
-def framed(pair: Pair, stream_id: int) -> bytes:
-    raw = encode_request(REQUEST_FNF, stream_id, b"x", addressed(address(service="orders")))
-    return len(raw).to_bytes(3, "big") + raw

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,79 +12,24 @@ from broker.core import CoreSettings
 from broker.forwarding.pending import LOOKED_AT
 from broker.forwarding.reassembly import MAX_FRAMES
 from broker.routing.policies import Policy
-from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.errors import REJECTED
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.resumption import FRAME_COST
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from rsocket_wire.wire.tags import Tag
-from tests.broker.forwarding.pairs import ANSWERED, MODELS
-from tests.broker.forwarding.waiting import IN_VAIN, ORDERS, held, nothing_left, waiting_world
-from tests.fakes import (
-    Frame,
-    Wire,
-    World,
-    address,
-    addressed,
-    asked,
-    composite,
-    error,
-    fragments,
-    moved,
-    route_id,
-    tags_of,
-)
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, end
+from tests.broker.forwarding.waiting import ORDERS, held, nothing_left, waiting_world
+from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, fragments, moved, route_id
 
 
-def leased(world: World, number: int, **tags: str) -> Wire:
+def leased(world: World, number: int) -> Wire:
     """A service that grants its requests."""
-    raw = RouteSetup(route_id(number), "orders", tags_of({**tags})).encode()
-    wire = world.connect()
-    wire.send(
-        Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw)), wants_lease=True).encode()
-    )
+    wire = world.service("orders", number, wants_lease=True)
     wire.received()  # what the broker grants
     return wire
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_request_waits_until_its_route_joins_and_arrives_as_it_was_sent(kind: int) -> None:
-    world = waiting_world()
-    caller = world.caller()
-    raw = caller.request(kind, 1, ORDERS, b"data")
-    assert held(world) == (1, len(raw))
-    world.advance(4.9)
-    assert caller.received() == []
-    service = world.service("orders", 1)
-    assert service.received() == [moved(raw, 2)]
-    assert held(world) == (0, 0)
-    if kind in ANSWERED:
-        service.answer(2, b"yes")
-        assert [frame.data for frame in caller.received()] == [b"yes"]
-        if kind == REQUEST_CHANNEL:
-            caller.answer(1, b"", COMPLETE)
-    assert nothing_left(world)
-
-
-def test_without_the_option_a_request_is_refused_at_once() -> None:
-    world = World()
-    caller = world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
 
 
 def test_all_that_wait_go_on_in_the_order_in_which_they_came() -> None:
@@ -112,23 +59,8 @@ def test_tags_that_change_let_those_go_on_that_match_now() -> None:
     world = waiting_world()
     service, caller = world.service("orders", 1), world.caller()
     caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"))
-    raw = RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()
-    service.push(composite((MIME_TYPE, raw)))
+    service.announce(1, "orders", region="eu")
     assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE"]
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_wait_that_lasts_too_long_is_rejected_and_names_the_tag(kind: int) -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(kind, 1, ORDERS)
-    world.advance(4.999)
-    assert caller.received() == []
-    world.advance(0.001)
-    assert caller.received() == [error(1, REJECTED, IN_VAIN)]
-    assert nothing_left(world)
-    world.service("orders", 1)
-    assert caller.received() == []
 
 
 def test_a_fire_and_forget_that_waited_in_vain_is_counted_and_nothing_is_said() -> None:
@@ -143,36 +75,18 @@ def test_a_fire_and_forget_that_waited_in_vain_is_counted_and_nothing_is_said() 
     ]
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_cancel_ends_the_wait(kind: int) -> None:
+@pytest.mark.parametrize(("kind", "how"), [*product(ANSWERED, ["cancel", "loss"]), (REQUEST_CHANNEL, "error")])
+def test_the_caller_may_end_the_wait(kind: int, how: str) -> None:
     world = waiting_world()
     caller = world.caller()
     caller.request(kind, 1, ORDERS)
-    caller.cancel(1)
+    end(caller, how)
     assert nothing_left(world)
     service = world.service("orders", 1)
     world.advance(10)
     assert (caller.received(), service.received()) == ([], [])
-    assert [key[:1] + key[3:] for key in world.core.engine.flows.totals] == [("orders", "cancelled", "")]
-
-
-def test_an_error_of_the_caller_ends_the_wait_of_its_channel() -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(REQUEST_CHANNEL, 1, ORDERS)
-    caller.send(encode_error(1, APPLICATION_ERROR, "never mind"))
-    assert nothing_left(world)
-    assert caller.received() == []
-
-
-def test_the_loss_of_the_caller_ends_the_wait() -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    caller.request(REQUEST_STREAM, 3, ORDERS)
-    caller.lose()
-    assert nothing_left(world)
-    assert world.service("orders", 1).received() == []
+    outcome = {"cancel": "cancelled", "loss": "caller_lost", "error": "error"}[how]
+    assert [key[:1] + key[3:] for key in world.core.engine.flows.totals] == [("orders", outcome, "")]
 
 
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
@@ -182,7 +96,7 @@ def test_credit_that_comes_meanwhile_is_not_lost(kind: int) -> None:
     raw = caller.request(kind, 1, ORDERS, n=3)
     caller.ask(1, 4)
     caller.ask(1, 0x7FFFFFFF)
-    caller.send(encode_request_n(1, 0))  # it is none
+    caller.send(frames.encode_request_n(1, 0))  # it is none
     service = world.service("orders", 1)
     assert service.received() == [moved(raw, 2), asked(2, 0x7FFFFFFF)]
 
@@ -192,11 +106,11 @@ def test_a_channel_whose_caller_completes_meanwhile_is_complete_for_its_route(me
     world = waiting_world()
     caller = world.caller()
     caller.request(REQUEST_CHANNEL, 1, ORDERS)
-    last = encode_payload(1, COMPLETE)
+    last = frames.encode_payload(1, frames.COMPLETE)
     caller.send(last)
     service = world.service("orders", 1, metadata_mime=metadata_mime)
     assert service.received()[1:] == [moved(last, 2)]
-    service.answer(2, b"", COMPLETE)
+    service.answer(2, b"", frames.COMPLETE)
     assert nothing_left(world)
 
 
@@ -237,24 +151,28 @@ def test_a_request_that_waited_is_translated_for_the_route_that_came() -> None:
     assert (frame.metadata, frame.data) == (ORDERS, b"data")
 
 
-@pytest.mark.parametrize("flags", [0, COMPLETE])
+@pytest.mark.parametrize("flags", [0, frames.COMPLETE])
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_came_in_fragments_is_whole_after_its_translation(kind: int, flags: int) -> None:
     """Metadata becomes one piece; the data behind it follows as it came."""
     metadata = addressed(ORDERS, ("text/plain", b"more"))
     is_channel = kind == REQUEST_CHANNEL
     cuts = [50, len(metadata) + 2, len(metadata) + 5]
-    frames = fragments(kind, 1, metadata, b"0123456789", cuts, 8, 0, NEXT | (flags if is_channel else 0))
-    for waited in range(2, len(frames) + 1):
+    pieces = fragments(kind, 1, metadata, b"0123456789", cuts, 8, 0, NEXT | (flags if is_channel else 0))
+    for waited in range(2, len(pieces) + 1):
         world = waiting_world()
         caller = world.caller()
-        caller.send(*frames[:waited])
+        caller.send(*pieces[:waited])
         service = world.service("orders", 1, metadata_mime=MIME_TYPE)
-        caller.send(*frames[waited:])
+        caller.send(*pieces[waited:])
         got = service.received()
         assert [frame.data for frame in got] == [b"01", b"234", b"56789"], waited
         assert got[0].metadata == address(wrapped=composite(("text/plain", b"more")), service="orders")
-        assert [frame.flags & (FOLLOWS | COMPLETE) for frame in got] == [FOLLOWS, FOLLOWS, flags if is_channel else 0]
+        assert [frame.flags & (FOLLOWS | frames.COMPLETE) for frame in got] == [
+            FOLLOWS,
+            FOLLOWS,
+            flags if is_channel else 0,
+        ]
 
 
 def test_a_multicast_waits_for_its_first_member() -> None:
@@ -309,7 +227,7 @@ def test_no_more_requests_of_one_connection_wait_than_may() -> None:
 
 
 def test_no_more_bytes_of_one_connection_wait_than_may() -> None:
-    size = len(encode_request(REQUEST_RESPONSE, 1, b"x" * 100, addressed(ORDERS)))
+    size = len(frames.encode_request(REQUEST_RESPONSE, 1, b"x" * 100, addressed(ORDERS)))
     cost = size + FRAME_COST
     world = waiting_world(max_waiting_bytes=2 * cost)
     caller = world.caller()
@@ -328,18 +246,18 @@ def test_a_request_that_grows_beyond_the_bytes_that_may_wait_is_refused() -> Non
     caller.request(REQUEST_FNF, 3, ORDERS)
     caller.request(REQUEST_RESPONSE, 1, ORDERS, b"x" * 400, flags=FOLLOWS)
     assert held(world)[0] == 2
-    caller.send(encode_payload(1, NEXT | FOLLOWS, b"x" * 600))
+    caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"x" * 600))
     text = "over-limit: the connection's requests that wait for a route have more bytes than "
     text += "limits.max_waiting_bytes: 1000"
     assert caller.received() == [error(1, REJECTED, text)]
     assert held(world)[0] == 1
-    caller.send(encode_payload(1, NEXT, b"late"))
+    caller.send(frames.encode_payload(1, NEXT, b"late"))
     assert caller.received() == []
 
 
 def test_a_small_frame_that_waits_costs_more_than_its_bytes() -> None:
-    first = len(encode_request(REQUEST_CHANNEL, 1, b"", addressed(ORDERS), 1)) + FRAME_COST
-    item = encode_payload(1, NEXT)
+    first = len(frames.encode_request(REQUEST_CHANNEL, 1, b"", addressed(ORDERS), 1)) + FRAME_COST
+    item = frames.encode_payload(1, NEXT)
     world = waiting_world(max_waiting_bytes=first + 3 * (len(item) + FRAME_COST))
     caller = world.caller()
     caller.request(REQUEST_CHANNEL, 1, ORDERS, b"")
@@ -357,9 +275,9 @@ def test_a_request_in_too_many_fragments_is_refused() -> None:
     caller = world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS, flags=FOLLOWS)
     for _ in range(MAX_FRAMES - 1):
-        caller.send(encode_payload(1, NEXT | FOLLOWS, b"x"))
+        caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"x"))
     assert held(world)[0] == 1
-    caller.send(encode_payload(1, NEXT | FOLLOWS, b"x"))
+    caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"x"))
     assert [frame.name for frame in caller.received()] == ["ERROR"]
     assert nothing_left(world)
 
@@ -373,7 +291,7 @@ def test_a_request_waits_for_a_lease() -> None:
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
     assert service.received() == []
-    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    service.send(frames.encode_lease(10_000, 1))
     assert [frame.stream_id for frame in service.received()] == [2]
     world.advance(5)
     (frame,) = caller.received()
@@ -381,29 +299,18 @@ def test_a_request_waits_for_a_lease() -> None:
     assert frame.text.endswith(", after 5.0 s of waiting")
 
 
-def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_full() -> None:
+@pytest.mark.parametrize("others_n", [0, LOOKED_AT])
+def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_full(others_n: int) -> None:
+    """However many wait before it: all are looked at."""
     world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
     service, caller = leased(world, 1), world.caller()
-    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
+    service.send(frames.encode_lease(10_000, 1))
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    for number in range(others_n):
+        caller.request(REQUEST_RESPONSE, 5 + 2 * number, address(service="stock"))
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
-    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
+    service.send(frames.encode_lease(10_000, 10))  # and it is still full
     assert [frame.stream_id for frame in service.received()] == [2]
-    service.answer(2, b"done")
-    world.advance(1)
-    assert [frame.stream_id for frame in service.received()] == [4]
-
-
-def test_those_that_wait_are_all_looked_at_however_many_wait_before_them() -> None:
-    world = World(CoreSettings(no_route="wait", policy=Policy(max_in_flight_per_route=1)))
-    service, caller = leased(world, 1), world.caller()
-    service.send(bytes.fromhex("00000000 0800 00002710 00000001"))
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    for number in range(LOOKED_AT):
-        caller.request(REQUEST_RESPONSE, 3 + 2 * number, address(service="stock"))
-    caller.request(REQUEST_RESPONSE, 3 + 2 * LOOKED_AT, ORDERS)
-    service.send(bytes.fromhex("00000000 0800 00002710 0000000a"))  # and it is still full
-    service.received()
     service.answer(2, b"done")
     world.advance(2)
     assert [frame.stream_id for frame in service.received()] == [4]

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from broker.core import CoreSettings
 from broker.forwarding.reassembly import MAX_FRAMES, Reassembly
 from rsocket_wire.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from rsocket_wire.wire.keys import Key
-from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair, end
 from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
 
 ADDRESS = address(service="orders", region="eu")
@@ -63,16 +53,6 @@ def test_an_address_that_is_the_only_metadata_may_be_cut_anywhere_too(kind: int)
         pair.caller.send(*pieces)
         assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
         assert pair.is_open == (kind != REQUEST_FNF)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("first", [1, 3, 20, 40])
-def test_an_address_cut_twice_is_found(kind: int, first: int) -> None:
-    for cut in range(first + 1, len(COMPOSITE) + 4, 3):
-        pair = pair_of()
-        pieces = fragments(kind, 1, COMPOSITE, b"data", [first, cut])
-        pair.caller.send(*pieces)
-        assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -139,7 +119,7 @@ def test_requests_with_an_address_leave_half_of_the_room_to_those_without() -> N
     assert 0 < caller.peer.gathered_bytes <= 500
     held_n = sum(1 for stream in caller.peer.streams.values() if isinstance(stream, Reassembly))
     assert len(service.received()) == 10 - held_n
-    caller.send(encode_request(REQUEST_RESPONSE, 101, b"", metadata[:50], 0, FOLLOWS))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 101, b"", metadata[:50], 0, FOLLOWS))
     assert (caller.received(), caller.peer.streams[101].__class__) == ([], Reassembly)
 
 
@@ -214,21 +194,24 @@ def test_the_deadline_of_an_address_runs_while_the_rest_of_the_metadata_is_await
     assert pair.world.left_over() == []
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_cancel_while_the_address_is_gathered_ends_the_request_without_a_trace(kind: int) -> None:
+@pytest.mark.parametrize(("kind", "how"), [*product(MODELS, ["cancel", "loss"]), (REQUEST_CHANNEL, "error")])
+def test_a_request_that_its_caller_ends_while_the_address_is_gathered_leaves_no_trace(kind: int, how: str) -> None:
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 60])
-    pair.caller.send(*pieces[:2], encode_cancel(1), *pieces[2:])
+    pair.caller.send(*pieces[:2])
+    end(pair.caller, how)
+    pair.caller.send(*pieces[2:])
     assert pair.received() == ([], [])
     assert pair.world.left_over() == []
 
 
-def test_a_caller_lost_while_the_address_is_gathered_leaves_no_trace() -> None:
+@pytest.mark.parametrize(("how", "outcome"), [("cancel", "cancelled"), ("loss", "caller_lost")])
+def test_a_request_that_its_caller_ends_while_the_metadata_is_gathered_is_counted(how: str, outcome: str) -> None:
     pair = pair_of()
-    pair.caller.send(*fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 20, 60])[:2])
-    pair.caller.lose()
-    assert pair.service.received() == []
-    assert pair.world.left_over() == []
+    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0])
+    end(pair.caller, how)
+    (record,) = pair.world.flows()
+    assert (record.model, record.outcome, record.requests) == ("request_stream", outcome, 1)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -266,16 +249,6 @@ def test_a_fragment_that_declares_more_metadata_than_it_has_ends_its_sender() ->
     assert pair.world.left_over() == []
 
 
-def test_an_error_of_the_caller_of_a_channel_ends_it_while_it_is_gathered() -> None:
-    pair = pair_of()
-    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, 20])
-    pair.caller.send(pieces[0])
-    pair.caller.fail(1, 0x201, "changed my mind")
-    pair.caller.send(*pieces[1:])
-    assert pair.received() == ([], [])
-    assert pair.world.left_over() == []
-
-
 def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
     pair = pair_of()
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
@@ -292,19 +265,27 @@ def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(ki
     """Protocol: At any time, the Requester may send REQUEST_N frames."""
     pair = pair_of()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 70])
-    pair.caller.send(pieces[0], encode_request_n(1, 3), pieces[1], encode_request_n(1, 4), encode_request_n(1, 0))
+    pair.caller.send(
+        pieces[0],
+        frames.encode_request_n(1, 3),
+        pieces[1],
+        frames.encode_request_n(1, 4),
+        frames.encode_request_n(1, 0),
+    )
     assert pair.received() == ([], [])
     pair.caller.send(*pieces[2:])
-    frames = pair.service.received()
-    assert [frame for frame in frames if frame.kind != asked(2, 7).kind] == [moved(raw, 2) for raw in pieces]
-    assert [frame for frame in frames if frame.kind == asked(2, 7).kind] == [asked(2, 7)]
+    parts = pair.service.received()
+    assert [frame for frame in parts if frame.kind != asked(2, 7).kind] == [moved(raw, 2) for raw in pieces]
+    assert [frame for frame in parts if frame.kind == asked(2, 7).kind] == [asked(2, 7)]
 
 
 def test_credit_that_comes_early_does_not_grow_beyond_31_bits() -> None:
     pair = pair_of()
     pieces = fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 70])
-    pair.caller.send(pieces[0], encode_request_n(1, MAX_N), encode_request_n(1, MAX_N), *pieces[1:])
-    assert asked(2, MAX_N) in pair.service.received()
+    pair.caller.send(
+        pieces[0], frames.encode_request_n(1, frames.MAX_N), frames.encode_request_n(1, frames.MAX_N), *pieces[1:]
+    )
+    assert asked(2, frames.MAX_N) in pair.service.received()
 
 
 # Bounds
@@ -320,15 +301,6 @@ def test_the_bytes_that_are_held_for_a_connection_are_bounded() -> None:
     text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
     assert pair.world.left_over() == []
-
-
-def test_the_bound_is_reached_and_not_passed() -> None:
-    raw = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0]
-    for limit, answers in ((len(raw), 0), (len(raw) - 1, 1)):
-        pair = pair_of(CoreSettings(max_metadata_bytes=limit))
-        pair.caller.send(raw)
-        assert len(pair.caller.received()) == answers
-        assert pair.caller.peer.gathered_bytes == (0 if answers else limit)
 
 
 def test_all_requests_of_a_connection_share_the_bound() -> None:
@@ -347,11 +319,11 @@ def test_all_requests_of_a_connection_share_the_bound() -> None:
 
 def test_the_fragments_that_are_held_for_a_request_are_bounded() -> None:
     pair = pair_of()
-    pair.caller.send(encode_request(REQUEST_RESPONSE, 1, b"", b"", flags=FOLLOWS))
+    pair.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", b"", flags=FOLLOWS))
     for _ in range(MAX_FRAMES - 2):
-        pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
+        pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
     assert pair.received() == ([], [])
-    pair.caller.send(encode_payload(1, NEXT | FOLLOWS, b"", b""))
+    pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
     text = "over-limit: no whole ADDRESS in 1024 fragments; 262144 bytes are held for a connection "
     text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
@@ -366,24 +338,6 @@ def test_a_request_that_is_gathered_counts_as_a_stream_of_the_connection() -> No
     assert pair.received() == ([error(3, REJECTED, text)], [])
 
 
-# Requests that end while they are gathered are counted like all others
-
-
-def test_a_request_cancelled_while_it_was_gathered_is_counted() -> None:
-    pair = pair_of()
-    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0], encode_cancel(1))
-    (record,) = pair.world.flows()
-    assert (record.model, record.outcome, record.requests) == ("request_stream", "cancelled", 1)
-
-
-def test_a_request_whose_caller_was_lost_while_it_was_gathered_is_counted() -> None:
-    pair = pair_of()
-    pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0])
-    pair.caller.lose()
-    (record,) = pair.world.flows()
-    assert (record.model, record.outcome, record.requests) == ("request_stream", "caller_lost", 1)
-
-
 # Where the metadata must be translated, all of it is gathered
 
 
@@ -394,7 +348,9 @@ def test_metadata_for_a_route_that_reads_another_mime_type_is_gathered_whole(kin
         pieces = fragments(kind, 1, COMPOSITE, b"some data", [cut, len(COMPOSITE) + 4])
         pair.caller.send(*pieces)
         wrapped = addressed(b"", ("text/plain", b"for the service"))[len(addressed(b"")) :]
-        expected = encode_request(kind, 2, b"some", address(wrapped=wrapped, service="orders", region="eu"), 8, FOLLOWS)
+        expected = frames.encode_request(
+            kind, 2, b"some", address(wrapped=wrapped, service="orders", region="eu"), 8, FOLLOWS
+        )
         assert pair.received() == ([], [moved(expected, 2), moved(pieces[2], 2)]), cut
         assert pair.is_open == (kind != REQUEST_FNF)
         assert pair.caller.peer.gathered_bytes == 0
@@ -403,27 +359,27 @@ def test_metadata_for_a_route_that_reads_another_mime_type_is_gathered_whole(kin
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_a_gathered_request_that_is_whole_becomes_one_frame(kind: int) -> None:
     pair = pair_of(mime=MIME_TYPE)
-    flags = COMPLETE if kind == REQUEST_CHANNEL else 0
+    flags = frames.COMPLETE if kind == REQUEST_CHANNEL else 0
     pieces = fragments(kind, 1, ADDRESS, b"data", [20, 30], flags=flags, last_flags=NEXT)
     pair.caller.send(*pieces)
-    expected = encode_request(kind, 2, b"data", addressed(ADDRESS), 8, flags)
+    expected = frames.encode_request(kind, 2, b"data", addressed(ADDRESS), 8, flags)
     assert pair.received() == ([], [moved(expected, 2)])
-    pair.service.answer(2, b"done", NEXT | COMPLETE)
+    pair.service.answer(2, b"done", NEXT | frames.COMPLETE)
     assert not pair.is_open
 
 
 def test_complete_on_a_fragment_says_nothing_in_a_request_that_cannot_complete() -> None:
     pair = pair_of(mime=MIME_TYPE)
-    pieces = fragments(REQUEST_RESPONSE, 1, ADDRESS, b"data", [20], last_flags=NEXT | COMPLETE)
+    pieces = fragments(REQUEST_RESPONSE, 1, ADDRESS, b"data", [20], last_flags=NEXT | frames.COMPLETE)
     pair.caller.send(*pieces)
-    assert pair.received() == ([], [moved(encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ADDRESS)), 2)])
+    assert pair.received() == ([], [moved(frames.encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ADDRESS)), 2)])
 
 
 def test_early_credit_reaches_a_route_that_reads_another_mime_type() -> None:
     pair = pair_of(mime=MIME_TYPE)
     pieces = fragments(REQUEST_STREAM, 1, ADDRESS, b"data", [20], n=2)
-    pair.caller.send(pieces[0], encode_request_n(1, 5), pieces[1])
-    expected = encode_request(REQUEST_STREAM, 2, b"data", addressed(ADDRESS), 2)
+    pair.caller.send(pieces[0], frames.encode_request_n(1, 5), pieces[1])
+    expected = frames.encode_request(REQUEST_STREAM, 2, b"data", addressed(ADDRESS), 2)
     assert pair.received() == ([], [moved(expected, 2), asked(2, 5)])
 
 
@@ -431,7 +387,7 @@ def test_a_cancel_while_metadata_to_translate_is_gathered_ends_the_request() -> 
     pair = pair_of(service_mime=MIME_TYPE)
     whole = len(addressed(ADDRESS))
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [whole, whole + 4])
-    pair.caller.send(pieces[0], encode_cancel(1), *pieces[1:])
+    pair.caller.send(pieces[0], frames.encode_cancel(1), *pieces[1:])
     assert pair.received() == ([], [])
     assert pair.world.left_over() == []
 
@@ -447,13 +403,6 @@ def test_a_route_that_is_gone_when_the_metadata_is_whole_is_no_route() -> None:
     caller.send(pieces[1])
     assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
     assert world.left_over() == []
-
-
-def test_a_passing_request_in_fragments_is_cancelled_with_one_cancel() -> None:
-    pair = pair_of()
-    pieces = fragments(REQUEST_CHANNEL, 1, COMPOSITE, b"data", [10, len(COMPOSITE) + 1])
-    pair.caller.send(*pieces[:2], encode_cancel(1))
-    assert pair.received() == ([], [*[moved(raw, 2) for raw in pieces[:2]], cancelled(2)])
 
 
 @pytest.mark.parametrize("kind", MODELS)

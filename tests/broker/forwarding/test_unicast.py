@@ -5,33 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    MAX_N,
-    METADATA,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
-from tests.broker.forwarding.pairs import ANSWERED, MODELS, TRANSPORTS, Pair
-from tests.fakes import World, address, addressed, cancelled, error, fragments, moved
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, TRANSPORTS, Pair, end
+from tests.fakes import World, address, addressed, cancelled, error, fragments, moved, raw_frame
 
+ORDERS = address(service="orders")
+CUT = addressed(ORDERS), b"0123456789", [90, 93]
 LOST_TEXT = "route-lost: the connection of orders went away before the request ended"
-CODES = [0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFE, 0xFFFFFFFF, 0]
 
 
 def ext(stream_id: int, flags: int) -> bytes:
-    return stream_id.to_bytes(4, "big") + ((EXT << 10) | flags).to_bytes(2, "big") + b"\x00\x00\x00\x07rest"
+    return raw_frame(frames.EXT, flags, b"\x00\x00\x00\x07rest", stream_id)
 
 
 # The way there and back
@@ -42,73 +27,42 @@ def ext(stream_id: int, flags: int) -> bytes:
 def test_a_request_arrives_with_its_stream_id_rewritten_and_nothing_else(
     kind: int, caller_framed: bool, service_framed: bool
 ) -> None:
+    """And so does its answer; flags that nobody knows are passed on."""
     pair = Pair(caller_framed, service_framed)
-    raw = pair.caller.request(kind, 1, address(service="orders"), b"\x00payload\xff", 5)
+    raw = pair.caller.request(kind, 1, ORDERS, b"\x00payload\xff", 5, frames.IGNORE | 0x1F)
     assert pair.received() == ([], [moved(raw, 2)])
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_flags_that_nobody_knows_are_passed_on(kind: int) -> None:
-    pair = Pair()
-    raw = pair.caller.request(kind, 1, address(service="orders"), b"x", 5, flags=IGNORE | 0x1F)
-    assert pair.received() == ([], [moved(raw, 2)])
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-@pytest.mark.parametrize(("caller_framed", "service_framed"), TRANSPORTS)
-def test_an_answer_comes_back_with_its_stream_id_rewritten_and_nothing_else(
-    kind: int, caller_framed: bool, service_framed: bool
-) -> None:
-    pair = Pair(caller_framed, service_framed)
-    pair.open(kind)
-    raw = encode_payload(2, NEXT | COMPLETE | 0x1F, b"\x00answer", b"metadata of the answer")
-    pair.service.send(raw)
-    assert pair.received() == ([moved(raw, 1)], [])
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-@pytest.mark.parametrize("code", CODES)
-def test_an_error_of_the_route_comes_back_with_its_code_and_ends_the_request(kind: int, code: int) -> None:
-    pair = Pair()
-    pair.open(kind)
-    raw = encode_error(2, code, "no: because")
-    pair.service.send(raw)
-    assert pair.received() == ([moved(raw, 1)], [])
-    assert not pair.is_open
-    assert pair.world.left_over() == []
-
-
-def test_requests_of_two_callers_do_not_meet() -> None:
-    pair = Pair()
-    other = pair.world.caller()
-    pair.open(REQUEST_RESPONSE)
-    other.request(REQUEST_RESPONSE, 1, address(service="orders"), b"theirs")
-    pair.service.answer(4, b"for the other")
-    pair.service.answer(2, b"for the first")
-    assert pair.caller.one() == moved(encode_payload(2, NEXT | COMPLETE, b"for the first"), 1)
-    assert other.one() == moved(encode_payload(4, NEXT | COMPLETE, b"for the other"), 1)
+    answer = frames.encode_payload(2, NEXT | COMPLETE | 0x1F, b"\x00answer", b"metadata of the answer")
+    pair.service.send(answer)
+    assert pair.received() == ([] if kind == REQUEST_FNF else [moved(answer, 1)], [])
 
 
 def test_a_connection_may_call_itself() -> None:
     world = World()
     both = world.service("orders", 1)
-    raw = both.request(REQUEST_RESPONSE, 1, address(service="orders"), b"me")
+    raw = both.request(REQUEST_RESPONSE, 1, ORDERS, b"me")
     assert both.received() == [moved(raw, 2)]
     both.answer(2, b"myself")
-    assert both.received() == [moved(encode_payload(2, NEXT | COMPLETE, b"myself"), 1)]
+    assert both.received() == [moved(frames.encode_payload(2, NEXT | COMPLETE, b"myself"), 1)]
     assert world.left_over() == []
 
 
 # request_response
 
 
-@pytest.mark.parametrize("flags", [NEXT, NEXT | COMPLETE, COMPLETE, 0, FOLLOWS | COMPLETE])
-def test_an_answer_ends_a_request_response_even_without_complete(flags: int) -> None:
-    """Protocol: if a PAYLOAD … is received that does not have a COMPLETE flag set, … MUST assume it is set."""
+@pytest.mark.parametrize(
+    ("kind", "flags"),
+    [
+        *[(REQUEST_RESPONSE, flags) for flags in (NEXT, NEXT | COMPLETE, COMPLETE, 0, frames.FOLLOWS | COMPLETE)],
+        (REQUEST_STREAM, NEXT | frames.FOLLOWS | COMPLETE),
+    ],
+)
+def test_an_answer_ends_a_request_response_even_without_complete(kind: int, flags: int) -> None:
+    """Protocol: if a PAYLOAD … is received that does not have a COMPLETE flag set, … MUST assume it is set; and: A
+    PAYLOAD with both F and C flags set, implicitly ignores the F flag."""
     pair = Pair()
-    pair.open(REQUEST_RESPONSE)
+    pair.open(kind)
     pair.service.answer(2, b"", flags)
-    assert pair.caller.one() == moved(encode_payload(2, flags, b""), 1)
+    assert pair.caller.one() == moved(frames.encode_payload(2, flags, b""), 1)
     assert not pair.is_open
     assert pair.world.left_over() == []
 
@@ -117,56 +71,43 @@ def test_an_answer_in_fragments_ends_the_request_with_the_last() -> None:
     pair = Pair()
     pair.open(REQUEST_RESPONSE)
     pieces = [
-        encode_payload(2, NEXT | FOLLOWS, b"", b"metadata"),
-        encode_payload(2, NEXT | FOLLOWS, b"one"),
-        encode_payload(2, FOLLOWS, b"two"),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"", b"metadata"),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"one"),
+        frames.encode_payload(2, frames.FOLLOWS, b"two"),
     ]
     pair.service.send(*pieces)
     assert pair.is_open
-    last = encode_payload(2, NEXT | COMPLETE, b"three")
+    last = frames.encode_payload(2, NEXT | COMPLETE, b"three")
     pair.service.send(last)
     assert pair.received() == ([moved(raw, 1) for raw in [*pieces, last]], [])
     assert not pair.is_open
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        encode_payload(2, NEXT | COMPLETE, b"late"),
-        encode_error(2, 0x201, "late"),
-        encode_request_n(2, 4),
-        encode_cancel(2),
-    ],
-)
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_late_frames_of_the_route_are_ignored(kind: int, late: bytes) -> None:
-    pair = Pair()
-    pair.open(kind)
-    pair.caller.cancel(1)
-    assert pair.service.received() == [cancelled(2)]
-    pair.service.send(late)
-    assert pair.received() == ([], [])
-    assert not pair.service.is_closed
+def any_frames(stream_id: int) -> list[bytes]:
+    """What one end of a stream may say."""
+    return [
+        frames.encode_payload(stream_id, NEXT | COMPLETE, b"late"),
+        frames.encode_error(stream_id, 0x201, "late"),
+        frames.encode_request_n(stream_id, 4),
+        frames.encode_cancel(stream_id),
+    ]
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        encode_payload(1, NEXT | COMPLETE, b"late"),
-        encode_error(1, 0x201, "late"),
-        encode_request_n(1, 4),
-        encode_cancel(1),
-    ],
-)
+@pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("kind", ANSWERED)
-def test_late_frames_of_the_caller_are_ignored(kind: int, late: bytes) -> None:
+@pytest.mark.parametrize("ended_by", ["caller", "route"])
+def test_late_frames_are_ignored(ended_by: str, kind: int, place: int) -> None:
+    """Of the one who has not heard of the end yet."""
     pair = Pair()
     pair.open(kind)
-    pair.service.fail(2, 0x201, "no")
+    if ended_by == "caller":
+        pair.caller.cancel(1)
+    else:
+        pair.service.fail(2, 0x201, "no")
     pair.received()
-    pair.caller.send(late)
-    assert pair.received() == ([], [])
-    assert not pair.caller.is_closed
+    late, stream_id = (pair.service, 2) if ended_by == "caller" else (pair.caller, 1)
+    late.send(any_frames(stream_id)[place])
+    assert (pair.received(), late.is_closed) == (([], []), False)
 
 
 @pytest.mark.parametrize("kind", ANSWERED)
@@ -174,7 +115,7 @@ def test_a_request_on_a_stream_id_in_use_is_ignored(kind: int) -> None:
     pair = Pair()
     pair.open(kind)
     for again in MODELS:
-        pair.caller.request(again, 1, address(service="orders"), b"again")
+        pair.caller.request(again, 1, ORDERS, b"again")
     assert pair.received() == ([], [])
     assert pair.is_open
 
@@ -182,79 +123,67 @@ def test_a_request_on_a_stream_id_in_use_is_ignored(kind: int) -> None:
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_request_with_an_even_id_or_on_stream_0_is_ignored(kind: int) -> None:
     pair = Pair()
-    pair.caller.request(kind, 2, address(service="orders"))
-    pair.caller.request(kind, 0, address(service="orders"))
+    pair.caller.request(kind, 2, ORDERS)
+    pair.caller.request(kind, 0, ORDERS)
     assert pair.received() == ([], [])
     assert pair.world.core.engine.ignored == 2
     assert not pair.caller.is_closed
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_cancel_of_the_caller_reaches_the_route_and_ends_the_request(kind: int) -> None:
+@pytest.mark.parametrize("how", ["cancel", "loss"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_cancel_or_the_loss_of_the_caller_reaches_the_route_and_ends_the_request(kind: int, how: str) -> None:
+    """Of a fire-and-forget while its fragments come."""
     pair = Pair()
-    pair.open(kind)
-    pair.caller.cancel(1)
+    pair.open(kind, flags=frames.FOLLOWS if kind == REQUEST_FNF else 0)
+    end(pair.caller, how)
     assert pair.received() == ([], [cancelled(2)])
-    assert not pair.is_open
     assert pair.world.left_over() == []
 
 
-@pytest.mark.parametrize(
-    "stray",
-    [
-        encode_payload(1, NEXT | COMPLETE, b"more"),
-        encode_error(1, 0x201, "mine"),
-        encode_request_n(1, 4),
-        ext(1, 0),
-    ],
-)
-def test_frames_that_a_caller_of_request_response_has_no_use_for_are_ignored(stray: bytes) -> None:
-    pair = Pair()
-    pair.open(REQUEST_RESPONSE)
-    pair.caller.send(stray)
-    assert pair.received() == ([], [])
-    assert pair.is_open
+USELESS = {
+    "items of the caller of a request_response": (REQUEST_RESPONSE, any_frames(1)[0]),
+    "an ERROR of the caller of a request_response": (REQUEST_RESPONSE, any_frames(1)[1]),
+    "credit for a request_response": (REQUEST_RESPONSE, any_frames(1)[2]),
+    "an EXT of the caller that may not be ignored": (REQUEST_RESPONSE, ext(1, 0)),
+    "items of the caller of a stream": (REQUEST_STREAM, any_frames(1)[0]),
+    "an ERROR of the caller of a stream": (REQUEST_STREAM, any_frames(1)[1]),
+    "a REQUEST_N of 0": (REQUEST_STREAM, frames.encode_request_n(1, 0)),
+    "a REQUEST_N of 0 in a channel": (REQUEST_CHANNEL, frames.encode_request_n(1, 0)),
+    "a REQUEST_N with three of four bytes": (REQUEST_STREAM, frames.encode_request_n(1, 5)[:9]),
+    "a REQUEST_N without its credit": (REQUEST_CHANNEL, frames.encode_request_n(1, 5)[:6]),
+    "credit of the route of a request_response": (REQUEST_RESPONSE, any_frames(2)[2]),
+    "a CANCEL of the route of a request_response": (REQUEST_RESPONSE, any_frames(2)[3]),
+    "credit of the route of a stream": (REQUEST_STREAM, any_frames(2)[2]),
+    "a CANCEL of the route of a stream": (REQUEST_STREAM, any_frames(2)[3]),
+    "an EXT of the route that may not be ignored": (REQUEST_STREAM, ext(2, 0)),
+}
 
 
-@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM])
-@pytest.mark.parametrize("stray", [encode_request_n(2, 4), encode_cancel(2), ext(2, 0)])
-def test_frames_that_a_route_has_no_right_to_are_ignored(kind: int, stray: bytes) -> None:
-    pair = Pair()
-    pair.open(kind)
-    pair.service.send(stray)
-    assert pair.received() == ([], [])
-    assert pair.is_open
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_an_extension_that_may_be_ignored_is_passed_on_both_ways(kind: int) -> None:
+@pytest.mark.parametrize("name", USELESS)
+def test_frames_that_their_sender_has_no_right_to_or_no_use_for_are_ignored(name: str) -> None:
+    kind, useless = USELESS[name]
     pair = Pair()
     pair.open(kind)
-    pair.caller.send(ext(1, IGNORE))
-    pair.service.send(ext(2, IGNORE | METADATA))
-    assert pair.received() == ([moved(ext(2, IGNORE | METADATA), 1)], [moved(ext(1, IGNORE), 2)])
+    (pair.caller if useless[3] == 1 else pair.service).send(useless)
+    assert pair.received() == ([], [])
+    assert pair.is_open
 
 
 # fire_and_forget
 
 
-def test_a_fire_and_forget_leaves_nothing_behind() -> None:
+def test_a_fire_and_forget_leaves_nothing_behind_and_has_no_answer() -> None:
     pair = Pair()
     pair.open(REQUEST_FNF)
-    assert not pair.is_open
     assert pair.world.left_over() == []
-
-
-def test_answers_to_a_fire_and_forget_are_ignored() -> None:
-    pair = Pair()
-    pair.open(REQUEST_FNF)
-    pair.service.send(encode_payload(2, NEXT | COMPLETE, b"why"), encode_error(2, 0x201, "no"))
+    pair.service.send(*any_frames(2))
     assert pair.received() == ([], [])
 
 
 def test_a_fragmented_fire_and_forget_ends_with_its_last_fragment() -> None:
     pair = Pair()
-    pieces = fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
+    pieces = fragments(REQUEST_FNF, 1, *CUT)
     pair.caller.send(*pieces[:2])
     assert pair.is_open
     pair.caller.send(pieces[2])
@@ -262,33 +191,22 @@ def test_a_fragmented_fire_and_forget_ends_with_its_last_fragment() -> None:
     assert pair.world.left_over() == []
 
 
-def test_nothing_comes_back_in_the_middle_of_a_fire_and_forget() -> None:
+@pytest.mark.parametrize("what", ["other frames", "ERROR", "loss"])
+def test_nothing_comes_back_in_the_middle_of_a_fire_and_forget(what: str) -> None:
     pair = Pair()
-    pair.caller.send(fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90])[0])
-    pair.service.received()
-    pair.service.send(ext(2, IGNORE), encode_request_n(2, 3), encode_payload(2, NEXT, b"x"), encode_cancel(2))
-    assert pair.received() == ([], [])
-    assert pair.is_open
-
-
-def test_an_error_of_the_route_in_the_middle_of_a_fire_and_forget_is_not_told_to_the_caller() -> None:
-    pair = Pair()
-    pieces = fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
+    pieces = fragments(REQUEST_FNF, 1, *CUT)
     pair.caller.send(pieces[0])
-    pair.service.received()
-    pair.service.send(encode_payload(2, NEXT, b"what"), encode_error(2, 0x201, "stop"))
+    if what == "other frames":
+        pair.service.send(ext(2, frames.IGNORE), frames.encode_request_n(2, 3), frames.encode_payload(2, NEXT, b"x"))
+        pair.service.cancel(2)
+        assert pair.is_open
+    elif what == "ERROR":
+        pair.service.fail(2, 0x201, "stop")
+    else:
+        pair.service.lose()
+    passed_n = 3 if what == "other frames" else 1
     pair.caller.send(*pieces[1:])
-    assert pair.received() == ([], [])
-    assert pair.world.left_over() == []
-
-
-def test_a_route_lost_in_the_middle_of_a_fire_and_forget_is_not_told_to_the_caller() -> None:
-    pair = Pair()
-    pieces = fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
-    pair.caller.send(pieces[0])
-    pair.service.lose()
-    pair.caller.send(*pieces[1:])
-    assert pair.caller.received() == []
+    assert pair.received() == ([], [moved(raw, 2) for raw in pieces[:passed_n]])
     assert pair.world.left_over() == []
 
 
@@ -298,57 +216,34 @@ def test_a_route_lost_in_the_middle_of_a_fire_and_forget_is_not_told_to_the_call
 def test_items_and_credit_of_a_stream_pass_until_it_completes() -> None:
     pair = Pair()
     pair.open(REQUEST_STREAM, n=2)
-    items = [encode_payload(2, NEXT, b"1"), encode_payload(2, NEXT | FOLLOWS, b"2"), encode_payload(2, 0, b"2")]
+    items = [
+        frames.encode_payload(2, NEXT, b"1"),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"2"),
+        frames.encode_payload(2, 0, b"2"),
+    ]
     pair.service.send(*items)
-    more = [encode_request_n(1, 1), encode_request_n(1, MAX_N)]
+    more = [frames.encode_request_n(1, 1), frames.encode_request_n(1, frames.MAX_N)]
     pair.caller.send(*more)
-    end = encode_payload(2, COMPLETE)
-    pair.service.send(end)
-    assert pair.received() == ([moved(raw, 1) for raw in [*items, end]], [moved(raw, 2) for raw in more])
+    last = frames.encode_payload(2, COMPLETE)
+    pair.service.send(last)
+    assert pair.received() == ([moved(raw, 1) for raw in [*items, last]], [moved(raw, 2) for raw in more])
     assert not pair.is_open
     assert pair.world.left_over() == []
-
-
-def test_complete_ends_a_stream_even_with_follows() -> None:
-    """Protocol: A PAYLOAD with both F and C flags set, implicitly ignores the F flag."""
-    pair = Pair()
-    pair.open(REQUEST_STREAM)
-    pair.service.answer(2, b"last", NEXT | FOLLOWS | COMPLETE)
-    assert pair.caller.one() == moved(encode_payload(2, NEXT | FOLLOWS | COMPLETE, b"last"), 1)
-    assert not pair.is_open
-
-
-@pytest.mark.parametrize("bad", [encode_request_n(1, 0), encode_request_n(1, 5)[:9], encode_request_n(1, 5)[:6]])
-@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
-def test_a_request_n_of_0_or_without_its_credit_is_ignored(kind: int, bad: bytes) -> None:
-    pair = Pair()
-    pair.open(kind)
-    pair.caller.send(bad)
-    assert pair.received() == ([], [])
-    assert pair.is_open
-
-
-def test_payloads_of_the_caller_of_a_stream_are_ignored() -> None:
-    pair = Pair()
-    pair.open(REQUEST_STREAM)
-    pair.caller.send(encode_payload(1, NEXT, b"no"), encode_error(1, 0x201, "no"))
-    assert pair.received() == ([], [])
-    assert pair.is_open
 
 
 # request_channel: both halves, in every order
 
 HALVES = {
-    "C": encode_payload(1, COMPLETE),  # the caller completes
-    "X": encode_cancel(1),  # the caller cancels
-    "E": encode_error(1, 0x201, "of the caller"),
-    "c": encode_payload(2, NEXT | COMPLETE, b"last"),  # the route completes
-    "x": encode_cancel(2),  # the route wants no more
-    "e": encode_error(2, 0x301, "of the route"),
-    "P": encode_payload(1, NEXT, b"item of the caller"),
-    "p": encode_payload(2, NEXT, b"item of the route"),
-    "N": encode_request_n(1, 3),
-    "n": encode_request_n(2, 3),
+    "C": frames.encode_payload(1, COMPLETE),  # the caller completes
+    "X": frames.encode_cancel(1),  # the caller cancels
+    "E": frames.encode_error(1, 0x201, "of the caller"),
+    "c": frames.encode_payload(2, NEXT | COMPLETE, b"last"),  # the route completes
+    "x": frames.encode_cancel(2),  # the route wants no more
+    "e": frames.encode_error(2, 0x301, "of the route"),
+    "P": frames.encode_payload(1, NEXT, b"item of the caller"),
+    "p": frames.encode_payload(2, NEXT, b"item of the route"),
+    "N": frames.encode_request_n(1, 3),
+    "n": frames.encode_request_n(2, 3),
 }
 
 
@@ -400,22 +295,11 @@ def test_the_halves_of_a_channel_end_as_the_protocol_says(sent: str, passed: str
         assert pair.world.left_over() == []
 
 
-def test_a_channel_whose_first_frame_completes_ends_with_the_route() -> None:
+@pytest.mark.parametrize("cuts", [[], [90, 93]])
+def test_a_channel_whose_first_item_is_the_only_one_completes_with_its_last_fragment(cuts: list[int]) -> None:
     pair = Pair()
-    pair.open(REQUEST_CHANNEL, flags=COMPLETE)
-    pair.caller.send(HALVES["P"])
-    pair.service.send(HALVES["c"])
-    assert pair.received() == ([moved(HALVES["c"], 1)], [])
-    assert not pair.is_open
-
-
-def test_a_channel_whose_first_item_is_cut_and_the_only_one_completes_with_its_last_fragment() -> None:
-    pair = Pair()
-    pieces = fragments(
-        REQUEST_CHANNEL, 1, addressed(address(service="orders")), b"0123456789", [90, 93], flags=COMPLETE
-    )
-    pair.caller.send(*pieces)
-    pair.caller.send(HALVES["P"])
+    pieces = fragments(REQUEST_CHANNEL, 1, addressed(ORDERS), b"0123456789", cuts, flags=COMPLETE)
+    pair.caller.send(*pieces, HALVES["P"])
     pair.service.send(HALVES["c"])
     assert pair.received() == ([moved(HALVES["c"], 1)], [moved(raw, 2) for raw in pieces])
     assert not pair.is_open
@@ -423,32 +307,18 @@ def test_a_channel_whose_first_item_is_cut_and_the_only_one_completes_with_its_l
 
 def test_a_channel_whose_first_item_is_cut_goes_on_behind_it() -> None:
     pair = Pair()
-    pieces = fragments(REQUEST_CHANNEL, 1, addressed(address(service="orders")), b"0123456789", [90, 93])
-    item = [encode_payload(1, NEXT | FOLLOWS, b"it"), encode_payload(1, NEXT, b"em"), encode_payload(1, COMPLETE)]
+    pieces = fragments(REQUEST_CHANNEL, 1, *CUT)
+    item = [
+        frames.encode_payload(1, NEXT | frames.FOLLOWS, b"it"),
+        frames.encode_payload(1, NEXT, b"em"),
+        frames.encode_payload(1, COMPLETE),
+    ]
     pair.caller.send(*pieces, *item)
     assert pair.received() == ([], [moved(raw, 2) for raw in [*pieces, *item]])
     assert pair.is_open
 
 
 # Losses
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_lost_caller_cancels_its_requests(kind: int) -> None:
-    pair = Pair()
-    pair.open(kind)
-    pair.caller.lose()
-    assert pair.service.received() == [cancelled(2)]
-    assert pair.world.left_over() == []
-
-
-def test_a_caller_lost_in_the_middle_of_a_fire_and_forget_cancels_it() -> None:
-    pair = Pair()
-    pair.caller.send(fragments(REQUEST_FNF, 1, addressed(address(service="orders")), b"0123456789", [90])[0])
-    pair.service.received()
-    pair.caller.lose()
-    assert pair.service.received() == [cancelled(2)]
-    assert pair.world.left_over() == []
 
 
 @pytest.mark.parametrize("kind", ANSWERED)
@@ -474,7 +344,7 @@ def test_a_connection_that_calls_itself_and_is_lost_leaves_nothing() -> None:
     world = World()
     both = world.service("orders", 1)
     for number in range(4):
-        both.request(ANSWERED[number % 3], number * 2 + 1, address(service="orders"))
+        both.request(ANSWERED[number % 3], number * 2 + 1, ORDERS)
     both.lose()
     assert world.left_over() == []
     assert world.core.take_writes() == []
@@ -484,7 +354,7 @@ def test_a_connection_that_calls_itself_and_is_ended_gets_one_frame() -> None:
     world = World()
     both = world.service("orders", 1)
     for number in range(4):
-        both.request(ANSWERED[number % 3], number * 2 + 1, address(service="orders"))
+        both.request(ANSWERED[number % 3], number * 2 + 1, ORDERS)
     both.received()
     world.core.end(both.peer, "closed-by-operator", "enough", world.now)
     world.pump()
@@ -496,27 +366,17 @@ def test_a_connection_that_calls_itself_and_is_ended_gets_one_frame() -> None:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_fragments_of_a_request_pass_as_they_are(kind: int) -> None:
-    pair = Pair()
-    metadata = addressed(address(service="orders"), ("text/plain", b"more metadata"))
-    pieces = fragments(kind, 1, metadata, bytes(100), [len(metadata) - 5, len(metadata) + 10, len(metadata) + 50])
-    pair.caller.send(*pieces)
-    assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
-    assert pair.is_open == (kind != REQUEST_FNF)
-
-
-@pytest.mark.parametrize("kind", MODELS)
 def test_a_cancel_in_the_middle_of_the_fragments_ends_the_request(kind: int) -> None:
     pair = Pair()
-    pieces = fragments(kind, 1, addressed(address(service="orders")), bytes(100), [90, 120])
-    pair.caller.send(pieces[0], encode_cancel(1), *pieces[1:])
+    pieces = fragments(kind, 1, addressed(ORDERS), bytes(100), [90, 120])
+    pair.caller.send(pieces[0], frames.encode_cancel(1), *pieces[1:])
     assert pair.received() == ([], [moved(pieces[0], 2), cancelled(2)])
     assert pair.world.left_over() == []
 
 
 def test_a_route_may_answer_before_the_last_fragment_of_the_request() -> None:
     pair = Pair()
-    pieces = fragments(REQUEST_RESPONSE, 1, addressed(address(service="orders")), bytes(100), [90, 120])
+    pieces = fragments(REQUEST_RESPONSE, 1, addressed(ORDERS), bytes(100), [90, 120])
     pair.caller.send(pieces[0])
     pair.service.fail(2, 0x202, "too long")
     pair.caller.send(*pieces[1:])
@@ -526,8 +386,8 @@ def test_a_route_may_answer_before_the_last_fragment_of_the_request() -> None:
 
 def test_a_whole_frame_of_the_largest_size_passes() -> None:
     pair = Pair()
-    metadata = addressed(address(service="orders"))
-    head = len(encode_request(REQUEST_RESPONSE, 1, b"", metadata))
-    raw = pair.caller.request(REQUEST_RESPONSE, 1, address(service="orders"), bytes(0xFFFFFF - head))
+    metadata = addressed(ORDERS)
+    head = len(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata))
+    raw = pair.caller.request(REQUEST_RESPONSE, 1, ORDERS, bytes(0xFFFFFF - head))
     assert len(raw) == 0xFFFFFF
     assert pair.received() == ([], [moved(raw, 2)])

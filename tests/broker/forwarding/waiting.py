@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from rsocket_wire.wire.keys import Key
-from tests.fakes import (
-    World,
-    address,
-)
+from tests.fakes import World, address
 
 ORDERS = address(service="orders")
 DEADLINE = Key.text("deadline_ms")

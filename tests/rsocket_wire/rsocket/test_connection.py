@@ -2,32 +2,10 @@
 
 import pytest
 
-from rsocket_wire.errors import (
-    APPLICATION_ERROR,
-    CONNECTION_CLOSE,
-    CONNECTION_ERROR,
-    INVALID_SETUP,
-    REJECTED_RESUME,
-    REJECTED_SETUP,
-    UNSUPPORTED_SETUP,
-)
+from rsocket_wire import errors
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import CLOSED, CLOSES, ENDS, NEW, NOTHING, OPEN, Connection, is_fatal
-from rsocket_wire.rsocket.frames import (
-    EXT,
-    IGNORE,
-    KEEPALIVE,
-    KIND_NAMES,
-    METADATA,
-    REQUEST_RESPONSE,
-    RESUME,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_keepalive,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket.frames import EXT, IGNORE, KEEPALIVE, KIND_NAMES, METADATA, REQUEST_RESPONSE, RESUME, Setup
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
@@ -92,19 +70,19 @@ def test_new_with_any_minor_version_is_open() -> None:
 
 def test_new_with_resume_is_refused() -> None:
     text = "unknown-session: there is no session to resume, connect again with a SETUP"
-    assert refused(frame(RESUME, body=bytes(24))) == (REJECTED_RESUME, text)
-    assert refused(frame(RESUME)) == (REJECTED_RESUME, text)
+    assert refused(frame(RESUME, body=bytes(24))) == (errors.REJECTED_RESUME, text)
+    assert refused(frame(RESUME)) == (errors.REJECTED_RESUME, text)
 
 
 @pytest.mark.parametrize(
     "raw, named",
     [
-        (encode_keepalive(b"", respond=True), "KEEPALIVE on stream 0"),
-        (encode_error(0, CONNECTION_ERROR, "no"), "ERROR on stream 0"),
-        (encode_request(REQUEST_RESPONSE, 1, b"", None), "REQUEST_RESPONSE on stream 1"),
-        (encode_metadata_push(b""), "METADATA_PUSH on stream 0"),
-        (encode_payload(2, 0), "PAYLOAD on stream 2"),
-        (encode_cancel(1), "CANCEL on stream 1"),
+        (frames.encode_keepalive(b"", respond=True), "KEEPALIVE on stream 0"),
+        (frames.encode_error(0, errors.CONNECTION_ERROR, "no"), "ERROR on stream 0"),
+        (frames.encode_request(REQUEST_RESPONSE, 1, b"", None), "REQUEST_RESPONSE on stream 1"),
+        (frames.encode_metadata_push(b""), "METADATA_PUSH on stream 0"),
+        (frames.encode_payload(2, 0), "PAYLOAD on stream 2"),
+        (frames.encode_cancel(1), "CANCEL on stream 1"),
         (frame(0), "type 0x00 on stream 0"),
         (frame(0x20, 9, IGNORE), "type 0x20 on stream 9"),
         (frame(EXT), "EXT on stream 0"),
@@ -114,19 +92,27 @@ def test_new_with_resume_is_refused() -> None:
 )
 def test_new_with_anything_else_is_refused(raw: bytes, named: str) -> None:
     """ "Any other frame … or a SETUP|RESUME frame with a Stream ID > 0, MUST cause … ERROR[INVALID_SETUP]"."""
-    assert refused(raw) == (INVALID_SETUP, f"bad-setup: the first frame is {named}, it must be SETUP on 0")
+    assert refused(raw) == (errors.INVALID_SETUP, f"bad-setup: the first frame is {named}, it must be SETUP on 0")
 
 
 @pytest.mark.parametrize(
     "raw, code, message",
     [
-        (setup()[:12], INVALID_SETUP, "bad-setup: SETUP keepalive time: needs 4 bytes at offset"),
-        (setup(major=2), UNSUPPORTED_SETUP, "bad-version: RSocket 2.0 asked for, this broker speaks 1.0"),
-        (setup(major=0, minor=2), UNSUPPORTED_SETUP, "bad-version: RSocket 0.2 asked for"),
-        (frame(0x01, body=b"\x00\x02\x00\x03"), UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 asked for"),
-        (setup(keepalive_ms=0), INVALID_SETUP, "bad-setup: keepalive time 0 ms and lifetime 90000 ms, both must be"),
-        (setup(lifetime_ms=0), INVALID_SETUP, "bad-setup: keepalive time 20000 ms and lifetime 0 ms, both must be"),
-        (setup(wants_resume=True), REJECTED_SETUP, "resume-unsupported: "),
+        (setup()[:12], errors.INVALID_SETUP, "bad-setup: SETUP keepalive time: needs 4 bytes at offset"),
+        (setup(major=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.0 asked for, this broker speaks 1.0"),
+        (setup(major=0, minor=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 0.2 asked for"),
+        (frame(0x01, body=b"\x00\x02\x00\x03"), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 asked for"),
+        (
+            setup(keepalive_ms=0),
+            errors.INVALID_SETUP,
+            "bad-setup: keepalive time 0 ms and lifetime 90000 ms, both must be",
+        ),
+        (
+            setup(lifetime_ms=0),
+            errors.INVALID_SETUP,
+            "bad-setup: keepalive time 20000 ms and lifetime 0 ms, both must be",
+        ),
+        (setup(wants_resume=True), errors.REJECTED_SETUP, "resume-unsupported: "),
     ],
 )
 def test_setup_that_cannot_be_accepted_is_refused(raw: bytes, code: int, message: str) -> None:
@@ -139,7 +125,7 @@ def test_setup_cut_anywhere_is_refused() -> None:
     whole = setup()
     for size in range(6, len(whole) - 1):  # the last byte is data, which has no length
         code, message = refused(whole[:size])
-        assert (code, message[:17]) == (INVALID_SETUP, "bad-setup: SETUP ")
+        assert (code, message[:17]) == (errors.INVALID_SETUP, "bad-setup: SETUP ")
 
 
 @pytest.mark.parametrize(
@@ -164,50 +150,52 @@ def test_lifetime_is_what_the_peer_can_keep(keepalive_ms: int, lifetime_ms: int,
 
 
 def test_open_with_keepalive_is_answered_with_its_data() -> None:
-    asked = encode_keepalive(b"abc", respond=True, position=77)
-    assert opened().handle_keepalive(cursor(asked)) == encode_keepalive(b"abc")
-    assert opened().handle_keepalive(cursor(encode_keepalive(b"", respond=True))) == encode_keepalive(b"")
+    asked = frames.encode_keepalive(b"abc", respond=True, position=77)
+    assert opened().handle_keepalive(cursor(asked)) == frames.encode_keepalive(b"abc")
+    assert opened().handle_keepalive(cursor(frames.encode_keepalive(b"", respond=True))) == frames.encode_keepalive(b"")
 
 
 def test_keepalive_that_asks_for_no_answer_gets_none() -> None:
-    assert opened().handle_keepalive(cursor(encode_keepalive(b"abc"))) is None
+    assert opened().handle_keepalive(cursor(frames.encode_keepalive(b"abc"))) is None
 
 
 def test_keepalive_of_any_length_is_answered() -> None:
-    most = encode_keepalive(bytes(1 << 20), respond=True)
-    assert opened().handle_keepalive(cursor(most)) == encode_keepalive(bytes(1 << 20))
+    most = frames.encode_keepalive(bytes(1 << 20), respond=True)
+    assert opened().handle_keepalive(cursor(most)) == frames.encode_keepalive(bytes(1 << 20))
 
 
 def test_keepalive_that_is_cut_gets_no_answer() -> None:
-    asked = encode_keepalive(b"", respond=True)
+    asked = frames.encode_keepalive(b"", respond=True)
     for size in range(6, len(asked)):
         assert opened().handle_keepalive(cursor(asked[:size])) is None
 
 
-@pytest.mark.parametrize("code", [CONNECTION_ERROR, APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF])
+@pytest.mark.parametrize("code", [errors.CONNECTION_ERROR, errors.APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF])
 def test_open_with_error_is_closed(code: int) -> None:
     connection = opened()
-    assert connection.handle_error(cursor(encode_error(0, code, "bye"))) == ENDS
+    assert connection.handle_error(cursor(frames.encode_error(0, code, "bye"))) == ENDS
     assert connection.state == CLOSED
     assert connection.setup is not None
 
 
 def test_open_with_connection_close_stays_open_for_its_streams() -> None:
     connection = opened()
-    assert connection.handle_error(cursor(encode_error(0, CONNECTION_CLOSE, "bye"))) == CLOSES
+    assert connection.handle_error(cursor(frames.encode_error(0, errors.CONNECTION_CLOSE, "bye"))) == CLOSES
     assert connection.state == OPEN
 
 
-@pytest.mark.parametrize("code", [INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME])
+@pytest.mark.parametrize(
+    "code", [errors.INVALID_SETUP, errors.UNSUPPORTED_SETUP, errors.REJECTED_SETUP, errors.REJECTED_RESUME]
+)
 def test_open_with_an_error_about_setup_stays_open(code: int) -> None:
     """ "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame"."""
     connection = opened()
-    assert connection.handle_error(cursor(encode_error(0, code, "no"))) == NOTHING
+    assert connection.handle_error(cursor(frames.encode_error(0, code, "no"))) == NOTHING
     assert connection.state == OPEN
 
 
 def test_error_without_a_whole_code_is_ignored() -> None:
-    raw = encode_error(0, CONNECTION_ERROR, "")
+    raw = frames.encode_error(0, errors.CONNECTION_ERROR, "")
     for size in range(6, len(raw)):
         connection = opened()
         assert connection.handle_error(cursor(raw[:size])) == NOTHING

@@ -5,50 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsocket_wire.errors import InvalidFrame
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    EXT,
-    FOLLOWS,
-    IGNORE,
-    KEEPALIVE,
-    KIND_NAMES,
-    LEASE,
-    LEASE_ENABLE,
-    MAX_N,
-    METADATA,
-    METADATA_PUSH,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    RESPOND,
-    RESUME,
-    RESUME_ENABLE,
-    RESUME_OK,
-    SETUP,
-    Resume,
-    Setup,
-    decode_resume,
-    decode_resume_ok,
-    decode_setup,
-    encode_cancel,
-    encode_error,
-    encode_keepalive,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-    encode_resume_ok,
-    has_position,
-    initial_n,
-    keepalive_position,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 
 # stream 0, SETUP | 1.0 | 20 000 ms | 90 000 ms | "a/b" | "c/d"
 PLAIN_SETUP = bytes.fromhex("00000000 0400 0001 0000 00004e20 00015f90 03 612f62 03 632f64")
@@ -60,13 +18,13 @@ RESUME_RAW = bytes.fromhex("00000000 3400 0001 0000 0002 beef 0000000000000102 7
 RESUME_OK_RAW = bytes.fromhex("00000000 3800 0000000000010203")
 
 
-def setup_of(raw: bytes) -> Setup:
+def setup_of(raw: bytes) -> frames.Setup:
     """The SETUP, decoded where it stands between other bytes."""
     flags = ((raw[4] & 3) << 8) | raw[5]
-    return decode_setup(b"\xff" * 5 + raw + b"\xff" * 7, 5, 5 + len(raw), flags)
+    return frames.decode_setup(b"\xff" * 5 + raw + b"\xff" * 7, 5, 5 + len(raw), flags)
 
 
-def fields(setup: Setup) -> tuple[object, ...]:
+def fields(setup: frames.Setup) -> tuple[object, ...]:
     return (
         setup.metadata_mime,
         setup.data_mime,
@@ -85,12 +43,12 @@ def fields(setup: Setup) -> tuple[object, ...]:
 def parts(raw: bytes) -> tuple[int, int]:
     """`request_parts` of a frame between other bytes, relative to the frame; what is absent stays -1."""
     flags = ((raw[4] & 3) << 8) | raw[5]
-    at, to = request_parts(b"\xff" * 5 + raw + b"\xff" * 7, 5, 5 + len(raw), raw[4] >> 2, flags)
+    at, to = frames.request_parts(b"\xff" * 5 + raw + b"\xff" * 7, 5, 5 + len(raw), raw[4] >> 2, flags)
     return (at, to) if at < 0 else (at - 5, to - 5)
 
 
 def test_types_have_the_numbers_of_the_protocol() -> None:
-    assert {name: kind for kind, name in KIND_NAMES.items()} == {
+    assert {name: kind for kind, name in frames.KIND_NAMES.items()} == {
         "SETUP": 0x01,
         "LEASE": 0x02,
         "KEEPALIVE": 0x03,
@@ -107,48 +65,39 @@ def test_types_have_the_numbers_of_the_protocol() -> None:
         "RESUME_OK": 0x0E,
         "EXT": 0x3F,
     }
-    assert [SETUP, LEASE, KEEPALIVE, REQUEST_N, CANCEL, PAYLOAD, ERROR, METADATA_PUSH, RESUME, RESUME_OK, EXT] == [
-        1,
-        2,
-        3,
-        8,
-        9,
-        10,
-        11,
-        12,
-        13,
-        14,
-        63,
-    ]
+    assert {name: getattr(frames, name) for name in frames.KIND_NAMES.values()} == {
+        name: kind for kind, name in frames.KIND_NAMES.items()
+    }
 
 
 def test_flags_have_the_bits_of_the_protocol() -> None:
-    assert [IGNORE, METADATA, FOLLOWS, COMPLETE, NEXT] == [0x200, 0x100, 0x80, 0x40, 0x20]
-    assert [RESUME_ENABLE, LEASE_ENABLE, RESPOND] == [0x80, 0x40, 0x80]
+    assert [frames.IGNORE, frames.METADATA, FOLLOWS, frames.COMPLETE, NEXT] == [0x200, 0x100, 0x80, 0x40, 0x20]
+    assert [frames.RESUME_ENABLE, frames.LEASE_ENABLE, frames.RESPOND] == [0x80, 0x40, 0x80]
 
 
-def test_setup_is_written_and_read() -> None:
-    setup = Setup("a/b", "c/d", 20_000, 90_000)
-    assert setup.encode() == PLAIN_SETUP
-    assert fields(setup_of(PLAIN_SETUP)) == fields(setup)
-
-
-def test_setup_with_everything_is_written_and_read() -> None:
-    setup = Setup("a/b", "c/d", 1, MAX_N, b"md", b"dat", True, True, b"\xbe\xef", 1, 2)
-    assert setup.encode() == FULL_SETUP
-    assert fields(setup_of(FULL_SETUP)) == fields(setup)
+@pytest.mark.parametrize(
+    ("setup", "raw"),
+    [
+        (frames.Setup("a/b", "c/d", 20_000, 90_000), PLAIN_SETUP),
+        (frames.Setup("a/b", "c/d", 1, frames.MAX_N, b"md", b"dat", True, True, b"\xbe\xef", 1, 2), FULL_SETUP),
+    ],
+    ids=["plain", "with everything"],
+)
+def test_setup_is_written_and_read(setup: frames.Setup, raw: bytes) -> None:
+    assert setup.encode() == raw
+    assert fields(setup_of(raw)) == fields(setup)
 
 
 def test_setup_with_empty_metadata_is_not_one_without() -> None:
     raw = PLAIN_SETUP[:4] + b"\x05\x00" + PLAIN_SETUP[6:] + bytes(3)
     assert setup_of(raw).metadata == b""
     assert setup_of(PLAIN_SETUP).metadata is None
-    assert Setup("a/b", "c/d", 20_000, 90_000, b"").encode() == raw
+    assert frames.Setup("a/b", "c/d", 20_000, 90_000, b"").encode() == raw
 
 
 def test_setup_times_have_31_bits() -> None:
     raw = PLAIN_SETUP[:10] + b"\x80\x00\x00\x01" + b"\xff\xff\xff\xff" + PLAIN_SETUP[18:]
-    assert (setup_of(raw).keepalive_ms, setup_of(raw).lifetime_ms) == (1, MAX_N)
+    assert (setup_of(raw).keepalive_ms, setup_of(raw).lifetime_ms) == (1, frames.MAX_N)
 
 
 @pytest.mark.parametrize("raw, optional_bytes", [(PLAIN_SETUP, 0), (FULL_SETUP, 3)])
@@ -170,7 +119,7 @@ def test_setup_with_a_mime_type_that_is_not_ascii_is_an_invalid_frame() -> None:
 @given(st.binary(max_size=60), st.integers(0, 0x3FF))
 def test_any_bytes_are_a_setup_or_an_invalid_frame(body: bytes, flags: int) -> None:
     try:
-        setup = decode_setup(bytes(6) + body, 0, 6 + len(body), flags)
+        setup = frames.decode_setup(bytes(6) + body, 0, 6 + len(body), flags)
     except InvalidFrame:
         return
     assert len(setup.metadata or b"") + len(setup.data) + len(setup.token) <= len(body)
@@ -180,8 +129,8 @@ def test_any_bytes_are_a_setup_or_an_invalid_frame(body: bytes, flags: int) -> N
 @given(
     st.text(st.characters(max_codepoint=127), max_size=255),
     st.text(st.characters(max_codepoint=127), max_size=255),
-    st.integers(0, MAX_N),
-    st.integers(0, MAX_N),
+    st.integers(0, frames.MAX_N),
+    st.integers(0, frames.MAX_N),
     st.none() | st.binary(max_size=30),
     st.binary(max_size=30),
     st.booleans(),
@@ -197,7 +146,7 @@ def test_setup_written_is_read_again(
     wants_lease: bool,
     token: bytes | None,
 ) -> None:
-    setup = Setup(
+    setup = frames.Setup(
         metadata_mime,
         data_mime,
         keepalive_ms,
@@ -212,64 +161,66 @@ def test_setup_written_is_read_again(
 
 
 def test_keepalive_is_written() -> None:
-    assert encode_keepalive(b"hi") == bytes.fromhex("00000000 0c00 0000000000000000 6869")
-    assert encode_keepalive(b"", respond=True, position=258) == bytes.fromhex("00000000 0c80 0000000000000102")
+    assert frames.encode_keepalive(b"hi") == bytes.fromhex("00000000 0c00 0000000000000000 6869")
+    assert frames.encode_keepalive(b"", respond=True, position=258) == bytes.fromhex("00000000 0c80 0000000000000102")
 
 
 def test_error_is_written() -> None:
-    assert encode_error(0, 0x101, "no") == bytes.fromhex("00000000 2c00 00000101 6e6f")
-    assert encode_error(0x7FFFFFFF, 0x202, "ü") == bytes.fromhex("7fffffff 2c00 00000202 c3bc")
+    assert frames.encode_error(0, 0x101, "no") == bytes.fromhex("00000000 2c00 00000101 6e6f")
+    assert frames.encode_error(0x7FFFFFFF, 0x202, "ü") == bytes.fromhex("7fffffff 2c00 00000202 c3bc")
 
 
 def test_error_text_that_has_no_utf8_is_written_with_question_marks() -> None:
-    assert encode_error(1, 0x201, "a\udfffb") == bytes.fromhex("00000001 2c00 00000201 613f62")
+    assert frames.encode_error(1, 0x201, "a\udfffb") == bytes.fromhex("00000001 2c00 00000201 613f62")
 
 
 def test_cancel_and_request_n_are_written() -> None:
-    assert encode_cancel(5) == bytes.fromhex("00000005 2400")
-    assert encode_request_n(5, MAX_N) == bytes.fromhex("00000005 2000 7fffffff")
+    assert frames.encode_cancel(5) == bytes.fromhex("00000005 2400")
+    assert frames.encode_request_n(5, frames.MAX_N) == bytes.fromhex("00000005 2000 7fffffff")
 
 
 def test_payload_is_written() -> None:
-    assert encode_payload(5, COMPLETE) == bytes.fromhex("00000005 2840")
-    assert encode_payload(5, NEXT, b"hi") == bytes.fromhex("00000005 2820 6869")
-    assert encode_payload(5, NEXT | FOLLOWS, b"hi", b"m") == bytes.fromhex("00000005 29a0 000001 6d 6869")
-    assert encode_payload(5, NEXT, b"hi", b"") == bytes.fromhex("00000005 2920 000000 6869")
+    assert frames.encode_payload(5, frames.COMPLETE) == bytes.fromhex("00000005 2840")
+    assert frames.encode_payload(5, NEXT, b"hi") == bytes.fromhex("00000005 2820 6869")
+    assert frames.encode_payload(5, NEXT | FOLLOWS, b"hi", b"m") == bytes.fromhex("00000005 29a0 000001 6d 6869")
+    assert frames.encode_payload(5, NEXT, b"hi", b"") == bytes.fromhex("00000005 2920 000000 6869")
 
 
 def test_requests_are_written() -> None:
-    assert encode_request(REQUEST_RESPONSE, 1, b"hi", None) == bytes.fromhex("00000001 1000 6869")
-    assert encode_request(REQUEST_FNF, 1, b"hi", b"m") == bytes.fromhex("00000001 1500 000001 6d 6869")
-    assert encode_request(REQUEST_STREAM, 1, b"hi", b"m", 3) == bytes.fromhex("00000001 1900 00000003 000001 6d 6869")
-    assert encode_request(REQUEST_CHANNEL, 1, b"", None, 3, COMPLETE | FOLLOWS) == bytes.fromhex(
+    assert frames.encode_request(REQUEST_RESPONSE, 1, b"hi", None) == bytes.fromhex("00000001 1000 6869")
+    assert frames.encode_request(REQUEST_FNF, 1, b"hi", b"m") == bytes.fromhex("00000001 1500 000001 6d 6869")
+    assert frames.encode_request(REQUEST_STREAM, 1, b"hi", b"m", 3) == bytes.fromhex(
+        "00000001 1900 00000003 000001 6d 6869"
+    )
+    assert frames.encode_request(REQUEST_CHANNEL, 1, b"", None, 3, frames.COMPLETE | FOLLOWS) == bytes.fromhex(
         "00000001 1cc0 00000003"
     )
-    assert encode_request(REQUEST_FNF, 1, b"hi", None, 9) == bytes.fromhex("00000001 1400 6869")
+    assert frames.encode_request(REQUEST_FNF, 1, b"hi", None, 9) == bytes.fromhex("00000001 1400 6869")
 
 
 def test_metadata_push_is_written_without_a_length() -> None:
-    assert encode_metadata_push(b"meta") == bytes.fromhex("00000000 3100 6d657461")
-    assert encode_metadata_push(b"") == bytes.fromhex("00000000 3100")
+    assert frames.encode_metadata_push(b"meta") == bytes.fromhex("00000000 3100 6d657461")
+    assert frames.encode_metadata_push(b"") == bytes.fromhex("00000000 3100")
 
 
 @pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL])
 def test_metadata_of_a_request_is_found(kind: int) -> None:
     fields_bytes = 4 if kind in (REQUEST_STREAM, REQUEST_CHANNEL) else 0
     begin = 6 + fields_bytes
-    assert parts(encode_request(kind, 1, b"data", None, 1)) == (begin, begin)
-    assert parts(encode_request(kind, 1, b"data", b"", 1)) == (begin + 3, begin + 3)
-    assert parts(encode_request(kind, 1, b"data", b"meta", 1)) == (begin + 3, begin + 7)
-    assert parts(encode_request(kind, 1, b"", b"meta", 1)) == (begin + 3, begin + 7)
+    assert parts(frames.encode_request(kind, 1, b"data", None, 1)) == (begin, begin)
+    assert parts(frames.encode_request(kind, 1, b"data", b"", 1)) == (begin + 3, begin + 3)
+    assert parts(frames.encode_request(kind, 1, b"data", b"meta", 1)) == (begin + 3, begin + 7)
+    assert parts(frames.encode_request(kind, 1, b"", b"meta", 1)) == (begin + 3, begin + 7)
 
 
 def test_metadata_of_a_payload_is_found() -> None:
-    assert parts(encode_payload(1, NEXT, b"data", b"meta")) == (9, 13)
-    assert parts(encode_payload(1, NEXT, b"data")) == (6, 6)
+    assert parts(frames.encode_payload(1, NEXT, b"data", b"meta")) == (9, 13)
+    assert parts(frames.encode_payload(1, NEXT, b"data")) == (6, 6)
 
 
 @pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL])
 def test_request_that_is_cut_before_its_metadata_ends_has_no_parts(kind: int) -> None:
-    raw = encode_request(kind, 1, b"", b"meta", 1)
+    raw = frames.encode_request(kind, 1, b"", b"meta", 1)
     for size in range(6, len(raw)):
         assert parts(raw[:size]) == (-1, -1)
 
@@ -282,18 +233,18 @@ def test_parts_of_any_bytes_lie_within_the_frame(raw: bytes) -> None:
 
 
 def test_credit_has_31_bits() -> None:
-    assert initial_n(bytes.fromhex("ff 00000001 1800 80000003"), 1) == 3
-    assert initial_n(encode_request_n(1, MAX_N), 0) == MAX_N
+    assert frames.initial_n(bytes.fromhex("ff 00000001 1800 80000003"), 1) == 3
+    assert frames.initial_n(frames.encode_request_n(1, frames.MAX_N), 0) == frames.MAX_N
 
 
 def resume_of(raw: bytes) -> tuple[object, ...]:
     """The RESUME, decoded where it stands between other bytes."""
-    resume = decode_resume(b"\xff" * 5 + raw + b"\xff" * 9, 5, 5 + len(raw))
+    resume = frames.decode_resume(b"\xff" * 5 + raw + b"\xff" * 9, 5, 5 + len(raw))
     return resume.token, resume.received_position, resume.first_position, resume.major, resume.minor
 
 
 def test_resume_is_written_and_read() -> None:
-    assert Resume(b"\xbe\xef", 258, (1 << 63) - 1).encode() == RESUME_RAW
+    assert frames.Resume(b"\xbe\xef", 258, (1 << 63) - 1).encode() == RESUME_RAW
     assert resume_of(RESUME_RAW) == (b"\xbe\xef", 258, (1 << 63) - 1, 1, 0)
 
 
@@ -304,7 +255,7 @@ def test_resume_of_rsocket_js_has_its_version_the_wrong_way_round() -> None:
 
 def test_positions_have_63_bits() -> None:
     assert resume_of(RESUME_RAW[:14] + b"\xff" * 16)[1:3] == ((1 << 63) - 1, (1 << 63) - 1)
-    assert decode_resume_ok(RESUME_OK_RAW[:6] + b"\xff" * 8, 0, 14) == (1 << 63) - 1
+    assert frames.decode_resume_ok(RESUME_OK_RAW[:6] + b"\xff" * 8, 0, 14) == (1 << 63) - 1
 
 
 @pytest.mark.parametrize("size", range(6, len(RESUME_RAW)))
@@ -314,25 +265,25 @@ def test_resume_cut_anywhere_is_an_invalid_frame(size: int) -> None:
 
 
 def test_resume_ok_is_written_and_read() -> None:
-    assert encode_resume_ok(0x010203) == RESUME_OK_RAW
-    assert decode_resume_ok(b"\xff" * 5 + RESUME_OK_RAW, 5, 5 + len(RESUME_OK_RAW)) == 0x010203
+    assert frames.encode_resume_ok(0x010203) == RESUME_OK_RAW
+    assert frames.decode_resume_ok(b"\xff" * 5 + RESUME_OK_RAW, 5, 5 + len(RESUME_OK_RAW)) == 0x010203
 
 
 @pytest.mark.parametrize("size", range(6, len(RESUME_OK_RAW)))
 def test_resume_ok_cut_anywhere_is_an_invalid_frame(size: int) -> None:
     with pytest.raises(InvalidFrame, match="RESUME_OK last received client position"):
-        decode_resume_ok(RESUME_OK_RAW + b"\xff" * 9, 0, size)
+        frames.decode_resume_ok(RESUME_OK_RAW + b"\xff" * 9, 0, size)
 
 
 def test_keepalive_tells_a_position() -> None:
-    raw = b"\xff" * 3 + encode_keepalive(b"more", respond=True, position=0x0102030405060708)
-    assert keepalive_position(raw, 3, len(raw)) == 0x0102030405060708
-    assert [keepalive_position(raw, 3, end) for end in (9, 16, 17)] == [-1, -1, 0x0102030405060708]
+    raw = b"\xff" * 3 + frames.encode_keepalive(b"more", respond=True, position=0x0102030405060708)
+    assert frames.keepalive_position(raw, 3, len(raw)) == 0x0102030405060708
+    assert [frames.keepalive_position(raw, 3, end) for end in (9, 16, 17)] == [-1, -1, 0x0102030405060708]
 
 
 def test_frames_of_streams_have_a_position_and_no_others() -> None:
-    placed = {kind for kind in range(64) if has_position(kind)}
-    assert {KIND_NAMES[kind] for kind in placed} == {
+    placed = {kind for kind in range(64) if frames.has_position(kind)}
+    assert {frames.KIND_NAMES[kind] for kind in placed} == {
         "REQUEST_RESPONSE",
         "REQUEST_FNF",
         "REQUEST_STREAM",

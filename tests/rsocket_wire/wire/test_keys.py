@@ -5,36 +5,10 @@ import pytest
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire import keys
 from rsocket_wire.wire.keys import Key, keys_named, parse_key
+from tests.conformance.test_keys import KEYS
 
-# The specification's table "Well-known Types".
-TABLE = [
-    (0x01, "ServiceName"),
-    (0x02, "RouteId"),
-    (0x03, "InstanceName"),
-    (0x04, "ClusterName"),
-    (0x05, "Provider"),
-    (0x06, "Region"),
-    (0x07, "Zone"),
-    (0x08, "Device"),
-    (0x09, "OS"),
-    (0x0A, "UserName"),
-    (0x0B, "UserId"),
-    (0x0C, "MajorVersion"),
-    (0x0D, "MinorVersion"),
-    (0x0E, "PatchVersion"),
-    (0x0F, "Version"),
-    (0x10, "Environment"),
-    (0x11, "TestCell"),
-    (0x12, "DNS"),
-    (0x13, "IPv4"),
-    (0x14, "IPv6"),
-    (0x15, "Country"),
-    (0x1A, "TimeZone"),
-    (0x1B, "ShardKey"),
-    (0x1C, "ShardMethod"),
-    (0x1D, "StickyRouteKey"),
-    (0x1E, "LBMethod"),
-]
+# Each key of the specification's table.
+TABLE = [(id, last) for last, id in KEYS.items()]
 
 
 @pytest.mark.parametrize(("id", "last"), TABLE)

@@ -8,33 +8,24 @@ from broker.core import CoreSettings
 from broker.forwarding.interbroker.delivery import MAX_CALLER_MIMES
 from broker.routing.table import Route
 from rsocket_wire.errors import INVALID, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, encode_well_known_entry
 from rsocket_wire.rsocket.mimes import encode_mime
 from rsocket_wire.wire.annotations import STREAMING, Annotations
-from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST
 from tests.broker.forwarding.brokers import (
     DATA_MIME,
     Broker,
     annotated,
     apart,
     caller_mimes,
+    ingress,
+    last,
     section,
     to_route,
 )
-from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
+from tests.fakes import Frame, address, addressed, announcement, composite, error, fragments, moved, route_id
 from tests.topology import LINKED_S, Net
 
 ORDERS = address(service="orders")
@@ -42,44 +33,7 @@ REST = addressed(ORDERS, ("text/plain", b"more"))
 UNICAST = to_route(7)
 
 
-def streaming(kind: int) -> int:
-    """The flags of a whole request of that model."""
-    return STREAMING if kind in (REQUEST_STREAM, REQUEST_CHANNEL) else 0
-
-
 # Ingress
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("framed", [True, False])
-def test_a_request_for_a_route_of_another_broker_goes_over_its_link_with_the_decision_in_front(
-    kind: int, framed: bool
-) -> None:
-    """D-49."""
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b3", link), "orders", 7)
-    caller = broker.caller(framed, data_mime=DATA_MIME)
-    caller.send(encode_request(kind, 1, b"data", REST, 8))
-    sent = link.one()
-    assert sent == moved(encode_request(kind, 1, b"data", sent.metadata, 8), 2)
-    said = section(UNICAST, "b1", flags=streaming(kind))
-    assert sent.metadata == annotated(said) + REST
-    assert apart(sent)[0] == Annotations(streaming(kind), UNICAST, "b1", ["b1"])
-    assert caller.received() == []
-
-
-def test_answers_come_back_as_they_are() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
-    caller = broker.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    assert link.one().stream_id == 2
-    link.answer(2, b"answer")
-    assert caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"answer"))]
-    assert broker.left_over() == []
-    assert caller.peer.waiting_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -88,9 +42,7 @@ def test_answers_come_back_as_they_are() -> None:
 )
 def test_mime_types_that_links_do_not_have_are_said(metadata_mime: str, data_mime: str) -> None:
     """D-49: nothing is translated on the way."""
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(metadata_mime=metadata_mime, data_mime=data_mime)
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     behind = MIME_TYPE if metadata_mime == COMPOSITE_MIME else metadata_mime
@@ -98,9 +50,7 @@ def test_mime_types_that_links_do_not_have_are_said(metadata_mime: str, data_mim
 
 
 def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_and_gone() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     for number in range(3):
         caller = broker.caller(data_mime=f"application/x-{number}")
         for stream_id in (1, 3):
@@ -111,13 +61,11 @@ def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_
 
 def test_callers_at_other_brokers_have_as_many_mime_types_as_they_like() -> None:
     """D-16 holds for each; those that come again are known, or read again."""
-    broker = Broker("b2")
-    link = broker.link("b1")
-    service = broker.service("orders", 7, data_mime="text/html")
+    broker, service, link = last(data_mime="text/html")
     mimes = [f"application/x-{number}" for number in range(MAX_CALLER_MIMES + 2)]
     for number, mime in enumerate([*mimes, mimes[0], mimes[-1], "text/html", "text/html", mimes[7], "text/html"]):
         said = annotated(section(to_route(7), "b1"), caller_mimes(COMPOSITE_MIME, mime))
-        link.send(encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
+        link.send(frames.encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
         more = encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(mime)) if mime != "text/html" else b""
         assert service.one().metadata == addressed(ORDERS) + more
     assert len(broker.core.engine.mimes) <= MAX_CALLER_MIMES + 2
@@ -133,7 +81,7 @@ def test_what_is_remembered_of_a_caller_is_void_when_its_mime_types_are_forgotte
     for number, mime in enumerate(mimes):
         service_at = 0 if mime == "application/x" else 1
         said = annotated(section(to_route(7 + service_at), "b1"), caller_mimes(COMPOSITE_MIME, mime))
-        link.send(encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
+        link.send(frames.encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
         more = encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(mime))
         assert services[service_at].one().metadata == addressed(ORDERS) + more
 
@@ -168,44 +116,38 @@ def test_a_redirect_to_a_name_with_spaces_arrives(service: str) -> None:
 
 
 def test_fragments_are_passed_on_as_they_come_also_when_the_metadata_is_cut() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
     whole = REST + composite(("text/plain", b"x" * 50))
-    first = encode_request(REQUEST_RESPONSE, 1, b"", whole[:-40], 0, FOLLOWS)
+    first = frames.encode_request(REQUEST_RESPONSE, 1, b"", whole[:-40], 0, FOLLOWS)
     caller.send(first)
     assert link.received() == []  # D-69: another ADDRESS may come
     said = annotated(section(UNICAST, "b1", flags=STREAMING))
-    stamped = encode_request(REQUEST_RESPONSE, 1, b"", said + whole[:-40], 0, FOLLOWS)
-    second = encode_payload(1, FOLLOWS | NEXT, b"da", whole[-40:])
-    third = encode_payload(1, NEXT, b"ta")
+    stamped = frames.encode_request(REQUEST_RESPONSE, 1, b"", said + whole[:-40], 0, FOLLOWS)
+    second = frames.encode_payload(1, FOLLOWS | NEXT, b"da", whole[-40:])
+    third = frames.encode_payload(1, NEXT, b"ta")
     caller.send(second, third)
     assert link.received() == [moved(stamped, 2), moved(second, 2), moved(third, 2)]
 
 
 def test_an_address_that_came_in_pieces_is_stamped_once() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
-    first = encode_request(REQUEST_RESPONSE, 1, b"", REST[:20], 0, FOLLOWS)
-    second = encode_payload(1, NEXT, b"data", REST[20:])
+    first = frames.encode_request(REQUEST_RESPONSE, 1, b"", REST[:20], 0, FOLLOWS)
+    second = frames.encode_payload(1, NEXT, b"data", REST[20:])
     caller.send(first)
     assert link.received() == []
     caller.send(second)
     said = annotated(section(UNICAST, "b1", flags=STREAMING))
-    stamped = encode_request(REQUEST_RESPONSE, 1, b"", said + REST[:20], 0, FOLLOWS)
+    stamped = frames.encode_request(REQUEST_RESPONSE, 1, b"", said + REST[:20], 0, FOLLOWS)
     assert link.received() == [moved(stamped, 2), moved(second, 2)]
 
 
 def test_metadata_that_is_an_address_in_pieces_becomes_one_entry() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(metadata_mime=MIME_TYPE, data_mime=DATA_MIME)
-    caller.send(encode_request(REQUEST_STREAM, 1, b"", ORDERS[:9], 5, FOLLOWS))
-    caller.send(encode_payload(1, NEXT, b"data", ORDERS[9:]))
+    caller.send(frames.encode_request(REQUEST_STREAM, 1, b"", ORDERS[:9], 5, FOLLOWS))
+    caller.send(frames.encode_payload(1, NEXT, b"data", ORDERS[9:]))
     said, rest = apart(link.one())
     assert said == Annotations(STREAMING, UNICAST, "b1", ["b1"])
     assert rest == [caller_mimes(MIME_TYPE, DATA_MIME), (MIME_TYPE, ORDERS)]
@@ -222,25 +164,21 @@ def test_without_a_way_to_its_broker_a_route_is_none_and_nobody_waits_for_it(no_
 
 
 def test_a_frame_that_would_be_longer_than_frames_can_be_is_refused() -> None:
-    broker = Broker()
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
     said = annotated(section(UNICAST, "b1"))
     room = 0xFFFFFF - 9 - len(said) - len(REST)
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"x" * (room + 1), REST))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"x" * (room + 1), REST))
     size = 0xFFFFFF + 1
     text = f"too-large: the request would have {size} bytes with metadata that orders can read"
     assert (caller.received(), link.received()) == ([error(1, INVALID, text)], [])
-    caller.send(encode_request(REQUEST_RESPONSE, 3, b"x" * room, REST))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 3, b"x" * room, REST))
     assert len(link.one().raw) == 0xFFFFFF
 
 
 def test_a_link_without_annotations_gets_requests_for_its_own_broker_only() -> None:
     """D-49: no loop could be seen."""
-    broker = Broker()
-    link = broker.link("b2", version=0)
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress(version=0)
     broker.far(broker.remote("b3", link), "stock", 8)
     caller = broker.caller(data_mime=DATA_MIME)
     raw = caller.request(REQUEST_RESPONSE, 1, ORDERS)
@@ -253,25 +191,12 @@ def test_a_link_without_annotations_gets_requests_for_its_own_broker_only() -> N
 # The last hop
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_the_last_broker_strips_what_is_for_brokers(kind: int) -> None:
-    """D-49."""
-    broker = Broker("b2")
-    service = broker.service("orders", 7, data_mime=DATA_MIME)
-    link = broker.link("b1")
-    link.send(encode_request(kind, 1, b"data", annotated(section(UNICAST, "b1")) + REST, 8))
-    assert service.received() == [moved(encode_request(kind, 1, b"data", REST, 8), 2)]
-    assert (link.received(), broker.annotations.hop_counts) == ([], [0, 1])
-    path = broker.annotations.paths["b1>b2"]
-    assert (path.ingress, path.way, path.hops_n, path.requests, path.last_at) == ("b1", "b1>b2", 1, 1, 100.0)
-
-
 def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
     broker = Broker("b2")
     other, service = broker.service("orders", 6), broker.service("orders", 7, data_mime=DATA_MIME)
     link = broker.link("b1")
     for number in (1, 3, 5):
-        link.send(encode_request(REQUEST_FNF, number, b"", annotated(section(UNICAST, "b1")) + REST))
+        link.send(frames.encode_request(REQUEST_FNF, number, b"", annotated(section(UNICAST, "b1")) + REST))
     assert (len(service.received()), other.received()) == (3, [])
 
 
@@ -281,12 +206,7 @@ def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
         ((COMPOSITE_MIME, "text/plain"), REST, (COMPOSITE_MIME, "text/plain"), REST),
         ((MIME_TYPE, "text/plain"), addressed(ORDERS), (MIME_TYPE, "text/plain"), ORDERS),
         ((MIME_TYPE_V0, "text/plain"), composite((MIME_TYPE_V0, ORDERS)), (MIME_TYPE, "text/plain"), ORDERS),
-        (
-            (MIME_TYPE, "text/plain"),
-            addressed(ORDERS),
-            (COMPOSITE_MIME, "text/plain"),
-            addressed(ORDERS),
-        ),
+        ((MIME_TYPE, "text/plain"), addressed(ORDERS), (COMPOSITE_MIME, "text/plain"), addressed(ORDERS)),
         (
             (COMPOSITE_MIME, "text/plain"),
             REST,
@@ -294,12 +214,7 @@ def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
             address(wrapped=composite(("text/plain", b"more")), service="orders"),
         ),
         ((COMPOSITE_MIME, "text/plain"), REST, ("text/plain", "text/plain"), b"more"),
-        (
-            (COMPOSITE_MIME, "application/json"),
-            REST,
-            (COMPOSITE_MIME, DATA_MIME),
-            REST + b"\xfa\x00\x00\x01\x85",
-        ),
+        ((COMPOSITE_MIME, "application/json"), REST, (COMPOSITE_MIME, DATA_MIME), REST + b"\xfa\x00\x00\x01\x85"),
     ],
 )
 def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(
@@ -315,8 +230,8 @@ def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(
         service = broker.service("orders", 7, metadata_mime=metadata_mime, data_mime=data_mime)
     link = broker.link("b1")
     raw = annotated(section(UNICAST, "b1"), caller_mimes(*caller)) + metadata
-    link.send(encode_request(REQUEST_STREAM, 1, b"data", raw, 3))
-    assert service.received() == [moved(encode_request(REQUEST_STREAM, 1, b"data", expected, 3), 2)]
+    link.send(frames.encode_request(REQUEST_STREAM, 1, b"data", raw, 3))
+    assert service.received() == [moved(frames.encode_request(REQUEST_STREAM, 1, b"data", expected, 3), 2)]
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20, (1 << 23) + 5])
@@ -325,14 +240,11 @@ def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(
 def test_requests_of_any_size_are_stripped_for_connections_of_all_kinds(size: int, framed: bool, resumes: bool) -> None:
     """D-49: what is written with other metadata is a whole frame, whatever carries it."""
     broker = Broker("b2", CoreSettings(resume_buffer_bytes=1 << 25))
-    wire = broker.connect(framed)
-    raw = RouteSetup(route_id(7), "orders", []).encode()
-    metadata = composite((MIME_TYPE, raw))
-    wire.send(Setup(COMPOSITE_MIME, DATA_MIME, 20_000, 90_000, metadata, b"", False, resumes, b"token").encode())
+    wire = broker.service("orders", 7, framed, data_mime=DATA_MIME, token=b"token" if resumes else None)
     link = broker.link("b1")
     for number, kind in ((1, REQUEST_FNF), (3, REQUEST_CHANNEL)):
-        link.send(encode_request(kind, number, b"x" * size, annotated(section(UNICAST, "b1")) + REST, 8))
-    expected = [encode_request(kind, 2, b"x" * size, REST, 8) for kind in (REQUEST_FNF, REQUEST_CHANNEL)]
+        link.send(frames.encode_request(kind, number, b"x" * size, annotated(section(UNICAST, "b1")) + REST, 8))
+    expected = [frames.encode_request(kind, 2, b"x" * size, REST, 8) for kind in (REQUEST_FNF, REQUEST_CHANNEL)]
     assert wire.received() == [Frame(expected[0]), moved(expected[1], 4)]
 
 
@@ -363,11 +275,9 @@ def test_what_a_caller_says_of_mime_types_as_brokers_do_is_only_an_entry_of_its_
 
 @pytest.mark.parametrize("mime", ["", "x" * 129])
 def test_a_mime_type_that_no_entry_can_have_is_refused(mime: str) -> None:
-    broker = Broker("b2")
-    link = broker.link("b1")
-    service = broker.service("orders", 7, metadata_mime=COMPOSITE_MIME)
+    _, service, link = last(metadata_mime=COMPOSITE_MIME)
     said = annotated(section(to_route(7), "b1"), caller_mimes(mime, "a/b"))
-    link.send(encode_request(REQUEST_RESPONSE, 1, b"", said + addressed(address(service="orders"))))
+    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", said + addressed(address(service="orders"))))
     text = f"bad-annotations: caller-mimes: {len(mime)} bytes are no mime type, 1..128 are"
     assert (link.received(), service.received()) == ([error(1, REJECTED, text)], [])
 
@@ -377,15 +287,13 @@ def test_without_annotations_nothing_is_said_of_mime_types() -> None:
     link = broker.link("b1", version=0)
     service = broker.service("orders", 7, data_mime=DATA_MIME)
     metadata = composite(caller_mimes("a/b", "c/d")) + addressed(address(service="orders"))
-    link.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata))
+    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata))
     assert [frame.metadata for frame in service.received()] == [metadata]
 
 
 def test_what_is_no_address_is_refused_where_it_would_have_to_be_translated() -> None:
-    broker = Broker("b2")
-    link = broker.link("b1")
-    service = broker.service("orders", 7, metadata_mime=MIME_TYPE)
-    raw = RouteSetup(route_id(9), "orders", []).encode()
-    link.send(encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(to_route(7), "b1"), (MIME_TYPE, raw))))
+    _, service, link = last(metadata_mime=MIME_TYPE)
+    raw = annotated(section(to_route(7), "b1")) + announcement(9, "orders")
+    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", raw))
     text = "bad-address: the request carries a broker frame that is no ADDRESS"
     assert (link.received(), service.received()) == ([error(1, INVALID, text)], [])

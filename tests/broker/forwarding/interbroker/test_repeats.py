@@ -11,23 +11,17 @@ from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
 from broker.routing.table import Route
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import STREAMING
-from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, Address
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.fakes import Wire, address, addressed, composite, error, route_id, tags_of
 
 REST = addressed(address(service="orders"), ("text/plain", b"more"))
 HEAD = annotated(section(to_route(7), "b1"))
+OF_LINKS, OTHERS = (COMPOSITE_MIME, DATA_MIME), (MIME_TYPE, "text/plain")  # mime types
 Outcome = list[tuple[str, int, int, bytes | None, bytes]]
 
 
@@ -40,8 +34,9 @@ class Last:
         self.service = self.broker.service("orders", 7, data_mime=DATA_MIME)
         self.other = self.broker.service("orders", 8, data_mime=DATA_MIME)
         self.link = self.broker.link("b1")
+        self.newcomers: list[Wire] = []
         if warm:
-            self.link.send(encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
+            self.link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
             self.service.answer(self.service.one().stream_id, b"")
             self.link.one()
 
@@ -50,121 +45,65 @@ class Last:
         [route] = [one for one in self.broker.core.table.routes() if one.id[-1] == 7]
         return route
 
-    def outcome(self, raw: bytes, wires: list[Wire]) -> Outcome:
+    def outcome(self, raw: bytes) -> Outcome:
         """What all of them get because of the link's request, but for stream ids."""
         self.link.send(raw)
         return [
             (wire.peer.name, frame.kind, frame.flags, frame.metadata, frame.data)
-            for wire in [self.service, self.other, *wires, self.link]
+            for wire in [self.service, self.other, *self.newcomers, self.link]
             for frame in wire.received()
         ]
 
+    def lease(self, requests_n: int) -> None:
+        """Route 7 has granted so many requests."""
+        self.route.load.lease = lease = Lease(self.broker.core.table.masks)
+        lease.join(self.route.slot)
+        if requests_n:
+            lease.grant(requests_n, 5.0, self.broker.now)
 
-def nothing(last: Last) -> list[Wire]:
-    return []
+    def come_back(self, service: str = "orders", mimes: tuple[str, str] = OF_LINKS) -> None:
+        """Route 7 goes, and comes on another connection."""
+        self.service.lose()
+        self.newcomers.append(self.broker.service(service, 7, True, *mimes))
 
-
-def lease_is_spent(last: Last) -> list[Wire]:
-    last.route.load.lease = Lease(last.broker.core.table.masks)
-    last.route.load.lease.join(last.route.slot)
-    return []
-
-
-def lease_is_there(last: Last) -> list[Wire]:
-    lease_is_spent(last)
-    assert last.route.load.lease is not None
-    last.route.load.lease.grant(3, 5.0, last.broker.now)
-    return []
-
-
-def much_waits(last: Last) -> list[Wire]:
-    last.service.fill(last.service.peer.settings.max_pending_bytes // 2)
-    return []
+    def come_back_and_serve(self) -> None:
+        """With other mime types, and callers with and without those have asked already."""
+        self.come_back(mimes=OTHERS)
+        for stream_id, mimes in ((11, ("", "text/plain")), (13, (COMPOSITE_MIME, "a/b"))):
+            metadata = HEAD + composite(caller_mimes(*mimes)) + REST
+            self.link.send(frames.encode_request(REQUEST_FNF, stream_id, b"", metadata))
+        assert len(self.newcomers[0].received()) == 1
 
 
-def the_service_is_gone(last: Last) -> list[Wire]:
-    last.service.lose()
-    return []
-
-
-def the_service_came_back_with_other_mime_types(last: Last) -> list[Wire]:
-    last.service.lose()
-    return [last.broker.service("orders", 7, metadata_mime=MIME_TYPE)]
-
-
-def a_service_with_other_mime_types_was_asked(last: Last) -> list[Wire]:
-    wires = the_service_came_back_with_other_mime_types(last)
-    last.link.send(encode_request(REQUEST_FNF, 11, b"", HEAD + composite(caller_mimes("", "text/plain")) + REST))
-    last.link.send(encode_request(REQUEST_FNF, 13, b"", HEAD + composite(caller_mimes(COMPOSITE_MIME, "a/b")) + REST))
-    assert len(wires[0].received()) == 1
-    return wires
-
-
-def the_service_came_back(last: Last) -> list[Wire]:
-    last.service.lose()
-    return [last.broker.service("orders", 7, data_mime=DATA_MIME)]
-
-
-def the_broker_is_called_b1(last: Last) -> list[Wire]:
-    last.broker.annotations.rename("b1")
-    return []
-
-
-def the_service_has_other_tags(last: Last) -> list[Wire]:
-    raw = RouteSetup(route_id(7), "stock", []).encode()
-    last.service.push(composite((MIME_TYPE, raw)))
-    return []
-
-
-def the_service_has_more_tags(last: Last) -> list[Wire]:
-    raw = RouteSetup(route_id(7), "orders", tags_of({"region": "eu"})).encode()
-    last.service.push(composite((MIME_TYPE, raw)))
-    return []
-
-
-def the_service_came_back_as_another(last: Last) -> list[Wire]:
-    last.service.lose()
-    return [last.broker.service("stock", 7, data_mime=DATA_MIME)]
-
-
-def another_route_joins(last: Last) -> list[Wire]:
-    return [last.broker.service("orders", 9, data_mime=DATA_MIME)]
-
-
-def requests_are_redirected(last: Last) -> list[Wire]:
-    last.broker.core.query.set_redirects({"orders": "stock"})
-    return []
-
-
-CHANGES: list[Callable[[Last], list[Wire]]] = [
-    nothing,
-    lease_is_spent,
-    lease_is_there,
-    much_waits,
-    the_service_is_gone,
-    the_service_came_back_with_other_mime_types,
-    a_service_with_other_mime_types_was_asked,
-    the_service_came_back,
-    the_broker_is_called_b1,
-    the_service_has_other_tags,
-    the_service_has_more_tags,
-    the_service_came_back_as_another,
-    another_route_joins,
-    requests_are_redirected,
-]
+CHANGES: dict[str, Callable[[Last], None]] = {
+    "nothing": lambda last: None,
+    "its lease is spent": lambda last: last.lease(0),
+    "its lease is there": lambda last: last.lease(3),
+    "much waits": lambda last: last.service.fill(last.service.peer.settings.max_pending_bytes // 2),
+    "it is gone": lambda last: last.service.lose(),
+    "it came back": Last.come_back,
+    "it came back with other mime types": lambda last: last.come_back(mimes=OTHERS),
+    "it came back with other mime types and serves": Last.come_back_and_serve,
+    "it came back as another service": lambda last: last.come_back("stock"),
+    "it has another name": lambda last: last.service.announce(7, "stock"),
+    "it has more tags": lambda last: last.service.announce(7, "orders", region="eu"),
+    "another route joins": lambda last: last.newcomers.append(last.broker.service("orders", 9, True, *OF_LINKS)),
+    "the broker is called b1": lambda last: last.broker.annotations.rename("b1"),
+    "requests are redirected": lambda last: last.broker.core.query.set_redirects({"orders": "stock"}),
+}
 KINDS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
-    change: Callable[[Last], list[Wire]], kind: int
-) -> None:
-    warm, cold = Last(HEAD), Last(b"")
-    raw = encode_request(kind, 21, b"data", HEAD + REST, 8)
-    found = warm.outcome(raw, change(warm))
-    assert found == cold.outcome(raw, change(cold))
-    assert found or kind == REQUEST_FNF  # of which nobody could be told
+def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(change: str, kind: int) -> None:
+    raw = frames.encode_request(kind, 21, b"data", HEAD + REST, 8)
+    found = []
+    for last in (Last(HEAD), Last(b"")):
+        CHANGES[change](last)
+        found.append(last.outcome(raw))
+    assert found[0] == found[1]
+    assert found[0] or kind == REQUEST_FNF  # of which nobody could be told
 
 
 @pytest.mark.parametrize(
@@ -200,29 +139,29 @@ def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(
 @pytest.mark.parametrize("warm", [HEAD, HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME))])
 def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: int, metadata: bytes) -> None:
     for data in (b"", b"data", HEAD[-1:] + b"data"):
-        raw = encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | COMPLETE)
-        assert Last(warm).outcome(raw, []) == Last(b"").outcome(raw, [])
+        raw = frames.encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | frames.COMPLETE)
+        assert Last(warm).outcome(raw) == Last(b"").outcome(raw)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in range(64) if kind not in KINDS])
 @pytest.mark.parametrize("model", KINDS)
 def test_what_is_no_request_is_none_though_it_looks_like_the_latest(model: int, kind: int) -> None:
     """ "All other received frames that are not accounted for in previous sections MUST be ignored", or end the link."""
-    raw = bytearray(encode_request(model, 21, b"data", HEAD + REST, 8))
+    raw = bytearray(frames.encode_request(model, 21, b"data", HEAD + REST, 8))
     raw[4] = kind << 2 | raw[4] & 3
     warm, cold = Last(HEAD), Last(b"")
-    found = warm.outcome(bytes(raw), [])
-    assert found == cold.outcome(bytes(raw), [])
+    found = warm.outcome(bytes(raw))
+    assert found == cold.outcome(bytes(raw))
     assert [name for name, *_ in found if name != warm.link.peer.name] == []
     assert warm.link.is_closed == cold.link.is_closed
 
 
 @pytest.mark.parametrize("model", KINDS)
 def test_data_that_looks_like_the_metadata_of_the_latest_is_none(model: int) -> None:
-    raw = bytearray(encode_request(model, 21, b"data", HEAD + REST, 8))
+    raw = bytearray(frames.encode_request(model, 21, b"data", HEAD + REST, 8))
     raw[4] &= 0xFE  # the M flag
     warm, cold = Last(HEAD), Last(b"")
-    assert warm.outcome(bytes(raw), []) == cold.outcome(bytes(raw), [])
+    assert warm.outcome(bytes(raw)) == cold.outcome(bytes(raw))
     assert warm.broker.refusals() == cold.broker.refusals() == {"missing": 1}
 
 
@@ -230,7 +169,7 @@ def test_a_link_that_has_as_many_streams_as_it_may_gets_no_more_of_the_same() ->
     last = Last(HEAD)
     last.link.peer.max_streams = 1
     for number in (21, 23):
-        last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
+        last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
     text = "over-limit: 1 streams of this connection are open, the limit of a link is 1"
     assert (len(last.service.received()), last.link.received()) == (1, [error(23, REJECTED, text)])
 
@@ -239,7 +178,7 @@ def test_what_came_over_two_links_is_counted_so_each_time() -> None:
     last = Last(b"")
     far = annotated(section(to_route(7), "b0", "b1"))
     for number in (21, 23, 25):
-        last.link.send(encode_request(REQUEST_STREAM, number, b"", far + REST, 8))
+        last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", far + REST, 8))
     assert last.broker.annotations.hop_counts == [0, 0, 3]
 
 
@@ -250,9 +189,9 @@ def test_a_link_is_not_taken_for_the_client_whose_annotations_were_the_latest() 
         broker = Broker("b2", CoreSettings(annotations_from_clients="accept"))
         service, link, client = broker.service("orders", 7), broker.link("b1"), broker.caller()
         if is_asked:
-            client.send(encode_request(REQUEST_RESPONSE, 1, b"warm", HEAD + REST))
+            client.send(frames.encode_request(REQUEST_RESPONSE, 1, b"warm", HEAD + REST))
             assert service.one().metadata == REST
-        link.send(encode_request(REQUEST_RESPONSE, 21, b"data", HEAD + REST))
+        link.send(frames.encode_request(REQUEST_RESPONSE, 21, b"data", HEAD + REST))
         found.append([(frame.metadata, frame.data) for frame in service.received()])
     assert found[0] == found[1] != [(REST, b"data")]
     assert len(found[0]) == 1
@@ -261,7 +200,7 @@ def test_a_link_is_not_taken_for_the_client_whose_annotations_were_the_latest() 
 def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
     last = Last(b"")
     for number in (21, 23, 25):
-        last.link.send(encode_request(REQUEST_RESPONSE, number, b"", HEAD + REST))
+        last.link.send(frames.encode_request(REQUEST_RESPONSE, number, b"", HEAD + REST))
     text = f"over-limit: the route {to_route(7)[6:]} has 2 requests in flight, protection.max_in_flight_per_route is 2"
     assert (len(last.service.received()), last.link.received()) == (2, [error(25, REJECTED, text)])
 
@@ -269,7 +208,7 @@ def test_a_route_that_has_as_many_as_it_may_gets_no_more_of_the_same() -> None:
 def test_the_latest_are_counted_like_the_first() -> None:
     last = Last(HEAD)
     for number in (21, 23):
-        last.link.send(encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
+        last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
     path = last.broker.annotations.paths["b1>b2"]
     assert (path.requests, last.broker.annotations.hop_counts, last.route.load.requests, last.link.peer.requests) == (
         3,

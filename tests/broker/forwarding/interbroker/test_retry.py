@@ -6,17 +6,8 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.resumption import FRAME_COST
 from rsocket_wire.wire.frames import SHARD
 from rsocket_wire.wire.keys import SHARD_KEY, Key
@@ -72,7 +63,7 @@ def test_a_request_that_another_broker_refuses_goes_elsewhere_once(word: str) ->
     assert sent.data == b"data"
     assert ingress.broker.annotations.retried_n == 1
     b3.answer(2, b"answer")
-    assert ingress.caller.one() == Frame(encode_payload(1, NEXT | COMPLETE, b"answer"))
+    assert ingress.caller.one() == Frame(frames.encode_payload(1, NEXT | frames.COMPLETE, b"answer"))
     assert ingress.is_clean()
     [flow] = ingress.broker.flows()
     assert (flow.requests, flow.outcome, flow.route_id) == (1, "completed", to_route(8)[6:])
@@ -160,7 +151,7 @@ def test_an_answer_ends_the_chance_of_a_second_try(kind: int) -> None:
     ingress = Ingress()
     ingress.ask(kind)
     b3 = ingress.second()
-    ingress.b2.send(encode_payload(2, NEXT | FOLLOWS, b"half an"))
+    ingress.b2.send(frames.encode_payload(2, NEXT | FOLLOWS, b"half an"))
     assert ingress.caller.peer.waiting_bytes == 0
     ingress.b2.fail(2, REJECTED, STALE)
     assert (ingress.caller.received()[1:], b3.received()) == ([error(1, REJECTED, STALE)], [])
@@ -171,7 +162,7 @@ def test_items_that_came_meanwhile_end_it_too() -> None:
     ingress = Ingress()
     ingress.ask(REQUEST_CHANNEL)
     b3 = ingress.second()
-    ingress.caller.send(encode_payload(1, NEXT, b"item"))
+    ingress.caller.send(frames.encode_payload(1, NEXT, b"item"))
     ingress.b2.fail(2, REJECTED, STALE)
     assert (ingress.caller.received(), b3.received()) == ([error(1, REJECTED, STALE)], [])
 
@@ -179,8 +170,8 @@ def test_items_that_came_meanwhile_end_it_too() -> None:
 def test_a_request_in_fragments_has_no_second_try() -> None:
     ingress = Ingress()
     b3 = ingress.second()
-    ingress.caller.send(encode_request(REQUEST_RESPONSE, 1, b"da", addressed(ORDERS), 0, FOLLOWS))
-    ingress.caller.send(encode_payload(1, NEXT, b"ta"))
+    ingress.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"da", addressed(ORDERS), 0, FOLLOWS))
+    ingress.caller.send(frames.encode_payload(1, NEXT, b"ta"))
     taken, other = (ingress.b2, b3) if ingress.b2.received() else (b3, ingress.b2)
     other.received()
     taken.fail(2, REJECTED, STALE)
@@ -227,7 +218,7 @@ def test_cancel_after_the_second_try_goes_to_where_the_request_is() -> None:
 
 def test_what_is_kept_for_a_second_try_is_bounded_and_counted() -> None:
     """What the caller has waiting counts for both: beyond the bound a request goes out, and is not kept."""
-    size = len(encode_request(REQUEST_RESPONSE, 1, b"data", addressed(ORDERS), 4))
+    size = len(frames.encode_request(REQUEST_RESPONSE, 1, b"data", addressed(ORDERS), 4))
     ingress = Ingress(CoreSettings(max_waiting_bytes=size + FRAME_COST))
     ingress.ask()
     assert ingress.caller.peer.waiting_bytes == size + FRAME_COST

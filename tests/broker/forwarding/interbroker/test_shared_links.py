@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,22 +10,11 @@ from broker.connections.backlog import FED_BYTES
 from broker.core import CoreSettings
 from broker.forwarding.request import LINK_METADATA_BYTES
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    NEXT,
-    PAYLOAD,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import CANCEL, COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE
 from tests.fakes import Frame, Wire, address, addressed
-from tests.topology import LINKED_S, Net
+from tests.topology import LINKED_S, Net, in_a_line
 
 ORDERS = addressed(address(service="orders"))
 
@@ -35,8 +23,7 @@ class Way:
     """A line of brokers: callers at the first one, one service at the last one."""
 
     def __init__(self, brokers_n: int, **limits: Any) -> None:
-        names = [f"b{number + 1}" for number in range(brokers_n)]
-        edges = list(pairwise(names))
+        names, edges = in_a_line(brokers_n)
         self.net = Net(names, edges, make=lambda name: CoreSettings(broker_name=name, **limits))
         self.net.advance(LINKED_S)
         self.service = self.net.worlds[names[-1]].service("orders", 1)
@@ -50,7 +37,7 @@ class Way:
 
     def ask(self, caller: Wire, stream_id: int, data: bytes = b"data", kind: int = REQUEST_RESPONSE) -> list[Frame]:
         """One request; what the service gets of it."""
-        caller.send(encode_request(kind, stream_id, data, ORDERS))
+        caller.send(frames.encode_request(kind, stream_id, data, ORDERS))
         self.net.pump()
         return self.service.received()
 
@@ -63,13 +50,13 @@ def test_a_request_of_the_longest_frame_that_clients_may_send_fits_on_a_link() -
     """What is put in front of it counts for nobody, and the link does not end over it."""
     way = Way(3, max_frame_bytes=2000)
     caller = way.caller()
-    request = encode_request(REQUEST_RESPONSE, 1, b"", ORDERS)
+    request = frames.encode_request(REQUEST_RESPONSE, 1, b"", ORDERS)
     data = bytes(2000 - len(request))
     assert [len(frame.raw) for frame in way.ask(caller, 1, data)] == [2000]
     assert way.ended() == []
-    way.service.send(encode_payload(2, NEXT | COMPLETE, b"answer"))
+    way.service.send(frames.encode_payload(2, NEXT | COMPLETE, b"answer"))
     way.net.pump()
-    assert caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"answer"))]
+    assert caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"answer"))]
 
 
 def test_small_fragments_of_many_callers_together_are_no_flood_of_their_link() -> None:
@@ -77,9 +64,9 @@ def test_small_fragments_of_many_callers_together_are_no_flood_of_their_link() -
     way = Way(2, max_small_fragments_per_s=5)
     for _ in range(4):
         caller = way.caller()
-        caller.send(encode_request(REQUEST_RESPONSE, 1, b"", ORDERS, flags=FOLLOWS))
+        caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", ORDERS, flags=FOLLOWS))
         for _ in range(45):
-            caller.send(encode_payload(1, NEXT | FOLLOWS, b"."))
+            caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"."))
         way.net.pump()
     assert way.ended() == []
     assert len(way.service.received()) == 4 * 46
@@ -116,15 +103,15 @@ def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_d
     way = Way(2, max_pending_bytes=1000)
     large, small = way.caller(), way.caller()
     for caller in (large, small):
-        caller.send(encode_request(REQUEST_RESPONSE, 1, b"the data", ORDERS, flags=FOLLOWS))
+        caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"the data", ORDERS, flags=FOLLOWS))
         way.net.pump()
     way.service.received()
     way.service.block()
-    small.send(encode_payload(1, NEXT, b"little"))
+    small.send(frames.encode_payload(1, NEXT, b"little"))
     way.net.pump()
     piece = bytes(8 << 20)
     for _ in range(FED_BYTES // len(piece) + 1):
-        large.send(encode_payload(1, NEXT | FOLLOWS, piece))
+        large.send(frames.encode_payload(1, NEXT | FOLLOWS, piece))
         way.net.pump()
     [ended] = large.received()
     assert (ended.kind, ended.code, ended.text[:11]) == (ERROR, CANCELED, "over-limit:")
@@ -132,7 +119,7 @@ def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_d
     got = way.service.received()
     assert sorted((frame.stream_id, frame.kind) for frame in got) == [(2, CANCEL), (4, PAYLOAD)]
     assert (small.received(), way.ended()) == ([], [])
-    small.send(encode_cancel(1))
+    small.send(frames.encode_cancel(1))
     way.net.pump()
     assert [world.left_over() for world in way.net.worlds.values()] == [[], []]
 
@@ -141,7 +128,7 @@ def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
     """Of each request as much is held as of one client, of all of a link together up to a bound of their own."""
     most = LINK_METADATA_BYTES // 5
     padding = addressed(address(service="orders"), ("a/b", bytes(most)))
-    first = encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS)
+    first = frames.encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS)
     limit = len(first) + 400  # what is put in front of it counts
     net = Net(["b1", "b2"], [("b1", "b2")], make=lambda name: CoreSettings(broker_name=name, max_metadata_bytes=limit))
     net.advance(LINKED_S)
@@ -157,7 +144,7 @@ def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
     assert answers == [[], [], [], [], [text]]
     large = net.worlds["b1"].caller()
     padding = addressed(address(service="orders"), ("a/b", bytes(most + 500)))
-    large.send(encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS))
+    large.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS))
     net.pump()
     text = f"over-limit: no whole ADDRESS in 1 fragments; {limit} bytes are held for a connection "
     text += "(limits.max_metadata_bytes)"

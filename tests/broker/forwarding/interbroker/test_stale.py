@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.core import CoreSettings
 from broker.forwarding.interbroker.annotations import MAX_NEAR_BYTES
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_metadata_push,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address, RouteSetup
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
 from tests.broker.forwarding.pairs import ANSWERED, MODELS
-from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id, tags_of
+from tests.fakes import Frame, address, addressed, composite, error, fragments, moved, route_id
 from tests.topology import LINKED_S, line
 
 TO = to_route(7)
@@ -38,7 +33,7 @@ def stale(label: str, number: int = 7) -> str:
 class Last:
     """b2, which has route 7, and a link to b1 on which requests for it come."""
 
-    def __init__(self, settings: CoreSettings | None = None, service: str = "old", **tags: str | None) -> None:
+    def __init__(self, settings: CoreSettings | None = None, service: str = "old", **tags: Any) -> None:
         self.broker = Broker("b2", settings)
         self.server = self.broker.service(service, 7, True, COMPOSITE_MIME, DATA_MIME, **tags)
         self.link = self.broker.link("b1")
@@ -47,13 +42,10 @@ class Last:
     def ask(self, raw_address: bytes, kind: int = REQUEST_RESPONSE, head: bytes = HEAD, rest: bytes = b"") -> int:
         """A request of b1 with that ADDRESS; its stream id."""
         self._next_id += 2
-        self.link.send(encode_request(kind, self._next_id, b"data", head + addressed(raw_address, MORE) + rest, 8))
+        self.link.send(
+            frames.encode_request(kind, self._next_id, b"data", head + addressed(raw_address, MORE) + rest, 8)
+        )
         return self._next_id
-
-    def say(self, service: str, number: int = 7, **tags: str | None) -> None:
-        """Another ROUTE_SETUP on the connection of the route."""
-        raw = RouteSetup(route_id(number), service, tags_of(tags)).encode()
-        self.server.push(composite((MIME_TYPE, raw)))
 
     def serves(self, raw_address: bytes, head: bytes = HEAD) -> bool:
         """Whether route 7 gets a request with that ADDRESS; else it is refused."""
@@ -78,7 +70,7 @@ def test_a_request_for_what_the_route_was_is_refused(kind: int, asked_n: int) ->
     for _ in range(asked_n):
         last.ask(OLD, kind)
     assert len(last.server.received()) == asked_n
-    last.say("new")
+    last.server.announce(7, "new")
     for _ in range(2):
         stream_id = last.ask(OLD, kind)
         assert last.link.received() == [error(stream_id, REJECTED, stale("service=old"))]
@@ -95,11 +87,11 @@ def test_what_has_no_answer_is_decided_upon_once_more(asked_n: int) -> None:
     for _ in range(asked_n):
         last.ask(OLD, REQUEST_FNF)
     last.server.received()
-    last.say("new")
+    last.server.announce(7, "new")
     last.ask(OLD, REQUEST_FNF)
     assert [frame.metadata for frame in other.received()] == [addressed(OLD, MORE)]
     last.link.push(HEAD + addressed(OLD, MORE))
-    assert other.received() == [Frame(encode_metadata_push(addressed(OLD, MORE)))]
+    assert other.received() == [Frame(frames.encode_metadata_push(addressed(OLD, MORE)))]
     assert (last.server.received(), last.link.received(), last.broker.refusals()) == ([], [], {})
 
 
@@ -107,7 +99,7 @@ def test_and_goes_on_to_another_broker_where_that_has_it() -> None:
     last = Last()
     behind = last.broker.link("b3")
     last.broker.far(last.broker.remote("b3", behind), "old", 8)
-    last.say("new")
+    last.server.announce(7, "new")
     last.ask(OLD, REQUEST_FNF)
     assert apart(behind.one())[0].to_override == to_route(8)
 
@@ -127,7 +119,9 @@ def test_of_several_addresses_the_last_one_says_what_is_asked_for(head: bytes, b
     for _ in range(2):
         assert last.serves(eu, head)
     for second, is_served in ((us, False), (eu, True), (OLD, True), (NEW, False)):
-        last.link.send(encode_request(REQUEST_RESPONSE, 1001, b"", head + addressed(eu) + between + addressed(second)))
+        last.link.send(
+            frames.encode_request(REQUEST_RESPONSE, 1001, b"", head + addressed(eu) + between + addressed(second))
+        )
         assert [len(last.server.received()), len(last.link.received())] == ([1, 0] if is_served else [0, 1])
         last.link.cancel(1001)
         last.server.received()
@@ -153,7 +147,7 @@ def test_what_is_longer_than_is_remembered_of_a_request_is_served_too(more_bytes
     for number in range(3):
         assert last.serves(raw), number
         assert (last.broker.annotations.near is None) == (more_bytes > 0)
-    last.say("new")
+    last.server.announce(7, "new")
     assert not last.serves(raw)
 
 
@@ -182,7 +176,7 @@ def test_every_way_to_ask_for_the_route_is_known(raw: bytes, is_so_everywhere: b
     """
     last = Last(CoreSettings(strict_hints=is_strict), region="eu", zone="")
     assert [last.serves(raw) for _ in range(3)] == [True] * 3
-    last.say("old", region="us")
+    last.server.announce(7, "old", region="us")
     assert [last.serves(raw) for _ in range(2)] == [is_so_everywhere] * 2
 
 
@@ -210,7 +204,7 @@ def test_a_request_that_was_redirected_counts_as_one_for_that_service(redirects:
     last.broker.core.query.set_redirects(redirects)
     assert [last.serves(OLD, REDIRECTED) for _ in range(3)] == [True] * 3
     assert not last.serves(OLD)
-    last.say("old")
+    last.server.announce(7, "old")
     assert [last.serves(OLD, REDIRECTED), last.serves(OLD, REDIRECTED)] == [False, False]
     assert [last.serves(OLD), last.serves(OLD)] == [True, True]  # it was not redirected
 
@@ -251,7 +245,7 @@ def test_a_broker_on_the_way_does_not_look_at_the_address() -> None:
     broker = Broker("b2")
     before, behind = broker.link("b1"), broker.link("b3")
     broker.far(broker.remote("b3", behind), "new", 7)
-    before.send(encode_request(REQUEST_RESPONSE, 1, b"data", HEAD + addressed(OLD)))
+    before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"data", HEAD + addressed(OLD)))
     assert apart(behind.one())[1] == [(MIME_TYPE, OLD)]
     assert before.received() == []
 
@@ -263,7 +257,7 @@ def test_a_copy_of_a_multicast_goes_to_the_routes_that_match_where_it_arrives() 
     raw = address(MULTICAST, service="old")
     last.ask(raw, REQUEST_FNF, copy)
     assert len(last.server.received()) == 1
-    last.say("new")
+    last.server.announce(7, "new")
     last.ask(raw, REQUEST_FNF, copy)
     assert last.server.received() == []
 
@@ -275,8 +269,8 @@ def test_a_caller_whose_metadata_is_the_address_is_looked_at_alike(mime: str) ->
     said = composite(caller_mimes(mime or MIME_TYPE, "text/plain"))
     for is_stale in (False, True):
         if is_stale:
-            last.server.push(RouteSetup(route_id(7), "new", []).encode())
-        last.link.send(encode_request(REQUEST_RESPONSE, 5, b"data", HEAD + said + addressed(OLD)))
+            last.server.announce(7, "new")
+        last.link.send(frames.encode_request(REQUEST_RESPONSE, 5, b"data", HEAD + said + addressed(OLD)))
         assert [frame.metadata for frame in last.server.received()] == ([] if is_stale else [OLD])
         last.link.cancel(5)
         last.server.received()
@@ -295,7 +289,7 @@ def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(ki
         last = Last()
         other = last.broker.service("old", 8, data_mime="a/b")
         if is_stale:
-            last.say("new")
+            last.server.announce(7, "new")
         cuts = [at, at + (len(metadata) - at) // 2]
         expected = fragments(kind, 3, metadata, b"data", cuts)
         last.link.send(*fragments(kind, 3, HEAD + metadata, b"data", [len(HEAD) + cut for cut in cuts]))
@@ -324,7 +318,7 @@ def test_a_route_that_leaves_or_changes_while_fragments_come(cut: int) -> None:
         if what == "leaves":
             last.server.lose()
         elif what == "changes":
-            last.say("new")
+            last.server.announce(7, "new")
         elif what == "moves":
             last.server.lose()
             last.broker.far(last.broker.remote("b3", behind), "old", 7)
@@ -355,7 +349,7 @@ def test_more_of_an_address_than_is_held_is_refused_unless_both_of_its_maps_have
         last = Last(CoreSettings(max_metadata_bytes=limit))
         last.link.send(*pieces)
         if is_served:
-            first = encode_request(REQUEST_RESPONSE, 3, b"", metadata[:20], 0, FOLLOWS)
+            first = frames.encode_request(REQUEST_RESPONSE, 3, b"", metadata[:20], 0, FOLLOWS)
             assert last.server.received() == [moved(raw, 2) for raw in (first, *pieces[1:])], limit
             assert last.link.received() == []
         else:
@@ -403,7 +397,7 @@ def test_an_address_that_is_missing_is_said_to_be() -> None:
         (b"", "holds no ADDRESS"),
         (addressed(OLD)[:-1], "breaks off"),
     ):
-        last.link.send(encode_request(REQUEST_RESPONSE, 3, b"data", HEAD + rest))
+        last.link.send(frames.encode_request(REQUEST_RESPONSE, 3, b"data", HEAD + rest))
         assert last.link.one().text == f"bad-address: the metadata of the request {text}"
     assert last.server.received() == []
 
@@ -426,7 +420,7 @@ class Far:
         """The route at the last broker has another service name, and b1 does not hear of it yet."""
         last = self.last
         self.net.holds = lambda name, to, frame: name == last and frame.name == "METADATA_PUSH"
-        self.server.push(composite((MIME_TYPE, RouteSetup(route_id(1), service, []).encode())))
+        self.server.announce(1, service)
         self.net.pump()
 
     def ask(self, number: int) -> None:

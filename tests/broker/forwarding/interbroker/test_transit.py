@@ -10,19 +10,8 @@ from broker.forwarding.interbroker import annotations as hops
 from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
 from rsocket_wire.errors import INVALID, REJECTED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, UNICAST
 from rsocket_wire.wire.ids import id_text
@@ -33,15 +22,21 @@ from tests.broker.forwarding.brokers import (
     annotated,
     apart,
     caller_mimes,
+    ingress,
+    last,
     section,
     to_route,
 )
-from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
 
 ORDERS = address(service="orders")
 REST = composite(caller_mimes("a/b", "c/d")) + addressed(ORDERS, ("text/plain", b"more"))
 TO = to_route(7)
+
+
+def decided(stream_id: int, kind: int = REQUEST_RESPONSE) -> bytes:
+    """A request for route 7, as it comes from b1."""
+    return frames.encode_request(kind, stream_id, b"", annotated(section(TO, "b1")) + REST)
 
 
 class Middle:
@@ -55,26 +50,11 @@ class Middle:
 
     def ask(self, raw: bytes, kind: int = REQUEST_RESPONSE, stream_id: int = 1, rest: bytes = REST) -> list[Frame]:
         """A request with this section comes from b1; what b1 gets at once."""
-        self.before.send(encode_request(kind, stream_id, b"data", annotated(raw) + rest, 8))
+        self.before.send(frames.encode_request(kind, stream_id, b"data", annotated(raw) + rest, 8))
         return self.before.received()
 
 
 # Transit
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_broker_on_the_way_adds_its_name_and_changes_nothing_else(kind: int) -> None:
-    """D-49: reserved bits and extra fields are kept, and all bytes behind the section."""
-    middle = Middle()
-    extra = b"\xa1\x03new\x53\x07"
-    said = section(TO, "b0", "b1", flags=0x81, extra=extra, extra_n=2)
-    assert middle.ask(said, kind) == []
-    kept = section(TO, "b0", "b1", "b2", flags=0x81, extra=extra, extra_n=2)
-    assert middle.behind.received() == [moved(encode_request(kind, 1, b"data", annotated(kept) + REST, 8), 2)]
-    assert middle.before.peer.begun == (0 if kind == REQUEST_FNF else 1)
-    path = middle.broker.annotations.paths["b0>b1>b2"]
-    assert (path.ingress, path.hops_n, path.requests) == ("b0", 2, 1)
-    assert middle.broker.annotations.hop_counts == [0]  # nothing has arrived: it only passed
 
 
 def test_streams_and_their_credit_pass_a_broker_on_the_way_untouched() -> None:
@@ -83,22 +63,24 @@ def test_streams_and_their_credit_pass_a_broker_on_the_way_untouched() -> None:
     middle.behind.received()
     middle.before.ask(1, 5)
     middle.behind.ask(2, 3)
-    item = encode_payload(1, NEXT, b"item")
+    item = frames.encode_payload(1, NEXT, b"item")
     middle.before.send(item)
-    middle.behind.send(encode_payload(2, NEXT | COMPLETE, b"answer"))
+    middle.behind.send(frames.encode_payload(2, NEXT | frames.COMPLETE, b"answer"))
     assert middle.behind.received() == [asked(2, 5), moved(item, 2)]
-    assert middle.before.received() == [asked(1, 3), Frame(encode_payload(1, NEXT | COMPLETE, b"answer"))]
+    assert middle.before.received() == [asked(1, 3), Frame(frames.encode_payload(1, NEXT | frames.COMPLETE, b"answer"))]
     middle.before.cancel(1)
     assert middle.broker.left_over() == []
 
 
 def test_fragments_are_never_gathered_on_the_way() -> None:
     middle = Middle()
-    first = encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1", flags=1)) + REST[:9], 0, FOLLOWS)
+    first = frames.encode_request(
+        REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1", flags=1)) + REST[:9], 0, FOLLOWS
+    )
     middle.before.send(first)
     expected = annotated(section(TO, "b1", "b2", flags=1)) + REST[:9]
-    assert middle.behind.one() == moved(encode_request(REQUEST_RESPONSE, 1, b"", expected, 0, FOLLOWS), 2)
-    second = encode_payload(1, NEXT, b"data", REST[9:])
+    assert middle.behind.one() == moved(frames.encode_request(REQUEST_RESPONSE, 1, b"", expected, 0, FOLLOWS), 2)
+    second = frames.encode_payload(1, NEXT, b"data", REST[9:])
     middle.before.send(second)
     assert middle.behind.one() == moved(second, 2)
 
@@ -106,22 +88,12 @@ def test_fragments_are_never_gathered_on_the_way() -> None:
 def test_a_section_that_is_cut_by_fragments_is_awaited() -> None:
     middle = Middle()
     metadata = annotated(section(TO, "b1")) + REST
-    middle.before.send(encode_request(REQUEST_STREAM, 1, b"", metadata[:50], 4, FOLLOWS))
+    middle.before.send(frames.encode_request(REQUEST_STREAM, 1, b"", metadata[:50], 4, FOLLOWS))
     assert (middle.behind.received(), middle.before.received()) == ([], [])
-    middle.before.send(encode_payload(1, NEXT, b"data", metadata[50:]))
+    middle.before.send(frames.encode_payload(1, NEXT, b"data", metadata[50:]))
     expected = annotated(section(TO, "b1", "b2")) + REST
-    assert middle.behind.one() == moved(encode_request(REQUEST_STREAM, 1, b"data", expected, 4), 2)
+    assert middle.behind.one() == moved(frames.encode_request(REQUEST_STREAM, 1, b"data", expected, 4), 2)
     assert middle.before.peer.gathered_bytes == 0
-
-
-def test_a_push_passes_brokers_and_is_stripped_by_the_last() -> None:
-    middle = Middle()
-    middle.before.push(annotated(section(TO, "b1")) + REST)
-    assert middle.behind.one() == Frame(encode_metadata_push(annotated(section(TO, "b1", "b2")) + REST))
-    service = middle.broker.service("orders", 8, data_mime="c/d")
-    plain = addressed(ORDERS, ("text/plain", b"more"))
-    middle.before.push(annotated(section(to_route(8), "b1")) + plain)
-    assert service.one() == Frame(encode_metadata_push(plain))
 
 
 def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
@@ -153,31 +125,14 @@ def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
             "stale-route",
         ),
         (b"\x00", "bad-annotations: descriptor: needs 1 bytes at offset 1, 0 are left", "malformed"),
-        (
-            section("elsewhere", "b1"),
-            "bad-annotations: to-override: 'elsewhere' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section("route:7", "b1"),
-            "bad-annotations: to-override: 'route:7' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section(f"{TO} service:orders", "b1"),
-            f"bad-annotations: to-override: '{TO} service:orders' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section("broker:b2,,b3", "b1"),
-            "bad-annotations: to-override: 'broker:b2,,b3' is none of route:, broker: and service:",
-            "malformed",
-        ),
-        (
-            section("service:", "b1"),
-            "bad-annotations: to-override: 'service:' is none of route:, broker: and service:",
-            "malformed",
-        ),
+        *[
+            (
+                section(to, "b1"),
+                f"bad-annotations: to-override: '{to}' is none of route:, broker: and service:",
+                "malformed",
+            )
+            for to in ("elsewhere", "route:7", f"{TO} service:orders", "broker:b2,,b3", "service:")
+        ],
     ],
 )
 def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: str, reason: str) -> None:
@@ -192,13 +147,6 @@ def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: st
     news = middle.broker.annotations.take_refused()
     assert [(each.reason, each.peer, each.detail) for each in news] == [(reason, "tcp b1", text)]
     assert middle.broker.annotations.take_refused() == []
-
-
-def test_a_request_without_annotations_is_refused_on_a_link_that_carries_them() -> None:
-    middle = Middle()
-    middle.before.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
-    text = "bad-annotations: missing: a request between brokers begins with them"
-    assert (middle.before.received(), middle.broker.refusals()) == ([error(1, REJECTED, text)], {"missing": 1})
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -219,52 +167,44 @@ def test_as_many_hops_are_allowed_as_brokers_are_known_and_one_always() -> None:
 
 def test_a_route_without_a_lease_left_refuses_what_others_decided() -> None:
     """D-50."""
-    broker = Broker("b2")
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    broker, service, link = last()
     route = broker.core.table.routes()[0]
     route.load.lease = Lease(broker.core.table.masks)
     route.load.lease.join(route.slot)
-    link.send(encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(1))
     text = f"no-lease: the route {route.id_text} has no lease left"
     assert (link.received(), service.received()) == ([error(1, REJECTED, text)], [])
 
 
 def test_a_route_that_drains_still_serves_what_others_decided() -> None:
     """D-50."""
-    broker = Broker("b2")
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    broker, service, link = last()
     broker.core.table.masks.put(broker.core.table.masks.draining, broker.core.table.routes()[0].slot)
-    link.send(encode_request(REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(1))
     assert len(service.received()) == 1
 
 
 def test_too_much_that_waits_for_a_route_is_refused_to_other_brokers() -> None:
     """D-50: a link is read from always, so a slow service must not be fed by it without end."""
-    broker = Broker("b2", CoreSettings(max_pending_bytes=1000))
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    _, service, link = last(CoreSettings(max_pending_bytes=1000))
     service.fill(480)
-    link.send(encode_request(REQUEST_FNF, 1, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(1, REQUEST_FNF))
     waits = service.peer.pending_bytes
-    link.send(encode_request(REQUEST_RESPONSE, 3, b"", annotated(section(TO, "b1")) + REST))
+    link.send(decided(3))
     limit = "the limit for requests of other brokers is 500 (half of limits.max_pending_bytes)"
     text = f"over-limit: {waits} bytes wait for the route {id_text(route_id(7))}, {limit}"
     assert link.received() == [error(3, REJECTED, text)]
     service.unblock()
-    assert [frame.kind for frame in service.received()] == [CANCEL, REQUEST_FNF]
+    assert [frame.kind for frame in service.received()] == [frames.CANCEL, REQUEST_FNF]
 
 
 def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a_second() -> None:
     """Nobody else could be told."""
-    broker = Broker("b2", CoreSettings(max_pending_bytes=1000))
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    broker, service, link = last(CoreSettings(max_pending_bytes=1000))
     service.fill(500)
     broker.events()
     for stream_id in (1, 3, 5):
-        link.send(encode_request(REQUEST_FNF, stream_id, b"", annotated(section(TO, "b1")) + REST))
+        link.send(decided(stream_id, REQUEST_FNF))
     broker.advance(1.0)
     told = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
     assert [(event.service, event.reason, event.requests) for event in told] == [("orders", "over-limit", 3)]
@@ -274,9 +214,7 @@ def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a
 @pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
 def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(flags: int) -> None:
     """For which service they were is not known any more."""
-    broker = Broker("b1", CoreSettings(max_buffered_bytes=100_000))
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, link = ingress(CoreSettings(max_buffered_bytes=100_000))
     caller = broker.caller()
     link.block()
     broker.events()
@@ -289,11 +227,9 @@ def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(fl
 
 
 def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None:
-    broker = Broker("b2", CoreSettings(policy=Policy(max_in_flight_per_route=1)))
-    service = broker.service("orders", 7)
-    link = broker.link("b1")
+    _, service, link = last(CoreSettings(policy=Policy(max_in_flight_per_route=1)))
     for number in (1, 3):
-        link.send(encode_request(REQUEST_RESPONSE, number, b"", annotated(section(TO, "b1")) + REST))
+        link.send(decided(number))
     text = f"over-limit: the route {TO[6:]} has 1 requests in flight, protection.max_in_flight_per_route is 1"
     assert (link.received(), len(service.received())) == ([error(3, REJECTED, text)], 1)
 
@@ -301,7 +237,7 @@ def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None
 def ask_over(link: Wire, first: int, count: int) -> list[str]:
     """So many requests for route 7 over a link; what it is told."""
     for number in range(first, first + 2 * count, 2):
-        link.send(encode_request(REQUEST_RESPONSE, number, b"", annotated(section(TO, "b1")) + REST))
+        link.send(decided(number))
     return [frame.text for frame in link.received()]
 
 
@@ -329,9 +265,7 @@ def test_a_link_is_one_caller_among_others_where_places_are_shared(limit: int) -
 
 
 def test_places_of_a_route_of_another_broker_are_shared_where_the_callers_are() -> None:
-    broker = Broker("b1", CoreSettings(policy=Policy(max_in_flight_per_route=4)))
-    link = broker.link("b2")
-    broker.far(broker.remote("b2", link), "orders", 7)
+    broker, _ = ingress(CoreSettings(policy=Policy(max_in_flight_per_route=4)))
     greedy, other = broker.caller(), broker.caller()
     for number in (1, 3, 5, 7):
         greedy.request(REQUEST_RESPONSE, number, ORDERS)
@@ -355,7 +289,7 @@ def test_a_fire_and_forget_for_a_route_that_is_gone_is_decided_upon_once_more() 
     assert apart(middle.behind.one())[0] == Annotations(0x80, TO, "b1", ["b1", "b2"])
     middle.before.push(annotated(gone) + REST)
     kept = annotated(section(TO, "b1", "b2", flags=0x80)) + REST
-    assert middle.behind.one() == Frame(encode_metadata_push(kept))
+    assert middle.behind.one() == Frame(frames.encode_metadata_push(kept))
 
 
 def test_the_last_address_counts_where_a_broker_behind_a_link_must_decide() -> None:
@@ -365,7 +299,7 @@ def test_the_last_address_counts_where_a_broker_behind_a_link_must_decide() -> N
     orders = broker.service("orders", 7, data_mime=DATA_MIME)
     two = composite((MIME_TYPE, address(service="stock")), (MIME_TYPE, ORDERS), ("text/plain", b"more"))
     gone = annotated(section(to_route(99), "b1"))
-    link.send(encode_request(REQUEST_FNF, 1, b"", gone + two))
+    link.send(frames.encode_request(REQUEST_FNF, 1, b"", gone + two))
     assert (stock.received(), [frame.metadata for frame in orders.received()]) == ([], [two])
 
 
@@ -373,7 +307,7 @@ def test_it_is_never_sent_back_to_where_it_was() -> None:
     broker = Broker("b2")
     before = broker.link("b1")
     broker.far(broker.remote("b1", before), "orders", 7)
-    before.send(encode_request(REQUEST_FNF, 1, b"", annotated(section(to_route(99), "b1")) + REST))
+    before.send(frames.encode_request(REQUEST_FNF, 1, b"", annotated(section(to_route(99), "b1")) + REST))
     assert before.received() == []
 
 
@@ -420,11 +354,11 @@ def test_a_link_without_annotations_reaches_the_routes_here_and_no_further() -> 
     broker = Broker("b2", CoreSettings(require_annotations=False))
     behind, before = broker.link("b3"), broker.link("b1", version=0)
     broker.far(broker.remote("b3", behind), "orders", 7)
-    before.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
+    before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
     text = "no-route: none of the 1 routes with service=orders can be reached from here"
     assert (before.received(), behind.received()) == ([error(1, REJECTED, text)], [])
     service = broker.service("orders", 8, data_mime="application/octet-stream")
-    raw = encode_request(REQUEST_RESPONSE, 3, b"", addressed(ORDERS))
+    raw = frames.encode_request(REQUEST_RESPONSE, 3, b"", addressed(ORDERS))
     before.send(raw)
     assert service.received() == [moved(raw, 2)]
 
@@ -433,7 +367,7 @@ def test_a_link_without_annotations_needs_leave() -> None:
     broker = Broker("b2")
     before = broker.link("b1", version=0)
     broker.service("orders", 8)
-    before.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
+    before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
     assert before.one().text.startswith("bad-annotations: missing")
 
 
@@ -459,10 +393,10 @@ def with_section_at(place: int, content: bytes = b"anything") -> bytes:
 def test_annotations_of_a_client_are_refused_wherever_they_stand(place: int) -> None:
     """D-49."""
     broker, service, caller = client("reject")
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
     service.received()
-    caller.send(encode_request(REQUEST_RESPONSE, 3, b"", with_section_at(place)))
-    caller.send(encode_request(REQUEST_FNF, 5, b"", with_section_at(place)))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 3, b"", with_section_at(place)))
+    caller.send(frames.encode_request(REQUEST_FNF, 5, b"", with_section_at(place)))
     caller.push(with_section_at(place))
     assert (caller.received(), service.received()) == ([error(3, REJECTED, NOT_ACCEPTED)], [])
     assert (broker.refusals(), caller.is_closed) == ({"from-client": 3}, False)
@@ -471,14 +405,14 @@ def test_annotations_of_a_client_are_refused_wherever_they_stand(place: int) -> 
 def test_annotations_of_a_client_in_a_gathered_request_are_refused() -> None:
     _, service, caller = client("reject")
     metadata = with_section_at(0)
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata[:60], 0, FOLLOWS))
-    caller.send(encode_payload(1, NEXT, b"", metadata[60:]))
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata[:60], 0, FOLLOWS))
+    caller.send(frames.encode_payload(1, NEXT, b"", metadata[60:]))
     assert (caller.received(), service.received()) == ([error(1, REJECTED, NOT_ACCEPTED)], [])
 
 
 def test_the_name_alone_is_no_section() -> None:
     broker, service, caller = client("reject")
-    raw = encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS, ("text/plain", SECTION.encode())))
+    raw = frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS, ("text/plain", SECTION.encode())))
     caller.send(raw)
     assert (service.received(), broker.refusals()) == ([moved(raw, 2)], {})
 
@@ -487,42 +421,23 @@ def test_the_name_alone_is_no_section() -> None:
 def test_annotations_of_a_client_can_be_taken_out(place: int) -> None:
     """D-49."""
     broker, service, caller = client("strip")
-    caller.send(encode_request(REQUEST_STREAM, 1, b"data", with_section_at(place), 5))
-    plain = encode_request(REQUEST_STREAM, 1, b"data", addressed(ORDERS, ("text/plain", b"more")), 5)
+    caller.send(frames.encode_request(REQUEST_STREAM, 1, b"data", with_section_at(place), 5))
+    plain = frames.encode_request(REQUEST_STREAM, 1, b"data", addressed(ORDERS, ("text/plain", b"more")), 5)
     assert service.received() == [moved(plain, 2)]
     caller.push(with_section_at(place))
-    assert service.received() == [Frame(encode_metadata_push(addressed(ORDERS, ("text/plain", b"more"))))]
+    assert service.received() == [Frame(frames.encode_metadata_push(addressed(ORDERS, ("text/plain", b"more"))))]
     assert (broker.annotations.stripped_n, broker.refusals(), caller.received()) == (2, {}, [])
 
 
 def test_annotations_of_a_client_in_fragments_are_taken_out() -> None:
     _, service, caller = client("strip")
     metadata = with_section_at(2)
-    caller.send(encode_request(REQUEST_CHANNEL, 1, b"", metadata[:-4], 5, FOLLOWS))
-    caller.send(encode_payload(1, NEXT | FOLLOWS, b"da", metadata[-4:]))
-    caller.send(encode_payload(1, NEXT, b"ta"))
+    caller.send(frames.encode_request(REQUEST_CHANNEL, 1, b"", metadata[:-4], 5, FOLLOWS))
+    caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"da", metadata[-4:]))
+    caller.send(frames.encode_payload(1, NEXT, b"ta"))
     plain = addressed(ORDERS, ("text/plain", b"more"))
-    first = encode_request(REQUEST_CHANNEL, 1, b"da", plain, 5, FOLLOWS)
-    assert service.received() == [moved(first, 2), Frame(encode_payload(2, NEXT, b"ta"))]
-
-
-def test_annotations_of_a_client_can_be_accepted() -> None:
-    _, service, caller = client("accept")
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", with_section_at(0, section(TO, "debugger"))))
-    assert service.one().metadata == addressed(ORDERS, ("text/plain", b"more"))
-    caller.send(encode_request(REQUEST_RESPONSE, 3, b"", with_section_at(0, section(TO, "b2"))))
-    assert caller.received() == [error(3, REJECTED, "loop: b2>b2")]
-
-
-def test_a_service_sees_the_section_where_that_is_wanted() -> None:
-    """D-49."""
-    broker, service, _ = client("reject", "keep")
-    link = broker.link("b1")
-    said = annotated(section(TO, "b1"))
-    plain = addressed(ORDERS)
-    mimes = composite(caller_mimes("message/x.rsocket.composite-metadata.v0", "text/plain"))
-    link.send(encode_request(REQUEST_RESPONSE, 1, b"", said + mimes + plain))
-    assert service.one().metadata == said + plain
+    first = frames.encode_request(REQUEST_CHANNEL, 1, b"da", plain, 5, FOLLOWS)
+    assert service.received() == [moved(first, 2), Frame(frames.encode_payload(2, NEXT, b"ta"))]
 
 
 # Bounds

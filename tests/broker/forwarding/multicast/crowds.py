@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from broker.core import CoreSettings
 from broker.forwarding.multicast.window import PIECE_BYTES
-from rsocket_wire.rsocket.frames import (
-    NEXT,
-    REQUEST_STREAM,
-    encode_payload,
-)
+from rsocket_wire.rsocket.frames import NEXT, REQUEST_STREAM, encode_payload
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import (
-    Frame,
-    World,
-    address,
-    moved,
-)
+from tests.fakes import Frame, World, address, moved
 
 ALL = address(MULTICAST, service="orders")
 MIXED = [True, False, True, False]

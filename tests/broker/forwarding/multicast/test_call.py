@@ -5,42 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from rsocket_wire.errors import CANCELED, REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.errors import CANCELED
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from rsocket_wire.wire.keys import Key
 from tests.broker.forwarding.multicast.crowds import ALL, Crowd, asked_of, items
-from tests.broker.forwarding.pairs import ANSWERED, MODELS
-from tests.fakes import (
-    Frame,
-    World,
-    address,
-    addressed,
-    cancelled,
-    error,
-    fragments,
-    moved,
-)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("framed", [True, False])
-def test_all_routes_get_the_request_with_its_id_rewritten(kind: int, framed: bool) -> None:
-    crowd = Crowd(framed=framed)
-    raw = crowd.caller.request(kind, 1, ALL, b"hi", 6)
-    assert crowd.received() == [[asked_of(raw, 2)]] * 3
+from tests.broker.forwarding.pairs import ANSWERED, MODELS, end
+from tests.fakes import Frame, World, address, addressed, cancelled, error, fragments, moved
 
 
 def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
@@ -53,27 +25,12 @@ def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
     assert world.left_over() == []
 
 
+@pytest.mark.parametrize("how", ["cancel", "loss"])
 @pytest.mark.parametrize("kind", ANSWERED)
-def test_without_a_route_it_is_rejected(kind: int) -> None:
-    caller = World().caller()
-    caller.request(kind, 1, ALL)
-    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_cancel_of_the_caller_cancels_all(kind: int) -> None:
+def test_a_cancel_or_the_loss_of_the_caller_cancels_all(kind: int, how: str) -> None:
     crowd = Crowd()
     crowd.open(kind)
-    crowd.caller.cancel(1)
-    assert crowd.received() == [[cancelled(2)]] * 3
-    assert crowd.world.left_over() == []
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_lost_caller_cancels_all(kind: int) -> None:
-    crowd = Crowd()
-    crowd.open(kind)
-    crowd.caller.lose()
+    end(crowd.caller, how)
     assert crowd.received() == [[cancelled(2)]] * 3
     assert crowd.world.left_over() == []
 
@@ -83,7 +40,7 @@ def test_routes_that_join_later_get_nothing(kind: int) -> None:
     crowd = Crowd(1)
     crowd.open(kind)
     late = crowd.world.service("orders", 9)
-    crowd.caller.send(encode_payload(1, NEXT, b"more"))
+    crowd.caller.send(frames.encode_payload(1, NEXT, b"more"))
     assert late.received() == []
 
 
@@ -95,7 +52,7 @@ def test_each_route_gets_metadata_that_it_can_read(kind: int) -> None:
     caller = world.caller()
     raw = caller.request(kind, 1, ALL, b"hi", 10)
     assert composite_route.received() == [asked_of(raw, 5)]
-    assert plain_route.received() == [Frame(encode_request(kind, 2, b"hi", ALL, 5))]
+    assert plain_route.received() == [Frame(frames.encode_request(kind, 2, b"hi", ALL, 5))]
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -118,21 +75,11 @@ def test_a_fragmented_request_is_gathered_whole_when_one_route_reads_another_mim
     metadata = addressed(ALL)
     pieces = fragments(kind, 1, metadata, b"data", [10, len(metadata) - 1])
     caller.send(*pieces)
-    assert composite_route.received() == [Frame(encode_request(kind, 2, b"data", metadata, 4))]
-    assert plain_route.received() == [Frame(encode_request(kind, 2, b"data", ALL, 4))]
+    assert composite_route.received() == [Frame(frames.encode_request(kind, 2, b"data", metadata, 4))]
+    assert plain_route.received() == [Frame(frames.encode_request(kind, 2, b"data", ALL, 4))]
 
 
 # fire_and_forget
-
-
-def test_a_fire_and_forget_to_all_leaves_nothing_behind() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_FNF)
-    assert crowd.world.left_over() == []
-    crowd.services[0].fail(2, 0x201, "no")
-    crowd.services[1].answer(2, b"why")
-    assert crowd.caller.received() == []
-    assert crowd.received() == [[], [], []]
 
 
 def test_a_route_that_refuses_the_fragments_of_a_fire_and_forget_gets_no_more_of_them() -> None:
@@ -159,39 +106,15 @@ def test_a_fire_and_forget_whose_routes_are_all_lost_ends() -> None:
 # request_response: "The broker will only reply to client with the FIRST message that returns. This includes an error."
 
 
-def test_the_first_answer_wins_and_the_others_are_cancelled() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    raw = encode_payload(2, NEXT | COMPLETE, b"first", b"metadata")
-    crowd.services[1].send(raw)
-    assert crowd.caller.received() == [moved(raw, 1)]
-    assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
-    crowd.services[0].answer(2, b"second")
-    crowd.services[2].fail(2, 0x201, "third")
-    assert crowd.caller.received() == []
-    assert crowd.world.left_over() == []
-
-
-@pytest.mark.parametrize("code", [0x201, 0x202, 0x301])
-def test_an_error_is_an_answer(code: int) -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    raw = encode_error(2, code, "no")
-    crowd.services[2].send(raw)
-    assert crowd.caller.received() == [moved(raw, 1)]
-    assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
-    assert crowd.world.left_over() == []
-
-
 def test_the_first_fragment_decides_which_answer_wins() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
-    pieces = [encode_payload(2, NEXT | FOLLOWS, b"one "), encode_payload(2, NEXT | FOLLOWS, b"two ")]
+    pieces = [frames.encode_payload(2, NEXT | FOLLOWS, b"one "), frames.encode_payload(2, NEXT | FOLLOWS, b"two ")]
     crowd.services[0].send(pieces[0])
     assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
     crowd.services[1].answer(2, b"whole")
     crowd.services[0].send(pieces[1])
-    last = encode_payload(2, NEXT | COMPLETE, b"three")
+    last = frames.encode_payload(2, NEXT | COMPLETE, b"three")
     crowd.services[0].send(last)
     assert crowd.caller.received() == [moved(raw, 1) for raw in [*pieces, last]]
     assert crowd.received() == [[], [], []]
@@ -215,17 +138,6 @@ def test_an_answer_without_complete_ends_the_request() -> None:
     assert crowd.world.left_over() == []
 
 
-def test_routes_that_are_lost_leave_the_answer_to_the_others() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    crowd.services[0].lose()
-    crowd.services[2].lose()
-    assert crowd.caller.received() == []
-    crowd.services[1].answer(2, b"x")
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
-    assert crowd.world.left_over() == []
-
-
 def test_when_all_routes_are_lost_the_caller_is_told() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
@@ -239,8 +151,10 @@ def test_when_all_routes_are_lost_the_caller_is_told() -> None:
 def test_frames_that_are_no_answer_do_not_decide() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)
-    crowd.services[0].send(encode_request_n(2, 3), encode_cancel(2))
-    crowd.caller.send(encode_request_n(1, 3), encode_payload(1, NEXT, b"x"), encode_error(1, 0x201, "no"))
+    crowd.services[0].send(frames.encode_request_n(2, 3), frames.encode_cancel(2))
+    crowd.caller.send(
+        frames.encode_request_n(1, 3), frames.encode_payload(1, NEXT, b"x"), frames.encode_error(1, 0x201, "no")
+    )
     assert crowd.caller.received() == []
     assert crowd.received() == [[], [], []]
 
@@ -251,7 +165,10 @@ def test_a_winner_that_is_lost_in_the_middle_of_its_answer_ends_the_request() ->
     crowd.services[0].answer(2, b"one ", NEXT | FOLLOWS)
     crowd.services[0].lose()
     text = "route-lost: every route that could have answered went away before one did"
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | FOLLOWS, b"one ")), error(1, CANCELED, text)]
+    assert crowd.caller.received() == [
+        Frame(frames.encode_payload(1, NEXT | FOLLOWS, b"one ")),
+        error(1, CANCELED, text),
+    ]
     assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
     assert crowd.world.left_over() == []
 
@@ -265,7 +182,7 @@ def test_a_route_that_leaves_a_request_response_leaves_the_answer_to_the_others(
     crowd.open(REQUEST_RESPONSE)
     crowd.services[0].lose()
     crowd.services[1].answer(2, b"x")
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | COMPLETE, b"x"))]
+    assert crowd.caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"x"))]
     assert crowd.world.left_over() == []
 
 

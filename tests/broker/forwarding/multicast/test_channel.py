@@ -6,38 +6,10 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    encode_error,
-    encode_payload,
-)
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, MAX_N, NEXT, REQUEST_CHANNEL, encode_error, encode_payload
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
+from tests.broker.forwarding.pairs import end
 from tests.fakes import addressed, asked, cancelled, completed, error, fragments, moved
-
-
-def test_items_of_the_caller_reach_all_and_its_completion_too() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    for service in crowd.services:
-        service.ask(2, 10)
-    crowd.caller.received()
-    sent = [
-        encode_payload(1, NEXT, b"item", b"metadata"),
-        encode_payload(1, NEXT | FOLLOWS, b"it"),
-        encode_payload(1, NEXT, b"em"),
-        encode_payload(1, COMPLETE),
-    ]
-    crowd.caller.send(*sent, encode_payload(1, NEXT, b"too late"))
-    assert crowd.received() == [[moved(raw, 2) for raw in sent]] * 2
-    for service in crowd.services:
-        service.answer(2, b"bye")
-    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
-    assert crowd.received() == [[], []]
-    assert crowd.world.left_over() == []
 
 
 def test_the_caller_may_send_as_much_as_the_slowest_branch_asked_for() -> None:
@@ -57,25 +29,22 @@ def test_the_caller_may_send_as_much_as_the_slowest_branch_asked_for() -> None:
     assert crowd.caller.received() == [asked(1, 5)]
 
 
-def test_a_branch_that_listens_no_more_slows_nobody() -> None:
+@pytest.mark.parametrize("how", ["cancel", "lose"])
+def test_a_branch_that_listens_no_more_or_leaves_slows_nobody(how: str) -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].ask(2, 10)
-    crowd.services[1].cancel(2)
+    one, two = crowd.services
+    one.ask(2, 10)
+    if how == "cancel":
+        two.cancel(2)
+    else:
+        two.lose()
     assert crowd.caller.received() == [asked(1, 10)]
     raw = encode_payload(1, NEXT, b"item")
     crowd.caller.send(raw)
     assert crowd.received() == [[moved(raw, 2)], []]
-    crowd.services[1].answer(2, b"still talking", NEXT)
-    assert crowd.caller.received() == items(b"still talking")
-
-
-def test_a_branch_that_leaves_slows_nobody() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].ask(2, 10)
-    crowd.services[1].lose()
-    assert crowd.caller.received() == [asked(1, 10)]
+    two.answer(2, b"still talking", NEXT)
+    assert crowd.caller.received() == (items(b"still talking") if how == "cancel" else [])
 
 
 def test_credit_of_a_branch_counts_up_to_31_bits() -> None:
@@ -124,19 +93,10 @@ def test_a_channel_ends_when_the_branches_completed_and_then_the_caller() -> Non
     assert crowd.world.left_over() == []
 
 
-def test_a_channel_whose_first_frame_completes_ends_with_its_branches() -> None:
+@pytest.mark.parametrize("cuts", [[], [90, 92]])
+def test_a_channel_of_one_item_ends_with_its_branches(cuts: list[int]) -> None:
     crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL, flags=COMPLETE)
-    for service in crowd.services:
-        service.answer(2, b"bye")
-    assert crowd.caller.received() == [*items(b"bye", b"bye"), completed(1)]
-    assert crowd.received() == [[], []]
-    assert crowd.world.left_over() == []
-
-
-def test_a_channel_of_one_item_in_fragments_ends_with_its_branches() -> None:
-    crowd = Crowd(2)
-    pieces = fragments(REQUEST_CHANNEL, 1, addressed(ALL), b"0123456789", [90, 92], flags=COMPLETE)
+    pieces = fragments(REQUEST_CHANNEL, 1, addressed(ALL), b"0123456789", cuts, flags=COMPLETE)
     crowd.caller.send(*pieces)
     for service in crowd.services:
         service.answer(2, b"bye")
@@ -262,14 +222,6 @@ def test_a_held_item_in_fragments_needs_one_credit_and_stays_together() -> None:
     assert crowd.received() == [[moved(sent[3], 2), moved(last, 2)]]
 
 
-def test_a_completion_needs_no_credit() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    raw = encode_payload(1, COMPLETE)
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)]] * 2
-
-
 def test_a_branch_that_listens_no_more_lets_the_held_items_go() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_CHANNEL)
@@ -290,19 +242,13 @@ def test_held_items_are_forgotten_when_nobody_listens() -> None:
     assert crowd.caller.peer.merging_bytes == 0
 
 
-@pytest.mark.parametrize("how", ["cancel", "lose", "error"])
+@pytest.mark.parametrize("how", ["cancel", "loss", "error"])
 def test_held_items_are_forgotten_when_the_caller_ends_the_call(how: str) -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_CHANNEL)
     crowd.caller.send(*said(b"1", b"2"))
-    raw = encode_error(1, 0x201, "of the caller")
-    if how == "cancel":
-        crowd.caller.cancel(1)
-    elif how == "lose":
-        crowd.caller.lose()
-    else:
-        crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2) if how == "error" else cancelled(2)]] * 2
+    end(crowd.caller, how)
+    assert crowd.received() == [[error(2, 0x201, "of the caller") if how == "error" else cancelled(2)]] * 2
     assert crowd.world.left_over() == []
 
 
@@ -318,35 +264,6 @@ def test_items_that_are_held_are_bounded_in_bytes() -> None:
     text += "(limits.multicast_buffer_bytes)"
     assert crowd.caller.received() == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)]] * 2
-    assert crowd.world.left_over() == []
-
-
-def test_no_branch_gets_more_than_it_asked_for_and_none_less_than_the_slowest() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    for service, n in zip(crowd.services, (3, 7, 5), strict=True):
-        service.ask(2, n)
-    sent = said(*[b"%d" % number for number in range(9)])
-    crowd.caller.send(*sent)
-    assert crowd.received() == [[moved(raw, 2) for raw in sent[:3]]] * 3
-
-
-@pytest.mark.parametrize("on_leave", ["ignore", "error"])
-def test_a_branch_of_a_channel_that_leaves_counts_as_complete_or_ends_it(on_leave: str) -> None:
-    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].answer(2, b"half", NEXT | FOLLOWS)
-    crowd.services[0].lose()
-    if on_leave == "error":
-        text = "route-lost: a connection of orders went away in the middle of the multicast"
-        assert crowd.caller.received() == [error(1, CANCELED, text)]
-        assert crowd.received() == [[], [cancelled(2)]]
-    else:
-        raw = encode_payload(1, COMPLETE)
-        crowd.caller.send(raw)
-        assert crowd.received() == [[], [moved(raw, 2)]]
-        crowd.services[1].answer(2, b"x", NEXT | COMPLETE)
-        assert crowd.caller.received() == [*items(b"x"), completed(1)]
     assert crowd.world.left_over() == []
 
 

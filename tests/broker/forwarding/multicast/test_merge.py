@@ -6,81 +6,13 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_error,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_STREAM
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import ANSWERED, TRANSPORTS
-from tests.fakes import (
-    Frame,
-    World,
-    addressed,
-    asked,
-    cancelled,
-    completed,
-    error,
-    fragments,
-    moved,
-)
+from tests.fakes import Frame, World, addressed, asked, cancelled, completed, error, fragments, moved
 
 # request_stream
-
-
-def test_streams_are_merged_and_completed_once() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_STREAM)
-    one, two = crowd.services
-    one.answer(2, b"1", NEXT)
-    two.answer(2, b"2", NEXT)
-    two.answer(2, b"3", NEXT | COMPLETE)
-    one.answer(2, b"4", NEXT)
-    assert crowd.caller.received() == items(b"1", b"2", b"3", b"4")
-    one.answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [completed(1)]
-    assert crowd.world.left_over() == []
-    assert all(frame.kind != CANCEL for frames in crowd.received() for frame in frames)
-
-
-@pytest.mark.parametrize("flags", [COMPLETE, NEXT | COMPLETE])
-def test_a_stream_of_empty_streams_completes(flags: int) -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_STREAM)
-    for service in crowd.services:
-        service.answer(2, b"", flags)
-    expected = items(b"", b"", b"") if flags & NEXT else []
-    assert crowd.caller.received() == [*expected, completed(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_metadata_of_items_passes() -> None:
-    crowd = Crowd(1)
-    crowd.open(REQUEST_STREAM)
-    raw = encode_payload(2, NEXT, b"data", b"metadata")
-    crowd.services[0].send(raw)
-    assert crowd.caller.received() == [moved(raw, 1)]
-
-
-def test_an_error_of_one_stream_cancels_all() -> None:
-    """Specification: an error message will cancel all streams."""
-    crowd = Crowd()
-    crowd.open(REQUEST_STREAM)
-    crowd.services[0].answer(2, b"", COMPLETE)
-    raw = encode_error(2, 0x301, "no")
-    crowd.services[1].send(raw)
-    assert crowd.caller.received() == [moved(raw, 1)]
-    assert crowd.received() == [[], [], [cancelled(2)]]
-    assert crowd.world.left_over() == []
 
 
 def test_nothing_is_asked_of_a_branch_that_the_caller_did_not_ask_for() -> None:
@@ -96,19 +28,6 @@ def test_nothing_is_asked_of_a_branch_that_the_caller_did_not_ask_for() -> None:
     assert crowd.received() == [[], [], []]
 
 
-def test_a_branch_is_asked_for_no_more_than_the_prefetch() -> None:
-    crowd = Crowd(2, CoreSettings(multicast_prefetch_n=4))
-    raw = crowd.caller.request(REQUEST_STREAM, 1, ALL, b"hi", 1000)
-    first = encode_request(REQUEST_STREAM, 2, b"hi", addressed(ALL), 4)
-    assert len(first) == len(raw)
-    assert crowd.received() == [[moved(first, 2)]] * 2
-    one = crowd.services[0]
-    one.answer(2, b"1", NEXT)
-    assert one.received() == []
-    one.answer(2, b"2", NEXT)
-    assert one.received() == [asked(2, 2)]
-
-
 def test_items_that_nobody_asked_for_wait_and_come_with_the_credit() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_STREAM, n=1)
@@ -120,40 +39,7 @@ def test_items_that_nobody_asked_for_wait_and_come_with_the_credit() -> None:
     assert crowd.world.left_over() == []
 
 
-def test_waiting_items_of_all_branches_come_in_turns() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_STREAM, n=6)
-    one, two, three = crowd.services
-    for number in range(6):  # each answer of it widens its window
-        one.answer(2, b"a%d" % number, NEXT)
-    for service, name in ((three, b"c"), (two, b"b")):
-        service.answer(2, name + b"1", NEXT)
-        service.answer(2, name + b"2", NEXT)
-    assert [frame.data for frame in crowd.caller.received()] == [b"a%d" % number for number in range(6)]
-    crowd.caller.ask(1, 10)
-    assert [frame.data for frame in crowd.caller.received()] == [b"c1", b"b1", b"c2", b"b2"]
-
-
-def test_credit_is_spent_item_by_item() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_STREAM, n=1)
-    for service in crowd.services:
-        service.answer(2, b"x", NEXT)
-    for _ in range(3):
-        assert len(crowd.caller.received()) == 1
-        crowd.caller.ask(1, 1)
-
-
-def test_credit_beyond_31_bits_is_not_lost() -> None:
-    crowd = Crowd(1)
-    crowd.open(REQUEST_STREAM, n=MAX_N)
-    crowd.caller.ask(1, MAX_N)
-    for number in range(100):
-        crowd.services[0].answer(2, b"%d" % number, NEXT)
-    assert len(crowd.caller.received()) == 100
-
-
-@pytest.mark.parametrize("bad", [encode_request_n(1, 0), encode_request_n(1, 7)[:8]])
+@pytest.mark.parametrize("bad", [frames.encode_request_n(1, 0), frames.encode_request_n(1, 7)[:8]])
 def test_credit_of_0_is_ignored(bad: bytes) -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_STREAM, n=1)
@@ -167,14 +53,14 @@ def test_fragments_of_two_items_never_mix() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_STREAM)
     one, two = crowd.services
-    pieces = [encode_payload(2, NEXT | FOLLOWS, b"1a", b"meta"), encode_payload(2, FOLLOWS, b"1b")]
+    pieces = [frames.encode_payload(2, NEXT | FOLLOWS, b"1a", b"meta"), frames.encode_payload(2, FOLLOWS, b"1b")]
     one.send(*pieces)
     two.answer(2, b"2a", NEXT | FOLLOWS)
     two.answer(2, b"2b", NEXT | COMPLETE)
-    last = encode_payload(2, 0, b"1c")
+    last = frames.encode_payload(2, 0, b"1c")
     one.send(last)
     assert crowd.caller.received() == [
-        Frame(encode_payload(1, NEXT | FOLLOWS, b"2a")),
+        Frame(frames.encode_payload(1, NEXT | FOLLOWS, b"2a")),
         *items(b"2b"),
         *[moved(raw, 1) for raw in [*pieces, last]],
     ]
@@ -192,26 +78,26 @@ def test_a_fragmented_item_costs_one_credit() -> None:
     assert one.received() == [asked(2, 3)]
 
 
-def test_complete_with_follows_ends_the_item_and_the_branch() -> None:
-    crowd = Crowd(1)
+@pytest.mark.parametrize(
+    ("flags", "passed"),
+    [
+        ([COMPLETE], [COMPLETE]),
+        ([NEXT | COMPLETE], [NEXT, COMPLETE]),
+        ([NEXT | FOLLOWS | COMPLETE], [NEXT, COMPLETE]),
+        ([NEXT | FOLLOWS, COMPLETE], [NEXT | FOLLOWS, NEXT, COMPLETE]),
+        ([0], []),
+    ],
+    ids=["without an item", "with its only item", "with FOLLOWS", "in an item in fragments", "neither"],
+)
+def test_what_the_last_branch_that_completes_gives_the_caller(flags: list[int], passed: list[int]) -> None:
+    """Each item, and one completion behind all."""
+    crowd = Crowd(2)
     crowd.open(REQUEST_STREAM)
-    crowd.services[0].answer(2, b"x", NEXT | FOLLOWS | COMPLETE)
-    assert crowd.caller.received() == [*items(b"x"), completed(1)]
-
-
-def test_a_completion_ends_an_item_in_fragments() -> None:
-    crowd = Crowd(1)
-    crowd.open(REQUEST_STREAM)
-    crowd.services[0].answer(2, b"x", NEXT | FOLLOWS)
-    crowd.services[0].answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [Frame(encode_payload(1, NEXT | FOLLOWS, b"x")), *items(b""), completed(1)]
-
-
-def test_a_payload_that_is_neither_item_nor_completion_is_ignored() -> None:
-    crowd = Crowd(1)
-    crowd.open(REQUEST_STREAM)
-    crowd.services[0].answer(2, b"", 0)
-    assert crowd.caller.received() == []
+    crowd.services[1].answer(2, b"", COMPLETE)
+    for each in flags:
+        crowd.services[0].answer(2, b"", each)
+    assert crowd.caller.received() == [Frame(frames.encode_payload(1, each)) for each in passed]
+    assert bool(crowd.world.left_over()) == (passed == [])
 
 
 def test_frames_behind_the_completion_of_a_branch_are_ignored() -> None:
@@ -222,7 +108,7 @@ def test_frames_behind_the_completion_of_a_branch_are_ignored() -> None:
     one.answer(2, b"2", NEXT | COMPLETE)  # waits for credit, so the branch is still known
     one.answer(2, b"3", NEXT | COMPLETE)
     one.fail(2, 0x201, "late")
-    one.send(encode_cancel(2), encode_request_n(2, 3))
+    one.send(frames.encode_cancel(2), frames.encode_request_n(2, 3))
     assert crowd.caller.received() == items(b"1")
     assert crowd.received() == [[], []]
     crowd.caller.ask(1, 1)
@@ -303,16 +189,6 @@ def test_the_last_branch_that_leaves_completes_the_stream() -> None:
     for service in crowd.services:
         service.lose()
     assert crowd.caller.received() == [completed(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_a_branch_that_leaves_ends_the_stream_when_it_is_set_so() -> None:
-    crowd = Crowd(3, CoreSettings(multicast_on_leave="error"))
-    crowd.open(REQUEST_STREAM)
-    crowd.services[1].lose()
-    text = "route-lost: a connection of orders went away in the middle of the multicast"
-    assert crowd.caller.received() == [error(1, CANCELED, text)]
-    assert crowd.received() == [[cancelled(2)], [], [cancelled(2)]]
     assert crowd.world.left_over() == []
 
 

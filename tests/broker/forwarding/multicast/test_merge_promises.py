@@ -12,19 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core import CoreSettings
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    MAX_N,
-    NEXT,
-    PAYLOAD,
-    REQUEST_CHANNEL,
-    REQUEST_N,
-    REQUEST_STREAM,
-    encode_payload,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, MAX_N, NEXT, PAYLOAD, REQUEST_CHANNEL, REQUEST_STREAM
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES
 from tests.fakes import Frame, World, completed
 
@@ -179,7 +168,7 @@ class Model:
 
     def _heard(self, index: int, frame: Frame) -> None:
         assert not self.is_gone[index]
-        if frame.kind in (REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_N):
+        if frame.kind in (REQUEST_STREAM, REQUEST_CHANNEL, frames.REQUEST_N):
             assert self.talks[index]
             assert 0 < frame.n <= self.prefetch_n
             self.ledger.books[index].asked_n += frame.n
@@ -191,7 +180,7 @@ class Model:
             if frame.flags & COMPLETE:
                 self.listens[index] = False
         else:
-            assert frame.kind == CANCEL
+            assert frame.kind == frames.CANCEL
             assert self.talks[index] or self.listens[index], "a stream that ended is not cancelled"
             self.talks[index] = self.listens[index] = False
 
@@ -207,16 +196,16 @@ class Model:
             assert not self.is_answered
             assert not any(self.talks)
             self.is_answered = True
-        elif frame.kind == REQUEST_N:
+        elif frame.kind == frames.REQUEST_N:
             assert self.talks_caller
             assert 0 < frame.n <= MAX_N
             self.may_send_n += frame.n
-        elif frame.kind == CANCEL:
+        elif frame.kind == frames.CANCEL:
             assert self.talks_caller
             assert not any(self.listens)
             self.talks_caller = False
         else:
-            assert frame.kind == ERROR
+            assert frame.kind == frames.ERROR
             self.is_over = True
 
     def step(self, what: str, index: int, more: int) -> None:
@@ -267,7 +256,7 @@ class Model:
             text = b"" if flags == COMPLETE else b"said %d" % more
             self.talks_caller = flags != COMPLETE
             self.words.say(text, flags, self.listens)
-            self.caller.send(encode_payload(1, flags, text))
+            self.caller.send(frames.encode_payload(1, flags, text))
         elif what == "cancel":
             self.is_over = True
             self.caller.cancel(1)
@@ -331,10 +320,7 @@ def test_a_merge_keeps_its_promises_whatever_happens(
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    steps=st.lists(st.tuples(st.integers(0, BRANCHES - 1), st.integers(0, 3)), max_size=80),
-    n=st.integers(1, 5),
-)
+@given(steps=st.lists(st.tuples(st.integers(0, BRANCHES - 1), st.integers(0, 3)), max_size=80), n=st.integers(1, 5))
 def test_with_endless_credit_every_branch_gets_all_of_its_items_through(steps: list[tuple[int, int]], n: int) -> None:
     model = Model(REQUEST_STREAM, BRANCHES, n, 4, 1 << 20, "ignore")
     model.step("ask", 0, 4)

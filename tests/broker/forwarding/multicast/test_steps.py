@@ -8,25 +8,10 @@ from broker.core import CoreSettings
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN, STEP_BRANCHES
 from broker.forwarding.outbound import LARGE_BYTES
 from rsocket_wire.errors import CANCELED, REJECTED
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    COMPLETE,
-    ERROR,
-    FOLLOWS,
-    METADATA_PUSH,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_cancel,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Wire, World, address, addressed
+from tests.fakes import Wire, World, address, addressed, framed
 
 ALL = address(MULTICAST, service="orders")
 ROUTES_N = 2 * MAX_BRANCHES_PER_TURN + 500
@@ -45,8 +30,7 @@ class Wide:
 
     def send(self, wire: Wire, *frames: bytes) -> None:
         """In one piece; no turn passes."""
-        data = b"".join(len(raw).to_bytes(3, "big") + raw for raw in frames)
-        self.is_left = self.core.receive(wire.peer, data, self.world.now)
+        self.is_left = self.core.receive(wire.peer, framed(*frames), self.world.now)
         self.carry()
 
     def turn(self) -> None:
@@ -55,12 +39,17 @@ class Wide:
             self.is_left = self.core.go_on(self.caller.peer, self.world.now)
         self.carry()
 
+    def finish(self) -> None:
+        """All turns that are left."""
+        while self.core.has_work():
+            self.turn()
+
     def carry(self) -> None:
         for peer in self.core.take_writes():
             self.world.wires[peer.id].take(peer.take_output(), peer.is_ending)
 
     def ask(self, kind: int, flags: int = 0, n: int = 8) -> None:
-        self.send(self.caller, encode_request(kind, 1, b"hi", addressed(ALL), n, flags))
+        self.send(self.caller, frames.encode_request(kind, 1, b"hi", addressed(ALL), n, flags))
 
     def asked_n(self) -> int:
         """Services that have got something so far."""
@@ -93,7 +82,7 @@ def test_others_are_served_while_a_multicast_goes_on() -> None:
     other = wide.world.caller()
     wide.ask(REQUEST_STREAM)
     wide.turn()
-    wide.send(other, encode_request(REQUEST_RESPONSE, 1, b"", addressed(address(service="carts")), 0))
+    wide.send(other, frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(address(service="carts")), 0))
     assert len(wide.other.received()) == 1
     assert 0 < wide.asked_n() < ROUTES_N
 
@@ -102,8 +91,8 @@ def test_two_callers_take_turns() -> None:
     wide = Wide()
     second = wide.world.caller()
     wide.ask(REQUEST_FNF)
-    data = encode_request(REQUEST_FNF, 1, b"second", addressed(ALL), 0)
-    wide.core.receive(second.peer, len(data).to_bytes(3, "big") + data, wide.world.now)
+    data = frames.encode_request(REQUEST_FNF, 1, b"second", addressed(ALL), 0)
+    wide.core.receive(second.peer, framed(data), wide.world.now)
     wide.turn()
     counts = [
         len([one for one in wide.services if any(frame.data == text for frame in one.frames)])
@@ -116,12 +105,12 @@ def test_two_callers_take_turns() -> None:
 def test_what_the_caller_sends_behind_it_stays_behind_it() -> None:
     wide = Wide()
     metadata = addressed(ALL)
-    frames = [
-        encode_request(REQUEST_CHANNEL, 1, b"a", metadata, 8, FOLLOWS),
-        encode_payload(1, NEXT | FOLLOWS, b"b"),
-        encode_payload(1, NEXT | COMPLETE, b"c"),
+    pieces = [
+        frames.encode_request(REQUEST_CHANNEL, 1, b"a", metadata, 8, frames.FOLLOWS),
+        frames.encode_payload(1, NEXT | frames.FOLLOWS, b"b"),
+        frames.encode_payload(1, NEXT | COMPLETE, b"c"),
     ]
-    wide.send(wide.caller, *frames)
+    wide.send(wide.caller, *pieces)
     while wide.is_left or wide.core.has_work():
         wide.turn()
     assert {b"".join(frame.data for frame in service.frames) for service in wide.services} == {b"abc"}
@@ -133,8 +122,8 @@ def test_a_call_that_is_cancelled_meanwhile_is_not_begun_at_the_others() -> None
     wide.turn()
     wide.caller.lose()  # its CANCEL would wait for its turn
     asked = [service.received() for service in wide.services]
-    assert [[frame.kind for frame in frames] for frames in asked if frames] == [
-        [REQUEST_STREAM, CANCEL]
+    assert [[frame.kind for frame in pieces] for pieces in asked if pieces] == [
+        [REQUEST_STREAM, frames.CANCEL]
     ] * MAX_BRANCHES_PER_TURN
     assert wide.world.left_over() == []
 
@@ -142,14 +131,12 @@ def test_a_call_that_is_cancelled_meanwhile_is_not_begun_at_the_others() -> None
 def test_a_cancel_reaches_all_branches_and_none_twice() -> None:
     wide = Wide()
     wide.ask(REQUEST_STREAM)
-    while wide.core.has_work():
-        wide.turn()
-    wide.send(wide.caller, encode_cancel(1))
-    wide.send(wide.services[-1], encode_payload(2, NEXT | COMPLETE, b"too late"))
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
+    wide.send(wide.caller, frames.encode_cancel(1))
+    wide.send(wide.services[-1], frames.encode_payload(2, NEXT | COMPLETE, b"too late"))
+    wide.finish()
     assert {tuple(frame.kind for frame in service.received()) for service in wide.services} == {
-        (REQUEST_STREAM, CANCEL)
+        (REQUEST_STREAM, frames.CANCEL)
     }
     assert wide.caller.received() == []
     assert wide.world.left_over() == []
@@ -159,12 +146,11 @@ def test_an_answer_that_comes_before_all_were_asked_is_the_answer() -> None:
     wide = Wide()
     wide.ask(REQUEST_RESPONSE)
     wide.turn()
-    wide.send(wide.services[0], encode_payload(2, NEXT | COMPLETE, b"first"))
-    while wide.core.has_work():
-        wide.turn()
+    wide.send(wide.services[0], frames.encode_payload(2, NEXT | COMPLETE, b"first"))
+    wide.finish()
     assert [frame.data for frame in wide.caller.received()] == [b"first"]
     kinds = [tuple(frame.kind for frame in service.received()) for service in wide.services]
-    assert kinds == [(REQUEST_RESPONSE,)] + [(REQUEST_RESPONSE, CANCEL)] * (MAX_BRANCHES_PER_TURN - 1) + [()] * (
+    assert kinds == [(REQUEST_RESPONSE,)] + [(REQUEST_RESPONSE, frames.CANCEL)] * (MAX_BRANCHES_PER_TURN - 1) + [()] * (
         ROUTES_N - MAX_BRANCHES_PER_TURN
     )
     assert wide.world.left_over() == []
@@ -176,13 +162,12 @@ def test_a_stream_is_complete_when_all_are_and_not_when_those_are_that_were_aske
     wide.turn()
     for service in wide.services:
         if service.frames:
-            wide.send(service, encode_payload(2, COMPLETE))
+            wide.send(service, frames.encode_payload(2, COMPLETE))
     assert wide.caller.received() == []
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     for service in wide.services:
         if 2 in service.peer.streams:
-            wide.send(service, encode_payload(2, COMPLETE))
+            wide.send(service, frames.encode_payload(2, COMPLETE))
     assert [frame.flags & COMPLETE for frame in wide.caller.received()] == [COMPLETE]
     assert wide.world.left_over() == []
 
@@ -193,8 +178,7 @@ def test_routes_that_leave_before_their_turn_are_left_out() -> None:
     wide.turn()
     for service in wide.services:
         service.lose()
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     wide.carry()
     assert [frame.text.partition(":")[0] for frame in wide.caller.received()] == ["route-lost"]
     assert wide.world.left_over() == []
@@ -206,12 +190,11 @@ def test_items_of_a_channel_wait_for_those_that_were_asked_last() -> None:
     wide.turn()
     for service in wide.services:
         if service.frames:
-            wide.send(service, encode_request_n(2, 5))
-    while wide.core.has_work():
-        wide.turn()
+            wide.send(service, frames.encode_request_n(2, 5))
+    wide.finish()
     assert wide.caller.received() == []
     for service in wide.services[MAX_BRANCHES_PER_TURN:]:
-        wide.send(service, encode_request_n(2, 5))
+        wide.send(service, frames.encode_request_n(2, 5))
     assert [frame.n for frame in wide.caller.received()] == [5]
 
 
@@ -222,7 +205,7 @@ def with_waiting(kind: int = REQUEST_STREAM) -> tuple[Wide, list[int]]:
     wide.world.pump()
     ids = [service.received()[-1].stream_id for service in wide.services]
     for service, stream_id in zip(wide.services, ids, strict=True):
-        wide.send(service, encode_payload(stream_id, NEXT, b"item"))
+        wide.send(service, frames.encode_payload(stream_id, NEXT, b"item"))
     assert len(wide.caller.received()) == 1
     return wide, ids
 
@@ -230,7 +213,7 @@ def with_waiting(kind: int = REQUEST_STREAM) -> tuple[Wide, list[int]]:
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_items_of_many_that_wait_for_credit_are_passed_on_a_part_in_each_turn(kind: int) -> None:
     wide, _ = with_waiting(kind)
-    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N), encode_request_n(1, 1))
+    wide.send(wide.caller, frames.encode_request_n(1, 4 * ROUTES_N), frames.encode_request_n(1, 1))
     seen = [len(wide.caller.received())]
     while wide.core.has_work():
         wide.turn()
@@ -245,7 +228,7 @@ def test_items_of_many_that_wait_for_credit_are_passed_on_a_part_in_each_turn(ki
 def test_as_many_as_a_turn_has_room_for_are_passed_on_at_once() -> None:
     """The one that has sent what the caller had asked for is asked for more."""
     wide, _ = with_waiting()
-    wide.send(wide.caller, encode_request_n(1, MAX_BRANCHES_PER_TURN - 1))
+    wide.send(wide.caller, frames.encode_request_n(1, MAX_BRANCHES_PER_TURN - 1))
     assert (len(wide.caller.received()), wide.core.has_work()) == (MAX_BRANCHES_PER_TURN - 1, False)
     assert len(wide.services[0].received()) == 1
 
@@ -258,14 +241,13 @@ def test_items_that_come_while_others_are_passed_on_stay_in_order() -> None:
     last, last_id = wide.services[-1], ids[-1]
     for _ in range(3):  # two that the caller has asked for, one that waits
         for service, stream_id in zip(wide.services[:-1], ids[:-1], strict=True):
-            wide.send(service, encode_payload(stream_id, NEXT, b"item"))
-    wide.send(last, encode_payload(last_id, NEXT, b"first"))
+            wide.send(service, frames.encode_payload(stream_id, NEXT, b"item"))
+    wide.send(last, frames.encode_payload(last_id, NEXT, b"first"))
     assert len(wide.caller.received()) == 2 * ROUTES_N
-    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N))
+    wide.send(wide.caller, frames.encode_request_n(1, 4 * ROUTES_N))
     wide.turn()
-    wide.send(last, encode_payload(last_id, NEXT | COMPLETE, b"second"))
-    while wide.core.has_work():
-        wide.turn()
+    wide.send(last, frames.encode_payload(last_id, NEXT | COMPLETE, b"second"))
+    wide.finish()
     data = [frame.data for frame in wide.caller.received()]
     assert len(data) == 3 * (ROUTES_N - 1) + 2 - 2 * ROUTES_N
     assert [each for each in data if each != b"item"] == [b"first", b"second"]
@@ -274,25 +256,23 @@ def test_items_that_come_while_others_are_passed_on_stay_in_order() -> None:
 @pytest.mark.parametrize("end", ["cancel", "lose", "fail"])
 def test_a_stream_may_end_while_credit_is_given(end: str) -> None:
     wide, ids = with_waiting()
-    wide.send(wide.caller, encode_request_n(1, 4 * ROUTES_N), encode_cancel(1))
+    wide.send(wide.caller, frames.encode_request_n(1, 4 * ROUTES_N), frames.encode_cancel(1))
     wide.turn()
     if end == "lose":
         wide.caller.lose()
     elif end == "fail":
         wide.services[0].fail(ids[0], CANCELED, "")
-    while wide.core.has_work():
-        wide.turn()
+    wide.finish()
     assert wide.world.left_over() == []
 
 
 def test_a_push_to_many_goes_on_in_the_next_turns() -> None:
     wide = Wide()
-    wide.send(wide.caller, encode_metadata_push(addressed(ALL)))
+    wide.send(wide.caller, frames.encode_metadata_push(addressed(ALL)))
     wide.turn()
     assert wide.asked_n() == MAX_BRANCHES_PER_TURN
-    while wide.core.has_work():
-        wide.turn()
-    assert {tuple(frame.kind for frame in service.frames) for service in wide.services} == {(METADATA_PUSH,)}
+    wide.finish()
+    assert {tuple(frame.kind for frame in service.frames) for service in wide.services} == {(frames.METADATA_PUSH,)}
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -300,7 +280,7 @@ def test_the_content_of_a_large_frame_is_held_once(kind: int) -> None:
     wide = Wide(20)
     for service in wide.services:
         service.block()
-    wide.send(wide.caller, encode_request(kind, 1, bytes(LARGE_BYTES), addressed(ALL), 8))
+    wide.send(wide.caller, frames.encode_request(kind, 1, bytes(LARGE_BYTES), addressed(ALL), 8))
     held = set()
     for service in wide.services:
         service.peer.set_blocked(False)
@@ -310,7 +290,7 @@ def test_the_content_of_a_large_frame_is_held_once(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_would_hold_too_much_at_all_branches_is_refused(kind: int) -> None:
-    raw = encode_request(kind, 1, bytes(1000), addressed(ALL), 8)
+    raw = frames.encode_request(kind, 1, bytes(1000), addressed(ALL), 8)
     for limit in (20 * len(raw), 20 * len(raw) - 1):
         wide = Wide(20, CoreSettings(max_buffered_bytes=limit))
         for service in wide.services[1:]:
@@ -319,15 +299,15 @@ def test_what_would_hold_too_much_at_all_branches_is_refused(kind: int) -> None:
         is_refused = limit < 20 * len(raw)
         assert wide.asked_n() == (0 if is_refused else 1)
         text = f"over-limit: {len(raw)} bytes to 20 routes are {20 * len(raw)} bytes, the limit is {limit}"
-        told = [(frame.code, frame.text) for frame in wide.caller.received() if frame.kind == ERROR]
+        told = [(frame.code, frame.text) for frame in wide.caller.received() if frame.kind == frames.ERROR]
         has_answer = is_refused and kind != REQUEST_FNF
         assert told == ([(REJECTED, f"{text} (limits.max_buffered_bytes)")] if has_answer else [])
 
 
 def test_a_fragment_that_would_hold_too_much_ends_the_call() -> None:
     wide = Wide(20, CoreSettings(max_buffered_bytes=20_000))
-    wide.ask(REQUEST_RESPONSE, FOLLOWS)
-    wide.send(wide.caller, encode_payload(1, NEXT | FOLLOWS, bytes(1000)))
+    wide.ask(REQUEST_RESPONSE, frames.FOLLOWS)
+    wide.send(wide.caller, frames.encode_payload(1, NEXT | frames.FOLLOWS, bytes(1000)))
     assert [(frame.code, frame.text[:11]) for frame in wide.caller.received()] == [(CANCELED, "over-limit:")]
-    assert {service.received()[-1].kind for service in wide.services} == {CANCEL}
+    assert {service.received()[-1].kind for service in wide.services} == {frames.CANCEL}
     assert wide.world.left_over() == []

@@ -26,22 +26,12 @@ from broker.routing.policies import Policy
 from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.table import Table
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_error,
-    encode_payload,
-    encode_request_n,
-)
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
-from tests.fakes import START_MS, World, address, addressed, composite, fragments, route_id
+from tests.fakes import START_MS, World, address, addressed, fragments
 
 ORDERS = address(service="orders")
 NAMES = {4: "request_response", 5: "fire_and_forget", 6: "request_stream", 7: "request_channel"}
@@ -60,7 +50,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
     world.now += 0.25
     service.answer(2, b"answer")
     (record,) = world.flows()
-    answer = encode_payload(2, NEXT | COMPLETE, b"answer")
+    answer = frames.encode_payload(2, NEXT | COMPLETE, b"answer")
     assert (
         record.row()
         == FlowRecord(
@@ -206,18 +196,18 @@ def test_items_and_bytes_of_a_channel_are_exact() -> None:
     pair = Pair()
     raw = pair.open(REQUEST_CHANNEL)
     sent = [
-        encode_payload(1, NEXT, b"second"),
-        encode_payload(1, NEXT | FOLLOWS, b"th"),
-        encode_payload(1, NEXT, b"ird"),
-        encode_request_n(1, 4),
-        encode_payload(1, COMPLETE),
+        frames.encode_payload(1, NEXT, b"second"),
+        frames.encode_payload(1, NEXT | frames.FOLLOWS, b"th"),
+        frames.encode_payload(1, NEXT, b"ird"),
+        frames.encode_request_n(1, 4),
+        frames.encode_payload(1, COMPLETE),
     ]
     answered = [
-        encode_request_n(2, 4),
-        encode_payload(2, NEXT, b""),
-        encode_payload(2, NEXT | FOLLOWS, b"tw"),
-        encode_payload(2, 0, b"o"),
-        encode_payload(2, NEXT | COMPLETE, b"three"),
+        frames.encode_request_n(2, 4),
+        frames.encode_payload(2, NEXT, b""),
+        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"tw"),
+        frames.encode_payload(2, 0, b"o"),
+        frames.encode_payload(2, NEXT | COMPLETE, b"three"),
     ]
     pair.caller.send(*sent)
     pair.service.send(*answered)
@@ -227,21 +217,16 @@ def test_items_and_bytes_of_a_channel_are_exact() -> None:
     assert record.bytes_out == sum(len(frame) for frame in answered)
 
 
-def test_a_completion_without_an_item_is_no_item() -> None:
+@pytest.mark.parametrize(
+    ("kind", "flags", "items_n"), [(REQUEST_STREAM, [NEXT, COMPLETE], 1), (REQUEST_RESPONSE, [COMPLETE], 0)]
+)
+def test_a_completion_without_an_item_is_no_item(kind: int, flags: list[int], items_n: int) -> None:
     pair = Pair()
-    pair.open(REQUEST_STREAM)
-    pair.service.answer(2, b"one", NEXT)
-    pair.service.answer(2, b"", COMPLETE)
+    pair.open(kind)
+    for each in flags:
+        pair.service.answer(2, b"", each)
     (record,) = pair.world.flows()
-    assert outcome(record) == ("completed", "", 1, 1, 1)
-
-
-def test_an_empty_answer_completes_without_an_item() -> None:
-    pair = Pair()
-    pair.open(REQUEST_RESPONSE)
-    pair.service.answer(2, b"", COMPLETE)
-    (record,) = pair.world.flows()
-    assert outcome(record) == ("completed", "", 1, 1, 0)
+    assert outcome(record) == ("completed", "", 1, 1, items_n)
 
 
 def test_the_bytes_of_an_error_are_counted() -> None:
@@ -249,7 +234,7 @@ def test_the_bytes_of_an_error_are_counted() -> None:
     pair.open(REQUEST_RESPONSE)
     pair.service.fail(2, 0x201, "because")
     (record,) = pair.world.flows()
-    assert record.bytes_out == len(encode_error(2, 0x201, "because"))
+    assert record.bytes_out == len(frames.encode_error(2, 0x201, "because"))
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -287,7 +272,7 @@ def test_a_multicast_without_an_item_counts_none() -> None:
     for stream_id, kind in ((1, REQUEST_RESPONSE), (3, REQUEST_STREAM), (5, REQUEST_CHANNEL)):
         caller.request(kind, stream_id, address(MULTICAST, service="orders"))
         service.answer(stream_id + 1, b"", COMPLETE)
-    caller.send(encode_payload(5, COMPLETE))
+    caller.send(frames.encode_payload(5, COMPLETE))
     assert [outcome(record)[2:] for record in world.flows()] == [(1, 1, 0)] * 3
 
 
@@ -324,7 +309,7 @@ def test_requests_of_a_connection_whose_route_changed_are_counted_apart() -> Non
     world.service("orders", 1)
     caller = world.service("web", 2)
     caller.request(REQUEST_FNF, 1, ORDERS)
-    caller.push(composite((MIME_TYPE, RouteSetup(route_id(3), "shop", []).encode())))
+    caller.announce(3, "shop")
     caller.request(REQUEST_FNF, 3, ORDERS)
     assert [(record.caller_service, record.requests) for record in world.flows()] == [("web", 1), ("shop", 1)]
 
@@ -372,109 +357,116 @@ def test_sums_over_records_are_what_was_done() -> None:
 NO_SINGLES = RequestLog(Query(Table(), Rng(1)))
 
 
-def opened(table: FlowTable, owner: dict[int, Flow], key: int, service: str = "orders", word: str = "") -> Flow:
-    texts = FlowTexts(service=service, model="fire_and_forget", routing="unicast", word=word)
-    return table.open(owner, key, texts)
+class Book:
+    """A table of flows that one caller fills, all with fire-and-forgets."""
+
+    def __init__(self) -> None:
+        self.services: dict[str, ServiceLoad] = {}  # that have routes
+        self.table = FlowTable(NO_SINGLES, self.services)
+        self.owner: dict[int, Flow] = {}
+        self.intervals_n = 0
+
+    def open(self, key: int, service: str = "orders", word: str = "") -> Flow:
+        texts = FlowTexts(service=service, model="fire_and_forget", routing="unicast", word=word)
+        return self.table.open(self.owner, key, texts)
+
+    def count(self, key: int, service: str = "orders", outcome: int = COMPLETED) -> None:
+        """A request of 5 µs with two items and 20 bytes in return."""
+        self.open(key, service).count(outcome, 5, 1, 2, 10, 20, 0.0, 1, 1)
+
+    def refuse(self, key: int, service: str, word: str = "no-route") -> None:
+        self.open(key, service, word).count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+
+    def has_routes(self, service: str) -> None:
+        self.services[service] = ServiceLoad(service, Policy())
+
+    def end(self) -> list[FlowRecord]:
+        """The records of an interval."""
+        self.intervals_n += 1
+        self.table.end_interval()
+        return self.table.take_records(self.intervals_n, 0, 1000)
+
+    def totals(self) -> dict[tuple[str, str, str], int]:
+        """Requests by service, outcome and word."""
+        return {(key[0], *key[3:]): counts.requests for key, counts in self.table.totals.items()}
 
 
 def test_flows_beyond_the_bound_are_counted_together() -> None:
-    table = FlowTable(NO_SINGLES)
-    owner: dict[int, Flow] = {}
+    book = Book()
     for key in range(MAX_FLOWS):
-        opened(table, owner, key).count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
-    late = [opened(table, owner, MAX_FLOWS + number) for number in range(3)]
-    for flow in late:
-        flow.count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
-    assert len(owner) == MAX_FLOWS
-    table.end_interval()
-    records = table.take_records(1, 0, 1000)
-    assert len(records) == MAX_FLOWS + 1
+        book.count(key)
+    for key in range(3):
+        book.count(MAX_FLOWS + key, outcome=FAILED)
+    assert len(book.owner) == MAX_FLOWS
+    records = book.end()
     assert [record.seq for record in records] == list(range(1, MAX_FLOWS + 2))
     assert (records[-1].service, records[-1].outcome, records[-1].requests) == ("", "error", 3)
-    assert owner == {}
-    assert opened(table, owner, 1) is owner[1]  # a new interval has room again
+    assert book.owner == {}
+    assert book.open(1) is book.owner[1]  # a new interval has room again
 
 
 def test_totals_beyond_the_bound_are_counted_without_the_service() -> None:
-    table = FlowTable(NO_SINGLES)
-    owner: dict[int, Flow] = {}
+    book = Book()
     for key in range(MAX_TOTALS + 3):
-        opened(table, owner, key, f"service-{key}").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
-    table.end_interval()
-    table.take_records(1, 0, 1000)
-    assert len(table.totals) == MAX_TOTALS + 1
-    assert table.totals["", "fire_and_forget", "unicast", "completed", ""].requests == 3
+        book.count(key, f"service-{key}")
+    book.end()
+    assert (len(book.totals()), book.totals()["", "completed", ""]) == (MAX_TOTALS + 1, 3)
 
 
 def test_services_that_are_gone_give_their_names_in_the_totals_to_those_that_are_there() -> None:
-    services: dict[str, ServiceLoad] = {}
-    table = FlowTable(NO_SINGLES, services)
-    owner: dict[int, Flow] = {}
-    services["service-7"] = ServiceLoad("service-7", Policy())  # the only one of them that still has a route
+    book = Book()
+    book.has_routes("service-7")  # the only one of them that still has a route
     for key in range(MAX_TOTALS):
-        opened(table, owner, key, f"service-{key}").count(COMPLETED, 5, 1, 2, 10, 20, 0.0, 1, 1)
-    table.end_interval()
-    table.take_records(1, 0, 1000)
-    services["payments"] = ServiceLoad("payments", Policy())
+        book.count(key, f"service-{key}")
+    book.end()
+    book.has_routes("payments")
     for key, name in enumerate(("gone-too", "payments", "gone-as-well")):
-        opened(table, owner, key, name).count(FAILED, 7, 1, 0, 10, 0, 0.0, 1, 1)
-    table.end_interval()
-    table.take_records(2, 0, 1000)
-    what = ("fire_and_forget", "unicast")
-    assert list(table.totals) == [
-        ("service-7", *what, "completed", ""),
-        ("", *what, "error", ""),
-        ("", *what, "completed", ""),
-        ("payments", *what, "error", ""),
-        ("gone-as-well", *what, "error", ""),
-    ]
-    rest = table.totals["", *what, "completed", ""]
+        book.count(key, name, FAILED)
+    book.end()
     gone_n = MAX_TOTALS - 1
-    assert (rest.requests, rest.items_out, rest.bytes_out) == (gone_n, 2 * gone_n, 20 * gone_n)
+    assert list(book.totals().items()) == [
+        (("service-7", "completed", ""), 1),
+        (("", "error", ""), 1),
+        (("", "completed", ""), gone_n),
+        (("payments", "error", ""), 1),
+        (("gone-as-well", "error", ""), 1),
+    ]
+    rest = book.table.totals["", "fire_and_forget", "unicast", "completed", ""]
+    assert (rest.items_out, rest.bytes_out) == (2 * gone_n, 20 * gone_n)
     assert (rest.histogram, rest.latency_sum_us) == ({bucket_of(5): gone_n}, 5 * gone_n)
-    assert sum(counts.requests for counts in table.totals.values()) == MAX_TOTALS + 3
 
 
 def test_names_that_were_only_refused_are_given_to_services_that_are_there() -> None:
-    services: dict[str, ServiceLoad] = {}
-    table = FlowTable(NO_SINGLES, services)
-    owner: dict[int, Flow] = {}
+    book = Book()
     for key in range(MAX_REFUSED_TOTALS):
-        flow = opened(table, owner, key, f"made-up-{key}", "no-route")
-        flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
-    table.end_interval()
-    table.take_records(1, 0, 1000)
-    services["payments"] = ServiceLoad("payments", Policy())
-    flow = opened(table, owner, 1, "payments", "over-limit")
-    flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
-    table.end_interval()
-    table.take_records(2, 0, 1000)
-    assert {key[0]: counts.requests for key, counts in table.totals.items()} == {"": MAX_REFUSED_TOTALS, "payments": 1}
+        book.refuse(key, f"made-up-{key}")
+    book.end()
+    book.has_routes("payments")
+    book.refuse(1, "payments", "over-limit")
+    book.end()
+    assert book.totals() == {
+        ("", "rejected", "no-route"): MAX_REFUSED_TOTALS,
+        ("payments", "rejected", "over-limit"): 1,
+    }
 
 
 def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there() -> None:
-    table = FlowTable(NO_SINGLES)
-    owner: dict[int, Flow] = {}
+    book = Book()
     for key in range(MAX_TOTALS + 3):
-        flow = opened(table, owner, key, f"made-up-{key}", "no-route")
-        flow.count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
-    opened(table, owner, MAX_TOTALS + 3, "orders").count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
-    table.end_interval()
-    table.take_records(1, 0, 1000)
-    assert len(table.totals) == MAX_REFUSED_TOTALS + 2
-    assert table.totals["orders", "fire_and_forget", "unicast", "completed", ""].requests == 1
-    left_over = MAX_TOTALS + 3 - MAX_REFUSED_TOTALS
-    assert table.totals["", "fire_and_forget", "unicast", "rejected", "no-route"].requests == left_over
+        book.refuse(key, f"made-up-{key}")
+    book.count(MAX_TOTALS + 3)
+    book.end()
+    assert len(book.totals()) == MAX_REFUSED_TOTALS + 2
+    assert book.totals()["orders", "completed", ""] == 1
+    assert book.totals()["", "rejected", "no-route"] == MAX_TOTALS + 3 - MAX_REFUSED_TOTALS
 
 
 def test_deadlines_count_among_the_totals_of_services_that_are_there() -> None:
-    table = FlowTable(NO_SINGLES)
-    owner: dict[int, Flow] = {}
+    book = Book()
     for key in range(MAX_REFUSED_TOTALS + 3):
-        opened(table, owner, key, f"service-{key}").ended_with("deadline").count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
-    table.end_interval()
-    table.take_records(1, 0, 1000)
-    assert len(table.totals) == MAX_REFUSED_TOTALS + 3
+        book.open(key, f"service-{key}").ended_with("deadline").count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    book.end()
+    assert len(book.totals()) == MAX_REFUSED_TOTALS + 3
 
 
 def test_an_interval_without_requests_has_no_records() -> None:
@@ -485,16 +477,14 @@ def test_an_interval_without_requests_has_no_records() -> None:
 
 def test_many_flows_become_records_a_part_at_a_time_and_each_once() -> None:
     """As many as a peer can make with ever new addresses would stop all others at the end of an interval."""
-    table = FlowTable(NO_SINGLES)
-    owner: dict[int, Flow] = {}
+    book = Book()
     for key in range(30_000):
-        opened(table, owner, key).count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
-    table.end_interval()
-    opened(table, owner, 30_000).count(COMPLETED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+        book.count(key)
+    book.table.end_interval()
+    book.count(30_000)
     sizes = []
-    while table.has_records():
-        sizes.append(len(table.take_records(1, 0, 1000, False)))
+    while book.table.has_records():
+        sizes.append(len(book.table.take_records(1, 0, 1000, False)))
     assert sizes == [TAKEN_N] * (30_000 // TAKEN_N)
-    table.end_interval()
-    assert len(table.take_records(1, 0, 1000, False)) == 1
-    assert owner == {}
+    assert len(book.end()) == 1
+    assert book.owner == {}

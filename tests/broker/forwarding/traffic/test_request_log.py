@@ -9,25 +9,9 @@ from typing import Any
 
 import pytest
 
+from broker import events
 from broker.core import CoreSettings
-from broker.events import (
-    BROKER_STARTED,
-    DEFINITION,
-    DEFINITION_FIELDS,
-    EVENTS_DROPPED,
-    NO_KEY,
-    OUTCOME_NAMES,
-    REQUEST,
-    REQUEST_FIELDS,
-    ROUTE_ADDED,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
-    ROUTE_REMOVED,
-    ROUTE_REPLACED,
-    FlowRecord,
-    LifecycleEvent,
-    bucket_of,
-)
+from broker.events import FlowRecord, LifecycleEvent, bucket_of
 from broker.forwarding.traffic.flows import COMPLETED, MAX_ADDRESS_BYTES, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import MAX_ROWS, RequestLog
 from broker.routing.policies import Policies, Policy
@@ -35,19 +19,12 @@ from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-)
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import START_MS, Wire, World, address, composite, route_id, tags_of
+from tests.fakes import START_MS, Wire, World, address, composite
 
 MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 Row = dict[str, Any]
@@ -74,13 +51,13 @@ class Taken:
         if taken is None:
             return
         for definition in taken.definitions:
-            assert definition[0] == DEFINITION
-            named = dict(zip(DEFINITION_FIELDS, definition[1:], strict=True))
+            assert definition[0] == events.DEFINITION
+            named = dict(zip(events.DEFINITION_FIELDS, definition[1:], strict=True))
             assert named["flow"] not in self.known, "a number stands for one flow"
             self.known[named["flow"]] = named  # type: ignore[index]
         for row in taken.rows:
-            assert row[0] == REQUEST
-            request: Row = dict(zip(REQUEST_FIELDS, row[1:], strict=True))
+            assert row[0] == events.REQUEST
+            request: Row = dict(zip(events.REQUEST_FIELDS, row[1:], strict=True))
             assert request["flow"] not in self.forgotten
             self.requests.append({**self.known[request["flow"]], **request})
         self.forgotten.update(taken.forgotten)
@@ -106,7 +83,7 @@ def sums_of_flows(records: list[FlowRecord]) -> dict[tuple[str, ...], Counter[st
 def sums_of_requests(rows: list[Row]) -> dict[tuple[str, ...], Counter[str]]:
     sums: dict[tuple[str, ...], Counter[str]] = {}
     for row in rows:
-        named = {**row, "outcome": OUTCOME_NAMES[row["outcome"]]}
+        named = {**row, "outcome": events.OUTCOME_NAMES[row["outcome"]]}
         sum_ = sums.setdefault(tuple(named[key] for key in KEYS), Counter())
         sum_["requests"] += 1
         sum_["latency_sum_us"] += row["duration_us"]
@@ -139,9 +116,7 @@ class History:
             name = rng.choice(["orders", "stock"])
             self.services[number] = self.world.service(name, number + 1, region=region, weight=weight)
         elif what < 0.07 and number in self.services:
-            service = self.services[number]
-            raw = RouteSetup(route_id(number + 1), "orders", tags_of({"region": "eu"})).encode()
-            service.push(composite((MIME_TYPE, raw)))
+            self.services[number].announce(number + 1, "orders", region="eu")
         elif what < 0.09 and number in self.services:
             self.services.pop(number).lose()
         elif what < 0.10:
@@ -238,7 +213,7 @@ def test_orders_are_those_of_the_choices_and_ends_are_between_them(seed: int) ->
     assert all(row["ended"] >= row["order"] for row in taken.requests)
     refused_before = [row for row in taken.requests if row["order"] == 0]
     assert refused_before
-    assert all(row["outcome"] == OUTCOME_NAMES.index("rejected") for row in refused_before)
+    assert all(row["outcome"] == events.OUTCOME_NAMES.index("rejected") for row in refused_before)
     by_end = [row["ended"] for row in sorted(taken.requests, key=lambda row: int(row["seq"]))]
     assert by_end == sorted(by_end)
 
@@ -254,7 +229,7 @@ class Repeat:
         self.ends = sorted(taken.requests, key=lambda row: int(row["seq"]))
         self.events = sorted(taken.events, key=lambda event: event.seq)
         started = dict(self.events[0].tags)
-        assert self.events[0].kind == BROKER_STARTED
+        assert self.events[0].kind == events.BROKER_STARTED
         policy = Policy(
             chooser=started["lb_method"],
             shard_method=started["shard_method"],
@@ -283,7 +258,7 @@ class Repeat:
             self.query.choices = row["order"]  # further on when a caller had its share of the first choice (D-68)
             chosen.append(route.id_text if route is not None else "")
             really.append(row["route_id"])
-            assert row["key_hash"] == (target.shard_hash if target.routing == SHARD else NO_KEY)
+            assert row["key_hash"] == (target.shard_hash if target.routing == SHARD else events.NO_KEY)
             if route is not None and row["model"] != "metadata_push":
                 is_over = row["model"] == "fire_and_forget"
                 if is_over:
@@ -307,15 +282,15 @@ class Repeat:
 
     def happened(self, event: LifecycleEvent) -> None:
         raw_id = parse_id(event.route_id) if event.route_id else b""
-        if event.kind in (ROUTE_JOINED, ROUTE_ADDED):
+        if event.kind in (events.ROUTE_JOINED, events.ROUTE_ADDED):
             tags = [Tag.of(name, value) for name, value in event.tags]
             old = self.replaced if event.route_id == self.replaced_id else None
             load = old.load if old is not None and old.service == event.service else None
             self.table.join(Route(raw_id, event.service, tags, self), event.at_ms, 0.0, load)
             self.replaced_id = ""
-        elif event.kind == ROUTE_REPLACED and event.reason == "changed":
+        elif event.kind == events.ROUTE_REPLACED and event.reason == "changed":
             self.replaced, self.replaced_id = self.table.find(raw_id), event.route_id
-        elif event.kind in (ROUTE_LEFT, ROUTE_REPLACED, ROUTE_REMOVED) and raw_id:
+        elif event.kind in (events.ROUTE_LEFT, events.ROUTE_REPLACED, events.ROUTE_REMOVED) and raw_id:
             route = self.table.find(raw_id)
             assert route is not None
             self.table.leave(route)
@@ -397,7 +372,7 @@ def test_a_request_says_when_it_came_and_how_long_it_took() -> None:
     taken.take()
     [row] = taken.requests
     assert (row["started_at_us"], row["duration_us"]) == (START_MS * 1000 + 500_000, 250_000)
-    assert (row["order"], row["ended"], row["key_hash"], row["branches"]) == (1, 1, NO_KEY, 1)
+    assert (row["order"], row["ended"], row["key_hash"], row["branches"]) == (1, 1, events.NO_KEY, 1)
     assert (row["items_in"], row["items_out"], row["bytes_in"], row["bytes_out"]) == (1, 1, len(sent), 12)
     assert (row["route_id"], row["service"]) == (world.core.table.routes()[0].id_text, "orders")
     assert (row["address"], row["model"]) == ("service=orders", "request_response")
@@ -434,7 +409,7 @@ def test_a_request_that_the_broker_ended_has_its_word(routing: int) -> None:
     taken = Taken(world)
     taken.take()
     (row,) = taken.requests
-    assert (OUTCOME_NAMES[row["outcome"]], row["word"], row["service"]) == ("error", "deadline", "orders")
+    assert (events.OUTCOME_NAMES[row["outcome"]], row["word"], row["service"]) == ("error", "deadline", "orders")
 
 
 def test_one_address_that_is_emptied_by_two_tags_in_turn_is_told_as_two() -> None:
@@ -496,7 +471,7 @@ def test_requests_that_nobody_takes_are_bounded_and_the_gap_is_told() -> None:
         caller.received()
     taken.take()
     assert len(taken.requests) == MAX_ROWS
-    [gap] = [event for event in taken.events if event.kind == EVENTS_DROPPED]
+    [gap] = [event for event in taken.events if event.kind == events.EVENTS_DROPPED]
     first = taken.requests[-1]["seq"] + 1
     assert dict(gap.tags) == {"records": "7", "first_seq": str(first), "last_seq": str(first + 6)}
     assert (gap.seq, gap.requests, world.core.events_dropped) == (first + 6, 0, 7)  # the flow records have them
