@@ -6,6 +6,7 @@ from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
+from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.tags import Tag
 from tests.fakes import World, address
 from tests.topology import Net
@@ -110,3 +111,13 @@ def islands() -> Net:
     dial = next(each for each in net.worlds["b2"].core.cluster.dials.state() if each.url == "tcp://b9:7000")
     dial.attempts, dial.error, dial.next_at = 4, "connection refused", net.now + 0.25
     return net
+
+
+def came(world: World, *trace: str, times: int = 1) -> None:
+    """Requests came by way of these brokers."""
+    hops = world.core.engine.annotations
+    section = hops.read(Annotations(0, None, trace[0], list(trace)).encode())
+    for _ in range(times):
+        section.path.requests += 1
+        section.path.last_at = world.now
+        hops.arrived(section.hops_n)
