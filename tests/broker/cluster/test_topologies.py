@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 from broker.cluster.links.neighbour import GREET_S, Neighbour
 from broker.core import CoreSettings
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    METADATA_PUSH,
-    NEXT,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_payload,
-)
-from rsocket_wire.wire.frames import MULTICAST, ROUTE_ADD, ROUTE_REMOVE
+from rsocket_wire.rsocket import frames
+from rsocket_wire.wire.frames import MULTICAST, ROUTE_REMOVE
 from tests.fakes import Frame, Wire, World, address
 from tests.topology import LINKED_S, Net, line, ring, route_text, star
 
@@ -38,7 +29,7 @@ def offer(net: Net, name: str, service: str, number: int) -> Wire:
 def ask(net: Net, name: str, service: str, caller: Wire | None = None, stream_id: int = 1) -> tuple[Wire, int]:
     """A request/response at one broker."""
     caller = caller or net.worlds[name].caller()
-    caller.request(REQUEST_RESPONSE, stream_id, address(service=service), b"ping")
+    caller.request(frames.REQUEST_RESPONSE, stream_id, address(service=service), b"ping")
     net.pump()
     return caller, stream_id
 
@@ -201,7 +192,7 @@ def links(world: World) -> list[Neighbour]:
 
 def is_advert(frame: Frame) -> bool:
     """What links tell each other once they are up; a transport that loses of a handshake is no transport."""
-    return frame.kind == METADATA_PUSH and b"nonce" not in frame.raw
+    return frame.kind == frames.METADATA_PUSH and b"nonce" not in frame.raw
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -276,18 +267,18 @@ def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
     assert all(times == 1 for times in alive.values()), alive
     for name in names:
         caller = net.worlds[name].caller()
-        caller.request(REQUEST_RESPONSE, 1, address(service="orders"))
+        caller.request(frames.REQUEST_RESPONSE, 1, address(service="orders"))
         net.pump()
-        frames = caller.received()
+        got = caller.received()
         if net.table(name):
-            assert frames == [], frames
+            assert got == [], got
         else:
-            assert [(frame.kind, frame.code) for frame in frames] == [(ERROR, REJECTED)]
+            assert [(frame.kind, frame.code) for frame in got] == [(frames.ERROR, REJECTED)]
     assert all(world.core.engine.annotations.loops_refused == 0 for world in net.worlds.values())
 
 
 @pytest.mark.parametrize("shape", ["line", "ring", "star"])
-@pytest.mark.parametrize("kind", [REQUEST_FNF, REQUEST_STREAM])
+@pytest.mark.parametrize("kind", [frames.REQUEST_FNF, frames.REQUEST_STREAM])
 def test_each_member_of_a_multicast_gets_exactly_one_copy(shape: str, kind: int) -> None:
     net = {"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]()
     net.advance(LINKED_S)
@@ -297,14 +288,14 @@ def test_each_member_of_a_multicast_gets_exactly_one_copy(shape: str, kind: int)
     net.pump()
     asked = [member.one() for member in members]
     assert [frame.data for frame in asked] == [b"all"] * 11
-    if kind == REQUEST_FNF:
+    if kind == frames.REQUEST_FNF:
         return
     for number, (member, frame) in enumerate(zip(members, asked, strict=True)):
-        member.send(encode_payload(frame.stream_id, NEXT | COMPLETE, b"%d" % number))
+        member.send(frames.encode_payload(frame.stream_id, frames.NEXT | frames.COMPLETE, b"%d" % number))
         net.pump()
     got = caller.received()
-    assert sorted(frame.data for frame in got if frame.flags & NEXT) == sorted(b"%d" % n for n in range(11))
-    assert got[-1].flags & COMPLETE
+    assert sorted(frame.data for frame in got if frame.flags & frames.NEXT) == sorted(b"%d" % n for n in range(11))
+    assert got[-1].flags & frames.COMPLETE
 
 
 def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
@@ -315,7 +306,9 @@ def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
 
     def is_remove(a: str, b: str, frame: Frame) -> bool:
         return (
-            (a, b) == ("b2", "b1") and bytes([ROUTE_REMOVE << 2]) + b"\0" in frame.raw and frame.kind == METADATA_PUSH
+            (a, b) == ("b2", "b1")
+            and bytes([ROUTE_REMOVE << 2]) + b"\0" in frame.raw
+            and frame.kind == frames.METADATA_PUSH
         )
 
     net.holds = is_remove
@@ -345,22 +338,12 @@ def test_ten_thousand_routes_are_there_when_the_link_is_up() -> None:
     agree(net)
 
 
-def test_route_adds_carry_both_default_tags_and_the_brokers_id() -> None:
-    net = line(2)
-    net.advance(LINKED_S)
-    offer(net, "b1", "orders", 1)
-    pushed = b"".join(frame.raw for frame in net.link("b1", "b2").seen if is_advert(frame))
-    assert bytes([ROUTE_ADD << 2]) in pushed
-    route = net.worlds["b2"].core.table.routes()[0]
-    assert [tag.key.short_name for tag in route.tags] == ["service", "route_id"]
-
-
 def test_a_route_whose_newer_connection_left_again_unheard_is_found_where_it_stayed() -> None:
     """The digests agree: nobody but the broker that it left again can notice."""
     net = line(2)
     net.advance(LINKED_S)
     stays = offer(net, "b2", "orders", 1)
-    net.drops = lambda a, b, frame: a == "b1" and frame.kind == METADATA_PUSH
+    net.drops = lambda a, b, frame: a == "b1" and frame.kind == frames.METADATA_PUSH
     net.worlds["b1"].service("orders", 1).lose()
     net.pump()
     net.drops = None
@@ -390,7 +373,7 @@ def test_a_broker_that_is_drained_is_linked_again_after_a_break() -> None:
 
 def test_a_link_that_was_about_to_be_one_when_the_broker_was_drained_stays() -> None:
     net = line(2)
-    net.holds = lambda a, b, frame: a == "b2" and frame.kind == METADATA_PUSH
+    net.holds = lambda a, b, frame: a == "b2" and frame.kind == frames.METADATA_PUSH
     net.pump()
     net.worlds["b2"].core.drains.drain_broker(0.5, 0.5, True, net.now)
     net.release()

@@ -38,14 +38,6 @@ def refused(wire: Wire, code: int, text: str) -> None:
 # The secret
 
 
-def test_dialler_with_another_secret_is_refused_by_who_accepts() -> None:
-    world = cluster()
-    stranger = Broker(world, secret=WRONG).dial()
-    stranger.prove()
-    refused(stranger.wire, REJECTED_SETUP, KEY)
-    assert (links(world), world.core.cluster.refused) == ([], {"wrong-secret": 1})
-
-
 def test_acceptor_with_another_secret_is_refused_by_who_dials() -> None:
     world = cluster()
     stranger = Broker(world, secret=WRONG).accept(URL)
