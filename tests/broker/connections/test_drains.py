@@ -27,6 +27,15 @@ def ask(caller: Wire, count: int, kind: int = REQUEST_FNF, raw: bytes = ORDERS) 
         caller.request(kind, caller.peer.requests * 2 + 1, raw)
 
 
+def busy(kind: int) -> tuple[World, Wire, Wire]:
+    """A service that has got a request, and its caller."""
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(kind, 1, ORDERS)
+    service.received()
+    return world, service, caller
+
+
 def test_a_drained_route_gets_no_new_requests_and_the_others_do() -> None:
     world = World()
     wires = [world.service("orders", number) for number in (1, 2, 3)]
@@ -38,10 +47,7 @@ def test_a_drained_route_gets_no_new_requests_and_the_others_do() -> None:
 
 
 def test_what_runs_on_a_drained_route_goes_on() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_STREAM, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_STREAM)
     world.core.drains.drain_route(route_id(1), 10, 0, True, world.now)
     world.advance(5)
     service.answer(2, b"still here", 0x20)
@@ -50,10 +56,7 @@ def test_what_runs_on_a_drained_route_goes_on() -> None:
 
 
 def test_the_connection_of_a_drained_route_is_told_to_go_when_it_is_idle() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_RESPONSE)
     world.core.drains.drain_route(route_id(1), 10, 0, True, world.now)
     world.advance(3)
     assert not service.is_closed
@@ -66,10 +69,7 @@ def test_the_connection_of_a_drained_route_is_told_to_go_when_it_is_idle() -> No
 
 
 def test_and_after_the_grace_time_at_the_latest() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_STREAM, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_STREAM)
     world.core.drains.drain_route(route_id(1), 10, 0, True, world.now)
     world.advance(9.9)
     assert not service.is_closed
@@ -159,10 +159,7 @@ def test_a_multicast_goes_to_those_that_are_not_drained() -> None:
 
 
 def test_a_broker_that_drains_refuses_requests_and_connections_and_closes_those_it_has() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_RESPONSE)
     assert world.core.drains.drain_broker(10, 4, True, world.now) == 2
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
     assert [frame.text.partition(":")[0] for frame in caller.received()] == ["draining"]
