@@ -101,9 +101,6 @@ async def test_readyz_is_503_with_the_reason_while_starting_or_stopping(
     assert await get(client, "/livez") == {"status": "live"}
 
 
-# Status
-
-
 # Routes
 
 

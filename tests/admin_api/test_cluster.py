@@ -22,7 +22,7 @@ from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MAX_NAME_BYTES
 from tests.admin_api.fakes import FakeAdmin, came, islands
 from tests.admin_api.test_metrics import samples
-from tests.fakes import START_MS, address
+from tests.fakes import address
 from tests.topology import Net
 
 ORDERS_3 = "00000000-0000-0000-0000-000000000003"
@@ -117,28 +117,19 @@ async def test_a_broker_alone_has_no_links() -> None:
     assert await say(alone, "b1", "links") == ["no links"]
 
 
-async def test_names_that_stand_for_no_broker_are_listed_among_the_dials_that_fail(net: Net) -> None:
-    admin = FakeAdmin(net.worlds["b1"])
-    admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
-    async with TestClient(TestServer(make_app(admin))) as client:
-        async with client.get("/api/v1/links") as answer:
-            assert (await answer.json())["dials"] == [
-                {"url": "dns+tcp://brokers:7000", "attempts": 3, "error": "name or service not known", "next_s": 0.7}
-            ]
-        async with client.get("/") as answer:
-            assert "dns+tcp://brokers:7000" in await answer.text()
-
-
 async def test_the_page_shows_brokers_links_and_dials_that_fail(net: Net) -> None:
     link = net.link("b2", "b1").peer.link
     assert link is not None
     link.lag_us = 2_500
-    async with at(net, "b2") as client, client.get("/") as answer:
+    admin = FakeAdmin(net.worlds["b2"])
+    admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
+    async with TestClient(TestServer(make_app(admin))) as client, client.get("/") as answer:
         page = await answer.text()
     assert "<td>b2, 3 of 3 brokers reachable, 2 of 2 links up</td>" in page
     assert "<tr><td>b3</td><td>reachable</td><td>1 hops by way of b3</td><td>1 routes</td></tr>" in page
     assert "<tr><td>b1</td><td>up</td><td>3 s</td><td>2.5 ms there and back</td></tr>" in page
     assert "<tr><td>tcp://b9:7000</td><td>4 times</td><td>connection refused</td></tr>" in page
+    assert "<tr><td>dns+tcp://brokers:7000</td><td>3 times</td><td>name or service not known</td></tr>" in page
 
 
 async def test_the_page_shows_twenty_links_and_counts_the_rest() -> None:
@@ -227,21 +218,11 @@ GREEN = "/api/v1/redirects/orders"
 
 
 async def test_a_redirect_is_set_at_one_broker_and_holds_at_all_of_them(net: Net) -> None:
-    shown = {
-        "service": "orders",
-        "to": "green",
-        "set_at_ms": START_MS + 3000,
-        "age_s": 0.0,
-        "broker_id": f"{B}1",
-        "broker": "b1",
-    }
     status, body = await change(net, "b1", "PUT", GREEN, b'{"to": "green"}')
-    assert (status, body) == (200, {**shown, "set_at_ms": body["set_at_ms"], "age_s": body["age_s"]})
-    assert body["set_at_ms"] == pytest.approx(START_MS + 3000, abs=1)
+    assert (status, body["service"], body["to"], body["broker"]) == (200, "orders", "green", "b1")
     net.advance(0.5)
-    listed = await get(net, "b3", "/api/v1/redirects")
-    assert listed["items"] == [{**body, "age_s": listed["items"][0]["age_s"]}]
-    assert (listed["total"], listed["offset"], listed["limit"]) == (1, 0, 100)
+    (listed,) = (await get(net, "b3", "/api/v1/redirects"))["items"]
+    assert listed == {**body, "age_s": listed["age_s"]}
     assert await say(net, "b3", "redirects") == ["service to age set at", "orders green 0.5 s b1"]
     status, body = await change(net, "b3", "DELETE", GREEN)
     assert (status, body["to"]) == (200, "green")
@@ -309,6 +290,3 @@ async def test_redirects_are_changes_and_guarded_as_these_are(net: Net) -> None:
         async with client.get(GREEN) as answer:
             assert (answer.status, answer.headers["Allow"]) == (405, "DELETE, PUT")
     assert net.worlds["b1"].core.cluster.redirects == {}
-
-
-# Metrics
