@@ -6,6 +6,7 @@ meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from msgspec.structs import astuple
@@ -17,6 +18,7 @@ from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
 from admin_api.processes import BrokerProcess, state_of
 from broker.config.options import Config
+from broker.connections.drains import Drains
 from broker.core import Core
 from broker.views import cluster_queries, queries, schemas
 from broker.views.queries import TagFilter
@@ -104,43 +106,31 @@ class OneBroker:
         return Answer(cluster_queries.links(self._core, self._now(), part, self._process.lookups()))
 
     async def drain(self, target: DrainTarget, terms: Terms) -> Answer[schemas.DrainView]:
-        process = self._process
-        try:
-            if target.route_id is not None:
-                process.drain_route(target.route_id, *astuple(terms))
-            elif target.tag is not None:
-                process.drain_tag(target.tag, *astuple(terms))
-            else:
-                process.drain_broker(*astuple(terms))
-        except BrokerError as error:
-            raise AdminError(error.word, error.text) from None
+        self._change(lambda core, now: begin_drain(core.drains, target, terms, now))
         drain = self._find_drain(target)
         assert drain is not None  # it has just begun, and nothing else has happened since
         return Answer(drain)
 
     async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
         drain = self._find_drain(target)
-        if drain is None or not self._undrain(target):
+        if drain is None or not self._change(lambda core, now: end_drain(core.drains, target, now)):
             raise AdminError("no-such-drain", "exactly this is not drained; /api/v1/drains lists what is")
         return Answer(drain)
 
     async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:
-        try:
-            self._process.set_redirect(service, to)
-        except BrokerError as error:
-            raise AdminError(error.word, error.text) from None
+        self._change(lambda core, now: core.cluster.set_redirect(service, to, now))
         redirect = cluster_queries.redirect(self._core, self._now(), service)
         assert redirect is not None  # it was just set, and what was heard before is older
         return Answer(redirect)
 
     async def unredirect(self, service: str) -> Answer[schemas.RedirectView]:
         redirect = cluster_queries.redirect(self._core, self._now(), service)
-        if redirect is None or not self._process.remove_redirect(service):
+        if redirect is None or not self._change(lambda core, now: core.cluster.remove_redirect(service, now)):
             raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
         return Answer(redirect)
 
     async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
-        if not self._process.close_connection(number):
+        if not self._change(lambda core, now: end_connection(core, number, now)):
             raise AdminError("no-such-connection", f"no connection has the number {number}")
         return Answer(queries.closed(self._core, Part(limit=1)).items[0])
 
@@ -154,9 +144,37 @@ class OneBroker:
             return queries.drain_of_tag(self._core, self._now(), target.tag)
         return queries.drain_of_broker(self._core, self._now())
 
-    def _undrain(self, target: DrainTarget) -> bool:
-        if target.route_id is not None:
-            return self._process.undrain_route(target.route_id)
-        if target.tag is not None:
-            return self._process.undrain_tag(target.tag)
-        return self._process.undrain_broker()
+    def _change(self, change: Callable[[Core, float], T]) -> T:
+        try:
+            return self._process.change(change)
+        except BrokerError as error:
+            raise AdminError(error.word, error.text) from None
+
+
+def begin_drain(drains: Drains, target: DrainTarget, terms: Terms, now: float) -> None:
+    """BrokerError "over-limit"."""
+    grace_s, spread_s, closes = astuple(terms)
+    if target.route_id is not None:
+        drains.drain_route(target.route_id, grace_s, spread_s, closes, now)
+    elif target.tag is not None:
+        drains.drain_tag(target.tag, grace_s, spread_s, closes, now)
+    else:
+        drains.drain_broker(grace_s, spread_s, closes, now)
+
+
+def end_drain(drains: Drains, target: DrainTarget, now: float) -> bool:
+    """In service again; False: it was not drained."""
+    if target.route_id is not None:
+        return drains.undrain_route(target.route_id, now)
+    if target.tag is not None:
+        return drains.undrain_tag(target.tag, now)
+    return drains.undrain_broker(now)
+
+
+def end_connection(core: Core, number: int, now: float) -> bool:
+    """Ends a connection for good; False: there is none with this number, or it is ending."""
+    for peer in core.peers():
+        if peer.id == number and not peer.is_ending:
+            core.end(peer, "closed-by-operator", "an operator closed the connection", now)
+            return True
+    return False

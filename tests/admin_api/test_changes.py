@@ -173,7 +173,7 @@ async def test_a_tag_that_cannot_be_is_400(client: TestClient[Any, Any]) -> None
 
 async def test_there_are_not_more_drains_than_the_limit(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
     for number in range(MAX_DRAINS):
-        admin.drain_tag(Tag.of("n", str(number)), 0, 0, False)
+        admin.core.drains.drain_tag(Tag.of("n", str(number)), 0, 0, False, admin.world.now)
     assert await change(client, "PUT", "/api/v1/drains/tags/n/0")  # is drained already
     detail = f"{MAX_DRAINS} drains are there already, end some of them first"
     assert await problem(client, "PUT", EU) == (409, "over-limit", detail)
@@ -268,7 +268,7 @@ async def refused_everywhere(
     admin: FakeAdmin, client: TestClient[Any, Any], headers: dict[str, str] | None = None
 ) -> set[tuple[int, str, str]]:
     """What each change is told; nothing has changed."""
-    admin.drain_route(route_id(1), 9, 9, False)
+    admin.core.drains.drain_route(route_id(1), 9, 9, False, admin.world.now)
     generation, drains = admin.core.table.masks.generation, await drained(client)
     told = {await problem(client, method, path, headers=headers) for method, path in paths()}
     assert (admin.core.table.masks.generation, await drained(client)) == (generation, drains)
