@@ -18,17 +18,12 @@ from rsocket_wire.rsocket.notices import (
 )
 from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, RouteSetup, decode_frame
 from tests.fakes import Frame, Wire, World, address, composite, error, route_id
-from tests.topology import LINKED_S, Net, line, route_text, star
+from tests.topology import Net, line, linked, route_text, star
 
 ORDERS = address(service="orders")
 MOVED = frames.encode_metadata_push(HAS_MOVED_ENTRY)
 WITHIN_S, GRACE_S = 4.0, 10.0
 B2 = "tcp://b2.example:7000"
-
-
-def linked(net: Net) -> Net:
-    net.advance(LINKED_S)
-    return net
 
 
 def client(world: World, number: int = 0, entry: bytes = MAY_BE_TOLD_ENTRY) -> Wire:
