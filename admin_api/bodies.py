@@ -13,6 +13,7 @@ from broker.config.sections.process import ServerOptions
 
 MAX_BODY_BYTES: Final = 4096  # the longest that makes sense has a hundred
 BODY_S: Final = 10.0  # for a body to come
+BODY_TIME: Final = web.AppKey("BODY_TIME", float)  # of an application that waits for another time than BODY_S
 FIELDS: Final = ("grace_s", "spread_s", "close")
 REDIRECT_FIELDS: Final = ("to",)
 
@@ -52,11 +53,12 @@ async def destination_of(request: web.Request) -> str:
 
 async def _read(request: web.Request) -> bytes:
     """All of the body."""
+    wait_s = request.app.get(BODY_TIME, BODY_S)
     try:
-        async with asyncio.timeout(BODY_S):
+        async with asyncio.timeout(wait_s):
             return await request.read()
     except TimeoutError:
-        raise AdminError("bad-body", f"the body did not come within {BODY_S:g} s") from None
+        raise AdminError("bad-body", f"the body did not come within {wait_s:g} s") from None
     except (web.RequestPayloadError, ValueError) as error:  # what is no chunk, or no gzip
         raise AdminError("bad-body", f"the body cannot be read: {shown(str(error))}") from None
 

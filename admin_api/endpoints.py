@@ -1,16 +1,17 @@
 """What each path answers: the table of all paths that are only looked at.
 
-An endpoint stands here, in `backends.backend`, and in what it asks of one broker (`backends.one`) and of several
-workers (`backends.workers`).
+A list that workers answer as one broker does is a row of `backends.lists`. Any other endpoint stands here, in
+`backends.backend`, and in what it asks of one broker (`backends.one`) and of several workers (`backends.workers`).
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from admin_api.backends.backend import Answer, Backend
+from admin_api.backends.lists import BROKERS, LISTS, Listing
 from admin_api.errors import with_missing
 from admin_api.event_files import EventFiles
 from admin_api.page import index_page
@@ -61,7 +62,7 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
     """A page for people."""
     backend, part = endpoints.backend, Part(limit=SHOWN)
     status = await backend.status()
-    brokers = await backend.brokers(part)
+    brokers = await backend.listed(BROKERS, part)
     links = await backend.links(part)
     paths = [(each.path.partition("/{")[0], each.about) for each in ENDPOINTS if each.about]
     page = index_page(status.value, brokers.value, links.value, paths)
@@ -93,6 +94,16 @@ async def limits_of(backend: Backend, request: web.Request) -> Answer[Items]:
     return Answer(Items(limits(backend.config)))
 
 
+def paged(path: str, ask: Callable[[Backend, Part], Awaitable[Answer[object]]], about: str) -> Endpoint:
+    """A view of which a part is asked for."""
+    return Endpoint(path, view(lambda backend, asked: ask(backend, part_of(asked))), PART, about=about)
+
+
+def listing(row: Listing[Any]) -> Endpoint:
+    """A list that both backends answer alike."""
+    return paged(row.path, lambda backend, part: backend.listed(row, part), row.about)
+
+
 ENDPOINTS: Final = (
     Endpoint("/", index),
     Endpoint("/api/v1/status", view(lambda backend, _: backend.status()), about="the broker in one look"),
@@ -105,58 +116,22 @@ ENDPOINTS: Final = (
     ),
     # Id{…} has braces, which a plain {id} excludes
     Endpoint("/api/v1/routes/{id:[^/]+}", view(lambda backend, asked: backend.route(asked.match_info["id"]))),
-    Endpoint(
-        "/api/v1/services",
-        view(lambda backend, asked: backend.services(part_of(asked))),
-        PART,
-        about="services that have a route",
-    ),
+    *map(listing, LISTS),
     Endpoint(
         "/api/v1/services/{name:.+}",  # a service's name may hold slashes
         view(lambda backend, asked: backend.service(asked.match_info["name"], part_of(asked))),
         PART,
     ),
-    Endpoint(
-        "/api/v1/connections",
-        view(lambda backend, asked: backend.connections(part_of(asked))),
-        PART,
-        about="connections",
-    ),
-    Endpoint(
+    paged("/api/v1/connections", lambda backend, part: backend.connections(part), "connections"),
+    paged(
         "/api/v1/connections/closed",
-        view(lambda backend, asked: backend.closed(part_of(asked))),
-        PART,
-        about="connections that ended of late, with the reason",
+        lambda backend, part: backend.closed(part),
+        "connections that ended of late, with the reason",
     ),
-    Endpoint(
-        "/api/v1/brokers",
-        view(lambda backend, asked: backend.brokers(part_of(asked))),
-        PART,
-        about="brokers of the cluster",
-    ),
-    Endpoint(
+    paged(
         "/api/v1/links",
-        view(lambda backend, asked: backend.links(part_of(asked))),
-        PART,
-        about="connections to other brokers, and dials that fail",
-    ),
-    Endpoint(
-        "/api/v1/paths",
-        view(lambda backend, asked: backend.paths(part_of(asked))),
-        PART,
-        about="paths that requests took to get here",
-    ),
-    Endpoint(
-        "/api/v1/redirects",
-        view(lambda backend, asked: backend.redirects(part_of(asked))),
-        PART,
-        about="services whose requests go to another one",
-    ),
-    Endpoint(
-        "/api/v1/drains",
-        view(lambda backend, asked: backend.drains(part_of(asked))),
-        PART,
-        about="routes, tags and brokers that are drained",
+        lambda backend, part: backend.links(part),
+        "connections to other brokers, and dials that fail",
     ),
     Endpoint("/api/v1/limits", view(limits_of), about="limits in use, and why they are there"),
     Endpoint(
@@ -173,12 +148,6 @@ ENDPOINTS: Final = (
     Endpoint(
         EVENTS + "/{stream:[^/]+}/{source:[^/]+}/{number:[^/]+}",
         lambda endpoints, asked: endpoints.event_files.file(asked),
-    ),
-    Endpoint(
-        "/api/v1/traffic",
-        view(lambda backend, asked: backend.traffic(part_of(asked))),
-        PART,
-        about="ended requests by service, model, routing and outcome",
     ),
     Endpoint("/metrics", metrics, about="metrics for Prometheus"),
     Endpoint("/livez", livez, about="liveness"),

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from admin_api.errors import Handler, shown
-from broker.edge.descriptors import DESCRIPTORS
+from broker.edge.descriptors import DESCRIPTORS, Descriptors
 from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
 
@@ -34,6 +34,16 @@ BACKLOG: Final = 128  # connections that the system accepts for us while the loo
 CONNECTION: Final = "AdminConnection"  # kinds of lines
 REQUEST: Final = "AdminRequest"
 BEING_SENT: Final = web.RequestKey("BEING_SENT", bool)  # in a request while its answer is a file that the kernel sends
+
+
+class Bounds(NamedTuple):
+    """How much one port bears."""
+
+    connections_n: int = MAX_CONNECTIONS
+    address_part: int = ADDRESS_PART
+    quiet_s: float = QUIET_S
+    stalled_s: float = STALLED_S
+    look_s: float = LOOK_S
 
 
 class Caller:
@@ -70,15 +80,16 @@ class Caller:
 class AdminListener:
     """One application at one port."""
 
-    def __init__(self, app: web.Application) -> None:
+    def __init__(self, app: web.Application, bounds: Bounds = Bounds()) -> None:  # noqa: B008 -- immutable
         """`app`: not used yet."""
+        self._bounds: Final = bounds
         app.middlewares.insert(0, self._count)
         self._runner: Final = web.AppRunner(
             app,
             access_log=None,
             handle_signals=False,
             shutdown_timeout=STOP_S,
-            keepalive_timeout=QUIET_S,
+            keepalive_timeout=bounds.quiet_s,
             logger=Unreadable("admin_api.unreadable"),
         )
         self._callers: Final[dict[asyncio.Transport, Caller]] = {}  # the one that came or asked first, first
@@ -97,7 +108,7 @@ class AdminListener:
         except (OSError, asyncio.CancelledError):
             await self._runner.cleanup()
             raise
-        self._timer = loop.call_later(LOOK_S, self._look)
+        self._timer = loop.call_later(self._bounds.look_s, self._look)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -115,9 +126,9 @@ class AdminListener:
         name = transport.get_extra_info("peername")
         address = address_of(str(name[0])) if isinstance(name, tuple) else "unix"
         now = asyncio.get_running_loop().time()
-        among, limit_n, of_whom = list(self._callers), max_connections(), ""
+        among, limit_n, of_whom = list(self._callers), places_n(self._bounds.connections_n, DESCRIPTORS), ""
         own = [each for each in among if self._callers[each].address == address]
-        share_n = (limit_n + ADDRESS_PART - 1) // ADDRESS_PART
+        share_n = -(-limit_n // self._bounds.address_part)  # rounded up
         if share_n <= len(own) and share_n < limit_n:
             among, limit_n, of_whom = own, share_n, " of this address"
         if len(among) >= limit_n:
@@ -165,14 +176,15 @@ class AdminListener:
     def _look(self) -> None:
         """Closes those that do not read their answers."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(LOOK_S, self._look)
+        self._timer = loop.call_later(self._bounds.look_s, self._look)
         self._forget_gone()
         now = loop.time()
         for transport, caller in list(self._callers.items()):
             waiting = transport.get_write_buffer_size()
             caller.look(waiting, now)
-            if now - caller.progress_at >= STALLED_S:
-                self._say(caller.address, f"closed: {waiting} bytes wait to be read, none was for {STALLED_S:g} s")
+            if now - caller.progress_at >= self._bounds.stalled_s:
+                text = f"closed: {waiting} bytes wait to be read, none was for {self._bounds.stalled_s:g} s"
+                self._say(caller.address, text)
                 transport.abort()
 
     def _forget_gone(self) -> None:
@@ -183,9 +195,9 @@ class AdminListener:
         STRANGERS.say(f"{CONNECTION} (closed)", address, logging.INFO, f"admin {address}: {text}")
 
 
-def max_connections() -> int:
-    """How many there may be: no more than a part of the descriptors that are kept, or files and dials had none."""
-    return max(1, min(MAX_CONNECTIONS, DESCRIPTORS.admin_n))
+def places_n(most: int, descriptors: Descriptors) -> int:
+    """Connections that there may be: only a part of the descriptors that are kept, or files and dials had none."""
+    return max(1, min(most, descriptors.admin_n))
 
 
 class Entrance(asyncio.Protocol):

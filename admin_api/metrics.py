@@ -26,20 +26,19 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
 from prometheus_client.registry import Collector
 
-from admin_api.processes import BrokerProcess, state_of
+from admin_api.numbers import EVENT_FILES, NUMBERS, Look
+from admin_api.processes import BrokerProcess
 from broker import VERSION
 from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
-from broker.views import cluster_queries, queries
-from broker.views.queries import REFUSED, EventState, Measured, Total, TotalKey
-from broker.views.schemas import EdgeView
+from broker.views import queries
+from broker.views.queries import REFUSED, Measured, Total, TotalKey
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -93,22 +92,25 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families. Other things may happen between two of them."""
-        process = self._process
-        core = process.core
-        places = self._places
+        process, core, places = self._process, self._process.core, self._places
         places.settle(core)
         build = {"version": VERSION, "core": queries.CORE}
         yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
-        ready = state_of(process) == "ready"
-        yield GaugeMetricFamily("broker_ready", "1 when requests of peers are taken", float(ready))
-        yield from _connections(core)
-        yield from _edge(process.edge())
-        yield from _work(core)
-        yield from _routing(core, places)
-        yield from _cluster(core)
+        look = Look(process, places.first(queries.service_routes(core)), places.refusals(core))
+        yield from (number.family(look) for number in NUMBERS)
+        if look.files is not None:
+            files = look.files
+            yield from (number.family(files) for number in EVENT_FILES)
+        yield log_lines(look.edge.lines)
+        yield _measured(
+            "broker_added_latency_seconds",
+            "By frame: from the arrival of its bytes to the end of the writing that they led to",
+            core.added,
+        )
+        yield _measured("broker_loop_lag_seconds", "How late the broker's timer was", core.lag)
+        yield _hops(core.engine.annotations.hop_counts)
         yield from _requests(core, places)
         yield from _volumes(core, places)
-        yield from _events(core, process.event_state())
 
 
 class _Piece(Collector):
@@ -127,44 +129,6 @@ def _without_comments(text: bytes) -> bytes:
     return b"".join(line for line in BytesIO(text) if not line.startswith(b"#"))
 
 
-def _connections(core: Core) -> Iterator[Metric]:
-    transports: dict[str, int] = {}
-    for peer in core.peers():
-        transport = queries.transport_of(peer)
-        transports[transport] = transports.get(transport, 0) + 1
-    yield _gauges("broker_connections", "Connections that are not gone yet", "transport", transports)
-    yield CounterMetricFamily(
-        "broker_connections_accepted",
-        "Connections that ever came, refused ones included",
-        queries.connections_accepted(core),
-    )
-    closed = CounterMetricFamily("broker_connections_closed", "Connections that ended", labels=["reason"])
-    for reason, number in core.closed_by_reason.items():
-        closed.add_metric([reason], number)
-    yield closed
-    sessions = queries.sessions(core)
-    yield GaugeMetricFamily("broker_sessions", "Connections that survive a broken socket", sessions.open)
-    yield GaugeMetricFamily("broker_sessions_suspended", "Such connections without a socket", sessions.suspended)
-    yield CounterMetricFamily("broker_sessions_resumed", "Times that such a connection came back", sessions.resumed)
-    yield GaugeMetricFamily(
-        "broker_sessions_retained_bytes", "Frames kept for such connections", sessions.retained_bytes
-    )
-    yield GaugeMetricFamily("broker_streams", "Requests in flight, counted where they begin", queries.streams(core))
-
-
-def _edge(edge: EdgeView) -> Iterator[Metric]:
-    """What strangers make the process do."""
-    yield CounterMetricFamily(
-        "broker_connections_unaccepted",
-        "Connections closed at once because the last file descriptors are kept for other things",
-        edge.unaccepted,
-    )
-    yield CounterMetricFamily(
-        "broker_descriptors_exhausted", "Looks, one in a second, that found no file descriptor left", edge.none_left
-    )
-    yield log_lines(edge.lines)
-
-
 def log_lines(lines: Mapping[tuple[str, bool], int]) -> CounterMetricFamily:
     """By kind, and whether they were written."""
     family = CounterMetricFamily(
@@ -175,110 +139,6 @@ def log_lines(lines: Mapping[tuple[str, bool], int]) -> CounterMetricFamily:
     return family
 
 
-def _work(core: Core) -> Iterator[Metric]:
-    """What passes through the process, and how long that takes."""
-    yield CounterMetricFamily("broker_frames_received", "Frames of all connections", core.frames_in)
-    yield CounterMetricFamily(
-        "broker_ignored_frames", "Frames that the protocol says to ignore, late ones above all", core.engine.ignored
-    )
-    yield CounterMetricFamily(
-        "broker_requests_dropped",
-        "Fire-and-forgets and pushes that found no room where their route is",
-        core.engine.drops.total_n,
-    )
-    yield CounterMetricFamily(
-        "broker_lost_metadata_entries",
-        "Entries of composite metadata that routes of other mime types could not be given",
-        core.engine.lost_entries_n,
-    )
-    passed = queries.bytes_view(core)
-    family = CounterMetricFamily("broker_transport_bytes", "Bytes of all connections", labels=["direction"])
-    family.add_metric(["in"], passed.received)
-    family.add_metric(["out"], passed.sent)
-    yield family
-    yield GaugeMetricFamily(
-        "broker_buffered_bytes", "Bytes that wait in the broker, looked at once a second", passed.buffered
-    )
-    yield _measured(
-        "broker_added_latency_seconds",
-        "By frame: from the arrival of its bytes to the end of the writing that they led to",
-        core.added,
-    )
-    yield _measured("broker_loop_lag_seconds", "How late the broker's timer was", core.lag)
-
-
-def _routing(core: Core, places: "_Places") -> Iterator[Metric]:
-    query = core.query
-    routes = queries.service_routes(core)
-    yield GaugeMetricFamily("broker_routes", "Routes", core.table.size())
-    yield _gauges(
-        "broker_route_states", "Routes that requests keep away from, and why", "state", queries.route_states(core)
-    )
-    yield GaugeMetricFamily("broker_drains", "Routes, tags and brokers that are drained", len(core.drains.all()))
-    protection = queries.protection(core)
-    yield CounterMetricFamily("broker_route_ejections", "Times that a route was ejected", protection.ejected)
-    yield CounterMetricFamily(
-        "broker_route_reliefs", "Times that an ejected route got requests again", protection.relieved
-    )
-    yield CounterMetricFamily(
-        "broker_route_ejections_spared", "Times that too many were ejected for one more", protection.spared
-    )
-    yield _refusals(core, places)
-    yield CounterMetricFamily(
-        "broker_panics", "Requests whose routes were chosen as if none was ejected or unhealthy", protection.panics
-    )
-    yield GaugeMetricFamily("broker_sticky_choices", "Choices that are remembered", query.sticky.size())
-    waiting = queries.waiting(core)
-    yield GaugeMetricFamily("broker_waiting_requests", "Requests that wait for a route", waiting.requests)
-    yield GaugeMetricFamily("broker_waiting_bytes", "Bytes of their frames", waiting.bytes)
-    yield CounterMetricFamily("broker_waited_requests", "Requests that ever waited for a route", waiting.waited)
-    yield GaugeMetricFamily("broker_services", "Services that have a route", len(routes))
-    yield _gauges("broker_service_routes", "Routes of each service", "service", places.first(routes))
-    yield GaugeMetricFamily("broker_routing_tags", "Different tags that routes carry", core.table.index.size())
-    yield GaugeMetricFamily(
-        "broker_routing_generation", "Number of the routing table's last change", core.table.generation
-    )
-    yield CounterMetricFamily("broker_lookup_cache_hits", "Requests whose address was remembered", query.hits)
-    yield CounterMetricFamily("broker_lookup_cache_misses", "Requests whose address was not remembered", query.misses)
-    yield GaugeMetricFamily("broker_lookup_cache_entries", "Addresses that are remembered", query.remembered())
-    yield CounterMetricFamily(
-        "broker_unknown_methods", "Addresses whose LBMethod or ShardMethod nobody knows", query.unknown_methods
-    )
-
-
-def _cluster(core: Core) -> Iterator[Metric]:
-    """What is between brokers. Labels are bounded: by `cluster.max_links`, or they are words of the broker itself."""
-    cluster, hops = core.cluster, core.engine.annotations
-    yield _gauges("broker_links", "Connections to other brokers", "state", cluster_queries.link_states(core))
-    yield _gauges(
-        "broker_link_lag_seconds", "Of the latest hello, there and back", "broker", cluster_queries.link_lags(core)
-    )
-    yield _gauges(
-        "broker_cluster_brokers",
-        "Brokers that are known, this one included",
-        "state",
-        cluster_queries.broker_states(core),
-    )
-    yield GaugeMetricFamily("broker_remote_routes", "Routes that other brokers have", core.table.masks.remote.size())
-    yield _hops(hops.hop_counts)
-    yield CounterMetricFamily("broker_loops_refused", "Requests that had been here before", hops.loops_refused)
-    yield _counters(
-        "broker_annotations_refused", "Requests whose router annotations were refused", "reason", hops.refused
-    )
-    yield CounterMetricFamily(
-        "broker_retries", "Requests sent once more because the broker before knew an old table", hops.retried_n
-    )
-    yield CounterMetricFamily(
-        "broker_digest_mismatches", "Comparisons with neighbours that led to an exchange", cluster.digest_mismatches
-    )
-    adverts = {"applied": cluster.adverts_applied, "ignored": cluster.adverts_ignored}
-    yield _counters("broker_adverts", "What other brokers said of routes; ignored: no news", "result", adverts)
-    yield CounterMetricFamily(
-        "broker_routes_unsaid", "Times that other brokers could not be told of a route", cluster.routes_unsaid
-    )
-    yield _counters("broker_handshakes_refused", "Connections that became no links", "word", cluster.refused)
-
-
 def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     """`counts`: requests by number of links, up to 255."""
     numbers = [sum(counts[: bound + 1]) for bound in HOP_BOUNDS]
@@ -286,15 +146,6 @@ def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
     return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
-
-
-def _refusals(core: Core, places: "_Places") -> CounterMetricFamily:
-    family = CounterMetricFamily(
-        "broker_breaker_refusals", "Requests refused because too many were in flight", labels=["service"]
-    )
-    for name, number in places.refusals(core).items():
-        family.add_metric([name], number)
-    return family
 
 
 def _requests(core: Core, places: "_Places") -> Iterator[Metric]:
@@ -317,18 +168,17 @@ def _volumes(core: Core, places: "_Places") -> Iterator[Metric]:
         if part.key[3] != REFUSED:
             groups.setdefault((part.label, part.key[1]), []).append(part)
     labels = ["service", "model", "direction"]
-    for piece in _pieces(list(groups.items()), 2):
-        family = CounterMetricFamily("broker_items", "Payloads: in from callers, out from routes", labels=labels)
-        for pair, group in piece:
-            family.add_metric([*pair, "in"], sum(part.sign * part.total.items_in for part in group))
-            family.add_metric([*pair, "out"], sum(part.sign * part.total.items_out for part in group))
-        yield family
-    for piece in _pieces(list(groups.items()), 2):
-        family = CounterMetricFamily("broker_bytes", "Bytes of frames: in from callers, out from routes", labels=labels)
-        for pair, group in piece:
-            family.add_metric([*pair, "in"], sum(part.sign * part.total.bytes_in for part in group))
-            family.add_metric([*pair, "out"], sum(part.sign * part.total.bytes_out for part in group))
-        yield family
+    for what, name, text in (
+        ("items", "broker_items", "Payloads: in from callers, out from routes"),
+        ("bytes", "broker_bytes", "Bytes of frames: in from callers, out from routes"),
+    ):
+        for piece in _pieces(list(groups.items()), 2):
+            family = CounterMetricFamily(name, text, labels=labels)
+            for pair, group in piece:
+                for way in ("in", "out"):
+                    total = sum(part.sign * getattr(part.total, f"{what}_{way}") for part in group)
+                    family.add_metric([*pair, way], total)
+            yield family
     answered = [(pair, group) for pair, group in groups.items() if pair[1] in WITH_ANSWER]
     for piece in _pieces(answered, len(_BOUNDS) + 2):
         latencies = _latencies()
@@ -359,38 +209,6 @@ def _latencies() -> HistogramMetricFamily:
         "From the first frame of a request to its end, where the model has an answer",
         labels=["service", "model"],
     )
-
-
-def _events(core: Core, files: EventState | None) -> Iterator[Metric]:
-    dropped = CounterMetricFamily(
-        "broker_events_dropped", "Events that were lost: nobody took them, or the files' writer", labels=["where"]
-    )
-    dropped.add_metric(["core"], core.events_dropped)
-    if files is not None:
-        dropped.add_metric(["files"], files.dropped)
-        yield CounterMetricFamily("broker_event_records_written", "Records handed to the writer", files.written)
-        yield CounterMetricFamily("broker_event_records_sealed", "Records in sealed files", files.sealed)
-        yield CounterMetricFamily("broker_event_files_sealed", "Sealed files", files.segments)
-        yield CounterMetricFamily("broker_event_writer_restarts", "Writers that died", files.restarts)
-        yield GaugeMetricFamily(
-            "broker_event_backlog_bytes", "Waiting for the writer, and in it", files.backlog_bytes + files.held_bytes
-        )
-        yield GaugeMetricFamily("broker_event_log_bytes", "In the writer's log, not in files yet", files.wal_bytes)
-        yield CounterMetricFamily(
-            "broker_event_records_recovered", "Records found in logs of killed writers", files.recovered
-        )
-        yield CounterMetricFamily("broker_event_files_removed", "Files removed, too old or too many", files.removed)
-        yield GaugeMetricFamily(
-            "broker_event_unread_bytes", "In files that are kept only for a reader", files.unread_bytes
-        )
-        yield GaugeMetricFamily(
-            "broker_event_silent_readers", "Readers that have not said for long what they read", files.silent_readers
-        )
-        yield CounterMetricFamily("broker_event_requests", "Single requests among the records", files.single_requests)
-        yield GaugeMetricFamily("broker_event_defined_flows", "Flows that single requests name", files.defined_flows)
-        yield GaugeMetricFamily("broker_event_free_bytes", "Free where the event files are", files.free_bytes)
-        yield GaugeMetricFamily("broker_event_writer_failing", "1: files cannot be written now", int(files.error != ""))
-    yield dropped
 
 
 class _Part:
@@ -533,17 +351,3 @@ def _pieces(items: list[T], lines: int) -> Iterator[list[T]]:
     size = PIECE_LINES // lines
     for at in range(0, max(1, len(items)), size):
         yield items[at : at + size]
-
-
-def _counters(name: str, text: str, label: str, numbers: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, number in numbers.items():
-        family.add_metric([value], number)
-    return family
-
-
-def _gauges(name: str, text: str, label: str, numbers: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for value, number in numbers.items():
-        family.add_metric([value], number)
-    return family

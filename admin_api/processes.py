@@ -4,13 +4,14 @@ several workers (`broker.commands.workers.supervisor`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from broker.config.options import Config
 from broker.core import Core
 from broker.views.queries import EventState
 from broker.views.schemas import DialView, EdgeView, Moment, WorkerView
-from rsocket_wire.wire.tags import Tag
+
+T = TypeVar("T")
 
 
 class BrokerProcess(Protocol):
@@ -48,34 +49,8 @@ class BrokerProcess(Protocol):
     def lookups(self) -> Sequence[DialView]:
         """Names of other brokers for which nothing was found."""
 
-    # `grace_s`, `spread_s`: seconds; `closes`: connections are closed. BrokerError "over-limit" for too many drains.
-
-    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
-        """The route of that id gets no new requests, now or when it comes."""
-
-    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
-        """Routes with the tag get no new requests, those to come included."""
-
-    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
-        """Nobody gets new requests."""
-
-    def undrain_route(self, route_id: bytes) -> bool:
-        """In service again; False when it was not drained."""
-
-    def undrain_tag(self, tag: Tag) -> bool:
-        """In service again; False when it was not drained."""
-
-    def undrain_broker(self) -> bool:
-        """In service again; False when it was not drained."""
-
-    def set_redirect(self, service: str, to: str) -> None:
-        """Requests for a service go to another one, in the whole cluster. BrokerError "bad-redirect", "over-limit"."""
-
-    def remove_redirect(self, service: str) -> bool:
-        """They go where they ask for again; False when they did."""
-
-    def close_connection(self, connection_id: int) -> bool:
-        """Ends a connection; False when there is none with this number that is not ending already."""
+    def change(self, change: Callable[[Core, float], T]) -> T:
+        """Changes the core now, monotonic, and lets what follows from it happen. Raises what `change` raises."""
 
 
 class Supervisor(Protocol):

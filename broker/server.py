@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from broker import VERSION
 from broker.cluster.settings import ClusterSettings
@@ -42,7 +43,8 @@ from broker.routing.rng import Rng
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
-from rsocket_wire.wire.tags import Tag
+
+T = TypeVar("T")
 
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
@@ -152,52 +154,11 @@ class Server:
             for each in (self._dialer.failed_lookups() if self._dialer is not None else ())
         ]
 
-    # What operators may change. `grace_s` and `spread_s`: seconds, see `connections.drains`; `closes`: connections are
-    # closed
-
-    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
-        """The route gets no new requests, now or when it comes. BrokerError "over-limit"."""
-        self.core.drains.drain_route(route_id, grace_s, spread_s, closes, time.monotonic())
+    def change(self, change: Callable[[Core, float], T]) -> T:
+        """What an operator changes in the core now, monotonic; what follows from it happens at once."""
+        changed = change(self.core, time.monotonic())
         self.shell.wake()
-
-    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
-        """Routes with the tag get no new requests, those to come included. BrokerError "over-limit"."""
-        self.core.drains.drain_tag(tag, grace_s, spread_s, closes, time.monotonic())
-        self.shell.wake()
-
-    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
-        """No new requests and connections. BrokerError "over-limit"."""
-        self.core.drains.drain_broker(grace_s, spread_s, closes, time.monotonic())
-        self.shell.wake()
-
-    def undrain_route(self, route_id: bytes) -> bool:
-        """In service again; False when it was not drained."""
-        return self._woken(self.core.drains.undrain_route(route_id, time.monotonic()))
-
-    def undrain_tag(self, tag: Tag) -> bool:
-        """In service again; False when it was not drained."""
-        return self._woken(self.core.drains.undrain_tag(tag, time.monotonic()))
-
-    def undrain_broker(self) -> bool:
-        """In service again; False when it was not drained, or stops."""
-        return not self.is_stopping and self._woken(self.core.drains.undrain_broker(time.monotonic()))
-
-    def set_redirect(self, service: str, to: str) -> None:
-        """Requests for a service go to another one, in the whole cluster. BrokerError "bad-redirect", "over-limit"."""
-        self.core.cluster.set_redirect(service, to, time.monotonic())
-        self.shell.wake()
-
-    def remove_redirect(self, service: str) -> bool:
-        """They go where they ask for again; False when they did."""
-        return self._woken(self.core.cluster.remove_redirect(service, time.monotonic()))
-
-    def close_connection(self, connection_id: int) -> bool:
-        """Ends a connection for good; False when there is none with this number, or it is ending."""
-        for peer in self.core.peers():
-            if peer.id == connection_id and not peer.is_ending:
-                self.core.end(peer, "closed-by-operator", "an operator closed the connection", time.monotonic())
-                return self._woken(True)
-        return False
+        return changed
 
     def wish_stop(self) -> None:
         """Somebody wants the server to stop; the second time at once. Safe as a signal handler of the loop."""
@@ -237,11 +198,6 @@ class Server:
         await self._close_listeners()
         await self._stop_events()
         self._say_stopped(left)
-
-    def _woken(self, is_changed: bool) -> bool:
-        """What the core has to write because of it is written."""
-        self.shell.wake()
-        return is_changed
 
     async def _stop_events(self) -> None:
         if self.event_pipe is None:

@@ -18,6 +18,7 @@ import pytest
 from broker.config.load import load
 from broker.limited_log import STRANGERS
 from broker.server import Server
+from tests.golden import Golden
 from tests.interop.node import Node, NodeMissing, install
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
@@ -37,6 +38,11 @@ LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 # Who is started in the background of a shell has Ctrl-C ignored, and all whom it starts: tests that send it would hang.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What a developer may want of the tests."""
+    parser.addoption("--write-golden", action="store_true", help="write golden files anew (tests/golden.py)")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist puts groups into names
@@ -77,6 +83,12 @@ def missing(text: str) -> NoReturn:
 def fresh_second() -> None:
     """What one test has made strangers do takes no lines of the log from the next one."""
     STRANGERS.flush()
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """The golden files beside the test."""
+    return Golden(request.path.parent / "golden", request.config.getoption("--write-golden"))
 
 
 @pytest.fixture(scope="session")

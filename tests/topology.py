@@ -237,6 +237,12 @@ def star(n: int) -> Net:
     return Net(names, [(name, "b1") for name in names[1:]])
 
 
+def linked(net: Net) -> Net:
+    """The same, with all its links up."""
+    net.advance(LINKED_S)
+    return net
+
+
 def route_text(number: int) -> str:
     """The id of a route as tables show it."""
     return id_text(route_id(number))

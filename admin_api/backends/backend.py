@@ -7,28 +7,18 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
+from admin_api.backends.lists import Listing
 from admin_api.bodies import Terms
 from broker.config.options import Config
+from broker.views import schemas
 from broker.views.queries import TagFilter
-from broker.views.schemas import (
-    BrokerView,
-    ClosedConnectionView,
-    ConnectionView,
-    DrainView,
-    LinksView,
-    Listed,
-    Part,
-    PathView,
-    RedirectView,
-    RouteView,
-    ServiceDetailView,
-    ServiceView,
-    StatusView,
-    TrafficView,
-)
+from broker.views.schemas import Listed, Part
 from rsocket_wire.wire.tags import Tag
 
 T = TypeVar("T", covariant=True)
+Item = TypeVar("Item", bound=msgspec.Struct)
 
 
 class Answer(NamedTuple, Generic[T]):
@@ -63,58 +53,43 @@ class Backend(Protocol):
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
         """Text and content type, in the format that the Accept header asks for."""
 
-    async def status(self) -> Answer[StatusView]:
+    async def status(self) -> Answer[schemas.StatusView]:
         """The broker in one look."""
 
-    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[RouteView]]:
+    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[schemas.RouteView]]:
         """Routes with these tags, of the brokers with one of these names. No names: of all."""
 
-    async def route(self, id: str) -> Answer[RouteView]:
+    async def route(self, id: str) -> Answer[schemas.RouteView]:
         """AdminError "no-such-route"."""
 
-    async def services(self, part: Part) -> Answer[Listed[ServiceView]]:
-        """Services that have a route, by name."""
+    async def listed(self, listing: Listing[Item], part: Part) -> Answer[Listed[Item]]:
+        """One of the lists of `lists`."""
 
-    async def service(self, name: str, part: Part) -> Answer[ServiceDetailView]:
+    async def service(self, name: str, part: Part) -> Answer[schemas.ServiceDetailView]:
         """A service and a part of its routes. AdminError "no-such-service"."""
 
-    async def connections(self, part: Part) -> Answer[Listed[ConnectionView]]:
+    async def connections(self, part: Part) -> Answer[Listed[schemas.ConnectionView]]:
         """Open connections."""
 
-    async def closed(self, part: Part) -> Answer[Listed[ClosedConnectionView]]:
+    async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
         """The last connections that ended, latest first."""
 
-    async def traffic(self, part: Part) -> Answer[Listed[TrafficView]]:
-        """Counts of ended requests."""
-
-    async def drains(self, part: Part) -> Answer[Listed[DrainView]]:
-        """What is drained, in the order in which it was."""
-
-    async def brokers(self, part: Part) -> Answer[Listed[BrokerView]]:
-        """Brokers of the cluster, this one first."""
-
-    async def links(self, part: Part) -> Answer[LinksView]:
+    async def links(self, part: Part) -> Answer[schemas.LinksView]:
         """Connections to other brokers, and all dials that fail."""
 
-    async def paths(self, part: Part) -> Answer[Listed[PathView]]:
-        """Paths that requests took to get here."""
-
-    async def redirects(self, part: Part) -> Answer[Listed[RedirectView]]:
-        """Services whose requests go to another one, by name."""
-
-    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[DrainView]:
+    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[schemas.DrainView]:
         """Begins a drain. AdminError "over-limit"."""
 
-    async def undrain(self, target: DrainTarget) -> Answer[DrainView]:
+    async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
         """Ends a drain; the view is of the moment before. AdminError "no-such-drain"."""
 
-    async def redirect(self, service: str, to: str) -> Answer[RedirectView]:
+    async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:
         """Redirects a service. AdminError "bad-redirect", "over-limit"."""
 
-    async def unredirect(self, service: str) -> Answer[RedirectView]:
+    async def unredirect(self, service: str) -> Answer[schemas.RedirectView]:
         """Ends a redirect; the view is of the moment before. AdminError "no-such-redirect"."""
 
-    async def close_connection(self, number: int) -> Answer[ClosedConnectionView]:
+    async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
         """Closes a connection. AdminError "no-such-connection"."""
 
     async def close(self) -> None:

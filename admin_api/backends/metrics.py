@@ -1,8 +1,8 @@
 """The metrics of several workers as those of one broker.
 
 Decides how samples of one name and one set of labels become one: counters, histograms and what each worker has for
-itself are added up; of what all know alike, and of moments and versions, the largest counts. Knows the text format,
-not who was asked.
+itself are added up; of what all know alike (`numbers.ALIKE`) the largest counts. Knows the text format, not who was
+asked.
 
 A sum of counters must never go back, or Prometheus takes it for a restart of everything and counts all of it again.
 So what a worker had counted when it was last asked stays in the sums when it is gone, and its successor's is added;
@@ -24,29 +24,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from admin_api.metrics import OTHER
+from admin_api.numbers import ALIKE
 from broker.views.merge import MAX
 from broker.views.schemas import STATES
 
 SampleKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # name, labels in their order
 
-# Gauges of which every worker shows the same thing, or that no sum makes sense of.
-LARGEST: Final = frozenset(
-    {
-        "broker_build_info",
-        "broker_cluster_brokers",
-        "broker_drains",
-        "broker_link_lag_seconds",
-        "broker_ready",
-        "broker_routes",
-        "broker_routing_generation",
-        "broker_routing_tags",
-        "broker_service_routes",
-        "broker_services",
-        "process_max_fds",
-        "process_start_time_seconds",
-        "python_info",
-    }
-)
 ROUTES: Final = "broker_routes"
 REMOTE: Final = "broker_remote_routes"
 _SINKS: Final = (OTHER, "")  # services among which those without lines of their own are counted
@@ -120,7 +103,7 @@ class WorkersMetrics:
                     key = (sample.name, tuple(sample.labels.items()))
                     if family.type in _GROWING:
                         values[key] = float(sample.value)
-                    elif sample.name in LARGEST or STATES.get(sample.labels.get("state", "")) is MAX:
+                    elif sample.name in ALIKE or STATES.get(sample.labels.get("state", "")) is MAX:
                         gauges[key] = max(gauges.get(key, float("-inf")), float(sample.value))
                     else:
                         gauges[key] = gauges.get(key, 0.0) + float(sample.value)

@@ -6,37 +6,26 @@ meanwhile.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from msgspec.structs import astuple
 
 from admin_api.backends.backend import Answer, DrainTarget
+from admin_api.backends.lists import Listing
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
 from admin_api.processes import BrokerProcess, state_of
 from broker.config.options import Config
+from broker.connections.drains import Drains
 from broker.core import Core
-from broker.views import cluster_queries, queries
+from broker.views import cluster_queries, queries, schemas
 from broker.views.queries import TagFilter
-from broker.views.schemas import (
-    BrokerView,
-    ClosedConnectionView,
-    ConnectionView,
-    DrainView,
-    LinksView,
-    Listed,
-    Moment,
-    Part,
-    PathView,
-    RedirectView,
-    RouteView,
-    ServiceDetailView,
-    ServiceView,
-    StatusView,
-    TrafficView,
-)
+from broker.views.schemas import Listed, Moment, Part
 from rsocket_wire.errors import BrokerError
+
+T = TypeVar("T")
 
 REASONS: Final = {
     "starting": "starting: not everything is listened on yet",
@@ -76,7 +65,7 @@ class OneBroker:
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
         return Answer(await self._metrics.render(accept))
 
-    async def status(self) -> Answer[StatusView]:
+    async def status(self) -> Answer[schemas.StatusView]:
         process = self._process
         status = queries.status(
             process.core,
@@ -89,102 +78,103 @@ class OneBroker:
         )
         return Answer(status)
 
-    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[RouteView]]:
+    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[schemas.RouteView]]:
         return Answer(queries.routes(self._core, self._now(), wanted, part, brokers))
 
-    async def route(self, id: str) -> Answer[RouteView]:
+    async def route(self, id: str) -> Answer[schemas.RouteView]:
         found = queries.route(self._core, self._now(), id)
         if found is None:
             raise AdminError("no-such-route", f"no route has the id {shown(id)}")
         return Answer(found)
 
-    async def services(self, part: Part) -> Answer[Listed[ServiceView]]:
-        return Answer(queries.services(self._core, part))
+    async def listed(self, listing: Listing[T], part: Part) -> Answer[Listed[T]]:
+        return Answer(listing.ask(self._process, part))
 
-    async def service(self, name: str, part: Part) -> Answer[ServiceDetailView]:
+    async def service(self, name: str, part: Part) -> Answer[schemas.ServiceDetailView]:
         found = queries.service(self._core, self._now(), name, part)
         if found is None:
             raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
         return Answer(found)
 
-    async def connections(self, part: Part) -> Answer[Listed[ConnectionView]]:
+    async def connections(self, part: Part) -> Answer[Listed[schemas.ConnectionView]]:
         return Answer(queries.connections(self._core, self._now(), part))
 
-    async def closed(self, part: Part) -> Answer[Listed[ClosedConnectionView]]:
+    async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
         return Answer(queries.closed(self._core, part))
 
-    async def traffic(self, part: Part) -> Answer[Listed[TrafficView]]:
-        return Answer(queries.traffic(self._core, part))
-
-    async def drains(self, part: Part) -> Answer[Listed[DrainView]]:
-        return Answer(queries.drains(self._core, self._now(), part))
-
-    async def brokers(self, part: Part) -> Answer[Listed[BrokerView]]:
-        return Answer(cluster_queries.brokers(self._core, part))
-
-    async def links(self, part: Part) -> Answer[LinksView]:
+    async def links(self, part: Part) -> Answer[schemas.LinksView]:
         return Answer(cluster_queries.links(self._core, self._now(), part, self._process.lookups()))
 
-    async def paths(self, part: Part) -> Answer[Listed[PathView]]:
-        return Answer(cluster_queries.paths(self._core, self._now(), part))
-
-    async def redirects(self, part: Part) -> Answer[Listed[RedirectView]]:
-        return Answer(cluster_queries.redirects(self._core, self._now(), part))
-
-    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[DrainView]:
-        process = self._process
-        try:
-            if target.route_id is not None:
-                process.drain_route(target.route_id, *astuple(terms))
-            elif target.tag is not None:
-                process.drain_tag(target.tag, *astuple(terms))
-            else:
-                process.drain_broker(*astuple(terms))
-        except BrokerError as error:
-            raise AdminError(error.word, error.text) from None
+    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[schemas.DrainView]:
+        self._change(lambda core, now: begin_drain(core.drains, target, terms, now))
         drain = self._find_drain(target)
         assert drain is not None  # it has just begun, and nothing else has happened since
         return Answer(drain)
 
-    async def undrain(self, target: DrainTarget) -> Answer[DrainView]:
+    async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
         drain = self._find_drain(target)
-        if drain is None or not self._undrain(target):
+        if drain is None or not self._change(lambda core, now: end_drain(core.drains, target, now)):
             raise AdminError("no-such-drain", "exactly this is not drained; /api/v1/drains lists what is")
         return Answer(drain)
 
-    async def redirect(self, service: str, to: str) -> Answer[RedirectView]:
-        try:
-            self._process.set_redirect(service, to)
-        except BrokerError as error:
-            raise AdminError(error.word, error.text) from None
+    async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:
+        self._change(lambda core, now: core.cluster.set_redirect(service, to, now))
         redirect = cluster_queries.redirect(self._core, self._now(), service)
         assert redirect is not None  # it was just set, and what was heard before is older
         return Answer(redirect)
 
-    async def unredirect(self, service: str) -> Answer[RedirectView]:
+    async def unredirect(self, service: str) -> Answer[schemas.RedirectView]:
         redirect = cluster_queries.redirect(self._core, self._now(), service)
-        if redirect is None or not self._process.remove_redirect(service):
+        if redirect is None or not self._change(lambda core, now: core.cluster.remove_redirect(service, now)):
             raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
         return Answer(redirect)
 
-    async def close_connection(self, number: int) -> Answer[ClosedConnectionView]:
-        if not self._process.close_connection(number):
+    async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
+        if not self._change(lambda core, now: end_connection(core, number, now)):
             raise AdminError("no-such-connection", f"no connection has the number {number}")
         return Answer(queries.closed(self._core, Part(limit=1)).items[0])
 
     async def close(self) -> None:
         pass
 
-    def _find_drain(self, target: DrainTarget) -> DrainView | None:
+    def _find_drain(self, target: DrainTarget) -> schemas.DrainView | None:
         if target.route_id is not None:
             return queries.drain_of_route(self._core, self._now(), target.route_id)
         if target.tag is not None:
             return queries.drain_of_tag(self._core, self._now(), target.tag)
         return queries.drain_of_broker(self._core, self._now())
 
-    def _undrain(self, target: DrainTarget) -> bool:
-        if target.route_id is not None:
-            return self._process.undrain_route(target.route_id)
-        if target.tag is not None:
-            return self._process.undrain_tag(target.tag)
-        return self._process.undrain_broker()
+    def _change(self, change: Callable[[Core, float], T]) -> T:
+        try:
+            return self._process.change(change)
+        except BrokerError as error:
+            raise AdminError(error.word, error.text) from None
+
+
+def begin_drain(drains: Drains, target: DrainTarget, terms: Terms, now: float) -> None:
+    """BrokerError "over-limit"."""
+    grace_s, spread_s, closes = astuple(terms)
+    if target.route_id is not None:
+        drains.drain_route(target.route_id, grace_s, spread_s, closes, now)
+    elif target.tag is not None:
+        drains.drain_tag(target.tag, grace_s, spread_s, closes, now)
+    else:
+        drains.drain_broker(grace_s, spread_s, closes, now)
+
+
+def end_drain(drains: Drains, target: DrainTarget, now: float) -> bool:
+    """In service again; False: it was not drained."""
+    if target.route_id is not None:
+        return drains.undrain_route(target.route_id, now)
+    if target.tag is not None:
+        return drains.undrain_tag(target.tag, now)
+    return drains.undrain_broker(now)
+
+
+def end_connection(core: Core, number: int, now: float) -> bool:
+    """Ends a connection for good; False: there is none with this number, or it is ending."""
+    for peer in core.peers():
+        if peer.id == number and not peer.is_ending:
+            core.end(peer, "closed-by-operator", "an operator closed the connection", now)
+            return True
+    return False

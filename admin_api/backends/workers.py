@@ -9,8 +9,8 @@ makes the question fail as long as one answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from admin_api.backends.ask import ANSWER_S, SILENT_S, Query, Reply, WorkerClient, check
 from admin_api.backends.backend import Answer, DrainTarget
+from admin_api.backends.lists import BROKERS, Listing
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError
@@ -26,27 +27,11 @@ from admin_api.parameters import BROKER, TAG
 from admin_api.processes import Supervisor
 from broker.config.options import Config
 from broker.limited_log import STRANGERS
+from broker.views import schemas
 from broker.views.merge import count_outside, merge, merge_items
 from broker.views.queries import TagFilter, config_view
-from broker.views.schemas import (
-    BrokerView,
-    ClosedConnectionView,
-    ConnectionView,
-    DrainView,
-    LinksView,
-    LinkView,
-    Listed,
-    Part,
-    PathView,
-    RedirectView,
-    RouteView,
-    ServiceDetailView,
-    ServiceView,
-    StatusView,
-    TrafficView,
-)
+from broker.views.schemas import Listed, Part
 
-BROKERS: Final = "/api/v1/brokers"
 ROUTES: Final = "/api/v1/routes"
 CONNECTIONS: Final = "/api/v1/connections"
 WORKER_STRIDE: Final = 1000  # connection 42 of worker 3 is 42003 for operators
@@ -54,7 +39,9 @@ SUPERVISOR: Final = 0  # among the numbers of workers
 
 T = TypeVar("T")
 View = TypeVar("View", bound=msgspec.Struct)
-Placed = TypeVar("Placed", bound=RouteView | ConnectionView | ClosedConnectionView | LinkView)
+Placed = TypeVar(
+    "Placed", bound=schemas.RouteView | schemas.ConnectionView | schemas.ClosedConnectionView | schemas.LinkView
+)
 
 
 class Drain(NamedTuple):
@@ -122,10 +109,10 @@ class Workers:
         texts[SUPERVISOR] = 0, encoded([log_lines(STRANGERS.lines)])  # it has the admin port
         return Answer(self._metrics.render(accept, texts, own), missing)
 
-    async def status(self) -> Answer[StatusView]:
+    async def status(self) -> Answer[schemas.StatusView]:
         supervisor = self._supervisor
         replies = await self._client.ask_all("/api/v1/status")
-        statuses = [reply.decode(StatusView) for reply in replies.good]
+        statuses = [reply.decode(schemas.StatusView) for reply in replies.good]
         states = [each.state for each in statuses]
         merged = merge(statuses)
         remote_routes = count_outside([(each.routes, each.cluster.remote_routes) for each in statuses])
@@ -143,11 +130,11 @@ class Workers:
         )
         return Answer(status, replies.missing)
 
-    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[RouteView]]:
+    async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[schemas.RouteView]]:
         """Routes of each worker as it sees them itself, then those of other brokers as one worker sees them."""
         filters = [(f"{TAG}{name}", value) for name, value in wanted.given]
         states = [each for each in self._supervisor.states() if each.name]
-        known = await self._client.list_all(BROKERS, Listed[BrokerView])
+        known = await self._client.list_all(BROKERS.path, BROKERS.kind)
         questions = [
             Question(each.number, [*filters, (BROKER, each.name)])
             for each in states
@@ -158,84 +145,73 @@ class Workers:
         if names:
             query = [*filters, *((BROKER, name) for name in names)]
             questions.append(Question(min(known.items), query, is_owner=False))
-        routes, silent = await self._page(ROUTES, Listed[RouteView], part, questions)
+        routes, silent = await self._page(ROUTES, Listed[schemas.RouteView], part, questions)
         return Answer(routes, known.missing | silent)
 
-    async def route(self, id: str) -> Answer[RouteView]:
+    async def route(self, id: str) -> Answer[schemas.RouteView]:
         """From the worker that has it, if one has."""
         replies = await self._client.ask_all(f"{ROUTES}/{quote(id, safe='')}")
-        found = [(reply.worker, reply.decode(RouteView)) for reply in replies.good]
+        found = [(reply.worker, reply.decode(schemas.RouteView)) for reply in replies.good]
         own = [placed(route, worker) for worker, route in found if route.is_local]
         return Answer(own[0] if own else replace(found[0][1], worker=None), replies.missing)
 
-    async def services(self, part: Part) -> Answer[Listed[ServiceView]]:
-        return await self._merged("/api/v1/services", Listed[ServiceView], part, lambda each: each.service)
+    async def listed(self, listing: Listing[View], part: Part) -> Answer[Listed[View]]:
+        lists = await self._client.list_all(listing.path, listing.kind)
+        items = merge_items(each for items in lists.items.values() for each in items)
+        if listing.order is not None:
+            items.sort(key=listing.order)
+        return Answer(cut(items, part), lists.missing)
 
-    async def service(self, name: str, part: Part) -> Answer[ServiceDetailView]:
+    async def service(self, name: str, part: Part) -> Answer[schemas.ServiceDetailView]:
         replies = await self._client.ask_all(f"/api/v1/services/{quote(name, safe='')}", [("limit", "1")])
-        detail = merge([reply.decode(ServiceDetailView) for reply in replies.good])
+        detail = merge([reply.decode(schemas.ServiceDetailView) for reply in replies.good])
         wanted = TagFilter()
         wanted.add("service", name)
         routes = await self.routes(wanted, frozenset(), part)
         return Answer(replace(detail, routes=routes.value), replies.missing)
 
-    async def connections(self, part: Part) -> Answer[Listed[ConnectionView]]:
+    async def connections(self, part: Part) -> Answer[Listed[schemas.ConnectionView]]:
         """Those of one worker behind those of the other."""
         questions = [Question(number, ()) for number in self._numbers()]
-        return Answer(*await self._page(CONNECTIONS, Listed[ConnectionView], part, questions))
+        return Answer(*await self._page(CONNECTIONS, Listed[schemas.ConnectionView], part, questions))
 
-    async def closed(self, part: Part) -> Answer[Listed[ClosedConnectionView]]:
-        lists = await self._client.list_all(f"{CONNECTIONS}/closed", Listed[ClosedConnectionView])
+    async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
+        lists = await self._client.list_all(f"{CONNECTIONS}/closed", Listed[schemas.ClosedConnectionView])
         closed = [placed(each, worker) for worker, items in lists.items.items() for each in items]
         closed.sort(key=lambda each: -each.closed_at_ms)
         return Answer(cut(closed, part), lists.missing)
 
-    async def traffic(self, part: Part) -> Answer[Listed[TrafficView]]:
-        return await self._merged("/api/v1/traffic", Listed[TrafficView], part)
-
-    async def drains(self, part: Part) -> Answer[Listed[DrainView]]:
-        return await self._merged("/api/v1/drains", Listed[DrainView], part, lambda each: each.began_at_ms)
-
-    async def brokers(self, part: Part) -> Answer[Listed[BrokerView]]:
-        return await self._merged(BROKERS, Listed[BrokerView], part, lambda each: (not each.is_self, each.name))
-
-    async def links(self, part: Part) -> Answer[LinksView]:
+    async def links(self, part: Part) -> Answer[schemas.LinksView]:
         """Those between workers, too."""
         limit = [("limit", "1000")]  # cluster.max_links is less, but for experts
         replies = await self._client.ask_all("/api/v1/links", limit)
-        found = [(reply.worker, reply.decode(LinksView)) for reply in replies.good]
+        found = [(reply.worker, reply.decode(schemas.LinksView)) for reply in replies.good]
         links = cut([placed(each, worker) for worker, links in found for each in links.items], part)
         dials = [replace(each, worker=worker) for worker, links in found for each in links.dials]
-        return Answer(LinksView(links.items, links.total, links.offset, links.limit, dials), replies.missing)
-
-    async def paths(self, part: Part) -> Answer[Listed[PathView]]:
-        return await self._merged("/api/v1/paths", Listed[PathView], part)
-
-    async def redirects(self, part: Part) -> Answer[Listed[RedirectView]]:
-        return await self._merged("/api/v1/redirects", Listed[RedirectView], part, lambda each: each.service)
+        return Answer(schemas.LinksView(links.items, links.total, links.offset, links.limit, dials), replies.missing)
 
     # Changes
 
-    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[DrainView]:
+    async def drain(self, target: DrainTarget, terms: Terms) -> Answer[schemas.DrainView]:
         """All workers drain, also those that are started again later."""
         body = msgspec.json.encode(terms)
         answer = await self._drain(target.path, "PUT", body)
         self._drains[answer.value.kind, answer.value.name] = Drain(target.path, body)
         return answer
 
-    async def undrain(self, target: DrainTarget) -> Answer[DrainView]:
+    async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
         answer = await self._drain(target.path, "DELETE")
         self._drains.pop((answer.value.kind, answer.value.name), None)
         return answer
 
-    async def redirect(self, service: str, to: str) -> Answer[RedirectView]:
+    async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:
         """One worker is told, which tells the others."""
         return await self._redirect(service, "PUT", msgspec.json.encode({"to": to}))
 
-    async def unredirect(self, service: str) -> Answer[RedirectView]:
+    async def unredirect(self, service: str) -> Answer[schemas.RedirectView]:
         return await self._redirect(service, "DELETE")
 
-    async def close_connection(self, number: int) -> Answer[ClosedConnectionView]:
+    async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
         """At its own worker."""
         connection_id, worker = divmod(number, WORKER_STRIDE)
         error = AdminError("no-such-connection", f"no connection has the number {number}")
@@ -245,7 +221,7 @@ class Workers:
         if reply is not None and reply.status == 404:
             raise error
         (reply,) = check([reply])
-        return Answer(placed(reply.decode(ClosedConnectionView), worker))
+        return Answer(placed(reply.decode(schemas.ClosedConnectionView), worker))
 
     def _returned(self, worker: int) -> None:
         """A worker was started again: what is drained is drained there, too."""
@@ -258,11 +234,11 @@ class Workers:
         for drain in list(self._drains.values()):
             await self._client.ask(worker, drain.path, (), "PUT", drain.body)
 
-    async def _drain(self, path: str, method: str, body: bytes = b"") -> Answer[DrainView]:
+    async def _drain(self, path: str, method: str, body: bytes = b"") -> Answer[schemas.DrainView]:
         replies = await self._client.ask_all(path, (), method, body)
-        return Answer(merge([reply.decode(DrainView) for reply in replies.good]), replies.missing)
+        return Answer(merge([reply.decode(schemas.DrainView) for reply in replies.good]), replies.missing)
 
-    async def _redirect(self, service: str, method: str, body: bytes = b"") -> Answer[RedirectView]:
+    async def _redirect(self, service: str, method: str, body: bytes = b"") -> Answer[schemas.RedirectView]:
         """The first worker that answers decides."""
         reply: Reply | None = None
         for number in self._numbers():
@@ -270,22 +246,12 @@ class Workers:
             if reply is not None:
                 break
         (reply,) = check([reply])
-        return Answer(reply.decode(RedirectView))
+        return Answer(reply.decode(schemas.RedirectView))
 
     # How
 
     def _numbers(self) -> list[int]:
         return [each.number for each in self._supervisor.states()]
-
-    async def _merged(
-        self, path: str, kind: type[Listed[View]], part: Part, order: Callable[[View], Any] | None = None
-    ) -> Answer[Listed[View]]:
-        """A part of the list of all workers, merged. `order`: by which it is sorted; None: as items came."""
-        lists = await self._client.list_all(path, kind)
-        items = merge_items(each for items in lists.items.values() for each in items)
-        if order is not None:
-            items.sort(key=order)
-        return Answer(cut(items, part), lists.missing)
 
     async def _page(
         self, path: str, kind: type[Listed[Placed]], part: Part, questions: Sequence[Question]

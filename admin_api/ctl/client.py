@@ -31,7 +31,7 @@ for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib
 _opener.add_handler(urllib.request.HTTPErrorProcessor())
 
 
-class Remote:
+class AdminClient:
     """A running broker's admin API. Every failure is one sentence on standard error and the end of the process."""
 
     def __init__(self, url: str, program: str = PROGRAM) -> None:
@@ -66,12 +66,12 @@ class Remote:
             self._end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
         return body
 
-    def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = (), part_n: int = PAGE) -> dict[str, Any]:
         """The whole of a list, asked for part by part; what else stands beside it is that of the last part."""
         parameters = list(parameters)
         items: list[Any] = []
         while True:
-            part = self.get(path, "items", [*parameters, ("limit", str(PAGE)), ("offset", str(len(items)))])
+            part = self.get(path, "items", [*parameters, ("limit", str(part_n)), ("offset", str(len(items)))])
             items += part["items"]
             if not part["items"] or len(items) >= part["total"]:
                 more = {
@@ -119,6 +119,6 @@ def options(command: Command) -> Command:
     )(command)
 
 
-def remote_of(before: Options, admin: str | None, as_json: bool) -> tuple[Remote, bool]:
+def client_of(before: Options, admin: str | None, as_json: bool) -> tuple[AdminClient, bool]:
     """Whom to ask, and whether to print JSON."""
-    return Remote(admin or before.admin or DEFAULT_ADMIN), as_json or before.as_json
+    return AdminClient(admin or before.admin or DEFAULT_ADMIN), as_json or before.as_json

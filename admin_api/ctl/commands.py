@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from admin_api.ctl import tables
-from admin_api.ctl.client import Options, Remote, options, remote_of
+from admin_api.ctl.client import AdminClient, Options, client_of, options
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, clean, print_json, print_table
 from admin_api.page import cluster_text, states_text
@@ -46,8 +46,8 @@ def asking(function: Callable[..., Output]) -> Callable[..., None]:
     """Gives a function --admin and --json and, first of all, the API to ask, and prints what it returns."""
 
     def command(before: Options, /, admin: str | None, as_json: bool, **arguments: Any) -> None:
-        remote, as_json = remote_of(before, admin, as_json)
-        output = function(remote, **arguments)
+        client, as_json = client_of(before, admin, as_json)
+        output = function(client, **arguments)
         if as_json:
             print_json(output.body)
         else:
@@ -62,9 +62,9 @@ def sentence(body: Item, text: str) -> Output:
     return Output(body, lambda: click.echo(clean(text)))
 
 
-def list_of(remote: Remote, table: Table, parameters: Iterable[tuple[str, str]] = ()) -> Output:
+def list_of(client: AdminClient, table: Table, parameters: Iterable[tuple[str, str]] = ()) -> Output:
     """The whole of a list."""
-    body = remote.get_all(table.path, parameters)
+    body = client.get_all(table.path, parameters)
     return Output(body, lambda: show_table(table, body["items"]))
 
 
@@ -76,7 +76,7 @@ def show_table(table: Table, items: list[Item]) -> None:
 
 def list_command(name: str, table: Table, help: str) -> click.Command:
     """A command that only prints a list."""
-    return click.command(name, help=help)(asking(lambda remote: list_of(remote, table)))
+    return click.command(name, help=help)(asking(lambda client: list_of(client, table)))
 
 
 for _name, (_table, _help) in LISTS.items():
@@ -85,9 +85,9 @@ for _name, (_table, _help) in LISTS.items():
 
 @ctl.command()
 @asking
-def status(remote: Remote) -> Output:
+def status(client: AdminClient) -> Output:
     """Show the broker's status."""
-    body = remote.get("/api/v1/status", "broker_id")
+    body = client.get("/api/v1/status", "broker_id")
     return Output(body, lambda: print_table((), status_rows(body)))
 
 
@@ -96,28 +96,28 @@ def status(remote: Remote) -> Output:
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Routes with this tag; again for more tags.")
 @click.option("--broker", multiple=True, metavar="NAME", help="Routes of this broker; again for one of several.")
 @asking
-def routes(remote: Remote, service: tuple[str, ...], tags: tuple[str, ...], broker: tuple[str, ...]) -> Output:
+def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...], broker: tuple[str, ...]) -> Output:
     """List routes."""
     parameters = [("service", each) for each in service] + [("broker", each) for each in broker]
     for tag in tags:
         name, _, value = tag.partition("=")
         parameters.append((f"tag.{name}", value))
-    return list_of(remote, tables.ROUTES, parameters)
+    return list_of(client, tables.ROUTES, parameters)
 
 
 @ctl.command()
 @click.option("--closed", is_flag=True, help="The last ones that ended, and why.")
 @asking
-def connections(remote: Remote, closed: bool) -> Output:
+def connections(client: AdminClient, closed: bool) -> Output:
     """List connections."""
-    return list_of(remote, tables.CLOSED if closed else tables.CONNECTIONS)
+    return list_of(client, tables.CLOSED if closed else tables.CONNECTIONS)
 
 
 @ctl.command()
 @asking
-def links(remote: Remote) -> Output:
+def links(client: AdminClient) -> Output:
     """List connections to other brokers, and dials that fail."""
-    body = remote.get_all(tables.LINKS.path)
+    body = client.get_all(tables.LINKS.path)
 
     def show() -> None:
         show_table(tables.LINKS, body["items"])
@@ -134,14 +134,16 @@ def links(remote: Remote) -> Output:
 @click.option("--spread", type=float, metavar="S", help="Seconds over which the turns of connections are spread.")
 @click.option("--keep", is_flag=True, help="Close no connections, only send them nothing new.")
 @asking
-def drain(remote: Remote, what: str, name: str | None, grace: float | None, spread: float | None, keep: bool) -> Output:
+def drain(
+    client: AdminClient, what: str, name: str | None, grace: float | None, spread: float | None, keep: bool
+) -> Output:
     """Send no new requests to a route, to routes with a tag, or to any route; then close their connections."""
     terms: dict[str, Any] = {"close": not keep}
     if grace is not None:
         terms["grace_s"] = grace
     if spread is not None:
         terms["spread_s"] = spread
-    body = remote.change("PUT", drain_path(what, name), "connections_left", terms)
+    body = client.change("PUT", drain_path(what, name), "connections_left", terms)
     left = f"{body['connections_left']:,} connections are closed within {body['spread_s'] + body['grace_s']:g} s"
     return sentence(
         body, f"{drained(body)} is drained: {body['routes']:,} routes; {left if body['close'] else 'none is closed'}"
@@ -152,9 +154,9 @@ def drain(remote: Remote, what: str, name: str | None, grace: float | None, spre
 @click.argument("what", type=DRAINABLE)
 @click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
 @asking
-def undrain(remote: Remote, what: str, name: str | None) -> Output:
+def undrain(client: AdminClient, what: str, name: str | None) -> Output:
     """Take back a drain; connections that are closed already stay so."""
-    body = remote.change("DELETE", drain_path(what, name), "connections_left")
+    body = client.change("DELETE", drain_path(what, name), "connections_left")
     return sentence(body, f"{drained(body)} is in service again after {age(body['age_s'])}")
 
 
@@ -162,27 +164,27 @@ def undrain(remote: Remote, what: str, name: str | None) -> Output:
 @click.argument("service")
 @click.argument("to")
 @asking
-def redirect(remote: Remote, service: str, to: str) -> Output:
+def redirect(client: AdminClient, service: str, to: str) -> Output:
     """Send the requests for SERVICE to the service TO, in the whole cluster."""
-    body = remote.change("PUT", redirect_path(service), "to", {"to": to})
+    body = client.change("PUT", redirect_path(service), "to", {"to": to})
     return sentence(body, f"requests for {body['service']} go to {body['to']}")
 
 
 @ctl.command()
 @click.argument("service")
 @asking
-def unredirect(remote: Remote, service: str) -> Output:
+def unredirect(client: AdminClient, service: str) -> Output:
     """Take back a redirect."""
-    body = remote.change("DELETE", redirect_path(service), "to")
+    body = client.change("DELETE", redirect_path(service), "to")
     return sentence(body, f"requests for {body['service']} go there again, after {age(body['age_s'])} to {body['to']}")
 
 
 @ctl.command()
 @click.argument("connection_id", type=click.IntRange(min=1))
 @asking
-def close(remote: Remote, connection_id: int) -> Output:
+def close(client: AdminClient, connection_id: int) -> Output:
     """Close a connection; `ctl connections` has the ids."""
-    body = remote.change("DELETE", f"/api/v1/connections/{connection_id}", "connection_id")
+    body = client.change("DELETE", f"/api/v1/connections/{connection_id}", "connection_id")
     return sentence(body, f"connection {connection_id} ({body['peer']}) closed after {age(body['duration_s'])}")
 
 

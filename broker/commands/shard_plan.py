@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 import click
 
-from admin_api.ctl.client import DEFAULT_ADMIN, Remote, url_of
+from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient, url_of
 from admin_api.ctl.terminal import print_table
 from broker.routing.balance import gini, max_over_mean
 from broker.routing.sharding.hashes import key_hash
@@ -225,7 +225,7 @@ def _read_ids(file: BinaryIO) -> list[bytes]:
 
 def _ask(url: str, service: str) -> list[bytes]:
     """The routes of a service that count for shards: a drained one is gone already (D-42)."""
-    items = Remote(url, PROGRAM).get_all("/api/v1/routes", [("service", service)])["items"]
+    items = AdminClient(url, PROGRAM).get_all("/api/v1/routes", [("service", service)])["items"]
     found = [parse_id(each["route_id"]) for each in items if "draining" not in each["states"]]
     if not found:
         click.echo(f"{PROGRAM}: the broker at {url} has no route of {service!r} that is not drained", err=True)

@@ -30,7 +30,8 @@ KIND: Final = "Descriptors"
 class Descriptors:
     """How many there may be, and what happened for want of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_s: float = LOOK_S) -> None:
+        self._look_s = look_s
         self.refused_n = 0  # connections closed at once, ever
         self.none_left_n = 0  # looks that found none left
         self.limit_n = 0  # `ulimit -n`; 0 until `measure`
@@ -83,7 +84,7 @@ class Descriptors:
     def start(self) -> None:
         """Looks from now on."""
         self.stop()
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._look_s, self._look)
 
     def stop(self) -> None:
         """Looks no more."""
@@ -92,7 +93,7 @@ class Descriptors:
             self._timer = None
 
     def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._look_s, self._look)
         try:
             os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         except OSError as error:

@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker.config.urls import PeerUrl
 from broker.edge.origins import address_of
@@ -33,6 +33,17 @@ PATIENCE_S: Final = 2.0  # of failures that are not logged: brokers that are sta
 MAX_SAID: Final = 1000  # URLs that fail, for the log; at one more all are forgotten, and said again
 
 _log: Final = logging.getLogger(__name__)
+
+
+class Bounds(NamedTuple):
+    """How patient a dialer is, and with how many."""
+
+    dial_every_s: float = DIAL_EVERY_S
+    connect_s: float = CONNECT_S
+    retry_s: float = RETRY_S
+    dials_n: int = MAX_DIALS
+    patience_s: float = PATIENCE_S
+    said_n: int = MAX_SAID
 
 
 class Dials(Protocol):
@@ -75,8 +86,10 @@ class Dialer:
         sources: Sequence[PeerUrl] = (),
         context: ssl.SSLContext | None = None,
         resolver: Resolver | None = None,
+        bounds: Bounds = Bounds(),  # noqa: B008 -- immutable
     ) -> None:
         """`sources`: names to look up. `context`: for tls and wss; None trusts whom the system trusts."""
+        self.bounds = bounds
         self._shell = shell
         self._dials = dials
         self._sources = [Source(place) for place in sources]
@@ -114,19 +127,19 @@ class Dialer:
             if source.task is None and source.due_at <= now:
                 source.task = loop.create_task(self._look_up(source))
         for url in self._dials.take_dials(now):
-            if len(self._tasks) >= MAX_DIALS or url in self._tasks:
+            if len(self._tasks) >= self.bounds.dials_n or url in self._tasks:
                 self._fail(url, f"{len(self._tasks)} URLs are being dialled already")
             else:
                 self._tasks[url] = loop.create_task(self._dial(url))
-        self._timer = loop.call_later(DIAL_EVERY_S, self._look)
+        self._timer = loop.call_later(self.bounds.dial_every_s, self._look)
 
     async def _dial(self, url: str) -> None:
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(self.bounds.connect_s):
                 await self._connect(url)
             self._said.pop(url, None)
         except TimeoutError:
-            self._fail(url, f"no connection within {CONNECT_S:g} s")
+            self._fail(url, f"no connection within {self.bounds.connect_s:g} s")
         except BrokerError as error:
             self._fail(url, error.text)
         except (OSError, ValueError) as error:  # ValueError: a host that is no name
@@ -164,7 +177,7 @@ class Dialer:
             if url in source.names:
                 source.failed.add(url)
                 if len(source.failed) == len(source.names):
-                    source.due_at = min(source.due_at, source.looked_at + RETRY_S)
+                    source.due_at = min(source.due_at, source.looked_at + self.bounds.retry_s)
 
     async def _look_up(self, source: Source) -> None:
         now = time.monotonic()
@@ -189,15 +202,15 @@ class Dialer:
             self._said.pop(str(source.place), None)
             source.names = {each.url: each.server_name for each in found}
             self._dials.set_targets(str(source.place), list(source.names))
-        source.due_at = now + (LOOKUP_EVERY_S if found else RETRY_S)
+        source.due_at = now + (LOOKUP_EVERY_S if found else self.bounds.retry_s)
 
     def _say(self, url: str, text: str) -> None:
         """Logs it, unless it has only begun to fail or that was the last word on it."""
         now = time.monotonic()
         since_at, said = self._said.get(url, (now, ""))
-        if url not in self._said and len(self._said) >= MAX_SAID:
+        if url not in self._said and len(self._said) >= self.bounds.said_n:
             self._said.clear()
-        if now - since_at >= PATIENCE_S and said != text:
+        if now - since_at >= self.bounds.patience_s and said != text:
             _log.warning("broker at %s: cannot be reached: %s", url, text)
             said = text
         self._said[url] = since_at, said

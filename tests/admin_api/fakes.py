@@ -1,14 +1,19 @@
 """A process without a process: a fake wire's core, and what an admin API wants to know besides."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from broker.config.options import Config
 from broker.config.sections.process import BrokerOptions
 from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
-from rsocket_wire.wire.tags import Tag
+from rsocket_wire.wire.annotations import Annotations
 from tests.fakes import World, address
 from tests.topology import Net
+
+T = TypeVar("T")
 
 
 class FakeAdmin:
@@ -40,37 +45,10 @@ class FakeAdmin:
     def lookups(self) -> list[DialView]:
         return self.unknown
 
-    def drain_route(self, route_id: bytes, grace_s: float, spread_s: float, closes: bool) -> None:
-        self.core.drains.drain_route(route_id, grace_s, spread_s, closes, self.world.now)
-
-    def drain_tag(self, tag: Tag, grace_s: float, spread_s: float, closes: bool) -> None:
-        self.core.drains.drain_tag(tag, grace_s, spread_s, closes, self.world.now)
-
-    def drain_broker(self, grace_s: float, spread_s: float, closes: bool) -> None:
-        self.core.drains.drain_broker(grace_s, spread_s, closes, self.world.now)
-
-    def undrain_route(self, route_id: bytes) -> bool:
-        return self.core.drains.undrain_route(route_id, self.world.now)
-
-    def undrain_tag(self, tag: Tag) -> bool:
-        return self.core.drains.undrain_tag(tag, self.world.now)
-
-    def undrain_broker(self) -> bool:
-        return self.core.drains.undrain_broker(self.world.now)
-
-    def set_redirect(self, service: str, to: str) -> None:
-        self.core.cluster.set_redirect(service, to, self.world.now)
-
-    def remove_redirect(self, service: str) -> bool:
-        return self.core.cluster.remove_redirect(service, self.world.now)
-
-    def close_connection(self, connection_id: int) -> bool:
-        wire = self.world.wires.get(connection_id)
-        if wire is None or wire.peer.is_ending:
-            return False
-        self.core.end(wire.peer, "closed-by-operator", "an operator closed the connection", self.world.now)
+    def change(self, change: Callable[[Core, float], T]) -> T:
+        changed = change(self.core, self.world.now)
         self.world.pump()
-        return True
+        return changed
 
 
 def shop() -> World:
@@ -110,3 +88,13 @@ def islands() -> Net:
     dial = next(each for each in net.worlds["b2"].core.cluster.dials.state() if each.url == "tcp://b9:7000")
     dial.attempts, dial.error, dial.next_at = 4, "connection refused", net.now + 0.25
     return net
+
+
+def came(world: World, *trace: str, times: int = 1) -> None:
+    """Requests came by way of these brokers."""
+    hops = world.core.engine.annotations
+    section = hops.read(Annotations(0, None, trace[0], list(trace)).encode())
+    for _ in range(times):
+        section.path.requests += 1
+        section.path.last_at = world.now
+        hops.arrived(section.hops_n)

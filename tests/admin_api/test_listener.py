@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from admin_api import bodies, listener
 from admin_api.app import make_app
-from admin_api.listener import AdminListener
-from broker.edge.descriptors import DESCRIPTORS
+from admin_api.bodies import BODY_S, BODY_TIME
+from admin_api.listener import MAX_CONNECTIONS, AdminListener, Bounds, places_n
+from broker.edge.descriptors import Descriptors
 from broker.limited_log import STRANGERS
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import World
@@ -26,15 +26,16 @@ Listen = Callable[..., Awaitable[int]]
 
 @pytest.fixture
 async def listen() -> AsyncIterator[Listen]:
-    """`await listen()`: the port of an admin API; `listen(handler)`: of one that answers everything."""
+    """`await listen()`: the port of an admin API with these Bounds; `listen(handler)`: one that answers everything."""
     made: list[AdminListener] = []
 
-    async def start(handler: Handler | None = None) -> int:
+    async def start(handler: Handler | None = None, wait_s: float = BODY_S, **bounds: float) -> int:
         app = make_app(FakeAdmin(World()))
+        app[BODY_TIME] = wait_s
         if handler is not None:
             app = web.Application()
             app.router.add_get("/{any:.*}", handler)
-        made.append(AdminListener(app))
+        made.append(AdminListener(app, Bounds(**bounds)))  # type: ignore[arg-type]
         return await made[-1].listen("127.0.0.1", 0)
 
     yield start
@@ -80,25 +81,21 @@ class Socket:
         self.writer.transport.abort()
 
 
-async def test_half_a_request_is_not_waited_for(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "QUIET_S", 0.05)
-    port = await listen()
+async def test_half_a_request_is_not_waited_for(listen: Listen) -> None:
+    port = await listen(quiet_s=0.05)
     sockets = [await Socket.to(port, raw) for raw in (b"", b"G", HALF)]
     assert [await socket.is_closed() for socket in sockets] == [True] * 3
 
 
-async def test_a_connection_that_asks_no_more_is_closed(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "QUIET_S", 0.05)
-    socket = await Socket.to(await listen(), ASKING)
+async def test_a_connection_that_asks_no_more_is_closed(listen: Listen) -> None:
+    socket = await Socket.to(await listen(quiet_s=0.05), ASKING)
     assert (await socket.status(), await socket.is_closed()) == (b"200", True)
 
 
 async def test_one_too_many_takes_the_place_of_who_was_quiet_for_longest(
-    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+    listen: Listen, lines: Callable[[], list[str]]
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
-    monkeypatch.setattr(listener, "ADDRESS_PART", 1)
-    port = await listen()
+    port = await listen(connections_n=3, address_part=1)
     first, second, third = [await Socket.to(port, ASKING) for _ in range(3)]
     assert [await socket.status() for socket in (second, third, first)] == [b"200"] * 3
     first.writer.write(ASKING)
@@ -117,10 +114,8 @@ async def test_one_too_many_takes_the_place_of_who_was_quiet_for_longest(
 
 
 async def test_who_is_being_answered_is_not_closed_for_another_one(
-    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+    listen: Listen, lines: Callable[[], list[str]]
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(listener, "ADDRESS_PART", 1)
     asked, go = 0, asyncio.Event()
 
     async def wait(_: web.Request) -> web.Response:
@@ -129,7 +124,7 @@ async def test_who_is_being_answered_is_not_closed_for_another_one(
         await go.wait()
         return web.Response(text="done")
 
-    port = await listen(wait)
+    port = await listen(wait, connections_n=2, address_part=1)
     two = [await Socket.to(port, ASKING) for _ in range(2)]
     await until(lambda: asked == 2)
     assert await (await Socket.to(port, ASKING)).is_closed()
@@ -142,13 +137,9 @@ async def test_who_is_being_answered_is_not_closed_for_another_one(
 
 
 @pytest.mark.parametrize("part", [1, 2])
-async def test_who_has_not_sent_its_body_keeps_no_place_from_others(
-    listen: Listen, monkeypatch: pytest.MonkeyPatch, part: int
-) -> None:
+async def test_who_has_not_sent_its_body_keeps_no_place_from_others(listen: Listen, part: int) -> None:
     """Half a request with a body is half a request: a byte each locked the port."""
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 4 * part)
-    monkeypatch.setattr(listener, "ADDRESS_PART", part)
-    port = await listen()
+    port = await listen(connections_n=4 * part, address_part=part)
     halves = [await Socket.to(port, PUT + b"Content-Length: 50\r\n\r\n{") for _ in range(6)]
     assert [await half.is_closed() for half in halves[:2]] == [True, True]
     for _ in range(4):
@@ -159,11 +150,8 @@ async def test_who_has_not_sent_its_body_keeps_no_place_from_others(
 
 
 async def test_one_too_many_takes_the_place_of_who_has_read_nothing_of_its_answer_for_longest(
-    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
+    listen: Listen, lines: Callable[[], list[str]]
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 3)
-    monkeypatch.setattr(listener, "ADDRESS_PART", 1)
-    monkeypatch.setattr(listener, "LOOK_S", 0.001)
     asked = 0
 
     async def much(request: web.Request) -> web.Response:
@@ -171,7 +159,7 @@ async def test_one_too_many_takes_the_place_of_who_has_read_nothing_of_its_answe
         asked += 1
         return web.Response(body=bytes(32 << 20) if request.path == "/livez" else b"little")
 
-    port = await listen(much)
+    port = await listen(much, connections_n=3, address_part=1, look_s=0.001)
     unread: list[Socket] = []
     for number in range(3):
         unread.append(await Socket.to(port, ASKING))
@@ -202,11 +190,8 @@ class FakeTransport(asyncio.Transport):
         self.is_aborted = True
 
 
-async def test_one_address_has_half_of_the_places_and_of_ipv6_a_64_is_one(
-    monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
-) -> None:
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 6)
-    made = AdminListener(web.Application())
+async def test_one_address_has_half_of_the_places_and_of_ipv6_a_64_is_one(lines: Callable[[], list[str]]) -> None:
+    made = AdminListener(web.Application(), Bounds(connections_n=6))
     await made.listen("127.0.0.1", 0)
     other = FakeTransport("10.0.0.4")
     many = [FakeTransport(f"2001:db8::{number}") for number in range(1, 6)]
@@ -217,25 +202,22 @@ async def test_one_address_has_half_of_the_places_and_of_ipv6_a_64_is_one(
     await made.cleanup()
 
 
-@pytest.mark.parametrize(("limit_n", "places_n"), [(1 << 20, 128), (1024, 128), (256, 43), (16, 3), (1, 1)])
+@pytest.mark.parametrize(("limit_n", "expected"), [(1 << 20, 128), (1024, 128), (256, 43), (16, 3), (1, 1)])
 def test_the_admin_port_leaves_some_of_the_descriptors_that_are_kept_to_files_and_dials(
-    monkeypatch: pytest.MonkeyPatch, limit_n: int, places_n: int
+    limit_n: int, expected: int
 ) -> None:
-    monkeypatch.setattr(DESCRIPTORS, "limit_n", limit_n)
-    assert listener.max_connections() == places_n
-    assert limit_n < 4 or places_n < DESCRIPTORS.reserved_n
+    descriptors = Descriptors()
+    descriptors.limit_n = limit_n
+    assert places_n(MAX_CONNECTIONS, descriptors) == expected
+    assert limit_n < 4 or expected < descriptors.reserved_n
 
 
-async def test_who_does_not_read_its_answer_is_closed(
-    listen: Listen, monkeypatch: pytest.MonkeyPatch, lines: Callable[[], list[str]]
-) -> None:
-    monkeypatch.setattr(listener, "STALLED_S", 0.1)
-    monkeypatch.setattr(listener, "LOOK_S", 0.02)
+async def test_who_does_not_read_its_answer_is_closed(listen: Listen, lines: Callable[[], list[str]]) -> None:
 
     async def much(_: web.Request) -> web.Response:
         return web.Response(body=bytes(32 << 20))
 
-    socket = await Socket.to(await listen(much), ASKING)
+    socket = await Socket.to(await listen(much, stalled_s=0.1, look_s=0.02), ASKING)
     await until(lines)
     (line,) = lines()
     assert line.endswith("bytes wait to be read, none was for 0.1 s")
@@ -277,9 +259,8 @@ async def test_a_flood_of_them_is_a_few_lines_and_a_number(listen: Listen, lines
 PUT = b"PUT /api/v1/drains/broker HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
-async def test_a_body_that_does_not_come_is_told(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_S", 0.05)
-    socket = await Socket.to(await listen(), PUT + b"Content-Length: 50\r\n\r\nhello")
+async def test_a_body_that_does_not_come_is_told(listen: Listen) -> None:
+    socket = await Socket.to(await listen(wait_s=0.05), PUT + b"Content-Length: 50\r\n\r\nhello")
     assert await socket.status() == b"400"
     socket.close()
 

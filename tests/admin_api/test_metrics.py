@@ -15,7 +15,6 @@ from prometheus_client.parser import text_fd_to_metric_families
 from admin_api.app import make_app
 from admin_api.metrics import (
     BOUNDS_US,
-    HOP_BOUNDS,
     MAX_REFUSED,
     MAX_SERVICES,
     OTHER,
@@ -23,16 +22,13 @@ from admin_api.metrics import (
     PIECE_LINES,
     Metrics,
 )
-from broker import VERSION
 from broker.core import CoreSettings
-from broker.edge.event_pipe import PipeState
 from broker.events import bucket_of
 from broker.forwarding.traffic.flows import Counts
 from broker.views import queries
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
-from rsocket_wire.wire.tags import Tag
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
-from tests.fakes import World, address, route_id
+from tests.fakes import World, address
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
@@ -73,89 +69,6 @@ def count(world: World, service: str, outcome: str = "completed", latencies_us: 
     return counts
 
 
-async def test_the_broker_in_numbers() -> None:
-    world = shop_with_traffic()
-    world.wires[3].lose()
-    totals = world.core.engine.flows.totals
-    orders = totals["orders", "request_response", "unicast", "completed", ""]
-    billing = totals["billing", "fire_and_forget", "unicast", "completed", ""]
-    found = await samples(FakeAdmin(world), "broker_")
-    assert {name: value for name, value in found.items() if "_seconds" not in name} == {
-        f'broker_build_info{{core="{queries.CORE}",version="{VERSION}"}}': 1,
-        "broker_ready": 1,
-        'broker_connections{transport="tcp"}': 3,
-        "broker_connections_accepted_total": 4,
-        'broker_connections_closed_total{reason="left"}': 1,
-        "broker_sessions": 0,
-        "broker_sessions_suspended": 0,
-        "broker_sessions_resumed_total": 0,
-        "broker_sessions_retained_bytes": 0,
-        "broker_streams": 1,
-        "broker_frames_received_total": 9,
-        "broker_ignored_frames_total": 0,
-        "broker_requests_dropped_total": 0,
-        "broker_lost_metadata_entries_total": 0,
-        'broker_transport_bytes_total{direction="in"}': 834,
-        'broker_transport_bytes_total{direction="out"}': 302,
-        "broker_buffered_bytes": 0,
-        "broker_routes": 2,
-        'broker_route_states{state="draining"}': 0,
-        'broker_route_states{state="full"}': 0,
-        'broker_route_states{state="unleased"}': 0,
-        'broker_route_states{state="ejected"}': 0,
-        'broker_route_states{state="unhealthy"}': 0,
-        'broker_route_states{state="congested"}': 0,
-        "broker_drains": 0,
-        "broker_route_ejections_total": 0,
-        "broker_route_reliefs_total": 0,
-        "broker_route_ejections_spared_total": 0,
-        "broker_panics_total": 0,
-        "broker_sticky_choices": 0,
-        "broker_waiting_requests": 0,
-        "broker_waiting_bytes": 0,
-        "broker_waited_requests_total": 0,
-        "broker_services": 1,
-        'broker_service_routes{service="orders"}': 2,
-        "broker_routing_tags": 6,
-        "broker_routing_generation": 5,
-        "broker_lookup_cache_hits_total": 1,
-        "broker_lookup_cache_misses_total": 3,
-        "broker_lookup_cache_entries": 3,
-        "broker_unknown_methods_total": 0,
-        "broker_connections_unaccepted_total": 3,
-        "broker_descriptors_exhausted_total": 2,
-        'broker_log_lines_total{kind="PeerClosed",written="false"}': 1481,
-        'broker_log_lines_total{kind="PeerClosed",written="true"}': 10,
-        'broker_links{state="handshake"}': 0,
-        'broker_links{state="up"}': 0,
-        'broker_cluster_brokers{state="reachable"}': 1,
-        'broker_cluster_brokers{state="draining"}': 0,
-        'broker_cluster_brokers{state="unreachable"}': 0,
-        "broker_remote_routes": 0,
-        **dict.fromkeys((f'broker_request_hops_bucket{{le="{bound}"}}' for bound in (*HOP_BOUNDS, "+Inf")), 0),
-        "broker_request_hops_count": 0,
-        "broker_request_hops_sum": 0,
-        "broker_loops_refused_total": 0,
-        "broker_retries_total": 0,
-        "broker_digest_mismatches_total": 0,
-        "broker_routes_unsaid_total": 0,
-        'broker_adverts_total{result="applied"}': 0,
-        'broker_adverts_total{result="ignored"}': 0,
-        _requests("orders", "request_response", "completed"): 1,
-        _requests("billing", "fire_and_forget", "completed"): 1,
-        _requests("shipping", "request_response", "rejected", "no-route"): 1,
-        'broker_items_total{direction="in",model="request_response",service="orders"}': 1,
-        'broker_items_total{direction="out",model="request_response",service="orders"}': 1,
-        'broker_items_total{direction="in",model="fire_and_forget",service="billing"}': 1,
-        'broker_items_total{direction="out",model="fire_and_forget",service="billing"}': 0,
-        'broker_bytes_total{direction="in",model="request_response",service="orders"}': orders.bytes_in,
-        'broker_bytes_total{direction="out",model="request_response",service="orders"}': orders.bytes_out,
-        'broker_bytes_total{direction="in",model="fire_and_forget",service="billing"}': billing.bytes_in,
-        'broker_bytes_total{direction="out",model="fire_and_forget",service="billing"}': 0,
-        'broker_events_dropped_total{where="core"}': 0,
-    }
-
-
 def _requests(service: str, model: str, outcome: str, code: str = "") -> str:
     return (
         f'broker_requests_total{{code="{code}",model="{model}",outcome="{outcome}",routing="unicast",'
@@ -190,37 +103,6 @@ async def test_what_the_edge_measured_is_cumulative_and_in_seconds(name: str) ->
     numbers = [found.pop(f'broker_{name}_seconds_bucket{{le="{bound}"}}') for bound in bounds]
     assert numbers == [1, 3, 6, 6, 6, 6, 6, 6, 6, 6, 6] + [10] * 11 + [15]
     assert found == {f"broker_{name}_seconds_count": 15, f"broker_{name}_seconds_sum": pytest.approx(300.020056)}
-
-
-async def test_event_files_are_counted_when_there_are_some() -> None:
-    admin = FakeAdmin(World())
-    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "", 30, 7, 2, 1 << 30, 4, 50, 1, 60, 8)
-    assert await samples(admin, "broker_event") == {
-        "broker_event_records_written_total": 100,
-        "broker_event_records_sealed_total": 90,
-        "broker_event_files_sealed_total": 3,
-        "broker_event_writer_restarts_total": 1,
-        "broker_event_backlog_bytes": 30,
-        "broker_event_log_bytes": 30,
-        "broker_event_records_recovered_total": 7,
-        "broker_event_files_removed_total": 4,
-        "broker_event_unread_bytes": 50,
-        "broker_event_silent_readers": 1,
-        "broker_event_requests_total": 60,
-        "broker_event_defined_flows": 8,
-        "broker_event_free_bytes": 1 << 30,
-        "broker_event_writer_failing": 0,
-        'broker_events_dropped_total{where="core"}': 0,
-        'broker_events_dropped_total{where="files"}': 5,
-    }
-
-
-async def test_routes_that_requests_keep_away_from_and_drains_are_counted() -> None:
-    admin = FakeAdmin(shop_with_traffic())
-    admin.core.drains.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
-    admin.core.drains.drain_route(route_id(2), 1, 1, False, admin.world.now)
-    found = await samples(admin, "broker_")
-    assert (found['broker_route_states{state="draining"}'], found["broker_drains"]) == (3, 2)
 
 
 async def test_requests_that_breakers_refused_are_counted_by_service_and_beyond_the_limit_together() -> None:

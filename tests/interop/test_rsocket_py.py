@@ -32,15 +32,11 @@ from tests.interop.rsocket_py import (
     text,
 )
 from tests.system.support.waits import soon, until
-from tests.system.support.wires import Wire
+from tests.system.support.wires import Wire, url_of
 
 pytestmark = pytest.mark.interop
 
 ORDERS = address(service="orders", region="eu")
-
-
-def url_of(server: Server, scheme: str) -> str:
-    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
 
 
 async def joined(server: Server, count: int) -> None:

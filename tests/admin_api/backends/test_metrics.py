@@ -8,12 +8,12 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from admin_api.backends.metrics import LARGEST, WorkersMetrics, own_families
-from admin_api.metrics import OTHER, BrokerCollector, Metrics
+from admin_api.backends.metrics import WorkersMetrics, own_families
+from admin_api.metrics import OTHER, Metrics
+from admin_api.numbers import ALIKE
 from broker.views.merge import MAX
 from broker.views.schemas import STATES
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
-from tests.fakes import World
 
 TEXT = """# HELP broker_routes Routes
 # TYPE broker_routes gauge
@@ -148,7 +148,7 @@ def test_what_the_supervisor_counts_stands_beside_it() -> None:
 
 def factor(family: Metric, labels: dict[str, str]) -> int:
     """Two brokers count twice as much as one, and know as much."""
-    is_alike = family.name in LARGEST or STATES.get(labels.get("state", "")) is MAX
+    is_alike = family.name in ALIKE or STATES.get(labels.get("state", "")) is MAX
     return 1 if family.type == "gauge" and is_alike else 2
 
 
@@ -169,12 +169,3 @@ async def test_the_metrics_of_real_brokers_are_readable_in_both_formats() -> Non
     assert content_type.startswith("application/openmetrics-text")
     families = list(openmetrics.text_fd_to_metric_families(io.StringIO(open_body.decode())))  # type: ignore[no-untyped-call]
     assert {family.name for family in families} == set(alone)
-
-
-def test_gauges_that_are_no_sums_are_gauges_of_the_broker() -> None:
-    """A metric that is renamed must be renamed here, too."""
-    names = {
-        family.name for family in BrokerCollector(FakeAdmin(World())).collect() if family.type in ("gauge", "info")
-    }
-    own = {name for name in LARGEST if name.startswith("broker_")} - {"broker_build_info"}
-    assert own <= names

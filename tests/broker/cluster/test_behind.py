@@ -15,7 +15,7 @@ from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.brokers import Broker
 from tests.broker.forwarding.interbroker.test_shared_links import ORDERS, Way
 from tests.fakes import Wire, address, addressed, route_id
-from tests.topology import LINKED_S, Net
+from tests.topology import Net, linked
 
 ALL = addressed(address(MULTICAST, service="orders"))
 SOON_S = 1.0  # until other brokers have heard of it
@@ -215,8 +215,7 @@ def test_callers_go_on_when_the_link_on_the_way_has_broken() -> None:
 
 def test_nobody_waits_for_a_link_that_is_not_on_the_way() -> None:
     """b1 has a link of its own to b3, and another way leads around the link that is slow."""
-    net = Net(["b1", "b2", "b3", "b4"], [("b1", "b2"), ("b2", "b3"), ("b1", "b3"), ("b1", "b4")])
-    net.advance(LINKED_S)
+    net = linked(Net(["b1", "b2", "b3", "b4"], [("b1", "b2"), ("b2", "b3"), ("b1", "b3"), ("b1", "b4")]))
     net.worlds["b3"].service("orders", 1)
     net.worlds["b4"].service("bills", 2)
     net.pump()

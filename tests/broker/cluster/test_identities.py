@@ -10,7 +10,7 @@ from broker.events import BROKER_JOINED, LifecycleEvent
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import address
-from tests.topology import LINKED_S, Net, line, route_text
+from tests.topology import LINKED_S, Net, line, linked, route_text
 
 
 def said(net: Net, name: str) -> list[tuple[str, str]]:
@@ -25,8 +25,7 @@ def carried(net: Net) -> int:
 
 def test_a_broker_that_begins_anew_with_its_clock_put_back_is_complete_within_two_seconds() -> None:
     """What it says is older than what the others remember of it; D-47."""
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     net.worlds["b3"].service("orders", 1)
     net.kill("b1")
     net.advance(1.0)
@@ -70,8 +69,9 @@ def test_brokers_with_one_name_that_are_no_neighbours_are_told_by_those_that_kno
     """Requests that meet both are refused as loops: whoever looks for the reason finds it."""
     names = {"b1": "same", "b4": "same"}
     edges = [("b1", "b2"), ("b2", "b3"), ("b3", "b4")]
-    net = Net(["b1", "b2", "b3", "b4"], edges, make=lambda name: CoreSettings(broker_name=names.get(name, name)))
-    net.advance(LINKED_S)
+    net = linked(
+        Net(["b1", "b2", "b3", "b4"], edges, make=lambda name: CoreSettings(broker_name=names.get(name, name)))
+    )
     ids = {name: net.worlds[name].core.id_text for name in net.names}
     text = "has the same name, names must be unique in a cluster"
     assert said(net, "b1") == [("bad-broker", f"same ({ids['b4']}), 3 hops by way of b2; {ids['b1']} {text}")]
@@ -86,8 +86,7 @@ def test_brokers_with_one_name_that_are_no_neighbours_are_told_by_those_that_kno
 
 
 def test_a_broker_that_begins_anew_under_another_name_gets_copies_under_that() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     net.kill("b3")
     net.make = lambda name: CoreSettings(broker_name="new" if name == "b3" else name)
     server = net.start("b3").service("orders", 1)

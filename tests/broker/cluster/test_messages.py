@@ -4,17 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.messages import (
-    CLUSTER_MIME,
-    DIGEST,
-    REDIRECT,
-    TABLE,
-    DigestMessage,
-    Message,
-    RedirectMessage,
-    TableMessage,
-    decode_message,
-)
+from broker.cluster import messages
 from rsocket_wire.errors import BrokerError, InvalidFrame
 from rsocket_wire.wire.frames import MAX_TIMESTAMP_MS
 
@@ -24,49 +14,51 @@ REDIRECT_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x09o
 REMOVED_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x00"
 
 
-def values(message: Message) -> tuple[object, ...]:
-    if isinstance(message, DigestMessage):
+def values(message: messages.Message) -> tuple[object, ...]:
+    if isinstance(message, messages.DigestMessage):
         return (message.kind, message.entries_n, message.digest)
-    if isinstance(message, TableMessage):
+    if isinstance(message, messages.TableMessage):
         return (message.kind, message.table)
-    assert isinstance(message, RedirectMessage)
+    assert isinstance(message, messages.RedirectMessage)
     return (message.kind, message.timestamp_ms, message.broker_id, message.service, message.to)
 
 
 def test_the_mime_type_is_our_own() -> None:
-    assert CLUSTER_MIME == b"message/x.rsocket.broker.cluster.v0"
+    assert messages.CLUSTER_MIME == b"message/x.rsocket.broker.cluster.v0"
 
 
 @pytest.mark.parametrize(
     "raw, message, expected",
     [
-        (DIGEST_RAW, DigestMessage(10_000, DIGEST_RAW[5:]), (DIGEST, 10_000, DIGEST_RAW[5:])),
-        (b"\x02", TableMessage(b""), (TABLE, b"")),
-        (b"\x02abc", TableMessage(b"abc"), (TABLE, b"abc")),
+        (DIGEST_RAW, messages.DigestMessage(10_000, DIGEST_RAW[5:]), (messages.DIGEST, 10_000, DIGEST_RAW[5:])),
+        (b"\x02", messages.TableMessage(b""), (messages.TABLE, b"")),
+        (b"\x02abc", messages.TableMessage(b"abc"), (messages.TABLE, b"abc")),
         (
             REDIRECT_RAW,
-            RedirectMessage(1_700_000_000_000, BROKER, "orders", "orders-v2"),
-            (REDIRECT, 1_700_000_000_000, BROKER, "orders", "orders-v2"),
+            messages.RedirectMessage(1_700_000_000_000, BROKER, "orders", "orders-v2"),
+            (messages.REDIRECT, 1_700_000_000_000, BROKER, "orders", "orders-v2"),
         ),
         (
             REMOVED_RAW,
-            RedirectMessage(1_700_000_000_000, BROKER, "orders", ""),
-            (REDIRECT, 1_700_000_000_000, BROKER, "orders", ""),
+            messages.RedirectMessage(1_700_000_000_000, BROKER, "orders", ""),
+            (messages.REDIRECT, 1_700_000_000_000, BROKER, "orders", ""),
         ),
     ],
 )
-def test_an_entry_is_these_bytes_and_is_read_again(raw: bytes, message: Message, expected: tuple[object, ...]) -> None:
+def test_an_entry_is_these_bytes_and_is_read_again(
+    raw: bytes, message: messages.Message, expected: tuple[object, ...]
+) -> None:
     assert message.encode() == raw
-    assert values(decode_message(raw)) == values(message) == expected
+    assert values(messages.decode_message(raw)) == values(message) == expected
 
 
 @pytest.mark.parametrize("raw", [DIGEST_RAW, REDIRECT_RAW, REMOVED_RAW])
 def test_every_truncation_and_every_byte_too_many_is_refused(raw: bytes) -> None:
     for end in range(len(raw)):
         with pytest.raises(InvalidFrame):
-            decode_message(raw[:end])
+            messages.decode_message(raw[:end])
     with pytest.raises(InvalidFrame, match="1 more bytes follow"):
-        decode_message(raw + b"\x00")
+        messages.decode_message(raw + b"\x00")
 
 
 @pytest.mark.parametrize(
@@ -85,14 +77,14 @@ def test_every_truncation_and_every_byte_too_many_is_refused(raw: bytes) -> None
 )
 def test_what_is_no_entry_is_refused_with_a_sentence(raw: bytes, sentence: str) -> None:
     with pytest.raises(InvalidFrame) as caught:
-        decode_message(raw)
+        messages.decode_message(raw)
     assert caught.value.text == sentence
 
 
 @given(st.binary(max_size=80))
 def test_any_bytes_are_an_entry_or_refused(raw: bytes) -> None:
     try:
-        message = decode_message(raw)
+        message = messages.decode_message(raw)
     except InvalidFrame:
         return
     assert message.encode() == raw
@@ -101,16 +93,16 @@ def test_any_bytes_are_an_entry_or_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "message, word",
     [
-        (DigestMessage(1 << 32, bytes(8)), "bad-frame"),
-        (RedirectMessage(MAX_TIMESTAMP_MS + 1, BROKER, "a", "b"), "bad-time"),
-        (RedirectMessage(1, b"short", "a", "b"), "bad-id"),
-        (RedirectMessage(1, BROKER, "", "b"), "bad-name"),
-        (RedirectMessage(1, BROKER, "a" * 256, "b"), "bad-name"),
-        (RedirectMessage(1, BROKER, "a", "b" * 256), "bad-name"),
-        (RedirectMessage(1, BROKER, "a", "\udfff"), "bad-name"),
+        (messages.DigestMessage(1 << 32, bytes(8)), "bad-frame"),
+        (messages.RedirectMessage(MAX_TIMESTAMP_MS + 1, BROKER, "a", "b"), "bad-time"),
+        (messages.RedirectMessage(1, b"short", "a", "b"), "bad-id"),
+        (messages.RedirectMessage(1, BROKER, "", "b"), "bad-name"),
+        (messages.RedirectMessage(1, BROKER, "a" * 256, "b"), "bad-name"),
+        (messages.RedirectMessage(1, BROKER, "a", "b" * 256), "bad-name"),
+        (messages.RedirectMessage(1, BROKER, "a", "\udfff"), "bad-name"),
     ],
 )
-def test_what_cannot_be_written_is_refused(message: Message, word: str) -> None:
+def test_what_cannot_be_written_is_refused(message: messages.Message, word: str) -> None:
     with pytest.raises(BrokerError) as caught:
         message.encode()
     assert caught.value.word == word

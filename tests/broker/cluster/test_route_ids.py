@@ -8,7 +8,7 @@ from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from tests.fakes import Wire, address, composite, route_id, tags_of
 from tests.invariants import check_masks
-from tests.topology import LINKED_S, Net, line, route_text
+from tests.topology import Net, line, linked, route_text
 
 
 def says(wire: Wire, number: int, service: str, **tags: str | None) -> None:
@@ -26,8 +26,7 @@ def test_a_connection_that_says_another_route_id_leaves_the_old_one_to_another_b
     """What b1 has under the old id is a far route at b2, and the connection's new route is a near one; `service`: the
     name that it has there.
     """
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     first = net.worlds["b1"].service("orders", 1, region="eu")
     net.pump()
     b2 = net.worlds["b2"]

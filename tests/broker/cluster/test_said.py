@@ -14,7 +14,7 @@ from rsocket_wire.wire.keys import REGION, ROUTE_ID, SERVICE_NAME, parse_key
 from rsocket_wire.wire.tags import Tag
 from tests.fakes import Wire, address, composite, route_id
 from tests.invariants import check_masks
-from tests.topology import LINKED_S, Net, line, route_text
+from tests.topology import LINKED_S, Net, line, linked, route_text
 
 JS_TEXT = b"x" * 200  # longer than any other client can say
 
@@ -66,8 +66,7 @@ OWN_TAGS = ["d", "c", "cd", "", "blue"]
 @pytest.mark.parametrize("is_last", [False, True])
 def test_a_tag_of_a_client_is_never_taken_for_what_brokers_say(value: str, is_last: bool) -> None:
     """D-63: it is a tag like any other, also where it stands last in what brokers are told."""
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     own = Tag(STATE, value.encode())
     tags = [Tag.of("service", "orders"), Tag.of("route_id", route_text(1)), own] if is_last else [own]
     raw = RouteSetup(route_id(1), "orders", tags).encode()
@@ -88,8 +87,7 @@ def test_a_tag_of_a_client_is_never_taken_for_what_brokers_say(value: str, is_la
 
 @pytest.mark.parametrize("value", OWN_TAGS)
 def test_what_a_broker_says_of_a_route_with_such_a_tag_is_heard(value: str) -> None:
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     server = offered(net, "b1", RouteSetup(route_id(1), "orders", [Tag(STATE, value.encode())]).encode())
     masks = net.worlds["b2"].core.table.masks
     for is_congested in (True, False, True):
@@ -107,8 +105,7 @@ def test_what_a_broker_says_of_a_route_with_such_a_tag_is_heard(value: str) -> N
 
 def test_letters_that_a_broker_does_not_know_say_nothing_to_it() -> None:
     """D-63: those of a newer one."""
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     b1, b2 = (net.worlds[name].core for name in net.names)
     for stamp, (letters, expected) in enumerate([(b"xyz", (0, 0)), (b"xdy", (1, 0)), (b"zc", (0, 1)), (b"", (0, 0))]):
         raw = RouteAdd(b1.broker_id, route_id(7), 9 * 10**12 + stamp, "orders", [Tag(STATE, letters)]).encode()
@@ -120,8 +117,7 @@ def test_letters_that_a_broker_does_not_know_say_nothing_to_it() -> None:
 
 
 def test_a_route_that_cannot_be_said_is_logged_and_counted() -> None:
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     net.worlds["b1"].events()
     wire = offered(net, "b1", js_setup(1, "orders", JS_TEXT))
     assert net.tables() == {"b1": {route_text(1): "b1"}, "b2": {}}
@@ -137,8 +133,7 @@ def test_a_route_that_cannot_be_said_is_logged_and_counted() -> None:
 
 
 def test_a_route_that_can_be_said_no_more_is_not_known_with_its_old_tags() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     wire = offered(net, "b1", js_setup(1, "orders", b"eu"))
     assert net.table("b3") == {route_text(1): "b1"}
     say(net, wire, js_setup(1, "orders", JS_TEXT))
@@ -153,8 +148,7 @@ def test_a_route_that_can_be_said_no_more_is_not_known_with_its_old_tags() -> No
 
 def test_what_others_remember_of_a_route_that_cannot_be_said_does_not_come_back() -> None:
     """The broker begins anew, and hears in its own name of the route with its old tags."""
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     offered(net, "b1", js_setup(1, "orders", b"eu"))
     net.kill("b1")
     net.start("b1")

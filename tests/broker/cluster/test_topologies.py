@@ -11,19 +11,10 @@ from hypothesis import strategies as st
 from broker.cluster.links.neighbour import GREET_S, Neighbour
 from broker.core import CoreSettings
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    METADATA_PUSH,
-    NEXT,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_payload,
-)
-from rsocket_wire.wire.frames import MULTICAST, ROUTE_ADD, ROUTE_REMOVE
+from rsocket_wire.rsocket import frames
+from rsocket_wire.wire.frames import MULTICAST, ROUTE_REMOVE
 from tests.fakes import Frame, Wire, World, address
-from tests.topology import LINKED_S, Net, line, ring, route_text, star
+from tests.topology import LINKED_S, Net, line, linked, ring, route_text, star
 
 DIGEST_ROUND_S = 2.0
 
@@ -35,12 +26,12 @@ def offer(net: Net, name: str, service: str, number: int) -> Wire:
     return wire
 
 
-def ask(net: Net, name: str, service: str, caller: Wire | None = None, stream_id: int = 1) -> tuple[Wire, int]:
+def ask(net: Net, name: str, service: str, caller: Wire | None = None, stream_id: int = 1) -> Wire:
     """A request/response at one broker."""
     caller = caller or net.worlds[name].caller()
-    caller.request(REQUEST_RESPONSE, stream_id, address(service=service), b"ping")
+    caller.request(frames.REQUEST_RESPONSE, stream_id, address(service=service), b"ping")
     net.pump()
-    return caller, stream_id
+    return caller
 
 
 def answered(net: Net, caller: Wire, server: Wire) -> None:
@@ -52,6 +43,13 @@ def answered(net: Net, caller: Wire, server: Wire) -> None:
     assert caller.one().data == b"pong"
 
 
+def reached(net: Net, name: str, service: str, server: Wire) -> Wire:
+    """A request at one broker reaches this server, and its answer the caller."""
+    caller = ask(net, name, service)
+    answered(net, caller, server)
+    return caller
+
+
 def agree(net: Net) -> None:
     """All brokers have the same routes, at the same brokers."""
     tables = list(net.tables().values())
@@ -61,16 +59,14 @@ def agree(net: Net) -> None:
 
 @pytest.mark.parametrize("shape", ["line", "ring", "star"])
 def test_a_service_at_any_broker_is_reached_from_every_broker_by_the_shortest_way(shape: str) -> None:
-    net = {"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]()
-    net.advance(LINKED_S)
+    net = linked({"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]())
     services = {name: offer(net, name, f"at-{name}", number) for number, name in enumerate(net.names, 1)}
     agree(net)
     for name in net.names:
         members = {member.name: member for member in net.worlds[name].core.cluster.members.values()}
         assert set(members) == set(net.names)
         for other in net.names:
-            caller, _ = ask(net, name, f"at-{other}")
-            answered(net, caller, services[other])
+            reached(net, name, f"at-{other}", services[other])
     hops = {name: net.worlds[name].core.engine.annotations for name in net.names}
     assert all(each.loops_refused == 0 for each in hops.values())
     most = {"line": 4, "ring": 2, "star": 2}[shape]
@@ -80,11 +76,9 @@ def test_a_service_at_any_broker_is_reached_from_every_broker_by_the_shortest_wa
 
 
 def test_a_broken_link_of_a_ring_is_routed_around() -> None:
-    net = ring(4)
-    net.advance(LINKED_S)
+    net = linked(ring(4))
     service = offer(net, "b2", "orders", 1)
-    caller, _ = ask(net, "b1", "orders")
-    answered(net, caller, service)
+    caller = reached(net, "b1", "orders", service)
     net.cut = {("b1", "b2"), ("b2", "b1")}
     net.break_link("b1", "b2")
     ask(net, "b1", "orders", caller, 3)
@@ -94,20 +88,17 @@ def test_a_broken_link_of_a_ring_is_routed_around() -> None:
 
 
 def test_the_routes_of_a_broker_that_dies_leave_everywhere_at_once() -> None:
-    net = star(4)
-    net.advance(LINKED_S)
+    net = linked(star(4))
     offer(net, "b3", "orders", 1)
     keeps = offer(net, "b2", "others", 2)
     agree(net)
     net.kill("b3")
     assert net.table("b1") == net.table("b2") == net.table("b4") == {route_text(2): "b2"}
-    caller, _ = ask(net, "b4", "others")
-    answered(net, caller, keeps)
+    reached(net, "b4", "others", keeps)
 
 
 def test_a_broker_that_says_nothing_is_lost_after_three_seconds() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     offer(net, "b3", "orders", 1)
     net.part(["b1", "b2"], ["b3"])
     net.advance(2.5)
@@ -117,8 +108,7 @@ def test_a_broker_that_says_nothing_is_lost_after_three_seconds() -> None:
 
 
 def test_nothing_heard_one_way_is_as_bad_as_nothing_at_all() -> None:
-    net = ring(3)
-    net.advance(LINKED_S)
+    net = linked(ring(3))
     offer(net, "b2", "orders", 1)
     net.cut = {("b1", "b2")}  # b2 hears nothing of b1
     net.advance(4.0)
@@ -128,8 +118,7 @@ def test_nothing_heard_one_way_is_as_bad_as_nothing_at_all() -> None:
 
 
 def test_a_broker_that_comes_back_is_complete_within_two_seconds() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     service = offer(net, "b1", "orders", 1)
     net.kill("b3")
     net.advance(5.0)
@@ -137,13 +126,11 @@ def test_a_broker_that_comes_back_is_complete_within_two_seconds() -> None:
     net.advance(2.0)
     agree(net)
     assert net.table("b3") == {route_text(1): "b1"}
-    caller, _ = ask(net, "b3", "orders")
-    answered(net, caller, service)
+    reached(net, "b3", "orders", service)
 
 
 def test_a_broker_that_begins_anew_with_its_old_id_has_no_routes_of_its_earlier_life() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     offer(net, "b2", "orders", 1)
     net.kill("b2")
     net.start("b2")
@@ -174,16 +161,14 @@ def test_two_islands_that_join_know_each_other_and_each_route_once() -> None:
 
 
 def test_a_route_that_moves_is_one_connection_in_the_whole_cluster() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     old = offer(net, "b1", "orders", 1)
     net.advance(0.1)
     new = offer(net, "b3", "orders", 1)
     agree(net)
     assert net.table("b2") == {route_text(1): "b3"}
     assert old.is_closed
-    caller, _ = ask(net, "b1", "orders")
-    answered(net, caller, new)
+    reached(net, "b1", "orders", new)
     net.advance(2 * DIGEST_ROUND_S)
     agree(net)
 
@@ -201,13 +186,12 @@ def links(world: World) -> list[Neighbour]:
 
 def is_advert(frame: Frame) -> bool:
     """What links tell each other once they are up; a transport that loses of a handshake is no transport."""
-    return frame.kind == METADATA_PUSH and b"nonce" not in frame.raw
+    return frame.kind == frames.METADATA_PUSH and b"nonce" not in frame.raw
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_lost_adverts_are_found_within_two_rounds_of_digests(seed: int) -> None:
-    net = [line(5), ring(4), star(4)][seed % 3]
-    net.advance(LINKED_S)
+    net = linked([line(5), ring(4), star(4)][seed % 3])
     count = 0
 
     def drops(_: str, __: str, frame: Frame) -> bool:
@@ -244,8 +228,7 @@ def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
         for b in names:
             if a < b and (a, b) not in edges and (b, a) not in edges and data.draw(st.booleans()):
                 edges.append((a, b))
-    net = Net(names, edges)
-    net.advance(LINKED_S)
+    net = linked(Net(names, edges))
     number = 0
     wires: list[Wire] = []
     for _ in range(data.draw(st.integers(1, 12))):
@@ -276,46 +259,46 @@ def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
     assert all(times == 1 for times in alive.values()), alive
     for name in names:
         caller = net.worlds[name].caller()
-        caller.request(REQUEST_RESPONSE, 1, address(service="orders"))
+        caller.request(frames.REQUEST_RESPONSE, 1, address(service="orders"))
         net.pump()
-        frames = caller.received()
+        got = caller.received()
         if net.table(name):
-            assert frames == [], frames
+            assert got == [], got
         else:
-            assert [(frame.kind, frame.code) for frame in frames] == [(ERROR, REJECTED)]
+            assert [(frame.kind, frame.code) for frame in got] == [(frames.ERROR, REJECTED)]
     assert all(world.core.engine.annotations.loops_refused == 0 for world in net.worlds.values())
 
 
 @pytest.mark.parametrize("shape", ["line", "ring", "star"])
-@pytest.mark.parametrize("kind", [REQUEST_FNF, REQUEST_STREAM])
+@pytest.mark.parametrize("kind", [frames.REQUEST_FNF, frames.REQUEST_STREAM])
 def test_each_member_of_a_multicast_gets_exactly_one_copy(shape: str, kind: int) -> None:
-    net = {"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]()
-    net.advance(LINKED_S)
+    net = linked({"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]())
     members = [offer(net, net.names[number % len(net.names)], "orders", number + 1) for number in range(11)]
     caller = net.worlds["b2"].caller()
     caller.request(kind, 1, address(MULTICAST, service="orders"), b"all", 100)
     net.pump()
     asked = [member.one() for member in members]
     assert [frame.data for frame in asked] == [b"all"] * 11
-    if kind == REQUEST_FNF:
+    if kind == frames.REQUEST_FNF:
         return
     for number, (member, frame) in enumerate(zip(members, asked, strict=True)):
-        member.send(encode_payload(frame.stream_id, NEXT | COMPLETE, b"%d" % number))
+        member.send(frames.encode_payload(frame.stream_id, frames.NEXT | frames.COMPLETE, b"%d" % number))
         net.pump()
     got = caller.received()
-    assert sorted(frame.data for frame in got if frame.flags & NEXT) == sorted(b"%d" % n for n in range(11))
-    assert got[-1].flags & COMPLETE
+    assert sorted(frame.data for frame in got if frame.flags & frames.NEXT) == sorted(b"%d" % n for n in range(11))
+    assert got[-1].flags & frames.COMPLETE
 
 
 def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     offer(net, "b2", "orders", 1)
     here = offer(net, "b3", "orders", 2)
 
     def is_remove(a: str, b: str, frame: Frame) -> bool:
         return (
-            (a, b) == ("b2", "b1") and bytes([ROUTE_REMOVE << 2]) + b"\0" in frame.raw and frame.kind == METADATA_PUSH
+            (a, b) == ("b2", "b1")
+            and bytes([ROUTE_REMOVE << 2]) + b"\0" in frame.raw
+            and frame.kind == frames.METADATA_PUSH
         )
 
     net.holds = is_remove
@@ -345,36 +328,23 @@ def test_ten_thousand_routes_are_there_when_the_link_is_up() -> None:
     agree(net)
 
 
-def test_route_adds_carry_both_default_tags_and_the_brokers_id() -> None:
-    net = line(2)
-    net.advance(LINKED_S)
-    offer(net, "b1", "orders", 1)
-    pushed = b"".join(frame.raw for frame in net.link("b1", "b2").seen if is_advert(frame))
-    assert bytes([ROUTE_ADD << 2]) in pushed
-    route = net.worlds["b2"].core.table.routes()[0]
-    assert [tag.key.short_name for tag in route.tags] == ["service", "route_id"]
-
-
 def test_a_route_whose_newer_connection_left_again_unheard_is_found_where_it_stayed() -> None:
     """The digests agree: nobody but the broker that it left again can notice."""
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     stays = offer(net, "b2", "orders", 1)
-    net.drops = lambda a, b, frame: a == "b1" and frame.kind == METADATA_PUSH
+    net.drops = lambda a, b, frame: a == "b1" and frame.kind == frames.METADATA_PUSH
     net.worlds["b1"].service("orders", 1).lose()
     net.pump()
     net.drops = None
     net.advance(2 * DIGEST_ROUND_S)
     agree(net)
     assert net.table("b1") == {route_text(1): "b2"}
-    caller, _ = ask(net, "b1", "orders")
-    answered(net, caller, stays)
+    reached(net, "b1", "orders", stays)
 
 
 def test_a_broker_that_is_drained_is_linked_again_after_a_break() -> None:
     """What goes through it has no other way, and its clients need another broker to go to."""
-    net = line(3)
-    net.advance(LINKED_S)
+    net = linked(line(3))
     stays = offer(net, "b3", "orders", 1)
     net.worlds["b2"].core.drains.drain_broker(60.0, 60.0, False, net.now)
     net.break_link("b1", "b2")
@@ -382,15 +352,14 @@ def test_a_broker_that_is_drained_is_linked_again_after_a_break() -> None:
     assert net.table("b1") == {}
     net.advance(LINKED_S)
     assert net.tables() == {name: {route_text(1): "b3"} for name in net.names}
-    caller, _ = ask(net, "b1", "orders")
-    answered(net, caller, stays)
+    reached(net, "b1", "orders", stays)
     late = net.worlds["b2"].caller()
     assert (late.one().text, late.is_closed) == ("draining: the broker takes no new connections", True)
 
 
 def test_a_link_that_was_about_to_be_one_when_the_broker_was_drained_stays() -> None:
     net = line(2)
-    net.holds = lambda a, b, frame: a == "b2" and frame.kind == METADATA_PUSH
+    net.holds = lambda a, b, frame: a == "b2" and frame.kind == frames.METADATA_PUSH
     net.pump()
     net.worlds["b2"].core.drains.drain_broker(0.5, 0.5, True, net.now)
     net.release()

@@ -11,7 +11,7 @@ from broker.routing.policies import Policy
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from tests.fakes import Wire, address
 from tests.invariants import check_masks
-from tests.topology import LINKED_S, Net
+from tests.topology import LINKED_S, Net, linked
 
 HERE, THERE = ("a.1", "a.2", "a.3"), ("b.1", "b.2")
 
@@ -23,8 +23,7 @@ def machines(locality: str = "local", lb_method: str = "round_robin") -> Net:
     def make(name: str) -> CoreSettings:
         return CoreSettings(broker_name=name, locality=locality, policy=Policy(lb_method))
 
-    net = Net(names, list(combinations(names, 2)), make=make, machines=[HERE, THERE])
-    net.advance(LINKED_S)
+    net = linked(Net(names, list(combinations(names, 2)), make=make, machines=[HERE, THERE]))
     return net
 
 

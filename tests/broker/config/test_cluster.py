@@ -1,7 +1,6 @@
 """broker.config.cluster: which options among brokers go together, what the core is told, and that secrets stay so."""
 
 import socket
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
@@ -9,27 +8,17 @@ import pytest
 
 from broker.cluster.settings import ClusterSettings
 from broker.config.cluster import found_peers, reachable
-from broker.config.load import ConfigErrors, load
+from broker.config.load import load
 from broker.config.options import Config
 from broker.config.settings import cluster_settings_of
 from broker.config.urls import Listen, PeerUrl
 from broker.views.queries import config_view
+from tests.broker.config.sources import mistakes_of, of_file
 from tests.pem import CERTIFICATE
 
 SECRET = "correct horse battery staple"
 SCHEMES = "tcp, tls, ws, wss, unix, dns+tcp, dns+tls, srv+tcp or srv+tls"
 A_SECRET = f'secret = "{SECRET}"\n'
-
-
-def of_file(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Config:
-    (folder / "b.toml").write_text(text, encoding="utf-8")
-    return load("b.toml", environ or {}, {})
-
-
-def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> list[str]:
-    with pytest.raises(ConfigErrors) as caught:
-        of_file(folder, text, environ)
-    return str(caught.value).splitlines()
 
 
 # --- options that do not go together -------------------------------------------------------------------------------
@@ -92,16 +81,16 @@ def mistakes_of(folder: Path, text: str, environ: Mapping[str, str] | None = Non
 def test_what_does_not_go_together_is_told_with_its_line(folder: Path, text: str, sentence: str) -> None:
     (folder / "short").write_text("0123456789abcde\n")
     (folder / "long").write_text("0123456789abcdef\n")
-    assert mistakes_of(folder, f"[cluster]\n{text}\n") == [f"b.toml:{sentence}"]
+    assert mistakes_of(folder, f"[cluster]\n{text}\n") == [f"broker.toml:{sentence}"]
 
 
 def test_auth_tls_needs_an_authority_names_and_peers_that_show_a_certificate(folder: Path) -> None:
     text = '[cluster]\nauth = "tls"\npeers = ["tls://a:1", "tcp://b:1", "dns+tcp://c:1", "unix:///d"]\n'
     assert mistakes_of(folder, text) == [
-        'b.toml:2: cluster.auth: "tls" needs tls.client_ca',
-        'b.toml:2: cluster.auth: "tls" needs cluster.principals',
-        'b.toml:3: cluster.peers: "tcp://b:1" presents no certificate, which cluster.auth = "tls" requires',
-        'b.toml:3: cluster.peers: "dns+tcp://c:1" presents no certificate, which cluster.auth = "tls" requires',
+        'broker.toml:2: cluster.auth: "tls" needs tls.client_ca',
+        'broker.toml:2: cluster.auth: "tls" needs cluster.principals',
+        'broker.toml:3: cluster.peers: "tcp://b:1" presents no certificate, which cluster.auth = "tls" requires',
+        'broker.toml:3: cluster.peers: "dns+tcp://c:1" presents no certificate, which cluster.auth = "tls" requires',
     ]
 
 
@@ -110,7 +99,7 @@ def test_a_name_that_cannot_stand_in_traces_is_refused_in_a_cluster_only(folder:
     name = f'[broker]\nname = "eu{character}1"\n'
     assert of_file(folder, name).broker.name == f"eu{character}1"
     (mistake,) = mistakes_of(folder, f"{name}[cluster]\n{A_SECRET}")
-    assert mistake.startswith("b.toml:2: broker.name: cannot be used in traces: ")
+    assert mistake.startswith("broker.toml:2: broker.name: cannot be used in traces: ")
 
 
 def test_a_name_of_63_bytes_can_stand_in_traces_and_no_longer_one(folder: Path) -> None:

@@ -22,11 +22,3 @@ def test_bytes_of_connections_that_are_gone_are_added_up() -> None:
     closed.sum_up(peer)
     assert (closed.bytes_in, closed.bytes_out) == (2 * peer.bytes_in, 2 * peer.bytes_out)
     assert peer.bytes_in > 0
-
-
-def test_a_closed_connection_is_remembered_with_its_route() -> None:
-    closed, peer = Closed(), World().service("orders", 1).peer
-    peer.end_reason, peer.end_detail = "draining", "enough"
-    closed.add(peer, START_MS)
-    (each,) = closed.latest
-    assert (each.service, each.reason, each.detail, each.id) == ("orders", "draining", "enough", peer.id)

@@ -11,14 +11,7 @@ from rsocket_wire.errors import (
     CONNECTION_ERROR,
     INVALID_SETUP,
 )
-from rsocket_wire.rsocket.frames import (
-    LEASE,
-    REQUEST_STREAM,
-    Setup,
-    encode_cancel,
-    encode_keepalive,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import (
@@ -38,13 +31,13 @@ ORDERS = address(service="orders")
 @pytest.mark.parametrize("data", [b"", b"x", bytes(4096)])
 def test_a_keepalive_is_echoed_without_its_flag(data: bytes) -> None:
     wire = World().caller()
-    wire.send(encode_keepalive(data, respond=True, position=77))
-    assert wire.received() == [Frame(encode_keepalive(data))]
+    wire.send(frames.encode_keepalive(data, respond=True, position=77))
+    assert wire.received() == [Frame(frames.encode_keepalive(data))]
 
 
 def test_a_keepalive_that_asks_for_nothing_gets_nothing() -> None:
     wire = World().caller()
-    wire.send(encode_keepalive(b"x"))
+    wire.send(frames.encode_keepalive(b"x"))
     assert wire.received() == []
 
 
@@ -62,7 +55,7 @@ def test_silence_longer_than_the_lifetime_ends_the_connection() -> None:
 def test_anything_that_arrives_proves_life() -> None:
     world = World()
     wire = world.caller()
-    for raw in (encode_keepalive(b"", True), encode_cancel(7), raw_frame(LEASE)):
+    for raw in (frames.encode_keepalive(b"", True), frames.encode_cancel(7), raw_frame(frames.LEASE)):
         world.advance(80)
         wire.send(raw)
     world.advance(80)
@@ -77,7 +70,7 @@ def test_the_silence_of_a_peer_whose_frames_wait_in_the_broker_is_not_its_own() 
     """It is not read from meanwhile; from then on its lifetime counts."""
     world = World()
     wire = world.caller()
-    raw = encode_keepalive(b"")
+    raw = frames.encode_keepalive(b"")
     assert world.core.receive(wire.peer, (len(raw).to_bytes(3, "big") + raw) * 3, world.now, 1)
     world.advance(1000)
     assert world.core.go_on(wire.peer, world.now, 1)
@@ -94,7 +87,7 @@ def test_the_silence_of_a_peer_that_waits_for_its_multicast_is_not_its_own() -> 
     for number in range(1, MAX_BRANCHES_PER_TURN + 102):
         world.service("many", number)
     wire = world.caller()
-    raw = encode_request(REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 1)
+    raw = frames.encode_request(frames.REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 1)
     assert world.core.receive(wire.peer, len(raw).to_bytes(3, "big") + raw, world.now)
     world.now += 1000
     world.core.tick(world.now, world.at_ms)
@@ -109,7 +102,7 @@ def test_the_silence_of_a_peer_that_waits_for_its_multicast_is_not_its_own() -> 
 def test_a_lifetime_shorter_than_the_keepalive_interval_gets_one_interval_more() -> None:
     world = World()
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 10_000, 1_000).encode())
+    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 10_000, 1_000).encode())
     world.advance(10.9)
     assert not wire.is_closed
     world.advance(0.2)
@@ -119,7 +112,7 @@ def test_a_lifetime_shorter_than_the_keepalive_interval_gets_one_interval_more()
 def test_a_lifetime_shorter_than_the_time_for_the_setup_is_kept() -> None:
     world = World()
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 100, 300).encode())
+    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 100, 300).encode())
     world.advance(0.31)
     assert wire.is_closed
 
@@ -136,10 +129,10 @@ def test_the_clock_never_stands_still(started: float, lifetime_ms: int, heard: l
     world.now = started
     world.core.tick(started, START_MS)
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 1, lifetime_ms).encode())
+    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 1, lifetime_ms).encode())
     for part in heard:
         world.now += lifetime_ms / 1000 * part
-        wire.send(raw_frame(LEASE))
+        wire.send(raw_frame(frames.LEASE))
     deadlines = 0
     while not wire.is_closed:
         world.now = world.core.next_deadline()
@@ -167,7 +160,7 @@ def test_a_connection_is_looked_at_once_and_not_more_and_more_often() -> None:
     wire = world.caller()
     for _ in range(50):
         world.advance(60)
-        wire.send(encode_keepalive(b"", True))
+        wire.send(frames.encode_keepalive(b"", True))
     assert world.core.lifecycle.deadlines.size() == 1
 
 
@@ -175,7 +168,7 @@ def test_connections_that_came_and_went_are_forgotten_before_their_lifetime_is_o
     world = World()
     for _ in range(1000):
         wire = world.connect()
-        wire.send(Setup(COMPOSITE_MIME, "a/b", 0x7FFFFFFF, 0x7FFFFFFF).encode())
+        wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 0x7FFFFFFF, 0x7FFFFFFF).encode())
         wire.lose()
     assert world.core.lifecycle.deadlines.size() < 100
     late = world.connect()

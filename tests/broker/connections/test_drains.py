@@ -7,11 +7,10 @@ import pytest
 from broker.connections.drains import MAX_DRAINS
 from broker.core import CoreSettings
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
-from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED, REJECTED_SETUP, BrokerError
+from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP, BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
-from rsocket_wire.wire.keys import SHARD_KEY
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from rsocket_wire.wire.tags import Tag
 from tests.fakes import Wire, World, address, composite, error, route_id, tags_of
 
@@ -28,6 +27,15 @@ def ask(caller: Wire, count: int, kind: int = REQUEST_FNF, raw: bytes = ORDERS) 
         caller.request(kind, caller.peer.requests * 2 + 1, raw)
 
 
+def busy(kind: int) -> tuple[World, Wire, Wire]:
+    """A service that has got a request, and its caller."""
+    world = World()
+    service, caller = world.service("orders", 1), world.caller()
+    caller.request(kind, 1, ORDERS)
+    service.received()
+    return world, service, caller
+
+
 def test_a_drained_route_gets_no_new_requests_and_the_others_do() -> None:
     world = World()
     wires = [world.service("orders", number) for number in (1, 2, 3)]
@@ -39,10 +47,7 @@ def test_a_drained_route_gets_no_new_requests_and_the_others_do() -> None:
 
 
 def test_what_runs_on_a_drained_route_goes_on() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_STREAM, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_STREAM)
     world.core.drains.drain_route(route_id(1), 10, 0, True, world.now)
     world.advance(5)
     service.answer(2, b"still here", 0x20)
@@ -50,21 +55,8 @@ def test_what_runs_on_a_drained_route_goes_on() -> None:
     assert not service.is_closed
 
 
-def test_when_all_that_match_are_drained_the_request_is_rejected_and_says_so() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    world.core.drains.drain_route(route_id(1), 10, 0, False, world.now)
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    (frame,) = caller.received()
-    assert (frame.code, frame.text.partition(":")[0]) == (REJECTED, "draining")
-    assert service.received() == []
-
-
 def test_the_connection_of_a_drained_route_is_told_to_go_when_it_is_idle() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_RESPONSE)
     world.core.drains.drain_route(route_id(1), 10, 0, True, world.now)
     world.advance(3)
     assert not service.is_closed
@@ -77,10 +69,7 @@ def test_the_connection_of_a_drained_route_is_told_to_go_when_it_is_idle() -> No
 
 
 def test_and_after_the_grace_time_at_the_latest() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_STREAM, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_STREAM)
     world.core.drains.drain_route(route_id(1), 10, 0, True, world.now)
     world.advance(9.9)
     assert not service.is_closed
@@ -169,31 +158,8 @@ def test_a_multicast_goes_to_those_that_are_not_drained() -> None:
     assert served(wires) == [0, 1]
 
 
-def test_the_keys_of_a_drained_route_go_to_the_others_and_theirs_stay() -> None:
-    world = World()
-    wires = [world.service("orders", number) for number in (1, 2, 3)]
-    caller = world.caller()
-
-    def owners() -> list[int]:
-        found = []
-        for user in range(40):
-            ask(caller, 1, REQUEST_FNF, address(SHARD, [(SHARD_KEY, "user")], service="orders", user=str(user)))
-            found.append(served(wires).index(1))
-        return found
-
-    before = owners()
-    world.core.drains.drain_route(route_id(2), 10, 0, False, world.now)
-    after = owners()
-    assert set(before) == {0, 1, 2}
-    assert set(after) == {0, 2}
-    assert [new for old, new in zip(before, after, strict=True) if old != 1] == [old for old in before if old != 1]
-
-
 def test_a_broker_that_drains_refuses_requests_and_connections_and_closes_those_it_has() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    service.received()
+    world, service, caller = busy(REQUEST_RESPONSE)
     assert world.core.drains.drain_broker(10, 4, True, world.now) == 2
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
     assert [frame.text.partition(":")[0] for frame in caller.received()] == ["draining"]

@@ -5,43 +5,19 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from rsocket_wire.errors import (
-    CONNECTION_ERROR,
-    INVALID_SETUP,
-    REJECTED_RESUME,
-    UNSUPPORTED_SETUP,
-)
-from rsocket_wire.rsocket.frames import (
-    IGNORE,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    RESUME,
-    Setup,
-    encode_error,
-    encode_keepalive,
-    encode_metadata_push,
-    encode_request,
-)
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP, REJECTED_RESUME, UNSUPPORTED_SETUP
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
-from tests.fakes import (
-    World,
-    address,
-    addressed,
-    composite,
-    error,
-    moved,
-    raw_frame,
-    route_id,
-    routes_in,
-)
+from tests.broker.resuming import NO_SESSION
+from tests.fakes import World, address, addressed, composite, error, moved, raw_frame, route_id, routes_in
 
 ORDERS = address(service="orders")
-PLAIN_SETUP = Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode()
+PLAIN_SETUP = frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode()
 
 
 def resume_frame() -> bytes:
-    return raw_frame(RESUME, 0, b"\x00\x01\x00\x00" + b"\x00\x05token" + bytes(16))
+    return raw_frame(frames.RESUME, 0, b"\x00\x01\x00\x00" + b"\x00\x05token" + bytes(16))
 
 
 @pytest.mark.parametrize("framed", [True, False])
@@ -52,62 +28,38 @@ def test_a_setup_opens_the_connection_without_an_answer(framed: bool) -> None:
     assert (wire.received(), wire.is_closed, wire.peer.is_open) == ([], False, True)
 
 
+OTHER_FIRST_FRAMES = [
+    (raw_frame(frames.REQUEST_RESPONSE, 0, b"x", 1), "REQUEST_RESPONSE on stream 1"),
+    (frames.encode_keepalive(b"", True), "KEEPALIVE on stream 0"),
+    (b"\x00\x00\x00\x01" + PLAIN_SETUP[4:], "SETUP on stream 1"),
+    (frames.encode_error(0, 0x101, "x"), "ERROR on stream 0"),
+    (frames.encode_metadata_push(addressed(ORDERS)), "METADATA_PUSH on stream 0"),
+    (raw_frame(0x20, frames.IGNORE), "type 0x20 on stream 0"),
+]
+OTHER_VERSIONS = [
+    (frames.Setup(COMPOSITE_MIME, "a/b", 1, 1, major=major, minor=minor).encode(), f"{major}.{minor}")
+    for major, minor in ((2, 7), (0, 2))
+]
+REFUSED = [
+    *(
+        (raw, INVALID_SETUP, f"bad-setup: the first frame is {it}, it must be SETUP on 0")
+        for raw, it in OTHER_FIRST_FRAMES
+    ),
+    *(
+        (raw, UNSUPPORTED_SETUP, f"bad-version: RSocket {it} asked for, this broker speaks 1.0")
+        for raw, it in OTHER_VERSIONS
+    ),
+    (resume_frame(), REJECTED_RESUME, NO_SESSION),
+    (
+        frames.Setup(COMPOSITE_MIME, "a/b", 0, 5).encode(),
+        INVALID_SETUP,
+        "bad-setup: keepalive time 0 ms and lifetime 5 ms, both must be over 0",
+    ),
+]
+
+
 @pytest.mark.parametrize("framed", [True, False])
-@pytest.mark.parametrize(
-    ("raw", "code", "text"),
-    [
-        (
-            raw_frame(REQUEST_RESPONSE, 0, b"x", 1),
-            INVALID_SETUP,
-            "bad-setup: the first frame is REQUEST_RESPONSE on stream 1, it must be SETUP on 0",
-        ),
-        (
-            encode_keepalive(b"", True),
-            INVALID_SETUP,
-            "bad-setup: the first frame is KEEPALIVE on stream 0, it must be SETUP on 0",
-        ),
-        (
-            b"\x00\x00\x00\x01" + PLAIN_SETUP[4:],
-            INVALID_SETUP,
-            "bad-setup: the first frame is SETUP on stream 1, it must be SETUP on 0",
-        ),
-        (
-            encode_error(0, 0x101, "x"),
-            INVALID_SETUP,
-            "bad-setup: the first frame is ERROR on stream 0, it must be SETUP on 0",
-        ),
-        (
-            encode_metadata_push(addressed(ORDERS)),
-            INVALID_SETUP,
-            "bad-setup: the first frame is METADATA_PUSH on stream 0, it must be SETUP on 0",
-        ),
-        (
-            raw_frame(0x20, IGNORE),
-            INVALID_SETUP,
-            "bad-setup: the first frame is type 0x20 on stream 0, it must be SETUP on 0",
-        ),
-        (
-            Setup(COMPOSITE_MIME, "a/b", 1, 1, major=2, minor=7).encode(),
-            UNSUPPORTED_SETUP,
-            "bad-version: RSocket 2.7 asked for, this broker speaks 1.0",
-        ),
-        (
-            Setup(COMPOSITE_MIME, "a/b", 1, 1, major=0, minor=2).encode(),
-            UNSUPPORTED_SETUP,
-            "bad-version: RSocket 0.2 asked for, this broker speaks 1.0",
-        ),
-        (
-            resume_frame(),
-            REJECTED_RESUME,
-            "unknown-session: there is no session to resume, connect again with a SETUP",
-        ),
-        (
-            Setup(COMPOSITE_MIME, "a/b", 0, 5).encode(),
-            INVALID_SETUP,
-            "bad-setup: keepalive time 0 ms and lifetime 5 ms, both must be over 0",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("raw", "code", "text"), REFUSED)
 def test_what_is_no_setup_is_refused_and_the_connection_closed(framed: bool, raw: bytes, code: int, text: str) -> None:
     world = World()
     wire = world.connect(framed)
@@ -118,7 +70,7 @@ def test_what_is_no_setup_is_refused_and_the_connection_closed(framed: bool, raw
 
 
 def test_every_truncation_of_a_setup_is_refused() -> None:
-    whole = Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, b"x"))).encode()
+    whole = frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, b"x"))).encode()
     for size in range(6, len(whole)):
         wire = World().connect()
         wire.send(whole[:size])
@@ -130,7 +82,7 @@ def test_every_truncation_of_a_setup_is_refused() -> None:
 def test_a_second_setup_is_ignored() -> None:
     world = World()
     service = world.service("orders", 1)
-    service.send(Setup(MIME_TYPE, "a/b", 5, 5, RouteSetup(route_id(9), "stock", []).encode()).encode())
+    service.send(frames.Setup(MIME_TYPE, "a/b", 5, 5, RouteSetup(route_id(9), "stock", []).encode()).encode())
     assert (service.received(), service.is_closed, routes_in(world)) == ([], False, [["orders"]])
 
 
@@ -147,7 +99,7 @@ def test_requests_may_come_in_the_same_bytes_as_the_setup() -> None:
     world = World()
     service = world.service("orders", 1)
     wire = world.connect()
-    request = encode_request(REQUEST_RESPONSE, 1, b"hi", addressed(ORDERS))
+    request = frames.encode_request(frames.REQUEST_RESPONSE, 1, b"hi", addressed(ORDERS))
     wire.send_bytes(b"".join(len(raw).to_bytes(3, "big") + raw for raw in (PLAIN_SETUP, request)))
     assert service.received() == [moved(request, 2)]
 
@@ -156,8 +108,8 @@ def test_requests_behind_a_refused_setup_are_not_looked_at() -> None:
     world = World()
     service = world.service("orders", 1)
     wire = world.connect()
-    request = encode_request(REQUEST_FNF, 1, b"hi", addressed(ORDERS))
-    refused = Setup(COMPOSITE_MIME, "a/b", 0, 1).encode()
+    request = frames.encode_request(frames.REQUEST_FNF, 1, b"hi", addressed(ORDERS))
+    refused = frames.Setup(COMPOSITE_MIME, "a/b", 0, 1).encode()
     wire.send_bytes(b"".join(len(raw).to_bytes(3, "big") + raw for raw in (refused, request)))
     assert service.received() == []
 
@@ -166,7 +118,7 @@ def test_bytes_may_arrive_one_by_one() -> None:
     world = World()
     service = world.service("orders", 1)
     wire = world.connect()
-    request = encode_request(REQUEST_FNF, 1, b"hi", addressed(ORDERS))
+    request = frames.encode_request(frames.REQUEST_FNF, 1, b"hi", addressed(ORDERS))
     for byte in b"".join(len(raw).to_bytes(3, "big") + raw for raw in (PLAIN_SETUP, request)):
         wire.send_bytes(bytes([byte]))
     assert service.received() == [moved(request, 2)]

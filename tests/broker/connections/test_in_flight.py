@@ -21,9 +21,9 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_STREAM,
     encode_keepalive,
 )
-from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, RouteSetup
 from rsocket_wire.wire.keys import SHARD_KEY, Key
-from tests.fakes import START_MS, Wire, World, address, addressed
+from tests.fakes import START_MS, Wire, World, address, addressed, composite, route_id, tags_of
 
 ORDERS = address(service="orders")
 TO_ALL = address(MULTICAST, service="orders")
@@ -103,6 +103,17 @@ def test_whatever_ends_a_request_ends_it_in_the_counts(how: str) -> None:
     service.received()
     ask(caller if how != "caller lost" else world.caller())
     assert len(service.received()) == 1
+
+
+def test_other_tags_make_no_room() -> None:
+    world = limited(1)
+    service, caller = world.service("orders", 1), world.caller()
+    ask(caller)
+    service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode())))
+    ask(caller)
+    assert (words(caller), counted(world), full(world)) == (["over-limit"], [(1, 1)], [0])
+    service.answer(2, b"")
+    assert (counted(world), full(world)) == ([(0, 0)], [])
 
 
 def test_a_multicast_reaches_full_routes_and_they_stay_full_until_they_are_below_the_limit() -> None:

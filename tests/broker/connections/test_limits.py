@@ -8,15 +8,7 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    NEXT,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_keepalive,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import Frame, Wire, World, address, addressed, error
@@ -55,8 +47,8 @@ def test_who_was_let_in_keeps_its_place_while_others_are_refused(limit: str) -> 
     world = World(CoreSettings(**{limit: 1}))  # type: ignore[arg-type]
     first, *others = (connect(world, "10.0.0.4", "uid 7") for _ in range(3))
     assert [wire.is_closed for wire in others] == [True, True]
-    first.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode(), encode_keepalive(b"", respond=True))
-    assert first.received() == [Frame(encode_keepalive(b""))]
+    first.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode(), frames.encode_keepalive(b"", respond=True))
+    assert first.received() == [Frame(frames.encode_keepalive(b""))]
 
 
 def test_connections_of_one_principal_are_counted_wherever_they_come_from() -> None:
@@ -147,11 +139,11 @@ def test_all_that_waits_because_of_a_connection_is_weighed_and_given_back() -> N
     peer = caller.peer
     weights = [peer.buffered_bytes]
     metadata = addressed(address(service="orders"))
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata[:9], 0, FOLLOWS))
+    caller.send(frames.encode_request(frames.REQUEST_RESPONSE, 1, b"", metadata[:9], 0, frames.FOLLOWS))
     weights.append(peer.buffered_bytes)
-    caller.request(REQUEST_STREAM, 3, address(MULTICAST, service="orders"), n=1)
+    caller.request(frames.REQUEST_STREAM, 3, address(MULTICAST, service="orders"), n=1)
     for service in services:
-        service.answer(service.received()[0].stream_id, bytes(500), NEXT)
+        service.answer(service.received()[0].stream_id, bytes(500), frames.NEXT)
     weights.append(peer.buffered_bytes)
     caller.send_bytes(half_a_frame(50))
     weights.append(peer.buffered_bytes)
@@ -169,7 +161,7 @@ def test_what_is_ended_for_memory_writes_only_why() -> None:
     """Its output is part of what is too much."""
     world = World(CoreSettings(max_buffered_bytes=10))
     caller = world.caller()
-    raw = encode_keepalive(bytes(1000), respond=True)
+    raw = frames.encode_keepalive(bytes(1000), respond=True)
     world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
     assert weighed(world) == [caller]
     assert [frame.name for frame in caller.received()] == ["ERROR"]

@@ -7,17 +7,7 @@ import pytest
 from broker.connections.migration import DIAL_S, MOVED_S, SETTLE_S, TELL_EVERY_S, TOLD_PER_TICK_N
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    METADATA_PUSH,
-    NEXT,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_error,
-    encode_metadata_push,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import (
     HAS_MOVED_ENTRY,
@@ -28,32 +18,27 @@ from rsocket_wire.rsocket.notices import (
 )
 from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, RouteSetup, decode_frame
 from tests.fakes import Frame, Wire, World, address, composite, error, route_id
-from tests.topology import LINKED_S, Net, line, route_text, star
+from tests.topology import Net, line, linked, route_text, star
 
 ORDERS = address(service="orders")
-MOVED = encode_metadata_push(HAS_MOVED_ENTRY)
+MOVED = frames.encode_metadata_push(HAS_MOVED_ENTRY)
 WITHIN_S, GRACE_S = 4.0, 10.0
 B2 = "tcp://b2.example:7000"
-
-
-def linked(net: Net) -> Net:
-    net.advance(LINKED_S)
-    return net
 
 
 def client(world: World, number: int = 0, entry: bytes = MAY_BE_TOLD_ENTRY) -> Wire:
     """A client that may be told of other brokers; with a number it offers `orders`."""
     offer = composite((MIME_TYPE, RouteSetup(route_id(number), "orders", []).encode())) if number else b""
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, offer + entry).encode())
+    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, offer + entry).encode())
     return wire
 
 
 def told(wire: Wire) -> list[tuple[list[str], bool, int]]:
     """What the client was told since the last look, and it was told nothing else."""
-    frames = wire.received()
-    assert [frame.kind for frame in frames] == [METADATA_PUSH] * len(frames)
-    notices = [find_notice(frame.raw[6:]) for frame in frames]
+    pushes = wire.received()
+    assert [frame.kind for frame in pushes] == [frames.METADATA_PUSH] * len(pushes)
+    notices = [find_notice(frame.raw[6:]) for frame in pushes]
     return [(each.urls, each.is_draining, each.move_within_ms) for each in notices if each is not None]
 
 
@@ -63,6 +48,16 @@ def leave(net: Net, name: str = "b1") -> World:
     assert world.core.leave(WITHIN_S, GRACE_S, net.now)
     net.advance(0.1)
     return world
+
+
+def welcomed(*numbers: int) -> tuple[Net, World, list[Wire]]:
+    """Two brokers, the first one's world, and clients of that which were told of the other; see `client`."""
+    net = linked(line(2))
+    world = net.worlds["b1"]
+    wires = [client(world, number) for number in numbers]
+    net.advance(TELL_EVERY_S)
+    assert [told(wire) for wire in wires] == [[([B2], False, 0)]] * len(wires)
+    return net, world, wires
 
 
 def is_refusing(world: World) -> bool:
@@ -97,7 +92,7 @@ def test_who_does_not_say_that_it_may_be_told_is_told_nothing(entry: bytes) -> N
     net.advance(3 * TELL_EVERY_S)
     assert not net.worlds["b1"].core.leave(WITHIN_S, GRACE_S, net.now)
     net.advance(3 * TELL_EVERY_S)
-    assert [frame for frame in wire.received() if frame.kind == METADATA_PUSH] == []
+    assert [frame for frame in wire.received() if frame.kind == frames.METADATA_PUSH] == []
 
 
 def test_a_broker_that_is_alone_tells_nothing_and_its_clients_cannot_move() -> None:
@@ -173,14 +168,10 @@ def test_a_url_that_no_tag_can_hold_is_left_out() -> None:
 
 
 def test_clients_are_asked_to_move_and_served_until_they_have() -> None:
-    net = linked(line(2))
-    world = net.worlds["b1"]
-    service, caller = client(world, 1), client(world)
-    net.advance(TELL_EVERY_S)
-    told(service), told(caller)
+    net, world, (service, caller) = welcomed(1, 0)
     leave(net)
     assert [told(service), told(caller)] == [[([B2], True, 4000)]] * 2
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     service.answer(service.one().stream_id, b"still here")
     assert caller.one().data == b"still here"
     newcomer = client(world)
@@ -191,22 +182,19 @@ def test_clients_are_asked_to_move_and_served_until_they_have() -> None:
 
 
 def test_other_brokers_send_requests_to_its_routes_only_while_nobody_else_has_them() -> None:
-    net = linked(line(2))
-    here, there = net.worlds["b1"], net.worlds["b2"]
-    old = client(here, 1)
-    net.advance(TELL_EVERY_S)
-    told(old)
+    net, _, (old,) = welcomed(1)
+    there = net.worlds["b2"]
     leave(net)
     told(old)
     caller = there.caller()
-    caller.request(REQUEST_FNF, 1, ORDERS)
+    caller.request(frames.REQUEST_FNF, 1, ORDERS)
     net.pump()
-    assert old.one().kind == REQUEST_FNF
+    assert old.one().kind == frames.REQUEST_FNF
     new = client(there, 2)
     for number in range(1, 5):
-        caller.request(REQUEST_FNF, 2 * number + 1, ORDERS)
+        caller.request(frames.REQUEST_FNF, 2 * number + 1, ORDERS)
     net.pump()
-    assert [frame.kind for frame in new.received() if frame.kind != METADATA_PUSH] == [REQUEST_FNF] * 4
+    assert [frame.kind for frame in new.received() if frame.kind != frames.METADATA_PUSH] == [frames.REQUEST_FNF] * 4
     assert old.received() == []
 
 
@@ -216,9 +204,9 @@ def moved_service() -> tuple[Net, Wire, Wire, Wire, Frame]:
     here, there = net.worlds["b1"], net.worlds["b2"]
     old, caller = client(here, 1), here.caller()
     net.advance(TELL_EVERY_S)
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     leave(net)
-    asked = next(frame for frame in old.received() if frame.kind == REQUEST_RESPONSE)
+    asked = next(frame for frame in old.received() if frame.kind == frames.REQUEST_RESPONSE)
     new = client(there, 1)
     net.pump()
     return net, old, new, caller, asked
@@ -227,9 +215,9 @@ def moved_service() -> tuple[Net, Wire, Wire, Wire, Frame]:
 def test_a_service_that_has_moved_leaves_the_table_at_once_and_its_connection_when_it_is_idle() -> None:
     net, old, new, caller, asked = moved_service()
     assert (net.table("b1"), net.table("b2")) == (dict.fromkeys(net.table("b2"), "b2"), net.table("b1"))
-    caller.request(REQUEST_FNF, 3, ORDERS)
+    caller.request(frames.REQUEST_FNF, 3, ORDERS)
     net.pump()
-    assert [frame.kind for frame in new.received()] == [REQUEST_FNF]
+    assert [frame.kind for frame in new.received()] == [frames.REQUEST_FNF]
     old.send(MOVED)
     net.advance(MOVED_S + 1)
     assert (old.received(), old.is_closed) == ([], False)
@@ -248,7 +236,7 @@ def test_what_it_sends_before_it_says_that_it_has_moved_is_served() -> None:
     old.answer(asked.stream_id, b"done")
     net.advance(0.2)
     assert not old.is_closed  # idle, but it has not said so
-    old.request(REQUEST_RESPONSE, 1, ORDERS, b"own")
+    old.request(frames.REQUEST_RESPONSE, 1, ORDERS, b"own")
     net.pump()
     own = new.one()
     old.send(MOVED)
@@ -280,31 +268,26 @@ def test_at_the_end_of_the_grace_time_it_is_closed_whatever_runs() -> None:
 
 
 def test_a_service_that_says_that_it_moved_before_its_new_broker_does_is_served_until_then() -> None:
-    net = linked(line(2))
-    here = net.worlds["b1"]
-    old, caller = client(here, 1), here.caller()
-    net.advance(TELL_EVERY_S)
-    told(old)
+    net, here, (old,) = welcomed(1)
+    caller = here.caller()
     leave(net)
     told(old)
     old.send(MOVED)
     net.advance(0.5)
-    caller.request(REQUEST_RESPONSE, 1, ORDERS)
+    caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     asked = old.one()
     old.answer(asked.stream_id, b"still here")
     assert caller.one().data == b"still here"
     new = client(net.worlds["b2"], 1)
     net.advance(0.1)
     assert old.is_closed
-    caller.request(REQUEST_FNF, 3, ORDERS)
+    caller.request(frames.REQUEST_FNF, 3, ORDERS)
     net.pump()
-    assert [frame.kind for frame in new.received()] == [REQUEST_FNF]
+    assert [frame.kind for frame in new.received()] == [frames.REQUEST_FNF]
 
 
 def test_its_route_leaves_in_a_while_when_no_other_broker_has_it() -> None:
-    net = linked(line(2))
-    old = client(net.worlds["b1"], 1)
-    net.advance(TELL_EVERY_S)
+    net, _, (old,) = welcomed(1)
     leave(net)
     old.send(MOVED)
     net.advance(MOVED_S + 0.1)
@@ -316,15 +299,15 @@ def test_a_caller_that_has_moved_is_closed_when_its_requests_have_ended() -> Non
     world = net.worlds["b1"]
     service, caller = world.service("orders", 1), client(world)
     net.advance(TELL_EVERY_S)
-    caller.request(REQUEST_STREAM, 1, ORDERS)
+    caller.request(frames.REQUEST_STREAM, 1, ORDERS)
     asked = service.one()
     leave(net)
     told(caller)
     caller.send(MOVED)
-    service.answer(asked.stream_id, b"item", NEXT)
+    service.answer(asked.stream_id, b"item", frames.NEXT)
     net.advance(1)
     assert ([frame.data for frame in caller.received()], caller.is_closed) == ([b"item"], False)
-    service.answer(asked.stream_id, b"last", NEXT | COMPLETE)
+    service.answer(asked.stream_id, b"last", frames.NEXT | frames.COMPLETE)
     net.advance(0.1)
     text = "draining: it has moved to another broker, as this one had asked"
     last, end = caller.received()
@@ -332,10 +315,7 @@ def test_a_caller_that_has_moved_is_closed_when_its_requests_have_ended() -> Non
 
 
 def test_it_is_over_soon_after_the_last_client_has_moved() -> None:
-    net = linked(line(2))
-    world = net.worlds["b1"]
-    wires = [client(world), client(world)]
-    net.advance(TELL_EVERY_S)
+    net, world, wires = welcomed(0, 0)
     leave(net)
     wires[0].send(MOVED)
     net.advance(1)
@@ -367,11 +347,7 @@ def test_a_broker_that_does_not_leave_ends_who_is_replaced_elsewhere_at_once() -
 
 
 def test_a_broker_that_stays_after_all_tells_so_and_takes_connections() -> None:
-    net = linked(line(2))
-    world = net.worlds["b1"]
-    wire = client(world)
-    net.advance(TELL_EVERY_S)
-    told(wire)
+    net, world, (wire,) = welcomed(0)
     world.core.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
     net.advance(0.1)
     world.core.drains.undrain_broker(net.now)
@@ -402,9 +378,7 @@ def test_a_drained_broker_asks_its_clients_first_and_closes_the_others_in_their_
 
 def test_a_route_whose_state_changes_does_not_outbid_its_newer_connection_elsewhere() -> None:
     """D-09: what is said of the old one has the age of its connection, however late it is said."""
-    net = linked(line(2))
-    old = client(net.worlds["b1"], 1)
-    net.advance(TELL_EVERY_S)
+    net, _, (old,) = welcomed(1)
     net.holds = lambda who, to, frame: who == "b2"  # b1 does not know yet
     new = client(net.worlds["b2"], 1)
     net.pump()
@@ -419,12 +393,9 @@ def test_a_route_whose_state_changes_does_not_outbid_its_newer_connection_elsewh
 
 
 def test_an_error_of_the_client_ends_its_part_in_it() -> None:
-    net = linked(line(2))
-    world = net.worlds["b1"]
-    wire = client(world)
-    net.advance(TELL_EVERY_S)
+    net, world, (wire,) = welcomed(0)
     leave(net)
-    wire.send(encode_error(0, CONNECTION_CLOSE, "bye"))
+    wire.send(frames.encode_error(0, CONNECTION_CLOSE, "bye"))
     net.advance(SETTLE_S + 0.1)
     assert is_refusing(world)
 
@@ -433,5 +404,5 @@ def test_a_setup_with_an_entry_that_nobody_knows_is_as_good_as_one_without() -> 
     world = World(CoreSettings())
     wire = client(world, 1, MAY_BE_TOLD_ENTRY[:20] + b"?" + MAY_BE_TOLD_ENTRY[21:])
     caller = world.caller()
-    caller.request(REQUEST_FNF, 1, ORDERS)
-    assert wire.one().kind == REQUEST_FNF
+    caller.request(frames.REQUEST_FNF, 1, ORDERS)
+    assert wire.one().kind == frames.REQUEST_FNF

@@ -6,19 +6,10 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
-from broker.routing.health.breakers import MAX_SERVICES, QUIET_S
+from broker.routing.health.breakers import QUIET_S
 from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_keepalive,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
 from rsocket_wire.wire.ids import id_text
@@ -36,7 +27,7 @@ class Crowd:
         self.services = {number: self.world.service("orders", number) for number in range(1, count + 1)}
         self.caller = self.world.caller()
 
-    def to(self, number: int, kind: int = REQUEST_RESPONSE, caller: Wire | None = None) -> int:
+    def to(self, number: int, kind: int = frames.REQUEST_RESPONSE, caller: Wire | None = None) -> int:
         """A request to exactly this route; its stream there."""
         raw = address(route_id=str(self.world.core.table.find(route_id(number)).id_text))  # type: ignore[union-attr]
         caller = caller or self.caller
@@ -52,7 +43,7 @@ class Crowd:
         self.services[number].answer(self.to(number), b"yes")
         self.caller.received()
 
-    def served(self, count: int, raw: bytes = ORDERS, kind: int = REQUEST_FNF) -> list[int]:
+    def served(self, count: int, raw: bytes = ORDERS, kind: int = frames.REQUEST_FNF) -> list[int]:
         """How many of so many requests each route got."""
         for _ in range(count):
             self.caller.request(kind, self.caller.peer.requests * 2 + 1, raw)
@@ -73,7 +64,7 @@ class Crowd:
             self.world.advance(step)
             seconds -= step
             for wire in [*self.services.values(), self.caller]:
-                wire.send(encode_keepalive(b""))
+                wire.send(frames.encode_keepalive(b""))
 
 
 def test_the_fifth_error_in_a_row_ejects_and_not_the_fourth() -> None:
@@ -85,14 +76,6 @@ def test_the_fifth_error_in_a_row_ejects_and_not_the_fourth() -> None:
     assert crowd.served(6) == [3, 0, 3]
 
 
-def test_an_answer_in_between_begins_anew() -> None:
-    crowd = Crowd(3)
-    crowd.fail(2, 4)
-    crowd.succeed(2)
-    crowd.fail(2, 4)
-    assert crowd.judged() == []
-
-
 @pytest.mark.parametrize(
     "code, is_bad", [(APPLICATION_ERROR, True), (REJECTED, True), (CANCELED, True), (INVALID, False)]
 )
@@ -102,7 +85,7 @@ def test_what_counts_as_the_routes_fault(code: int, is_bad: bool) -> None:
     assert bool(crowd.judged()) == is_bad
 
 
-@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL])
+@pytest.mark.parametrize("kind", [frames.REQUEST_RESPONSE, frames.REQUEST_STREAM, frames.REQUEST_CHANNEL])
 def test_errors_of_every_model_count(kind: int) -> None:
     crowd = Crowd(3)
     for _ in range(5):
@@ -113,14 +96,16 @@ def test_errors_of_every_model_count(kind: int) -> None:
 def test_errors_of_a_branch_count_for_its_route() -> None:
     crowd = Crowd(2)
     for _ in range(5):
-        crowd.caller.request(REQUEST_RESPONSE, crowd.caller.peer.requests * 2 + 1, address(MULTICAST, service="orders"))
+        crowd.caller.request(
+            frames.REQUEST_RESPONSE, crowd.caller.peer.requests * 2 + 1, address(MULTICAST, service="orders")
+        )
         (frame,) = crowd.services[1].received()
         crowd.services[1].fail(frame.stream_id, APPLICATION_ERROR, "no")
         crowd.services[2].received()
     assert crowd.judged() == [(ROUTE_EJECTED, "01")]
 
 
-@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL])
+@pytest.mark.parametrize("kind", [frames.REQUEST_RESPONSE, frames.REQUEST_STREAM, frames.REQUEST_CHANNEL])
 def test_one_caller_that_others_do_not_agree_with_ejects_nobody(kind: int) -> None:
     """Five requests for a Route Id that its service must answer with an error took it out for 30 s."""
     crowd = Crowd(2)
@@ -136,7 +121,7 @@ def test_one_caller_that_others_do_not_agree_with_ejects_nobody(kind: int) -> No
 def connected(world: World, place: str, principal: str = "") -> Wire:
     """A caller from this address, with this principal."""
     wire = world.connect(origin=(place, principal))
-    wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode())
+    wire.send(frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode())
     return wire
 
 
@@ -173,7 +158,7 @@ def test_deadlines_of_one_caller_eject_nobody_that_others_are_content_with() -> 
     stranger = crowd.world.caller()
     raw = address(hints=[(Key.text("deadline_ms"), "1000")], route_id=id_text(route_id(1)))
     for number in range(6):
-        stranger.request(REQUEST_RESPONSE, 2 * number + 1, raw)
+        stranger.request(frames.REQUEST_RESPONSE, 2 * number + 1, raw)
         crowd.live(1.5)
         crowd.succeed(2)
     assert (crowd.judged(), len(stranger.received())) == ([], 6)
@@ -224,7 +209,7 @@ def test_deadlines_that_pass_without_an_answer_are_errors_unless_they_are_very_s
     crowd = Crowd(3)
     raw = address(hints=[(Key.text("deadline_ms"), str(deadline_ms))], service="orders")
     for _ in range(5):
-        crowd.served(3, raw, REQUEST_RESPONSE)
+        crowd.served(3, raw, frames.REQUEST_RESPONSE)
         for number in (1, 3):  # 2 is silent
             for stream_id in [each for each in crowd.services[number].peer.streams if not each & 1]:
                 crowd.services[number].answer(stream_id, b"")
@@ -232,13 +217,17 @@ def test_deadlines_that_pass_without_an_answer_are_errors_unless_they_are_very_s
     assert crowd.judged() == ([(ROUTE_EJECTED, "02")] if is_bad else [])
 
 
-@pytest.mark.parametrize("kind, flags", [(REQUEST_RESPONSE, FOLLOWS), (REQUEST_STREAM, 0), (REQUEST_CHANNEL, 0)])
+@pytest.mark.parametrize(
+    "kind, flags", [(frames.REQUEST_RESPONSE, frames.FOLLOWS), (frames.REQUEST_STREAM, 0), (frames.REQUEST_CHANNEL, 0)]
+)
 def test_a_caller_cannot_eject_a_route_by_deadlines_of_its_own_making(kind: int, flags: int) -> None:
     """D-37: it keeps the last fragment of its requests, or lets streams that need not speak run out."""
     crowd = Crowd(3)
     raw = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders")
     for number in range(30):
-        crowd.caller.send(encode_request(kind, 2 * number + 1, b"x", addressed(raw), 1 if flags == 0 else 0, flags))
+        crowd.caller.send(
+            frames.encode_request(kind, 2 * number + 1, b"x", addressed(raw), 1 if flags == 0 else 0, flags)
+        )
     crowd.world.advance(1.2)
     assert len(crowd.caller.received()) == 30
     assert crowd.judged() == []
@@ -249,14 +238,14 @@ def test_deadlines_of_a_route_that_cannot_be_reached_are_no_errors(is_suspended:
     """D-37: its connection is suspended, or does not take what is written to it."""
     world = World()
     raw = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
-    setup = Setup(COMPOSITE_MIME, "text/plain", 20000, 90000, raw, wants_resume=is_suspended, token=b"token")
+    setup = frames.Setup(COMPOSITE_MIME, "text/plain", 20000, 90000, raw, wants_resume=is_suspended, token=b"token")
     service, caller = world.connect(), world.caller()
     service.send(setup.encode())
     if is_suspended:
         service.lose()
     for number in range(6):
         hint = (Key.text("deadline_ms"), "1000")
-        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(hints=[hint], service="orders"))
+        caller.request(frames.REQUEST_RESPONSE, 2 * number + 1, address(hints=[hint], service="orders"))
     if not is_suspended:
         world.core.congested(service.peer)
     world.advance(1.2)
@@ -275,72 +264,13 @@ def test_an_ejected_route_is_relieved_when_its_time_is_over_and_not_before() -> 
     assert crowd.served(6) == [2, 2, 2]
 
 
-def test_each_ejection_is_longer_than_the_one_before_up_to_the_limit() -> None:
-    crowd = Crowd(3, Policy(eject_s=30.0, eject_max_s=100.0))
-    spans = []
-    for _ in range(5):
-        crowd.fail(1, 5)
-        (load,) = [route.load for route in crowd.world.core.table.routes() if route.load.ejected_until]
-        spans.append(round(load.ejected_until - crowd.world.now, 6))
-        crowd.live(spans[-1])
-        assert not load.ejected_until
-    assert spans == [30, 60, 90, 100, 100]
-
-
-def test_good_times_shorten_the_next_ejection() -> None:
-    crowd = Crowd(3)
-    for span_s in (30, 60, 90):
-        crowd.fail(1, 5)
-        crowd.live(span_s)
-    crowd.live(65)  # twice the time of one ejection, and a little
-    crowd.fail(1, 5)
-    details = [event.detail for event in crowd.world.events() if event.kind == ROUTE_EJECTED]
-    assert details[-1] == "5 errors in a row; ejection 2, for 60 s; 1 of 3 routes of orders are ejected"
-
-
-@pytest.mark.parametrize("count, most", [(1, 1), (9, 1), (19, 1), (20, 2), (30, 3)])
-def test_at_most_a_tenth_is_ejected_but_one_always_may_be(count: int, most: int) -> None:
-    crowd = Crowd(count)
-    for number in range(1, count + 1):
-        crowd.fail(number, 5)
-    assert len(crowd.judged()) == most
-    assert crowd.world.core.protection.outliers.spared == count - most
-
-
-def test_one_that_was_spared_is_judged_again_after_as_many_errors() -> None:
-    crowd = Crowd(9)
-    crowd.fail(1, 5)
-    crowd.fail(2, 5)
-    crowd.live(30)
-    crowd.judged()
-    crowd.fail(2, 4)
-    assert crowd.judged() == []
-    crowd.fail(2, 1)
-    assert crowd.judged() == [(ROUTE_EJECTED, "02")]
-
-
-def test_the_only_route_is_used_though_it_is_ejected() -> None:
-    crowd = Crowd(1)
-    crowd.fail(1, 5)
-    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
-    assert crowd.served(2) == [2]
-    assert crowd.world.core.query.panics > 0
-
-
-@pytest.mark.parametrize("policy", [Policy(eject_after_errors=0), Policy(eject_s=0.0), Policy(eject_max_percent=0)])
-def test_ejection_can_be_switched_off(policy: Policy) -> None:
-    crowd = Crowd(3, policy)
-    crowd.fail(1, 50)
-    assert crowd.judged() == []
-
-
 def test_a_service_may_have_a_policy_of_its_own() -> None:
     world = World(CoreSettings(policies={"stock": Policy(eject_after_errors=2)}))
     caller = world.caller()
     for name, number in (("orders", 1), ("stock", 2)):
         service = world.service(name, number)
         for _ in range(2):
-            caller.request(REQUEST_RESPONSE, caller.peer.requests * 2 + 1, address(service=name))
+            caller.request(frames.REQUEST_RESPONSE, caller.peer.requests * 2 + 1, address(service=name))
             service.fail(service.received()[-1].stream_id, APPLICATION_ERROR, "no")
     assert [event.service for event in world.events() if event.kind == ROUTE_EJECTED] == ["stock"]
 
@@ -412,23 +342,6 @@ def test_the_policy_of_the_new_service_judges_the_errors_of_the_old(after_errors
     assert [event for event in crowd.world.events() if event.kind == ROUTE_EJECTED] == []
 
 
-def test_a_route_that_leaves_while_it_is_ejected_makes_room_for_another() -> None:
-    crowd = Crowd(3)
-    crowd.fail(1, 5)
-    crowd.services[1].lose()
-    crowd.fail(2, 5)
-    assert crowd.judged() == [(ROUTE_EJECTED, "01"), (ROUTE_EJECTED, "02")]
-
-
-def test_many_ejections_of_routes_that_leave_do_not_pile_up() -> None:
-    crowd = Crowd(1)
-    for _ in range(500):
-        crowd.fail(1, 5)
-        crowd.services[1].lose()
-        crowd.services[1] = crowd.world.service("orders", 1)
-    assert len(crowd.world.core.protection.outliers._terms) < 200
-
-
 # Breakers
 
 
@@ -436,62 +349,9 @@ def limited(per_route: int, per_service: int = 0) -> Policy:
     return Policy(max_in_flight_per_route=per_route, max_in_flight_per_service=per_service)
 
 
-def test_a_route_gets_no_more_than_it_may_have_in_flight() -> None:
-    crowd = Crowd(1, limited(2))
-    assert crowd.served(3, kind=REQUEST_RESPONSE) == [2]
-    (frame,) = crowd.caller.received()
-    assert (frame.code, frame.text.partition(":")[0]) == (REJECTED, "over-limit")
-
-
-def test_what_is_full_is_passed_over_while_others_have_room() -> None:
-    crowd = Crowd(2, limited(2))
-    crowd.to(1)
-    crowd.to(1)
-    assert crowd.served(2, kind=REQUEST_RESPONSE) == [0, 2]
-
-
-@pytest.mark.parametrize("how", ["answer", "error", "cancel", "caller lost", "tags"])
-def test_each_end_of_a_request_makes_room(how: str) -> None:
-    crowd = Crowd(1, limited(1))
-    other = crowd.world.caller()
-    other.request(REQUEST_RESPONSE, 1, ORDERS)
-    (frame,) = crowd.services[1].received()
-    assert crowd.served(1, kind=REQUEST_RESPONSE) == [0]
-    if how == "answer":
-        crowd.services[1].answer(frame.stream_id, b"")
-    elif how == "error":
-        crowd.services[1].fail(frame.stream_id, APPLICATION_ERROR, "no")
-    elif how == "cancel":
-        other.cancel(1)
-    elif how == "caller lost":
-        other.lose()
-    else:
-        raw = RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()
-        crowd.services[1].push(composite((MIME_TYPE, raw)))
-        assert crowd.served(1, kind=REQUEST_RESPONSE) == [0]
-        crowd.services[1].answer(frame.stream_id, b"")
-    crowd.services[1].received()
-    assert crowd.served(1, kind=REQUEST_RESPONSE) == [1]
-    assert crowd.served(1, kind=REQUEST_RESPONSE) == [0]
-
-
-def test_streams_are_no_work_in_flight_and_a_full_route_gets_none_either() -> None:
-    crowd = Crowd(1, limited(1))
-    assert crowd.served(5, kind=REQUEST_STREAM) == [5]
-    assert crowd.served(1, kind=REQUEST_RESPONSE) == [1]
-    assert crowd.served(1, kind=REQUEST_STREAM) == [0]
-
-
-def test_a_service_gets_no_more_than_all_its_routes_may_have_in_flight() -> None:
-    crowd = Crowd(3, limited(0, 4))
-    assert sum(crowd.served(6, kind=REQUEST_RESPONSE)) == 4
-    text = "over-limit: 4 requests are in flight at service orders, protection.max_in_flight_per_service is 4"
-    assert [frame.text for frame in crowd.caller.received()] == [text] * 2
-
-
 def test_no_limit_can_be_switched_off_by_nothing_but_a_zero() -> None:
     crowd = Crowd(1, limited(0))
-    assert crowd.served(3000, kind=REQUEST_RESPONSE) == [3000]
+    assert crowd.served(3000, kind=frames.REQUEST_RESPONSE) == [3000]
     assert Policy().max_in_flight_per_route == 1024
 
 
@@ -505,11 +365,11 @@ def news(world: World) -> list[tuple[int, str, str]]:
 
 def test_a_breaker_that_opens_is_told_once_and_closes_when_none_was_refused_for_a_second() -> None:
     crowd = Crowd(1, limited(1))
-    crowd.served(4, kind=REQUEST_RESPONSE)
+    crowd.served(4, kind=frames.REQUEST_RESPONSE)
     crowd.world.advance(QUIET_S / 2)
     opened = crowd.caller.received()[0].text.partition(": ")[2]
     assert news(crowd.world) == [(BREAKER_OPENED, "orders", opened)]
-    crowd.served(1, kind=REQUEST_RESPONSE)
+    crowd.served(1, kind=frames.REQUEST_RESPONSE)
     crowd.world.advance(QUIET_S - 0.01)
     assert news(crowd.world) == []
     crowd.world.advance(0.01)
@@ -517,22 +377,10 @@ def test_a_breaker_that_opens_is_told_once_and_closes_when_none_was_refused_for_
     assert news(crowd.world) == [(BREAKER_CLOSED, "orders", closed)]
 
 
-def test_refusals_are_counted_by_service_and_no_more_names_than_may_be() -> None:
-    world = World(CoreSettings(policy=limited(1)))
-    caller = world.caller()
-    for number in range(MAX_SERVICES + 5):
-        world.service(f"s{number}", number + 1)
-        for _ in range(2):
-            caller.request(REQUEST_RESPONSE, caller.peer.requests * 2 + 1, address(service=f"s{number}"))
-    refused = world.core.protection.breakers.refused
-    assert len(refused) == MAX_SERVICES + 1
-    assert refused[""] == 5
-
-
 def test_a_waiting_policy_does_not_wait_for_a_full_route() -> None:
     world = World(CoreSettings(no_route="wait", policy=limited(1)))
     world.service("orders", 1)
     caller = world.caller()
     for stream_id in (1, 3):
-        caller.request(REQUEST_RESPONSE, stream_id, ORDERS)
+        caller.request(frames.REQUEST_RESPONSE, stream_id, ORDERS)
     assert [frame.text.partition(":")[0] for frame in caller.received()] == ["over-limit"]

@@ -7,18 +7,7 @@ import pytest
 from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, TokenBucket
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    Setup,
-    encode_keepalive,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.fakes import Frame, Wire, World, address, addressed, composite, error, route_id, tags_of
@@ -94,16 +83,16 @@ def ended(text: str) -> list[Frame]:
 def test_d_43_a_flood_of_keepalives_ends_its_connection_and_no_other() -> None:
     world = World()
     caller, other = world.caller(), world.caller()
-    keepalive = encode_keepalive(b"", respond=True)
+    keepalive = frames.encode_keepalive(b"", respond=True)
     flood_of(caller, keepalive, 100)
-    assert caller.received() == [Frame(encode_keepalive(b""))] * 100
+    assert caller.received() == [Frame(frames.encode_keepalive(b""))] * 100
     caller.send(keepalive)
     text = "over-limit: KEEPALIVEs to be answered: more than 100 came faster than 10 a second "
     text += "(limits.max_keepalives_per_s)"
     assert caller.received() == ended(text)
     assert caller.is_closed
     other.send(keepalive)
-    assert other.one() == Frame(encode_keepalive(b""))
+    assert other.one() == Frame(frames.encode_keepalive(b""))
 
 
 def test_d_43_keepalives_at_their_rate_and_those_that_want_no_answer_are_no_flood() -> None:
@@ -111,9 +100,9 @@ def test_d_43_keepalives_at_their_rate_and_those_that_want_no_answer_are_no_floo
     caller = world.caller()
     for _ in range(500):
         world.now += 0.1
-        caller.send(encode_keepalive(b"", respond=True))
-    flood_of(caller, encode_keepalive(b""), 1000)
-    assert caller.received() == [Frame(encode_keepalive(b""))] * 500
+        caller.send(frames.encode_keepalive(b"", respond=True))
+    flood_of(caller, frames.encode_keepalive(b""), 1000)
+    assert caller.received() == [Frame(frames.encode_keepalive(b""))] * 500
 
 
 def announcement(number: int, **tags: str | None) -> bytes:
@@ -134,7 +123,7 @@ def test_d_43_a_flood_of_route_setups_ends_its_connection() -> None:
 
 
 def small(stream_id: int, data: bytes) -> bytes:
-    return encode_payload(stream_id, NEXT | FOLLOWS, data)
+    return frames.encode_payload(stream_id, frames.NEXT | frames.FOLLOWS, data)
 
 
 @pytest.mark.parametrize("framed", [True, False])
@@ -142,7 +131,7 @@ def test_d_43_a_flood_of_small_fragments_ends_its_connection(framed: bool) -> No
     world = World(CoreSettings(max_small_fragments_per_s=10))
     service = world.service("orders", 1)
     caller = world.caller(framed)
-    caller.request(REQUEST_CHANNEL, 1, address(service="orders"), b"x" * 64)
+    caller.request(frames.REQUEST_CHANNEL, 1, address(service="orders"), b"x" * 64)
     flood_of(caller, small(1, b"x" * 54), 100)  # 54 bytes behind a header of 6 and a length of 3
     assert caller.received() == []
     assert len(service.received()) == 101
@@ -158,11 +147,11 @@ def test_d_43_fragments_of_64_bytes_last_ones_and_those_of_services_within_the_r
     world = World(CoreSettings(max_small_fragments_per_s=1))
     service = world.service("orders", 1)
     caller = world.caller()
-    caller.request(REQUEST_CHANNEL, 1, address(service="orders"))
+    caller.request(frames.REQUEST_CHANNEL, 1, address(service="orders"))
     stream_id = service.one().stream_id
     flood_of(caller, small(1, b"x" * 55), 100)
-    flood_of(caller, encode_payload(1, NEXT, b"x"), 100)
-    flood_of(caller, encode_request_n(1, 1), 100)
+    flood_of(caller, frames.encode_payload(1, frames.NEXT, b"x"), 100)
+    flood_of(caller, frames.encode_request_n(1, 1), 100)
     flood_of(service, small(stream_id, b"x"), 10)
     assert len(service.received()) == 300
     assert len(caller.received()) == 10
@@ -176,22 +165,22 @@ def test_a_request_in_tiny_fragments_is_forwarded_within_the_burst() -> None:
     service = world.service("orders", 1)
     caller = world.caller()
     metadata = addressed(address(service="orders"))
-    caller.send(encode_request(REQUEST_RESPONSE, 1, b"", metadata[:1], 0, FOLLOWS))
+    caller.send(frames.encode_request(frames.REQUEST_RESPONSE, 1, b"", metadata[:1], 0, frames.FOLLOWS))
     for at in range(1, len(metadata)):
-        caller.send(encode_payload(1, NEXT | FOLLOWS, b"", metadata[at : at + 1]))
-    caller.send(encode_payload(1, NEXT, b"hi"))
+        caller.send(frames.encode_payload(1, frames.NEXT | frames.FOLLOWS, b"", metadata[at : at + 1]))
+    caller.send(frames.encode_payload(1, frames.NEXT, b"hi"))
     assert len(service.received()) == len(metadata) + 1
     assert caller.received() == []
 
 
-@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_FNF])
+@pytest.mark.parametrize("kind", [frames.REQUEST_RESPONSE, frames.REQUEST_FNF])
 def test_refused_requests_at_line_rate_leave_nothing_behind(kind: int) -> None:
     """Nothing ends such a caller: it is bounded by reading its own answers."""
     world = World()
     caller = world.caller()
     for number in range(MANY):
         caller.request(kind, 2 * number + 1, address(service="nobody"))
-        if kind == REQUEST_RESPONSE:
+        if kind == frames.REQUEST_RESPONSE:
             assert caller.one().code == REJECTED
     flows = world.core.engine.flows
     assert (world.left_over(), flows.opened, len(flows.active), len(flows.totals)) == ([], 1, 1, 0)
@@ -203,7 +192,7 @@ def test_answers_that_a_caller_does_not_read_count_as_buffered() -> None:
     caller = world.caller()
     before = caller.peer.bytes_out
     for number in range(10):
-        raw = encode_request(REQUEST_RESPONSE, 2 * number + 1, b"", addressed(address(service="nobody")))
+        raw = frames.encode_request(frames.REQUEST_RESPONSE, 2 * number + 1, b"", addressed(address(service="nobody")))
         world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
     waiting = caller.peer.buffered_bytes
     world.pump()
@@ -216,7 +205,7 @@ def test_answers_that_a_caller_does_not_read_count_as_buffered() -> None:
 
 def silent(world: World, keepalive_ms: int, lifetime_ms: int) -> Wire:
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", keepalive_ms, lifetime_ms).encode())
+    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", keepalive_ms, lifetime_ms).encode())
     return wire
 
 
@@ -234,7 +223,7 @@ def test_d_43_a_client_with_a_long_keepalive_interval_is_given_two_of_them() -> 
     wire = silent(world, 200_000, 3_600_000)
     for _ in range(3):
         world.advance(399.0)
-        wire.send(encode_keepalive(b"", respond=True))
-    assert wire.received() == [Frame(encode_keepalive(b""))] * 3
+        wire.send(frames.encode_keepalive(b"", respond=True))
+    assert wire.received() == [Frame(frames.encode_keepalive(b""))] * 3
     world.advance(401.0)
     assert wire.received() == ended("keepalive-timeout: nothing arrived for 400.0 s, the limit is 400.0 s")

@@ -22,7 +22,7 @@ from broker.events import (
 from broker.routing.digest import Digest, route_mark
 from rsocket_wire.wire.ids import id_text
 from tests.fakes import START_MS, Wire, World, route_id
-from tests.topology import LINKED_S, Net, line
+from tests.topology import LINKED_S, Net, line, linked
 
 SNAPSHOTS = CoreSettings(snapshot_s=10.0, flow_interval_s=1000.0)
 
@@ -153,8 +153,7 @@ def test_a_snapshot_that_has_begun_is_whole_when_the_broker_stops() -> None:
 
 
 def test_routes_of_another_broker_come_and_go_as_events() -> None:
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     one, two = (net.worlds[name] for name in net.names)
     one.events()
     service = two.service("orders", 7, region="eu")
@@ -206,8 +205,7 @@ def test_a_broker_whose_clock_is_wrong_changes_no_times_of_another_brokers_event
 def test_the_tables_of_a_cluster_are_what_their_events_tell(seed: int) -> None:
     """The same Route Ids at two brokers, in turn: who replaces whom must be told in the order in which it happened."""
     dice = random.Random(seed)
-    net = line(2)
-    net.advance(LINKED_S)
+    net = linked(line(2))
     events: dict[str, list[LifecycleEvent]] = {name: [] for name in net.names}
     there: list[Wire] = []
     for _ in range(60):

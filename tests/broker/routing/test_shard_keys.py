@@ -4,7 +4,6 @@ import pytest
 
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Table
-from rsocket_wire.errors import INVALID
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
@@ -20,24 +19,6 @@ from tests.broker.routing.made import (
     table_of,
     zoo,
 )
-
-
-def test_shard_request_without_a_key_is_refused() -> None:
-    """ "One or more instances of the metadata io.rsocket.routing.ShardKey MUST be present"."""
-    target = resolve(query_of(zoo()), address(SHARD, service="orders"))
-    assert target.refusal is not None
-    assert (target.refusal.code, target.refusal.message) == (
-        INVALID,
-        "bad-shard-key: a shard request needs at least one ShardKey",
-    )
-
-
-def test_shard_key_that_names_no_tag_of_the_request_is_refused() -> None:
-    query = query_of(zoo())
-    message = "bad-shard-key: ShardKey 'user' names no tag of the ADDRESS"
-    for raw in hinted(SHARD, [(SHARD_KEY, "user")], service="orders"):
-        assert found(query, raw) == message
-    assert found(query, address(SHARD, [(SHARD_KEY, "service"), (SHARD_KEY, "user")], service="orders")) == message
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"\xff" * 127, b"x" * 127, b"\x00"])
@@ -119,27 +100,6 @@ def test_shard_tag_that_routes_have_selects() -> None:
     raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
     assert found(query, raw) == [5]
     assert found(query, address(SHARD, [(SHARD_KEY, "user")], service="orders", user="43")) == [1, 2, 3, 5]
-
-
-def test_shard_tag_that_only_other_services_have_does_not_select() -> None:
-    table = zoo()
-    joined(table, 5, "billing", user="42")
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
-    assert found(query_of(table), raw) == [1, 2, 3]
-
-
-def test_shard_without_candidates_names_the_selecting_tag() -> None:
-    query = query_of(zoo())
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="mail", user="42")
-    assert found(query, raw) == "no-route: no route has service=mail"
-    raw = address(SHARD, [(SHARD_KEY, "user")], user="42", service="billing", zone="b")
-    assert found(query, raw) == "no-route: no route has all: 1 have service=billing, 1 have zone=b"
-
-
-def test_shard_by_nothing_but_keys_needs_routes_that_have_them() -> None:
-    query = query_of(zoo())
-    assert found(query, address(SHARD, [(SHARD_KEY, "user")], user="42")) == "no-route: no route has user=42"
-    assert found(query, address(SHARD, [(SHARD_KEY, "region")], region="us")) == [2]
 
 
 def test_strict_hints_shard_among_routes_that_have_all_tags() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from broker.routing.table import Route, Table, normal_tag, with_default_tags
 from rsocket_wire.wire.ids import id_text
-from rsocket_wire.wire.keys import REGION, ROUTE_ID, SERVICE_NAME, ZONE
+from rsocket_wire.wire.keys import REGION, ROUTE_ID, SERVICE_NAME
 from rsocket_wire.wire.tags import Tag
 from tests.broker.routing.made import AT_MS, joined, numbers, route, route_id, table_of
 
@@ -55,16 +55,6 @@ def test_same_route_id_replaces_and_the_old_tags_are_gone() -> None:
     assert old.slot == -1
 
 
-def test_late_loss_of_a_replaced_route_does_not_remove_the_new_one() -> None:
-    """D-09."""
-    table = Table()
-    old = joined(table, 1, region="eu")
-    new = joined(table, 1, region="eu")
-    generation = table.generation
-    assert not table.leave(old)
-    assert (table.find(route_id(1)), table.generation, carriers(table, "region", "eu")) == (new, generation, [1])
-
-
 def test_route_that_never_joined_cannot_leave() -> None:
     table = table_of(1)
     assert not table.leave(route(2))
@@ -109,36 +99,10 @@ def test_generation_grows_with_every_change_and_with_nothing_else() -> None:
     assert seen[0] > 0
 
 
-def test_replacement_is_newer_even_when_the_clock_went_back() -> None:
-    """D-08."""
-    table = table_of(1)
-    assert [joined(table, 1).timestamp_ms, joined(table, 1).timestamp_ms] == [AT_MS + 1, AT_MS + 2]
-    early, late = route(1), route(1)
-    table.join(early, AT_MS - 1000)
-    table.join(late, AT_MS + 1000)
-    assert [early.timestamp_ms, late.timestamp_ms] == [AT_MS + 3, AT_MS + 1000]
-
-
 def test_routes_stand_in_the_order_in_which_they_joined() -> None:
     table = table_of(3)
     joined(table, 1)
     assert numbers(table.routes()) == [2, 3, 1]
-
-
-def test_default_tags_are_added_when_absent() -> None:
-    """ "Each routable destination MUST have two tags automatically added … if they are not already present"."""
-    assert route(1, "orders", zone="b").tags == [
-        Tag(ZONE, b"b"),
-        Tag(SERVICE_NAME, b"orders"),
-        Tag(ROUTE_ID, TEXT.encode()),
-    ]
-
-
-def test_default_tags_that_are_present_stay_as_they_are() -> None:
-    assert route(1, "orders", service="other", route_id=id_text(route_id(7))).tags == [
-        Tag(SERVICE_NAME, b"other"),
-        Tag(ROUTE_ID, id_text(route_id(7)).encode()),
-    ]
 
 
 def test_service_name_that_is_no_tag_value_is_not_added() -> None:

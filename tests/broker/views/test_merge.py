@@ -11,40 +11,25 @@ import pytest
 from msgspec.structs import replace
 
 from broker.edge.event_pipe import PipeState
-from broker.views import queries
+from broker.views import queries, schemas
 from broker.views.merge import BY_NAME, KEY, MAX, SUM, merge, merge_items, rules_of
-from broker.views.schemas import (
-    BrokerView,
-    BytesView,
-    DrainView,
-    DurationsView,
-    EventFilesView,
-    Listed,
-    Moment,
-    PathView,
-    RedirectView,
-    ServiceDetailView,
-    ServiceView,
-    StatusView,
-    TrafficView,
-)
 from tests.fakes import World
 
 
-def service(name: str, routes: int, remote: int, requests: int, is_refusing: bool = False) -> ServiceView:
-    return ServiceView(name, routes, remote, requests, 1, 1, 1, is_refusing, 2)
+def service(name: str, routes: int, remote: int, requests: int, is_refusing: bool = False) -> schemas.ServiceView:
+    return schemas.ServiceView(name, routes, remote, requests, 1, 1, 1, is_refusing, 2)
 
 
 def test_services_are_there_once_with_the_requests_of_all_workers_and_routes_that_all_know() -> None:
     """Of 5 routes 2 are at worker 1, 2 at worker 2, and 1 at a broker elsewhere."""
     found = merge_items([service("orders", 5, 3, 10), service("billing", 1, 0, 4), service("orders", 5, 3, 7, True)])
-    assert found == [ServiceView("orders", 5, 1, 17, 2, 2, 1, True, 4), service("billing", 1, 0, 4)]
+    assert found == [schemas.ServiceView("orders", 5, 1, 17, 2, 2, 1, True, 4), service("billing", 1, 0, 4)]
 
 
-def traffic(requests: int, mean_us: int, p99_us: int, items: int = 1) -> TrafficView:
+def traffic(requests: int, mean_us: int, p99_us: int, items: int = 1) -> schemas.TrafficView:
     kind = ("orders", "request_response", "unicast", "completed", "")
     volumes = (items, 2 * items, 3 * items, 4 * items)
-    return TrafficView(*kind, requests, *volumes, mean_us, 10, 20, p99_us, p99_us + 1)
+    return schemas.TrafficView(*kind, requests, *volumes, mean_us, 10, 20, p99_us, p99_us + 1)
 
 
 def test_traffic_is_added_up_and_percentiles_are_the_largest() -> None:
@@ -55,16 +40,16 @@ def test_traffic_of_no_requests_has_no_mean() -> None:
     assert merge([traffic(0, 0, 0)]) == traffic(0, 0, 0)
 
 
-def drain(began_at_ms: int, routes: int, left: int) -> DrainView:
-    return DrainView("tag", "region=eu", began_at_ms, 5.0, 10.0, 30.0, True, routes, left)
+def drain(began_at_ms: int, routes: int, left: int) -> schemas.DrainView:
+    return schemas.DrainView("tag", "region=eu", began_at_ms, 5.0, 10.0, 30.0, True, routes, left)
 
 
 def test_a_drain_of_all_workers_is_one_and_has_the_connections_of_all() -> None:
     assert merge_items([drain(1000, 4, 2), drain(1003, 4, 1)]) == [drain(1000, 4, 3)]
 
 
-def broker(name: str, id: str, is_self: bool, hops: int | None) -> BrokerView:
-    return BrokerView(name, id, is_self, "reachable", [], [], hops, hops, "", 3, 1, 5)
+def broker(name: str, id: str, is_self: bool, hops: int | None) -> schemas.BrokerView:
+    return schemas.BrokerView(name, id, is_self, "reachable", [], [], hops, hops, "", 3, 1, 5)
 
 
 def test_a_broker_is_shown_as_the_nearest_worker_sees_it() -> None:
@@ -79,8 +64,8 @@ def test_a_broker_is_shown_as_the_nearest_worker_sees_it() -> None:
     assert merge_items(seen) == [seen[0], seen[3], seen[5]]
 
 
-def path(way: list[str], requests: int, idle_s: float) -> PathView:
-    return PathView(way[0], way, len(way) - 1, requests, idle_s)
+def path(way: list[str], requests: int, idle_s: float) -> schemas.PathView:
+    return schemas.PathView(way[0], way, len(way) - 1, requests, idle_s)
 
 
 def test_paths_that_two_workers_count_alike_are_one() -> None:
@@ -89,30 +74,32 @@ def test_paths_that_two_workers_count_alike_are_one() -> None:
 
 
 def test_a_redirect_that_all_know_is_one() -> None:
-    redirect = RedirectView("orders", "orders-2", 1000, 5.0, "a", "eu-1")
+    redirect = schemas.RedirectView("orders", "orders-2", 1000, 5.0, "a", "eu-1")
     assert merge_items([redirect, replace(redirect, age_s=6.0)]) == [redirect]
 
 
 def test_a_service_in_detail() -> None:
-    routes = Listed[object]([], 0, 0, 100)
+    routes = schemas.Listed[object]([], 0, 0, 100)
     details = [
-        ServiceDetailView(service("orders", 2, 1, 3), {"chooser": "random"}, routes, [traffic(3, 10, 5)]),  # type: ignore[arg-type]
-        ServiceDetailView(service("orders", 2, 1, 4), {"chooser": "random"}, routes, [traffic(1, 10, 6)]),  # type: ignore[arg-type]
+        schemas.ServiceDetailView(service("orders", 2, 1, 3), {"chooser": "random"}, routes, [traffic(3, 10, 5)]),  # type: ignore[arg-type]
+        schemas.ServiceDetailView(service("orders", 2, 1, 4), {"chooser": "random"}, routes, [traffic(1, 10, 6)]),  # type: ignore[arg-type]
     ]
     found = merge(details)
-    assert found.service == ServiceView("orders", 2, 0, 7, 2, 2, 1, False, 4)
+    assert found.service == schemas.ServiceView("orders", 2, 0, 7, 2, 2, 1, False, 4)
     assert (found.policy, found.traffic) == ({"chooser": "random"}, [traffic(4, 10, 6, items=2)])
 
 
-def worker_status(connections: int, requests: int, p99_us: int, routes: int, sealed: int, error: str) -> StatusView:
+def worker_status(
+    connections: int, requests: int, p99_us: int, routes: int, sealed: int, error: str
+) -> schemas.StatusView:
     """A status as a worker gives it: written as JSON, and read."""
     world = World()
     files = PipeState(7, 1, 2, 3, sealed, 4, 5, 6, error, free_bytes=1000 + sealed)
-    moment = Moment(world.now, world.at_ms)
+    moment = schemas.Moment(world.now, world.at_ms)
     status = queries.status(world.core, moment, name="eu-1.1", state="ready", event_files=files)
-    status = msgspec.json.decode(msgspec.json.encode(status), type=StatusView)
+    status = msgspec.json.decode(msgspec.json.encode(status), type=schemas.StatusView)
     states = dict.fromkeys(status.route_states, 2)
-    latency = DurationsView(10, 5, p99_us, p99_us)
+    latency = schemas.DurationsView(10, 5, p99_us, p99_us)
     return replace(
         status,
         connections=connections,
@@ -120,7 +107,7 @@ def worker_status(connections: int, requests: int, p99_us: int, routes: int, sea
         routes=routes,
         route_states=states,
         added_latency=latency,
-        bytes=BytesView(1, 2, 3),
+        bytes=schemas.BytesView(1, 2, 3),
     )
 
 
@@ -132,9 +119,9 @@ def test_the_status_of_all_workers() -> None:
         requests=150,
         # of routes: brokers tell each other which are draining, unhealthy or congested
         route_states={"draining": 2, "full": 4, "unleased": 4, "ejected": 4, "unhealthy": 2, "congested": 2},
-        added_latency=DurationsView(20, 5, 40, 40),
-        bytes=BytesView(2, 4, 6),
-        event_files=EventFilesView(
+        added_latency=schemas.DurationsView(20, 5, 40, 40),
+        bytes=schemas.BytesView(2, 4, 6),
+        event_files=schemas.EventFilesView(
             7, 2, 4, 6, 12, 8, 10, 12, "the disk is full", 0, 0, 0, 1007, 0, 0, 0, 0, 0
         ),
     )  # fmt: skip

@@ -1,9 +1,7 @@
 """Brokers as processes: killed under load, back again, and a network that carries one way only."""
 
 import asyncio
-import json
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGKILL
@@ -16,7 +14,7 @@ from tests.system.faults.test_chaos import Crowd
 from tests.system.support.askers import IN_FLIGHT, Askers
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.relay import Relay
-from tests.system.support.waits import WAIT_S, until
+from tests.system.support.waits import until
 
 SECRET = "a secret of sixteen bytes or more"
 FEW = 100
@@ -27,16 +25,13 @@ class Member:
 
     def __init__(self, process: BrokerProcess) -> None:
         self.process = process
-        process.read_lines(1)
-        self._api = f"{process.lines[-1].split()[-1].rstrip('/')}/api/v1"
 
     @property
     def url(self) -> str:
         return self.process.url("tcp")
 
     def ask(self, path: str) -> list[dict[str, object]]:
-        with urllib.request.urlopen(f"{self._api}/{path}?limit=1000", timeout=WAIT_S) as answer:
-            items: list[dict[str, object]] = json.load(answer)["items"]
+        items: list[dict[str, object]] = self.process.view(f"{path}?limit=1000")["items"]
         return items
 
     def table(self) -> dict[str, str]:

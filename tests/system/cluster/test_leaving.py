@@ -5,13 +5,11 @@ import contextlib
 import socket
 import ssl
 import struct
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from broker.edge import shell
-from broker.server import Server
 from rsocket_wire.rsocket.frames import REQUEST_FNF, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE
@@ -19,9 +17,9 @@ from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import composite, route_id
 from tests.rsocket_wire.rsocket.test_websocket import said
-from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.certificates import Authority
 from tests.system.support.waits import WAIT_S, until
-from tests.system.support.wires import Closed, Wire
+from tests.system.support.wires import Closed, Wire, url_of
 
 SENT_N = 60  # requests of 100 kB, more than the system holds
 SOON_S = 4.0  # sooner than a keepalive that is missing would be seen, or `limits.stuck_s` is over
@@ -70,10 +68,6 @@ class Reader:
         return read
 
 
-def url_of(server: Server, scheme: str) -> str:
-    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
-
-
 async def flooded(url: str, caller: Wire, context: ssl.SSLContext | None = None) -> Reader:
     """A service for which many bytes wait; the caller may be held up for it."""
     service = await asyncio.to_thread(Reader, url, context)
@@ -115,13 +109,12 @@ async def test_who_closes_while_bytes_wait_is_no_route_any_more(
     ("scheme", "says_close"), [("tcp", True), ("ws", True), ("ws", False), ("tls", True), ("wss", True)]
 )
 async def test_a_process_lets_it_go_too(
-    start_broker: StartBroker, needs_openssl: str, tmp_path: Path, scheme: str, says_close: bool
+    start_broker: StartBroker, authority: Authority, scheme: str, says_close: bool
 ) -> None:
     """The same on the event loop that brokers run on, and over TLS."""
-    authority = Authority(needs_openssl, tmp_path, "ours")
-    authority.sign("broker", BROKER_NAMES)
-    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
-    broker = start_broker("--listen", "tcp://127.0.0.1:0", "--listen", f"{scheme}://127.0.0.1:0", **files)
+    broker = start_broker(
+        "--listen", "tcp://127.0.0.1:0", "--listen", f"{scheme}://127.0.0.1:0", **authority.broker_options()
+    )
     caller = await Wire.caller(broker.url("tcp"))
     context = authority.client_context() if scheme in ("tls", "wss") else None
     service = await flooded(broker.urls[-1], caller, context)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,9 @@ import pytest
 from broker.commands.workers.plan import worker_id
 from rsocket_wire.rsocket.frames import ERROR
 from tests.conftest import StartBroker
-from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.certificates import Authority
 from tests.system.support.processes import BrokerProcess, Python
-from tests.system.support.waits import WAIT_S, soon, until, until_now
+from tests.system.support.waits import soon, until, until_now
 from tests.system.support.wires import Wire
 
 MAX_TRIES = 64  # connections until each of two workers has one: the system chooses, 2^-63 that it is always the same
@@ -35,22 +33,13 @@ class Workers:
     """A broker process with workers, and what its REST API says."""
 
     def __init__(self, process: BrokerProcess) -> None:
-        process.read_lines(1)  # of the admin listener
         self.process = process
         self.url = process.url("tcp")
-        self._api = process.lines[-1].split()[-1].rstrip("/")
-
-    def get(self, path: str, method: str = "GET") -> JSON:
-        """What the REST API says."""
-        request = urllib.request.Request(f"{self._api}/api/v1/{path}", method=method)
-        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-            body: JSON = json.load(answer)
-            return body
+        self.get = process.view
 
     def metric(self, name: str) -> float:
         """One sample."""
-        with urllib.request.urlopen(f"{self._api}/metrics", timeout=WAIT_S) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = self.process.ask_admin("/metrics").splitlines()
         return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
     def states(self) -> list[JSON]:
@@ -269,15 +258,12 @@ async def test_workers_are_brokers_of_a_larger_cluster(start_broker: StartBroker
 
 
 async def test_workers_that_know_brokers_by_certificates_know_each_other_by_their_user(
-    start_broker: StartBroker, needs_openssl: str, tmp_path: Path
+    start_broker: StartBroker, authority: Authority
 ) -> None:
-    authority = Authority(needs_openssl, tmp_path, "root")
-    authority.sign("broker", BROKER_NAMES)
     made = Workers(
         start_broker(
             *("--listen", "tls://127.0.0.1:0", *TCP, "--workers", "2", "--admin", "127.0.0.1:0"),
-            tls__certificate=authority.certificate("broker"),
-            tls__key=authority.key("broker"),
+            **authority.broker_options(),
             tls__client_ca=authority.root,
             cluster__auth="tls",
             cluster__principals="commonName=broker",

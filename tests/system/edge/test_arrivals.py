@@ -58,20 +58,13 @@ async def test_what_does_not_become_a_websocket_in_time_is_closed(start_broker: 
     assert "Traceback" not in broker.errors
 
 
-async def test_connections_that_are_no_websockets_yet_are_counted(make_server: MakeServer) -> None:
-    server = await make_server(**{"limits.max_connections": 3, "limits.setup_timeout_s": 60})
-    url = next(url for url in server.listeners if url.startswith("ws://"))
-    async with opened(url, 3), opened(url, 2) as streams:
-        await are_closed(streams)
-    wire = await Wire.caller(url)  # they are gone, and so it has room
-    await wire.close()
-
-
-async def test_a_process_closes_one_arrival_too_many(start_broker: StartBroker) -> None:
-    """The same on the event loop that brokers run on."""
+async def test_connections_that_are_no_websockets_yet_are_counted(start_broker: StartBroker) -> None:
+    """On the event loop that brokers run on."""
     broker = start_broker(limits__max_connections=3, limits__setup_timeout_s=60)
     async with opened(broker.url("ws"), 3), opened(broker.url("ws"), 2) as streams:
         await are_closed(streams)
+    wire = await Wire.caller(broker.url("ws"))  # they are gone, and so it has room
+    await wire.close()
     assert "Traceback" not in broker.errors
 
 

@@ -8,16 +8,14 @@ import logging
 import os
 import resource
 import socket
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from broker.edge import descriptors
 from broker.edge.descriptors import RESERVED_N, RESERVED_PART, Descriptors
-from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.certificates import Authority
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import WAIT_S, until
 from tests.system.support.wires import Wire
@@ -36,8 +34,8 @@ class FakeTransport(asyncio.BaseTransport):
         return self._number
 
 
-def of(limit_n: int) -> Descriptors:
-    made = Descriptors()
+def of(limit_n: int, **look: float) -> Descriptors:
+    made = Descriptors(**look)
     made.limit_n = limit_n
     return made
 
@@ -75,8 +73,7 @@ def test_what_the_system_allows_is_measured() -> None:
 
 
 async def test_none_left_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(descriptors, "LOOK_S", 0.01)
-    made = of(1024)
+    made = of(1024, look_s=0.01)
     made.start()
     await asyncio.sleep(0.03)
     assert made.none_left_n == 0
@@ -104,21 +101,16 @@ async def test_a_broker_that_is_full_of_peers_still_answers_operators(tmp_path: 
     broker = NarrowBroker(tmp_path / "b.log", ("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"))
     broker.start()
     try:
-        broker.read_lines(1)
-        admin = broker.lines[-1].removeprefix("listening ")
+        assert broker.admin_url
         assert f"limits.max_connections is 50000, but there may be {FEW_N} file descriptors" in broker.errors
         first = await Wire.caller(broker.url("tcp"))
         wires = [await Wire.connect(broker.url("tcp")) for _ in range(FEW_N)]
         await until(lambda: "closed at once" in broker.errors)
 
-        def ask() -> str:
-            with urllib.request.urlopen(f"{admin}/metrics") as answer:
-                return str(answer.read().decode())
-
         refused_n = 0.0
         async with asyncio.timeout(WAIT_S):
             while refused_n < FEW_N // RESERVED_PART:  # the page may be a second old
-                lines = (await asyncio.to_thread(ask)).splitlines()
+                lines = (await asyncio.to_thread(broker.ask_admin, "/metrics")).splitlines()
                 refused = next(line for line in lines if line.startswith("broker_connections_unaccepted_total "))
                 refused_n = float(refused.split()[1])
         await first.ping()
@@ -129,16 +121,13 @@ async def test_a_broker_that_is_full_of_peers_still_answers_operators(tmp_path: 
 
 
 async def test_tls_handshakes_that_say_nothing_leave_operators_their_descriptors(
-    tmp_path: Path, needs_openssl: str
+    tmp_path: Path, authority: Authority
 ) -> None:
-    authority = Authority(needs_openssl, tmp_path, "ours")
-    authority.sign("broker", BROKER_NAMES)
-    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
     listen = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0", "--admin", "127.0.0.1:0")
-    broker = NarrowBroker(tmp_path / "b.log", listen, **files, limits__setup_timeout_s=60)
+    broker = NarrowBroker(tmp_path / "b.log", listen, **authority.broker_options(), limits__setup_timeout_s=60)
     broker.start()
     try:
-        broker.read_lines(1)
+        assert broker.admin_url
         first = await Wire.caller(broker.url("tls"), authority.client_context())
         silent = [
             (await asyncio.open_connection("127.0.0.1", urlsplit(broker.url(scheme)).port))[1]
@@ -147,8 +136,7 @@ async def test_tls_handshakes_that_say_nothing_leave_operators_their_descriptors
         ]
         await until(lambda: "closed at once" in broker.errors)
         assert len(os.listdir(f"/proc/{broker.pid}/fd")) <= FEW_N - FEW_N // RESERVED_PART
-        page = f"{broker.lines[-1].removeprefix('listening ')}/readyz"
-        assert (await asyncio.to_thread(urllib.request.urlopen, page)).status == 200
+        assert "ready" in await asyncio.to_thread(broker.ask_admin, "/readyz")
         await first.ping()
         await first.close()
         for writer in silent:

@@ -9,13 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from aiohttp import WSMsgType, web
 
 from broker.config.load import load
 from broker.config.urls import PeerUrl
 from broker.core import Core, CoreSettings
-from broker.edge import dialer as dialer_module
-from broker.edge.dialer import Dialer
+from broker.edge.dialer import Bounds, Dialer, _reason
 from broker.edge.shell import Shell
 from broker.edge.tls import client_context
 from broker.forwarding.peer import Peer
@@ -26,7 +24,7 @@ from rsocket_wire.rsocket.frames import SETUP
 from tests.conftest import MakeServer
 from tests.fakes import START_MS, Frame, route_id
 from tests.system.edge.test_resolver import FakeResolver
-from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.certificates import Authority
 from tests.system.support.waits import until
 
 SECRET = "correct horse battery staple"
@@ -68,12 +66,17 @@ class Bench:
         self.resolver = FakeResolver()
         self.dialer: Dialer | None = None  # None until `dial`
 
-    def dial(self, *urls: str, source: str = "", context: ssl.SSLContext | None = None) -> None:
-        """Wants these URLs, and what the source stands for."""
+    def dial(self, *urls: str, source: str = "", context: ssl.SSLContext | None = None, **bounds: float) -> None:
+        """Wants these URLs, and what the source stands for. `bounds`: those of `Bounds`."""
         self.dials.wanted += urls
         sources = [PeerUrl.parse(source)] if source else []
-        self.dialer = Dialer(self.shell, self.dials, sources, context, self.resolver)
+        self.dialer = Dialer(self.shell, self.dials, sources, context, self.resolver, Bounds(**bounds))  # type: ignore[arg-type]
         self.dialer.start()
+
+    def set(self, **bounds: float) -> None:
+        """The dialer has these bounds from now on."""
+        assert self.dialer is not None
+        self.dialer.bounds = Bounds(**bounds)  # type: ignore[arg-type]
 
     async def failure(self) -> tuple[str, str]:
         """What the core was told first."""
@@ -114,15 +117,6 @@ class Other:
         await reader.read()
         writer.close()
 
-    async def take_socket(self, request: web.Request) -> web.WebSocketResponse:
-        ws = web.WebSocketResponse()
-        await ws.prepare(request)
-        message = await ws.receive()
-        assert message.type is WSMsgType.BINARY
-        self.frames.append(Frame(message.data))
-        await ws.receive()
-        return ws
-
     async def kind(self) -> int:
         """Of the first frame that came."""
         await until(lambda: self.frames)
@@ -156,49 +150,6 @@ async def test_where_brokers_are_dialled_they_are_known_to_be(bench: Bench, url:
     bench.dial(url)
     await bench.failure()
     assert bench.dials.known == [address]
-
-
-async def test_a_tcp_url_is_dialled_and_hears_a_setup(bench: Bench, other: Other) -> None:
-    async with await asyncio.start_server(other.take, "127.0.0.1", 0) as server:
-        bench.dial(f"tcp://127.0.0.1:{port_of(server)}")
-        assert await other.kind() == SETUP
-        peer = await bench.peer()
-        assert (peer.name, peer.is_framed, peer.begins) == (f"tcp 127.0.0.1:{port_of(server)}", True, 0)
-        await bench.end()
-    assert bench.dials.failed == []
-
-
-async def test_a_unix_socket_is_dialled_and_hears_a_setup(bench: Bench, other: Other, socket_folder: Path) -> None:
-    path = f"{socket_folder}/other.sock"
-    async with await asyncio.start_unix_server(other.take, path):
-        bench.dial(f"unix://{path}")
-        assert await other.kind() == SETUP
-        peer = await bench.peer()
-        assert (peer.name, peer.principal.startswith("uid ")) == (f"unix {path}", True)
-        await bench.end()
-
-
-async def test_a_websocket_is_dialled_and_hears_a_setup(bench: Bench, other: Other) -> None:
-    app = web.Application()
-    app.router.add_get("/rsocket", other.take_socket)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    bench.dial(f"ws://127.0.0.1:{port}/rsocket")
-    assert await other.kind() == SETUP
-    peer = await bench.peer()
-    assert (peer.name, peer.is_framed, peer.begins) == (f"ws 127.0.0.1:{port}", True, 0)
-    await bench.end()
-    await runner.cleanup()
-
-
-@pytest.fixture(scope="module")
-def authority(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
-    made.sign("broker", BROKER_NAMES)
-    return made
 
 
 def server_of(authority: Authority) -> ssl.SSLContext:
@@ -277,7 +228,7 @@ async def test_the_core_hears_why_nobody_was_reached(bench: Bench, url: str, tex
 
 def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver() -> None:
     error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    assert dialer_module._reason(error) == "name or service not known"
+    assert _reason(error) == "name or service not known"
 
 
 @pytest.mark.parametrize(
@@ -304,10 +255,7 @@ async def test_an_answer_that_is_no_websocket_is_told(bench: Bench, answer: byte
 
 
 @pytest.mark.parametrize("scheme", ["tls", "ws", "wss"])
-async def test_who_does_not_become_a_connection_in_time_is_given_up(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    monkeypatch.setattr(dialer_module, "CONNECT_S", 0.05)
+async def test_who_does_not_become_a_connection_in_time_is_given_up(bench: Bench, scheme: str) -> None:
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -315,14 +263,13 @@ async def test_who_does_not_become_a_connection_in_time_is_given_up(
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         url = f"{scheme}://127.0.0.1:{port_of(server)}"
-        bench.dial(url)
+        bench.dial(url, connect_s=0.05)
         assert await bench.failure() == (url, "no connection within 0.05 s")
         assert bench.shell.links_open() == 0
 
 
-async def test_so_many_are_dialled_at_one_time_and_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "MAX_DIALS", 2)
-    bench.dial(*(f"tcp://127.0.0.1:{port}" for port in (1, 2, 3)))
+async def test_so_many_are_dialled_at_one_time_and_no_more(bench: Bench) -> None:
+    bench.dial(*(f"tcp://127.0.0.1:{port}" for port in (1, 2, 3)), dials_n=2)
     assert bench.dials.failed == [("tcp://127.0.0.1:3", "2 URLs are being dialled already")]
     await until(lambda: len(bench.dials.failed) == 3)
 
@@ -337,12 +284,9 @@ async def test_what_a_name_stands_for_is_told_and_dialled_when_the_core_wants_it
     assert bench.dials.targets == [("dns+tcp://brokers:1", ["tcp://127.0.0.1:1", "tcp://127.0.0.2:1"])]
 
 
-async def test_a_name_is_looked_up_again_when_all_that_it_stands_for_have_failed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialer_module, "RETRY_S", 0.0)
+async def test_a_name_is_looked_up_again_when_all_that_it_stands_for_have_failed(bench: Bench) -> None:
     bench.resolver.by_service["_b._tcp.x"] = [("127.0.0.1", 1), ("127.0.0.1", 2)]
-    bench.dial(source="srv+tcp://_b._tcp.x")
+    bench.dial(source="srv+tcp://_b._tcp.x", retry_s=0.0)
     await until(lambda: bench.dials.targets)
     first = bench.dials.targets[0][1]
     bench.resolver.by_service["_b._tcp.x"] = [("127.0.0.1", 3)]
@@ -356,11 +300,8 @@ async def test_a_name_is_looked_up_again_when_all_that_it_stands_for_have_failed
     assert bench.dials.targets[1] == ("srv+tcp://_b._tcp.x", ["tcp://127.0.0.1:3"])
 
 
-async def test_a_name_that_was_not_found_is_looked_up_again_and_what_was_known_stays(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialer_module, "RETRY_S", 0.0)
-    bench.dial(source="dns+tcp://brokers:1")
+async def test_a_name_that_was_not_found_is_looked_up_again_and_what_was_known_stays(bench: Bench) -> None:
+    bench.dial(source="dns+tcp://brokers:1", retry_s=0.0)
     asked_n = bench.dials.asked_n
     await until(lambda: bench.dials.asked_n > asked_n + 2)
     assert bench.dials.targets == []
@@ -370,11 +311,9 @@ async def test_a_name_that_was_not_found_is_looked_up_again_and_what_was_known_s
 
 
 async def test_a_name_that_nobody_knows_is_told_until_somebody_does(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dialer_module, "RETRY_S", 0.0)
-    monkeypatch.setattr(dialer_module, "PATIENCE_S", 0.0)
-    bench.dial(source="dns+tcp://brokers:1")
+    bench.dial(source="dns+tcp://brokers:1", retry_s=0.0, patience_s=0.0)
     dialer = bench.dialer
     assert dialer is not None
     await until(lambda: [each.attempts for each in dialer.failed_lookups()] >= [3])
@@ -388,30 +327,28 @@ async def test_a_name_that_nobody_knows_is_told_until_somebody_does(
 
 
 async def test_who_cannot_be_reached_is_logged_once_for_each_reason(
-    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.dial(NOBODY)
     await until(lambda: len(bench.dials.failed) == 1)
     assert caplog.records == []  # it may have been started a moment too late
-    monkeypatch.setattr(dialer_module, "PATIENCE_S", 0.0)
+    bench.set(patience_s=0.0)
     for failures_n in (2, 3):
         bench.dials.wanted.append(NOBODY)
         await until(lambda: len(bench.dials.failed) == failures_n)  # noqa: B023 -- awaited here
     said = f"broker at {NOBODY}: cannot be reached: "
     assert [each.message for each in caplog.records] == [f"{said}connection refused"]
-    monkeypatch.setattr(dialer_module, "CONNECT_S", 0.0)
+    bench.set(patience_s=0.0, connect_s=0.0)
     bench.dials.wanted.append(NOBODY)
     await until(lambda: len(bench.dials.failed) == 4)
     assert [each.message for each in caplog.records][1:] == [f"{said}no connection within 0 s"]
 
 
 async def test_so_many_failures_are_remembered_and_then_forgotten(
-    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(dialer_module, "MAX_SAID", 2)
-    monkeypatch.setattr(dialer_module, "PATIENCE_S", 0.0)
     urls = [f"tcp://127.0.0.1:{port}" for port in (1, 2, 3)]
-    bench.dial(*urls)
+    bench.dial(*urls, said_n=2, patience_s=0.0)
     await until(lambda: len(bench.dials.failed) == 3)
     bench.dials.wanted.append(bench.dials.failed[2][0])
     await until(lambda: len(bench.dials.failed) == 4)
@@ -424,13 +361,10 @@ async def test_so_many_failures_are_remembered_and_then_forgotten(
 # --- the end, and all together -------------------------------------------------------------------------------------
 
 
-async def test_a_dialer_that_has_stopped_dials_nobody_and_leaves_no_task(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialer_module, "DIAL_EVERY_S", 0.0)  # with each turn of the loop
+async def test_a_dialer_that_has_stopped_dials_nobody_and_leaves_no_task(bench: Bench) -> None:
     loop = asyncio.get_running_loop()
     async with await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server:
-        bench.dial(f"tls://127.0.0.1:{port_of(server)}", source="dns+tcp://brokers:1")
+        bench.dial(f"tls://127.0.0.1:{port_of(server)}", source="dns+tcp://brokers:1", dial_every_s=0.0)
         assert bench.dialer is not None
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert len(others) == 2
@@ -456,7 +390,9 @@ async def test_two_brokers_become_a_link(make_server: MakeServer, scheme: str) -
     for server in (first, second):
         await until(is_up(lambda server=server: [link.is_up for link in server.core.cluster.links()]))  # type: ignore[misc]
     assert [link.name for link in first.core.cluster.links()] == ["b2"]
-    assert [(link.name, link.url) for link in second.core.cluster.links()] == [("b1", url)]
+    (link,) = second.core.cluster.links()
+    place = url.removeprefix(f"{scheme}://").removesuffix("/rsocket")
+    assert (link.name, link.url, link.peer.name) == ("b1", url, f"{scheme} {place}")
     known = [member for member in second.core.cluster.members.values() if member.name == "b1"]
     assert known[0].info.urls == first.listeners
 
@@ -492,11 +428,3 @@ async def test_with_auth_tls_the_subjects_of_certificates_say_who_is_a_broker(
         server.wish_stop()
         server.wish_stop()
         await server.stop()
-
-
-async def test_who_has_another_secret_is_no_link(make_server: MakeServer) -> None:
-    first = await make_server(**{"cluster.secret": SECRET})
-    url = first.listeners[0]
-    await make_server(**{"cluster.secret": f"another {SECRET}", "cluster.peers": url})
-    await until(lambda: sum(first.core.cluster.refused.values()))
-    assert [link.is_up for link in first.core.cluster.links()] in ([], [False])

@@ -6,21 +6,16 @@ import ssl
 import pytest
 
 from broker.edge.origins import address_of
-from broker.server import Server
 from rsocket_wire.errors import REJECTED_SETUP
 from tests.conformance.links import AT_MS
 from tests.conformance.scripts import COMPOSITE, FORWARDING, broker_info, composite, ident, setup, u32
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame, error
 from tests.system.edge.test_arrivals import are_closed, opened
-from tests.system.support.certificates import BROKER_NAMES, Authority
-from tests.system.support.wires import Wire
+from tests.system.support.certificates import Authority
+from tests.system.support.wires import Wire, url_of
 
 LISTEN = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/rsocket")
-
-
-def url_of(server: Server, scheme: str) -> str:
-    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
 
 
 async def refusal(url: str, wire: Wire | None = None) -> str:
@@ -86,15 +81,14 @@ async def test_a_unix_socket_has_the_user_for_principal_and_no_address(make_serv
 
 @pytest.mark.parametrize("scheme", ["tls", "wss"])
 async def test_a_verified_certificate_is_a_principal(
-    start_broker: StartBroker, needs_openssl: str, tmp_path_factory: pytest.TempPathFactory, scheme: str
+    start_broker: StartBroker, authority: Authority, scheme: str
 ) -> None:
     """On the event loop that brokers run on."""
-    authority = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
-    authority.sign("broker", BROKER_NAMES)
-    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
     for name in ("orders", "billing"):
         authority.sign(name)
-    broker = start_broker(*LISTEN, **files, tls__client_ca=authority.root, limits__max_connections_per_principal=1)
+    broker = start_broker(
+        *LISTEN, **authority.broker_options(), tls__client_ca=authority.root, limits__max_connections_per_principal=1
+    )
     url = broker.url(scheme)
     first = await Wire.caller(url, authority.client_context("orders"))
     surplus = await Wire.connect(url, authority.client_context("orders"))
@@ -116,18 +110,15 @@ async def greeting(url: str, context: ssl.SSLContext) -> Frame:
 
 
 async def test_a_certificate_is_a_brokers_when_all_parts_of_its_subject_are(
-    start_broker: StartBroker, needs_openssl: str, tmp_path_factory: pytest.TempPathFactory
+    start_broker: StartBroker, authority: Authority
 ) -> None:
     """One of the same authority with one attribute that reads like two is none."""
-    authority = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
-    authority.sign("broker", BROKER_NAMES)
     authority.sign("forged", subject="/O=Acme, commonName=broker-1")
     authority.sign("real", subject="/O=Acme/CN=broker-1")
     authority.sign("comma", subject="/O=Acme, Inc./CN=broker-2")
     broker = start_broker(
         *LISTEN,
-        tls__certificate=authority.certificate("broker"),
-        tls__key=authority.key("broker"),
+        **authority.broker_options(),
         tls__client_ca=authority.root,
         cluster__auth="tls",
         cluster__principals="organizationName=Acme, commonName=broker-1; O=Acme\\, Inc., CN=broker-2",

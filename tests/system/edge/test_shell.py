@@ -17,9 +17,9 @@ from tests.system.support.shells import STUCK_S, Bench, FakeClock, FakeLink, Fak
 
 async def test_a_peer_that_takes_nothing_is_ended_after_stuck_s() -> None:
     bench = Bench()
-    bench.pass_time(STUCK_S - 2 * TICK_S)
+    bench.loop.pass_time(STUCK_S - 2 * TICK_S)
     assert not bench.link.is_aborted
-    bench.pass_time(4 * TICK_S)
+    bench.loop.pass_time(4 * TICK_S)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
     assert bench.peer.end_detail.endswith("nothing was for 10 s (limits.stuck_s)")
 
@@ -32,7 +32,7 @@ async def test_a_peer_that_reads_more_slowly_than_others_write_is_not_stuck() ->
         bench.ask()
         bench.link.pending -= 10
 
-    bench.pass_time(3 * STUCK_S, write_more_than_is_taken)
+    bench.loop.pass_time(3 * STUCK_S, write_more_than_is_taken)
     assert not bench.link.is_aborted
     assert bench.peer.pending_bytes > 500_000
 
@@ -45,11 +45,11 @@ async def test_a_peer_that_reads_what_its_system_holds_is_not_stuck() -> None:
     def read() -> None:
         bench.link.unconfirmed -= 1
 
-    bench.pass_time(3 * STUCK_S, read)
+    bench.loop.pass_time(3 * STUCK_S, read)
     assert not bench.link.is_aborted
-    bench.pass_time(STUCK_S - 2 * TICK_S)
+    bench.loop.pass_time(STUCK_S - 2 * TICK_S)
     assert not bench.link.is_aborted
-    bench.pass_time(LOOK_S + 4 * TICK_S)
+    bench.loop.pass_time(LOOK_S + 4 * TICK_S)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
 
 
@@ -62,7 +62,7 @@ async def test_the_system_is_asked_seldom_and_only_of_a_peer_for_which_it_takes_
     def take() -> None:
         bench.link.pending -= taken_bytes
 
-    bench.pass_time(5.0, take)
+    bench.loop.pass_time(5.0, take)
     assert bench.link.looks <= most_looks
 
 
@@ -74,15 +74,15 @@ async def test_an_ended_peer_has_time_to_read_its_last_bytes_while_it_reads() ->
         bench.link.unconfirmed -= 1
 
     bench.shell.refuse(bench.peer, "bad-frame", "enough")
-    bench.pass_time(4 * CLOSE_S, read)
+    bench.loop.pass_time(4 * CLOSE_S, read)
     assert not bench.link.is_aborted
-    bench.pass_time(2 * CLOSE_S)
+    bench.loop.pass_time(2 * CLOSE_S)
     assert bench.link.is_aborted
 
 
 async def test_a_peer_that_takes_nothing_is_stuck_however_much_is_written_to_it() -> None:
     bench = Bench()
-    bench.pass_time(STUCK_S + 2 * TICK_S, bench.ask)
+    bench.loop.pass_time(STUCK_S + 2 * TICK_S, bench.ask)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
 
 
@@ -94,7 +94,7 @@ async def test_a_peer_whose_last_waiting_bytes_are_dropped_is_not_congested_any_
     bench.peer.drop_stream(1)
     bench.loop.turn()
     assert (bench.peer.pending_bytes, bench.peer.is_congested) == (0, False)
-    bench.pass_time(2 * STUCK_S)
+    bench.loop.pass_time(2 * STUCK_S)
     assert not bench.link.is_aborted
 
 
@@ -196,18 +196,14 @@ class Heavy(Pair):
         self.ask(0)
         self.loop.turn()
 
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(round(seconds / TICK_S)):
-            self.loop.tick()
-
 
 async def test_bytes_that_no_system_has_taken_count_once_a_second_and_who_holds_most_is_closed() -> None:
     heavy = Heavy()
     heavy.links[0].pending = 1_000_000
-    heavy.pass_time(2 * WEIGH_S)
+    heavy.loop.pass_time(2 * WEIGH_S)
     assert (heavy.shell.core.limits.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
     heavy.links[0].pending += 1
-    heavy.pass_time(2 * WEIGH_S)
+    heavy.loop.pass_time(2 * WEIGH_S)
     assert [link.is_aborted for link in heavy.links] == [True, False]
     text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
     text += " (limits.max_buffered_bytes)"
@@ -221,7 +217,7 @@ async def test_who_holds_much_and_has_taken_all_its_bytes_is_told_why_it_is_clos
     heavy.links[1].pending = 0
     heavy.shell.received(heavy.peers[1], (0xFFFFFF).to_bytes(3, "big") + bytes(1_000_001))
     writes = heavy.links[1].writes
-    heavy.pass_time(WEIGH_S + TICK_S)
+    heavy.loop.pass_time(WEIGH_S + TICK_S)
     assert heavy.peers[1].end_reason == "over-limit"
     assert (heavy.links[1].is_aborted, heavy.links[1].writes - writes) == (False, 1)
 
@@ -248,10 +244,6 @@ class Untold:
         notices = [find_notice(piece[9:]) for piece in self.come()[1].written]
         return [notice.last_end for notice in notices if notice is not None]
 
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(round(seconds / TICK_S)):
-            self.loop.tick()
-
 
 async def test_who_is_closed_because_all_hold_too_much_is_told_why_when_it_comes_again() -> None:
     """Though it was not congested: the ERROR would have waited behind what its system has not taken."""
@@ -259,7 +251,7 @@ async def test_who_is_closed_because_all_hold_too_much_is_told_why_when_it_comes
     untold.shell.received(untold.peer, whole(encode_keepalive(bytes(1000), respond=True)))
     untold.loop.turn()
     untold.link.pending = 1_000_001
-    untold.pass_time(2 * WEIGH_S)
+    untold.loop.pass_time(2 * WEIGH_S)
     assert (untold.link.is_aborted, untold.peer.is_blocked) == (True, False)
     text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
     assert [told[:100] for told in untold.told()] == [f"over-limit: {text}"[:100]]
@@ -275,7 +267,7 @@ async def test_who_is_ended_before_its_system_has_taken_the_reason_is_told_when_
     untold.link.pending, untold.link.takes = pending, not pending
     untold.shell.refuse(untold.peer, "bad-frame", "enough")
     untold.loop.turn()
-    untold.pass_time(2 * CLOSE_S)
+    untold.loop.pass_time(2 * CLOSE_S)
     assert untold.told() == told
 
 
@@ -285,11 +277,11 @@ async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_mor
     heavy.loop.turn()
     for link in heavy.links:
         link.pending = 300_000
-    heavy.pass_time(2 * WEIGH_S)
+    heavy.loop.pass_time(2 * WEIGH_S)
     assert heavy.shell.core.limits.buffered_bytes == 600_000
     heavy.links[0].pending = 0
     heavy.shell.lost(heavy.peers[1], "gone")
-    heavy.pass_time(2 * WEIGH_S)
+    heavy.loop.pass_time(2 * WEIGH_S)
     assert heavy.shell.core.limits.buffered_bytes == 0
 
 
@@ -301,7 +293,7 @@ async def test_a_peer_that_has_closed_is_ended_at_once_and_its_link_when_it_take
     bench.shell.left(bench.peer, "the peer closed the connection")
     bench.loop.turn()
     assert (bench.peer.is_ending, bench.peer.end_reason, bench.link.is_closed) == (True, "left", True)
-    bench.pass_time(CLOSE_S - 2 * TICK_S)
+    bench.loop.pass_time(CLOSE_S - 2 * TICK_S)
     assert not bench.link.is_aborted
-    bench.pass_time(4 * TICK_S)
+    bench.loop.pass_time(4 * TICK_S)
     assert bench.link.is_aborted

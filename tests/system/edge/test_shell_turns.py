@@ -88,37 +88,24 @@ async def test_messages_of_one_connection_have_a_turn_together() -> None:
     assert link.pending == sum(map(len, pings))
 
 
-async def test_what_a_connection_had_sent_before_it_was_lost_counts() -> None:
-    pair = crowded(0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    frames_in = pair.shell.core.frames_in
-    pair.shell.lost(pair.peers[0], "the peer closed the connection")
-    assert not pair.peers[0].is_lost
-    for _ in range(4):
-        pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
-    assert pair.peers[0].is_lost
+LOST = "the peer closed the connection"
 
 
-async def test_what_a_connection_had_sent_before_it_closed_counts() -> None:
+@pytest.mark.parametrize(("calls", "reason"), [(["lost"], ""), (["left"], "left"), (["refuse", "lost"], "bad-frame")])
+async def test_what_a_connection_had_sent_before_it_ended_counts(calls: list[str], reason: str) -> None:
+    """However it ended: it was lost, was closed in order, or said something wrong."""
     pair = crowded(0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    frames_in = pair.shell.core.frames_in
-    pair.shell.left(pair.peers[0], "the peer closed the connection")
-    assert not pair.peers[0].is_ending
+    peer, link, shell = pair.peers[0], pair.links[0], pair.shell
+    shell.received(peer, flood(3 * SLICE_PINGS))
+    frames_in = shell.core.frames_in
+    for call in calls:
+        if call == "refuse":
+            shell.refuse(peer, "bad-frame", "no WebSocket frame")
+        else:
+            getattr(shell, call)(peer, LOST)
+    assert not peer.is_lost
     for _ in range(5):
         pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
-    assert (pair.peers[0].is_ending, pair.links[0].is_closed) == (True, True)
-
-
-async def test_what_a_connection_had_sent_before_its_fault_counts() -> None:
-    pair = crowded(0.0)
-    pair.shell.received(pair.peers[0], flood(3 * SLICE_PINGS))
-    frames_in = pair.shell.core.frames_in
-    pair.shell.refuse(pair.peers[0], "bad-frame", "no WebSocket frame")
-    pair.shell.lost(pair.peers[0], "the peer closed the connection")
-    for _ in range(5):
-        pair.loop.turn()
-    assert pair.shell.core.frames_in == frames_in + 2 * SLICE_PINGS
-    assert (pair.peers[0].is_lost, pair.peers[0].end_reason) == (True, "bad-frame")
+    assert shell.core.frames_in == frames_in + 2 * SLICE_PINGS
+    assert (peer.is_lost, link.is_closed) == (calls[-1] == "lost", calls == ["left"])
+    assert peer.end_reason == reason or not reason

@@ -4,21 +4,16 @@ import asyncio
 
 import pytest
 
-from broker.server import Server
 from rsocket_wire.errors import CANCELED
 from rsocket_wire.rsocket.frames import COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_STREAM, encode_payload
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame, composite, route_id
 from tests.system.support.waits import soon, until
-from tests.system.support.wires import Closed, Wire
+from tests.system.support.wires import Closed, Wire, url_of
 
 MAX_PENDING_BYTES = 1 << 20
 ITEM = b"\x28\x20" + bytes(60_000)  # PAYLOAD, NEXT
-
-
-def url_of(server: Server, scheme: str) -> str:
-    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
 
 
 async def pour(service: Wire, stream_id: int) -> int:
@@ -123,26 +118,6 @@ async def test_a_large_answer_waits_for_a_caller_that_reads_slowly(make_server: 
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
-async def test_a_slow_service_is_ended_and_its_callers_are_told(make_server: MakeServer, scheme: str) -> None:
-    server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES, "limits.stuck_s": 0.3})
-    url = url_of(server, scheme)
-    service = await Wire.service(url, "orders", 1)
-    caller = await Wire.caller(url_of(server, "tcp"))
-    caller.request("orders")
-    await service.receive()
-    while server.core.closed_by_reason.get("slow-peer", 0) == 0:
-        caller.request("orders", bytes(60_000), kind=0x05)
-        await caller.transport.flush()
-        await asyncio.sleep(0)
-    error = await caller.receive()
-    assert error.text.startswith("route-lost:")
-    assert (await caller.ask("orders")).text.startswith("no-route:")
-    service.transport.abort()
-    for wire in (service, caller):
-        await wire.close()
-
-
-@pytest.mark.parametrize("scheme", ["tcp", "ws"])
 async def test_a_reader_that_is_slow_within_the_limit_gets_everything(make_server: MakeServer, scheme: str) -> None:
     server = await make_server(**{"limits.max_pending_bytes": 16 * MAX_PENDING_BYTES})
     service = await Wire.service(url_of(server, "tcp"), "firehose", 1)
@@ -193,7 +168,7 @@ async def test_a_burst_of_large_requests_waits_for_the_service(make_server: Make
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
-async def test_a_service_that_takes_nothing_is_ended_and_its_callers_go_on(
+async def test_a_service_that_takes_nothing_is_ended_and_its_callers_are_told_and_go_on(
     make_server: MakeServer, scheme: str
 ) -> None:
     server = await make_server(**{"limits.stuck_s": 0.3})
@@ -201,10 +176,12 @@ async def test_a_service_that_takes_nothing_is_ended_and_its_callers_go_on(
     service.setup(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode())))
     caller = await Wire.caller(url_of(server, "tcp"))
     await until(lambda: server.core.table.size() == 1)
+    caller.request("orders")
     for _ in range(40):
         caller.request("orders", bytes(200_000), kind=0x05)
     await until(lambda: server.core.closed_by_reason.get("slow-peer", 0) == 1)
     assert server.core.closed[-1].detail.endswith("nothing was for 0.3 s (limits.stuck_s)")
+    assert (await caller.receive()).text.startswith("route-lost:")
     await caller.ping()
     service.transport.abort()
     for wire in (service, caller):

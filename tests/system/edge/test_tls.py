@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from tests.conftest import StartBroker
-from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.certificates import Authority
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import soon
 from tests.system.support.wires import Closed, Wire
@@ -19,14 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 
 @pytest.fixture(scope="module")
-def authority(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
-    made.sign("broker", BROKER_NAMES)
-    made.sign("client")
-    return made
-
-
-@pytest.fixture(scope="module")
 def stranger(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Authority:
     made = Authority(needs_openssl, tmp_path_factory.mktemp("stranger"), "theirs")
     made.sign("client")
@@ -34,8 +26,7 @@ def stranger(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Au
 
 
 def start(start_broker: StartBroker, authority: Authority, **options: object) -> BrokerProcess:
-    files = {"tls__certificate": authority.certificate("broker"), "tls__key": authority.key("broker")}
-    return start_broker(*LISTEN, **files, **options)
+    return start_broker(*LISTEN, **authority.broker_options(), **options)
 
 
 @pytest.mark.parametrize("scheme", ["tls", "wss"])

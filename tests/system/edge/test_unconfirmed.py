@@ -13,7 +13,7 @@ import uvloop
 
 from broker.config.certificates import load_pair
 from broker.edge.unconfirmed import unconfirmed_bytes
-from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.certificates import Authority
 from tests.system.support.waits import TEST_S, until
 
 SENT_BYTES = 8 << 20
@@ -59,16 +59,13 @@ async def look(sender: Sender, reader: asyncio.StreamReader) -> tuple[int, int, 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "unix"])
 def test_what_the_system_holds_shrinks_by_what_is_read(
-    needs_openssl: str,
+    authority: Authority,
     socket_folder: Path,
-    tmp_path: Path,
     make_loop: Callable[[], asyncio.AbstractEventLoop],
     scheme: str,
 ) -> None:
     shown = trusted = None
     if scheme == "tls":
-        authority = Authority(needs_openssl, tmp_path, "ours")
-        authority.sign("broker", BROKER_NAMES)
         shown, trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), authority.client_context()
         load_pair(shown, str(authority.certificate("broker")), str(authority.key("broker")))
 

@@ -14,22 +14,8 @@ from broker.edge import websocket as module
 from broker.edge.shell import TURN_BYTES
 from broker.edge.upgrade import MAX_HEAD_BYTES
 from broker.server import Server
+from rsocket_wire.rsocket import websocket
 from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
-from rsocket_wire.rsocket.websocket import (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    INVALID_DATA,
-    NORMAL,
-    PING,
-    PONG,
-    PROTOCOL_ERROR,
-    SEED_BYTES,
-    TEXT,
-    TOO_BIG,
-    UNSUPPORTED_DATA,
-    MessageWriter,
-)
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame
 from tests.rsocket_wire.rsocket.test_websocket import FIN, said
@@ -86,7 +72,7 @@ class Raw:
     async def ending(self) -> tuple[list[str], int, bytes]:
         """Texts of the ERRORs, the code of the CLOSE, and what follows until the broker closes."""
         texts = []
-        while (said := await self.receive())[0] != CLOSE:
+        while (said := await self.receive())[0] != websocket.CLOSE:
             texts.append(Frame(said[1]).text)
         with contextlib.suppress(ConnectionError):
             return texts, int.from_bytes(said[1][:2], "big"), await soon(self.reader.read())
@@ -118,7 +104,7 @@ async def raw(url: str) -> AsyncIterator[Raw]:
 @pytest.fixture
 async def peer(raw: Raw) -> Raw:
     """A WebSocket whose SETUP was taken."""
-    raw.writer.write(said(BINARY, SETUP) + said(BINARY, ASK))
+    raw.writer.write(said(websocket.BINARY, SETUP) + said(websocket.BINARY, ASK))
     assert Frame((await raw.receive())[1]).kind == KEEPALIVE
     return raw
 
@@ -126,40 +112,26 @@ async def peer(raw: Raw) -> Raw:
 # --- the opening
 
 
-async def test_the_answer_is_that_of_the_rfc_and_tells_nothing_of_the_server(url: str) -> None:
+@pytest.mark.parametrize(
+    ("headers", "answered"),
+    [
+        pytest.param({}, {}, id="what the RFC says"),
+        pytest.param({"Sec_WebSocket_Protocol": "rsocket"}, {"sec-websocket-protocol": "rsocket"}, id="rsocket"),
+        pytest.param({"Sec_WebSocket_Protocol": "chat, rsocket"}, {"sec-websocket-protocol": "rsocket"}, id="or chat"),
+        pytest.param({"Sec_WebSocket_Protocol": "chat"}, {}, id="no subprotocol but ours is confirmed"),
+        pytest.param({"Sec_WebSocket_Extensions": "permessage-deflate"}, {}, id="no extension is agreed on"),
+        pytest.param({"Connection": "keep-alive, Upgrade"}, {}, id="what Firefox says"),
+    ],
+)
+async def test_the_answer_is_that_of_the_rfc_and_tells_nothing_of_the_server(
+    url: str, headers: dict[str, str], answered: dict[str, str]
+) -> None:
     raw = await Raw.connect(url, upgrades=False)
-    lines = await raw.ask()
+    lines = await raw.ask(**headers)
     assert lines[0] == "HTTP/1.1 101 Switching Protocols"
     names = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
     assert names.pop("date")
-    assert names == {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": ACCEPT}
-    raw.abort()
-
-
-@pytest.mark.parametrize(
-    ("asked", "answered"),
-    [("rsocket", "rsocket"), ("chat, rsocket", "rsocket"), ("chat", ""), ("", "")],
-)
-async def test_the_subprotocol_is_confirmed_to_who_asks_for_it(url: str, asked: str, answered: str) -> None:
-    raw = await Raw.connect(url, upgrades=False)
-    lines = await raw.ask(Sec_WebSocket_Protocol=asked)
-    assert lines[0] == "HTTP/1.1 101 Switching Protocols"
-    assert [line for line in lines if "Protocol:" in line] == (
-        [f"Sec-WebSocket-Protocol: {answered}"] if answered else []
-    )
-    raw.abort()
-
-
-async def test_no_extension_is_agreed_on(url: str) -> None:
-    raw = await Raw.connect(url, upgrades=False)
-    lines = await raw.ask(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits")
-    assert (lines[0], "extensions" in str(lines).lower()) == ("HTTP/1.1 101 Switching Protocols", False)
-    raw.abort()
-
-
-async def test_what_firefox_says_is_a_websocket(url: str) -> None:
-    raw = await Raw.connect(url, upgrades=False)
-    assert (await raw.ask(Connection="keep-alive, Upgrade"))[0] == "HTTP/1.1 101 Switching Protocols"
+    assert names == {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": ACCEPT, **answered}
     raw.abort()
 
 
@@ -215,7 +187,7 @@ async def test_a_request_may_come_in_pieces_and_frames_behind_it_in_one(url: str
     for at in range(len(whole) - 1):
         raw.writer.write(whole[at : at + 1])
         await asyncio.sleep(0)
-    raw.writer.write(whole[-1:] + said(BINARY, SETUP) + said(BINARY, ASK))
+    raw.writer.write(whole[-1:] + said(websocket.BINARY, SETUP) + said(websocket.BINARY, ASK))
     assert (await raw.head())[0] == "HTTP/1.1 101 Switching Protocols"
     assert Frame((await raw.receive())[1]).kind == KEEPALIVE
     raw.abort()
@@ -285,66 +257,61 @@ async def test_a_request_says_once_for_which_host_it_is(url: str, hosts: list[st
 @pytest.mark.parametrize(
     ("sent", "code", "text"),
     [
-        (said(BINARY, ASK, key=None), PROTOCOL_ERROR, "a WebSocket frame that is not masked"),
-        (said(PING, b"x", key=None), PROTOCOL_ERROR, "a WebSocket frame that is not masked"),
-        (said(BINARY | 0x40, ASK), PROTOCOL_ERROR, "a WebSocket frame that begins with 0xc2"),
-        (said(0x7, b"x"), PROTOCOL_ERROR, "a WebSocket frame that begins with 0x87"),
-        (said(CONTINUATION, b"x"), PROTOCOL_ERROR, "a WebSocket frame that continues nothing"),
-        (said(PING, b"x", 0), PROTOCOL_ERROR, "a WebSocket control frame that is long, or in pieces"),
-        (said(TEXT, b"\xff"), UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
-        (b"\x82\xff" + bytes([1] * 8), TOO_BIG, "a frame of 72340172838076673 bytes, the limit is 16777215"),
+        (said(websocket.BINARY, ASK, key=None), websocket.PROTOCOL_ERROR, "a WebSocket frame that is not masked"),
+        (said(websocket.TEXT, b"\xff"), websocket.UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
+        (b"\x82\xff" + bytes([1] * 8), websocket.TOO_BIG, "a frame of 72340172838076673 bytes, the limit is 16777215"),
         (
-            b"\x82\xff\x80" + bytes(7),
-            PROTOCOL_ERROR,
-            "a WebSocket frame with a length whose first bit is set",
+            said(websocket.CLOSE, b"\x03\xe8\xff"),
+            websocket.INVALID_DATA,
+            "a WebSocket CLOSE with a reason that is no UTF-8",
         ),
-        (b"\x82\xff" + bytes(7) + b"\5", PROTOCOL_ERROR, "a WebSocket frame with a length of 5 in 64 bits"),
-        (said(CLOSE, b"\0\1"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 1"),
-        (said(CLOSE, b"\x03\xe8\xff"), INVALID_DATA, "a WebSocket CLOSE with a reason that is no UTF-8"),
     ],
 )
 async def test_what_a_client_must_not_send_ends_the_connection(peer: Raw, sent: bytes, code: int, text: str) -> None:
-    peer.writer.write(sent + said(BINARY, ASK))
+    """Of each code one: `tests/rsocket_wire/rsocket/test_websocket.py` has them all."""
+    peer.writer.write(sent + said(websocket.BINARY, ASK))
     assert await peer.ending() == ([f"bad-frame: {text}"], code, b"")
 
 
 async def test_messages_before_a_fault_are_answered(peer: Raw, server: Server) -> None:
     """More of them than are worked off in a turn."""
     server.shell.turn_s = 0.0
-    peer.writer.write(said(BINARY, ASK) * 90 + said(TEXT, b"x"))
+    peer.writer.write(said(websocket.BINARY, ASK) * 90 + said(websocket.TEXT, b"x"))
     kinds = []
-    while (heard := await peer.receive())[0] != CLOSE:
+    while (heard := await peer.receive())[0] != websocket.CLOSE:
         kinds.append(Frame(heard[1]).kind)
     assert kinds == [KEEPALIVE] * 90 + [ERROR]
 
 
 async def test_what_an_attacker_sends_before_the_setup_ends_the_connection_too(raw: Raw) -> None:
-    raw.writer.write(said(BINARY, SETUP, key=None))
-    assert await raw.ending() == (["bad-frame: a WebSocket frame that is not masked"], PROTOCOL_ERROR, b"")
+    raw.writer.write(said(websocket.BINARY, SETUP, key=None))
+    assert await raw.ending() == (["bad-frame: a WebSocket frame that is not masked"], websocket.PROTOCOL_ERROR, b"")
 
 
 async def test_a_setup_in_pieces_has_the_bound_of_a_setup(raw: Raw) -> None:
-    raw.writer.write(said(BINARY, bytes(100_000), 0) + said(CONTINUATION, bytes(100_000), 0) * 10)
+    raw.writer.write(said(websocket.BINARY, bytes(100_000), 0) + said(websocket.CONTINUATION, bytes(100_000), 0) * 10)
     texts, code, _ = await raw.ending()
-    assert (code, [text.split(" bytes or more")[1] for text in texts]) == (TOO_BIG, [", the limit is 262144"])
+    assert (code, [text.split(" bytes or more")[1] for text in texts]) == (websocket.TOO_BIG, [", the limit is 262144"])
 
 
 async def test_pieces_of_a_byte_with_pings_between_are_one_frame(peer: Raw) -> None:
-    pieces = [said(BINARY if at == 0 else CONTINUATION, ASK[at : at + 1], 0) for at in range(len(ASK))]
-    peer.writer.write(said(PING, b"?").join(pieces) + said(CONTINUATION))
+    pieces = [
+        said(websocket.BINARY if at == 0 else websocket.CONTINUATION, ASK[at : at + 1], 0) for at in range(len(ASK))
+    ]
+    peer.writer.write(said(websocket.PING, b"?").join(pieces) + said(websocket.CONTINUATION))
     kinds = [await peer.receive() for _ in range(2)]
-    assert sorted(kind for kind, _ in kinds) == [BINARY, PONG]
-    assert (PONG, b"?") in kinds
+    assert sorted(kind for kind, _ in kinds) == [websocket.BINARY, websocket.PONG]
+    assert (websocket.PONG, b"?") in kinds
 
 
 async def test_of_many_pings_the_latest_is_answered(peer: Raw) -> None:
-    peer.writer.write(b"".join(said(PING, b"%d" % at) for at in range(1000)) + said(BINARY, ASK))
+    peer.writer.write(b"".join(said(websocket.PING, b"%d" % at) for at in range(1000)) + said(websocket.BINARY, ASK))
     pongs: list[bytes] = []
     kinds: set[int] = set()
-    while b"999" not in pongs or BINARY not in kinds:
+    while b"999" not in pongs or websocket.BINARY not in kinds:
         kind, payload = await peer.receive()
         kinds.add(kind)
-        pongs += [payload] if kind == PONG else []
+        pongs += [payload] if kind == websocket.PONG else []
     assert len(pongs) < 10
 
 
@@ -354,12 +321,12 @@ async def test_pieces_of_messages_count_to_what_waits_in_the_broker(make_server:
     url = next(url for url in server.listeners if url.startswith("ws://"))
     raws = [await Raw.connect(url) for _ in range(3)]
     for raw in raws:
-        raw.writer.write(said(BINARY, SETUP) + said(BINARY, bytes(400_000), 0))
+        raw.writer.write(said(websocket.BINARY, SETUP) + said(websocket.BINARY, bytes(400_000), 0))
     ended, *_ = await soon(
         asyncio.wait([asyncio.create_task(raw.ending()) for raw in raws], return_when="FIRST_COMPLETED")
     )
     (texts, code, _), *others = [task.result() for task in ended]
-    assert (texts[0][:12], code, others) == ("over-limit: ", NORMAL, [])
+    assert (texts[0][:12], code, others) == ("over-limit: ", websocket.NORMAL, [])
     await until(lambda: server.core.limits.buffered_bytes == 800_000)
     assert server.core.closed_by_reason == {"over-limit": 1}
     for raw in raws:
@@ -372,12 +339,12 @@ async def test_of_an_ended_peer_no_piece_of_a_message_is_kept(server: Server) ->
     link = module.WebSocketLink(server.shell, transport, is_from_client=True)
     link.begin("ws", "", b"")
     (peer,) = server.core.peers()
-    link.data_received(said(BINARY, SETUP) + said(BINARY, bytes(1000), 0))
+    link.data_received(said(websocket.BINARY, SETUP) + said(websocket.BINARY, bytes(1000), 0))
     assert peer.buffered_bytes - peer.pending_bytes == 1000
     server.core.end(peer, "over-limit", "enough", 0.0)
     server.shell.flush()
     assert peer.message_bytes == 0
-    link.data_received(said(CONTINUATION, bytes(1000), 0))
+    link.data_received(said(websocket.CONTINUATION, bytes(1000), 0))
     assert peer.message_bytes == 0
     link.connection_lost(None)
 
@@ -416,13 +383,13 @@ async def test_pings_are_not_answered_while_the_other_end_takes_nothing(server: 
     transport = FakeTransport()
     link = module.WebSocketLink(server.shell, transport, is_from_client=True)
     link.begin("ws", "", b"")
-    link.data_received(said(PING, b"one"))
+    link.data_received(said(websocket.PING, b"one"))
     link.pause_writing()
     for said_now in (b"two", b"three"):
-        link.data_received(said(PING, said_now))
-    assert transport.written == [said(PONG, b"one", key=None)]
+        link.data_received(said(websocket.PING, said_now))
+    assert transport.written == [said(websocket.PONG, b"one", key=None)]
     link.resume_writing()
-    assert transport.written[1:] == [said(PONG, b"three", key=None)]
+    assert transport.written[1:] == [said(websocket.PONG, b"three", key=None)]
     link.connection_lost(None)
 
 
@@ -431,22 +398,22 @@ async def test_a_flood_of_what_are_no_frames_is_read_on_in_the_next_turn(server:
     transport = FakeTransport()
     link = module.WebSocketLink(server.shell, transport, is_from_client=True)
     link.begin("ws", "", b"")
-    link.data_received(said(PING) * count)
-    assert transport.is_paused == (len(said(PING)) * count >= TURN_BYTES)
+    link.data_received(said(websocket.PING) * count)
+    assert transport.is_paused == (len(said(websocket.PING)) * count >= TURN_BYTES)
     await until(lambda: not transport.is_paused)
     link.connection_lost(None)
 
 
 async def test_a_close_is_answered_with_its_code_and_the_connection_closes(server: Server, peer: Raw) -> None:
-    peer.writer.write(said(CLOSE, struct.pack(">H", 3000) + b"enough"))
+    peer.writer.write(said(websocket.CLOSE, struct.pack(">H", 3000) + b"enough"))
     assert await peer.ending() == ([], 3000, b"")
     await until(lambda: not server.core.peers())
 
 
 async def test_who_does_not_answer_a_close_is_waited_for_and_then_closed(server: Server, raw: Raw) -> None:
-    raw.writer.write(said(BINARY, b"rubbish"))
+    raw.writer.write(said(websocket.BINARY, b"rubbish"))
     texts, code, rest = await raw.ending()
-    assert (len(texts), code, rest) == (1, NORMAL, b"")
+    assert (len(texts), code, rest) == (1, websocket.NORMAL, b"")
     await until(lambda: server.shell.links_open() == 0)
 
 
@@ -454,7 +421,7 @@ async def test_a_connection_that_breaks_off_anywhere_leaves_nothing(
     server: Server, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     raw = await Raw.connect(url, upgrades=False)
-    whole = raw.request() + said(BINARY, SETUP) + said(PING, b"x") + said(BINARY, ASK)
+    whole = raw.request() + said(websocket.BINARY, SETUP) + said(websocket.PING, b"x") + said(websocket.BINARY, ASK)
     raw.abort()
     for at in range(0, len(whole), 3):
         raw = await Raw.connect(url, upgrades=False)
@@ -467,7 +434,7 @@ async def test_a_connection_that_breaks_off_anywhere_leaves_nothing(
 
 async def test_strangers_leave_no_traceback_in_the_log_of_a_process(start_broker: StartBroker) -> None:
     broker = start_broker()
-    seed = MessageWriter(os.urandom(SEED_BYTES))
+    seed = websocket.MessageWriter(os.urandom(websocket.SEED_BYTES))
     for sent in (
         b"\x16\x03\x01\0\xf4\x01\0",
         b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n",
@@ -483,7 +450,7 @@ async def test_strangers_leave_no_traceback_in_the_log_of_a_process(start_broker
         with contextlib.suppress(ConnectionError):
             await soon(raw.reader.read())
         raw.abort()
-    for sent in (os.urandom(3000), seed.encode(b"\0\0\x05hello"), said(PING, b"x" * 126)):
+    for sent in (os.urandom(3000), seed.encode(b"\0\0\x05hello"), said(websocket.PING, b"x" * 126)):
         raw = await Raw.connect(broker.url("ws"))
         raw.writer.write(sent)
         raw.writer.write_eof()

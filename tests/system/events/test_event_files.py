@@ -1,9 +1,7 @@
 """What happened is in sealed files: after an orderly stop, and after a death of the broker."""
 
 import asyncio
-import json
 import os
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -133,17 +131,9 @@ async def test_all_that_was_handed_over_is_in_sealed_files_after_a_kill(
     events = tmp_path / "events"
     options = {"events__flow_interval_s": 0.1, "events__roll_s": 3600}  # not a file before the end
     broker = start_broker("--events", str(events), "--admin", "127.0.0.1:0", **options)
-    broker.read_lines(1)
-    url = broker.lines[-1].split()[-1].rstrip("/")
-
-    def event_files() -> dict[str, Any]:
-        with urllib.request.urlopen(f"{url}/api/v1/status") as answer:
-            told: dict[str, Any] = json.load(answer)["event_files"]
-        return told
-
     wires = await live(broker)
     # BrokerStarted, two PeerConnected, RouteJoined, and three flows.
-    while (told := await asyncio.to_thread(event_files))["written"] < 7:
+    while (told := (await asyncio.to_thread(broker.view, "status"))["event_files"])["written"] < 7:
         await asyncio.sleep(0.01)
     assert rows(events, "flows") == []
     broker.process.kill()

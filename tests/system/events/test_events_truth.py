@@ -1,11 +1,9 @@
 """A load's own count equals the records of the broker, exactly, whatever dies meanwhile."""
 
 import asyncio
-import json
 import os
 import signal
 import time
-import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -54,11 +52,7 @@ def missing_numbers(folder: Path) -> list[tuple[int, int]]:
 
 def told(broker: BrokerProcess) -> dict[str, Any]:
     """What the broker says of its event files."""
-    if not broker.lines or "http" not in broker.lines[-1]:
-        broker.read_lines(1)
-    url = broker.lines[-1].split()[-1].rstrip("/")
-    with urllib.request.urlopen(f"{url}/api/v1/status") as answer:
-        state: dict[str, Any] = json.load(answer)["event_files"]
+    state: dict[str, Any] = broker.view("status")["event_files"]
     return state
 
 

@@ -32,7 +32,7 @@ ADMIN = ("--admin", "127.0.0.1:0")
 STOPPED_S = 3.0  # a service does nothing for so long
 ANSWER_S = 2.0  # for the broker's status, on a machine that the load keeps busy
 GROWN_KIB = 8 << 10  # of memory between the first time and the last: what an allocator keeps, not what peers left
-FEW = 200  # answers: enough to know that they go on
+FEW = 100  # answers: enough to know that they go on
 WAVES = 3
 
 
@@ -109,7 +109,7 @@ async def test_killed_services_cost_the_requests_that_they_had_and_no_others(
     vitals = Vitals(broker)
     resident_kib = []
     async with everybody(broker, tmp_path) as (crowd, hit, other), vitals:
-        one, two, _ = await crowd.joined(
+        one, _, _ = await crowd.joined(
             crowd.launch("service", name, at) for at, name in enumerate(("orders", "orders", "other"), 1)
         )
         alone = await vitals.counts()
@@ -124,12 +124,10 @@ async def test_killed_services_cost_the_requests_that_they_had_and_no_others(
             (one,) = await crowd.joined([crowd.launch("service", "orders", 1)])
             resident_kib.append(vitals.resident_kib())
         await more(hit, "1")
-        two.signal(SIGKILL)
-        await crowd.joined([crowd.launch("service", "orders", 2)])
         answered, undisturbed = await hit.end(), await other.end()
         assert set(undisturbed) == {"3"}, undisturbed
         assert set(answered) <= {"1", "2", "route-lost"}, answered
-        most = (WAVES + 1) * len(urls) * IN_FLIGHT  # what can be on the way at once, each time
+        most = WAVES * len(urls) * IN_FLIGHT  # what can be on the way at once, each time
         assert answered["route-lost"] <= most, f"{answered['route-lost']} were lost, {most} can have been on the way"
         await hit.close()
         await other.close()
@@ -213,7 +211,7 @@ async def test_a_stopped_service_that_is_sent_too_much_is_ended_and_its_memory_g
         await crowd.joined([crowd.launch("service", "other", 9)])
         alone = await vitals.counts()
         await other.begin([broker.url(scheme) for scheme in CALLERS])
-        for _ in range(2 * WAVES):
+        for _ in range(WAVES + 1):
             (stopped,) = await crowd.joined([crowd.launch("service", "orders", 1)])
             stopped.signal(SIGSTOP)
             caller = await Wire.caller(broker.url("tcp"))

@@ -1,107 +1,18 @@
 """Peers that go without a word: killed, cut off, silent. Who waited for them is told, nobody else notices."""
 
 import asyncio
-from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from broker.server import Server
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import ERROR, PAYLOAD, REQUEST_CHANNEL, REQUEST_N, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import PAYLOAD, REQUEST_CHANNEL, REQUEST_N, REQUEST_STREAM
 from tests.conftest import MakeServer
 from tests.fakes import Frame
-from tests.system.support.echo_process import HOLD
-from tests.system.support.processes import BrokerProcess, Python
 from tests.system.support.waits import soon, until
-from tests.system.support.wires import Wire
+from tests.system.support.wires import Wire, url_of
 
 IN_FLIGHT = 16
-
-
-def url_of(server: Server, scheme: str) -> str:
-    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
-
-
-class Load:
-    """Callers that always have requests on the way, and what came back."""
-
-    def __init__(self, service: str) -> None:
-        self.service = service
-        self.answers: Counter[str] = Counter()  # data, or the code word of the error
-        self._tasks: list[asyncio.Task[None]] = []
-
-    async def begin(self, urls: list[str]) -> None:
-        for url in urls:
-            self._tasks.append(asyncio.create_task(self._run(await Wire.caller(url))))
-
-    async def _run(self, wire: Wire) -> None:
-        try:
-            for _ in range(IN_FLIGHT):
-                wire.request(self.service)
-            while True:
-                frame = await wire.receive()
-                self.answers[frame.text.split(":")[0] if frame.kind == ERROR else frame.text] += 1
-                wire.request(self.service)
-        finally:
-            await wire.close()
-
-    async def end(self) -> None:
-        """Raises what a caller met, for example that its connection was closed."""
-        for task in self._tasks:
-            task.cancel()
-        done = await asyncio.gather(*self._tasks, return_exceptions=True)
-        assert all(isinstance(each, asyncio.CancelledError) for each in done), done
-
-    def total(self) -> int:
-        return sum(self.answers.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["tcp", "ws"])
-async def test_a_service_killed_under_load_costs_its_own_requests_only(
-    broker_process: BrokerProcess, tmp_path: Path, scheme: str
-) -> None:
-    url = broker_process.url(scheme)
-    services = [
-        Python(tmp_path / f"{at}.log", "tests.system.support.echo_process", [url, "orders", str(at)], {})
-        for at in (1, 2)
-    ]
-    bystander = Python(tmp_path / "other.log", "tests.system.support.echo_process", [url, "other", "9"], {})
-    everybody = [*services, bystander]
-    for each in everybody:
-        each.launch()
-    try:
-        for each in everybody:
-            await asyncio.to_thread(each.read_lines, 1)
-            assert each.lines == ["joined"], each.output
-        held = await Wire.caller(url)
-        holders = {held.request("orders", HOLD) for _ in range(4)}
-        await held.ping()  # two are at each service now, as the turns go
-        load, other = Load("orders"), Load("other")
-        await load.begin([url] * 4)
-        await other.begin([url] * 2)
-        await until(lambda: min(load.answers["1"], load.answers["2"], other.answers["9"]) > 100)
-
-        services[0].process.kill()
-
-        lost = [await held.receive() for _ in range(2)]
-        assert {frame.stream_id for frame in lost} < holders
-        assert {(frame.code, frame.text.split(":")[0]) for frame in lost} == {(CANCELED, "route-lost")}
-        before = load.answers["2"], other.answers["9"]
-        await until(lambda: load.answers["2"] > before[0] + 200 and other.answers["9"] > before[1] + 200)
-        services[1].process.kill()
-        await until(lambda: load.answers["no-route"] > 100)
-        await load.end()
-        await other.end()
-        assert set(other.answers) == {"9"}
-        assert set(load.answers) <= {"1", "2", "route-lost", "no-route"}
-        assert load.answers["route-lost"] <= 2 * 4 * IN_FLIGHT  # never more than were on the way
-        assert {(await held.receive()).text.split(":")[0] for _ in range(2)} == {"route-lost"}
-        await held.close()
-    finally:
-        for each in everybody:
-            each.end()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -175,16 +86,6 @@ async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_se
         wire.transport.abort()
         await wire.close()
     await service.close()
-
-
-async def test_a_connection_without_a_setup_is_closed_in_time(make_server: MakeServer) -> None:
-    server = await make_server(**{"limits.setup_timeout_s": 0.2})
-    wires = [await Wire.connect(url_of(server, scheme)) for scheme in ("tcp", "ws", "unix")]
-    for wire in wires:
-        (last,) = await wire.rest()
-        assert last.text.startswith("setup-timeout:")
-        await wire.close()
-    assert server.core.closed_by_reason == {"setup-timeout": 3}
 
 
 async def test_credit_still_flows_after_others_were_lost(server: Server) -> None:

@@ -8,18 +8,14 @@ import aiohttp
 import pytest
 
 from broker.server import Server
-from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP, UNSUPPORTED_SETUP
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP
 from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup
 from tests.conftest import MakeServer
 from tests.fakes import Frame
 from tests.system.support.waits import soon, until
-from tests.system.support.wires import Wire
+from tests.system.support.wires import Wire, url_of
 
 SETUP_TIMEOUT_S = 0.3
-
-
-def url_of(server: Server, scheme: str) -> str:
-    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
 
 
 @pytest.fixture
@@ -125,22 +121,6 @@ async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: 
             assert answer.status == 400  # it has a body
 
 
-async def test_rubbish_to_the_websocket_port(server: Server) -> None:
-    chance = random.Random(10)
-    async with Bystanders(server):
-        for data in (
-            b"\r\n\r\n",
-            b"\x16\x03\x01\x02\x00\x01\x00",
-            chance.randbytes(500),
-            b"GET / HTTP/1.1\r\nX: " + b"y" * 70_000,
-        ):
-            wire = await Wire.connect(url_of(server, "ws").replace("ws://", "tcp://"))
-            wire.stream.send_bytes(data)
-            wire.stream.writer.write_eof()
-            await soon(wire.stream.reader.read())
-            await wire.close()
-
-
 @pytest.mark.parametrize("is_after_setup", [False, True])
 @pytest.mark.parametrize(
     "say",
@@ -162,39 +142,6 @@ async def test_messages_that_are_no_frames(
         assert word == "bad-frame"
         assert code == CONNECTION_ERROR
         await wire.close()
-
-
-async def test_a_text_message_is_told_that_frames_are_binary(server: Server) -> None:
-    wire = await Wire.caller(url_of(server, "ws"))
-    await wire.messages.ws.send_str("grüße")
-    (frame,) = await wire.rest()
-    assert frame.text == "bad-frame: a text message: a frame is a binary message"
-    await wire.close()
-
-
-async def test_a_length_beyond_the_limit_is_refused_before_the_frame_comes(make_server: MakeServer) -> None:
-    server = await make_server(**{"limits.max_frame_bytes": 1000})
-    async with Bystanders(server):
-        wire = await Wire.caller(url_of(server, "tcp"))
-        wire.stream.send_bytes((1001).to_bytes(3, "big"))
-        assert reason(await wire.rest()) == (CONNECTION_ERROR, "bad-frame")
-        await wire.close()
-        wire = await Wire.caller(url_of(server, "ws"))
-        wire.send(bytes(1001))
-        assert reason(await wire.rest()) == (CONNECTION_ERROR, "bad-frame")
-        await wire.close()
-
-
-async def test_setups_of_other_times(server: Server) -> None:
-    async with Bystanders(server):
-        for setup, wanted in [
-            (Setup("a/b", "a/b", 1000, 2000, major=2), (UNSUPPORTED_SETUP, "bad-version")),
-            (Setup("a/b", "a/b", 0, 0), (INVALID_SETUP, "bad-setup")),
-        ]:
-            wire = await Wire.connect(url_of(server, "tcp"))
-            wire.send(setup.encode())
-            assert reason(await wire.rest()) == wanted
-            await wire.close()
 
 
 async def test_a_frame_in_many_pieces_and_many_frames_in_one(server: Server) -> None:

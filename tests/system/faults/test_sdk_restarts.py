@@ -9,7 +9,7 @@ from tests.conftest import StartBroker
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.sdk_load import Load
 
-RESTARTS = 20
+RESTARTS = 8  # as many by each signal
 WARM = 2  # restarts, after which all that is ever needed is there
 GROWN_KIB = 6 << 10  # of memory: what an allocator keeps, not what connections left
 ALL_S = 120.0  # on a machine that is busy with other things; alone it takes a quarter of that
@@ -24,7 +24,7 @@ async def restart(start_broker: StartBroker, broker: BrokerProcess, how: signal.
 
 
 @pytest.mark.slow
-def test_twenty_restarts_under_load(start_broker: StartBroker) -> None:
+def test_restarts_under_load(start_broker: StartBroker) -> None:
     """By SIGTERM and by SIGKILL in turn; no call hangs, idempotent ones succeed, services are back, nothing is left."""
 
     async def run() -> None:
@@ -45,6 +45,6 @@ def test_twenty_restarts_under_load(start_broker: StartBroker) -> None:
             assert after_all["tasks"] == after_few["tasks"], held
             assert after_all["sockets"] == after_few["sockets"], held
             assert after_all["resident KiB"] - after_few["resident KiB"] < GROWN_KIB, held
-            assert load.ended["ok"] > 1000
+            assert load.ended["ok"] > 50 * RESTARTS
 
     asyncio.run(run())

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.toml import shown_value
 from broker.core import COMPILED
 from tests.conftest import StartBroker
 from tests.system.support.processes import BrokerProcess, Python
@@ -103,52 +102,6 @@ def test_all_mistakes_of_a_configuration_are_told_at_once(tmp_path: Path) -> Non
     ]
 
 
-def test_toml_that_cannot_be_read_is_told_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "broker.toml"
-    path.write_text("[server]\nlisten = [\n")
-    status, said = refused(tmp_path, "--config", str(path))
-    assert status == BAD_CONFIG
-    assert len(said) == 1, said
-    assert said[0].startswith(f"{path}:")
-
-
-def test_a_configuration_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--config", str(tmp_path / "nowhere.toml"))
-    assert status == BAD_CONFIG
-    assert len(said) == 1, said
-    assert "nowhere.toml" in said[0]
-
-
-def test_a_certificate_that_is_not_there_is_bad_configuration(tmp_path: Path) -> None:
-    status, said = refused(
-        tmp_path,
-        *("--listen", "tls://127.0.0.1:0"),
-        tls__certificate=tmp_path / "nowhere.pem",
-        tls__key=tmp_path / "nowhere.key",
-    )
-    assert status == BAD_CONFIG
-    assert [line.split(": ")[1] for line in said] == ["RSB_TLS__CERTIFICATE", "RSB_TLS__KEY"], said
-
-
-def test_tls_without_a_certificate_is_bad_configuration(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--listen", "wss://127.0.0.1:0")
-    assert status == BAD_CONFIG
-    assert "tls.certificate" in " ".join(said)
-
-
-def test_a_certificate_that_is_none_is_one_sentence(tmp_path: Path) -> None:
-    for name in ("broker.pem", "broker.key"):
-        (tmp_path / name).write_text("this is not PEM\n")
-    status, said = refused(
-        tmp_path,
-        *("--listen", "tls://127.0.0.1:0"),
-        tls__certificate=tmp_path / "broker.pem",
-        tls__key=tmp_path / "broker.key",
-    )
-    sentence = f"environment: RSB_TLS__CERTIFICATE: {shown_value(f'{tmp_path}/broker.pem')} holds no certificate in PEM"
-    assert (status, said) == (BAD_CONFIG, [sentence])
-
-
 def test_an_events_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, said = refused(tmp_path, "--listen", "tcp://127.0.0.1:0", "--events", str(tmp_path / "file" / "events"))
@@ -180,15 +133,6 @@ async def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(
     third.signal()
     assert third.wait() == 0
     assert not path.exists()
-
-
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path, socket_folder: Path) -> None:
-    path = socket_folder / "notes.txt"
-    path.write_text("dear diary")
-    status, said = refused(tmp_path, "--listen", f"unix://{path}")
-    assert status == CANNOT_START
-    assert len(said) == 1, said
-    assert path.read_text() == "dear diary"
 
 
 def test_a_broker_process_runs_the_core_that_the_tests_run(broker_process: BrokerProcess) -> None:

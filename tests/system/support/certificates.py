@@ -44,6 +44,10 @@ class Authority:
         made = ("-in", str(wanted), "-out", str(self.certificate(name)), "-extfile", str(extra))
         self._run("x509", "-req", "-days", "2", *signer, *made)
 
+    def broker_options(self) -> dict[str, Path]:
+        """Of a broker process that shows the certificate `broker`."""
+        return {"tls__certificate": self.certificate("broker"), "tls__key": self.key("broker")}
+
     def client_context(self, name: str | None = None) -> ssl.SSLContext:
         """Trusts this authority, and shows the certificate of this name."""
         context = ssl.create_default_context(cafile=str(self.root))

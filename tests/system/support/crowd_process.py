@@ -12,18 +12,7 @@ import asyncio
 import contextlib
 import sys
 
-from rsocket_wire.rsocket.frames import (
-    CANCEL,
-    KEEPALIVE,
-    NEXT,
-    PAYLOAD,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    encode_keepalive,
-    encode_payload,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
 from tests.system.support.wires import Closed, Wire
 
 STREAMS = b"streams"
@@ -38,38 +27,38 @@ async def serve(url: str, name: str, number: int) -> None:
     streams: set[int] = set()
 
     def give(stream_id: int, n: int) -> None:
-        wire.send(*(encode_payload(stream_id, NEXT, b"item") for _ in range(n)))
+        wire.send(*(frames.encode_payload(stream_id, frames.NEXT, b"item") for _ in range(n)))
 
     while True:
         frame = await wire.next()
-        if frame.kind == REQUEST_RESPONSE:
+        if frame.kind == frames.REQUEST_RESPONSE:
             data = str(len(streams)).encode() if frame.data == STREAMS else frame.data
             wire.answer(frame, b"%d:%b" % (number, data))
-        elif frame.kind == REQUEST_STREAM:
+        elif frame.kind == frames.REQUEST_STREAM:
             streams.add(frame.stream_id)
             give(frame.stream_id, frame.n)
-        elif frame.kind == REQUEST_N and frame.stream_id in streams:
+        elif frame.kind == frames.REQUEST_N and frame.stream_id in streams:
             give(frame.stream_id, frame.n)
-        elif frame.kind == CANCEL:
+        elif frame.kind == frames.CANCEL:
             streams.discard(frame.stream_id)
 
 
 async def call(url: str, name: str, lifetime_ms: int) -> None:
     """Asks for more as soon as something has come, and answers the broker's pings."""
     wire = await Wire.caller(url, lifetime_ms=lifetime_ms)
-    streams = {wire.request(name, kind=REQUEST_STREAM, n=CREDIT_N): CREDIT_N for _ in range(IN_FLIGHT)}
+    streams = {wire.request(name, kind=frames.REQUEST_STREAM, n=CREDIT_N): CREDIT_N for _ in range(IN_FLIGHT)}
     for _ in range(IN_FLIGHT):
         wire.request(name)
     answers = 0
     while True:
         frame = await wire.next()
-        if frame.kind == KEEPALIVE:
-            wire.send(encode_keepalive(b"", respond=False))
-        elif frame.stream_id in streams and frame.kind == PAYLOAD:
+        if frame.kind == frames.KEEPALIVE:
+            wire.send(frames.encode_keepalive(b"", respond=False))
+        elif frame.stream_id in streams and frame.kind == frames.PAYLOAD:
             streams[frame.stream_id] -= 1
             if not streams[frame.stream_id]:
                 streams[frame.stream_id] = CREDIT_N
-                wire.send(encode_request_n(frame.stream_id, CREDIT_N))
+                wire.send(frames.encode_request_n(frame.stream_id, CREDIT_N))
         else:
             wire.request(name)
             answers += 1

@@ -1,12 +1,16 @@
 """Processes that tests start: a broker, and other Python modules of the tests. All run what the tests import."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tests.system.support.waits import WAIT_S
 
@@ -123,3 +127,21 @@ class BrokerProcess(Python):
     def url(self, scheme: str) -> str:
         """The first URL of this scheme."""
         return next(url for url in self.urls if url.startswith(f"{scheme}://"))
+
+    @cached_property
+    def admin_url(self) -> str:
+        """Where the admin API is, of a broker that was started with `--admin`: its last line says so."""
+        self.read_lines(1)
+        return self.lines[-1].removeprefix(LISTENING).rstrip("/")
+
+    def ask_admin(self, path: str, method: str = "GET") -> str:
+        """What the admin API answers."""
+        with urllib.request.urlopen(
+            urllib.request.Request(self.admin_url + path, method=method), timeout=WAIT_S
+        ) as answer:
+            return str(answer.read().decode())
+
+    def view(self, path: str, method: str = "GET") -> dict[str, Any]:
+        """What the admin API shows there."""
+        shown: dict[str, Any] = json.loads(self.ask_admin(f"/api/v1/{path}", method))
+        return shown

@@ -74,6 +74,12 @@ class FakeLoop:
         self.now = timer.at + self.late_s
         timer.callback()
 
+    def pass_time(self, seconds: float, each_tick: Callable[[], None] = lambda: None) -> None:
+        """So many ticks of the shell."""
+        for _ in range(round(seconds / TICK_S)):
+            each_tick()
+            self.tick()
+
 
 class FakeClock:
     """Time that stands still where the test puts it, or has these moments, one for each look."""
@@ -154,11 +160,6 @@ class Bench:
     def ask(self) -> None:
         """Makes the broker write 1000 bytes and some."""
         self.receive(encode_keepalive(bytes(1000), respond=True))
-
-    def pass_time(self, seconds: float, each_tick: Callable[[], None] = lambda: None) -> None:
-        for _ in range(round(seconds / TICK_S)):
-            each_tick()
-            self.loop.tick()
 
 
 class Pair:

@@ -1,10 +1,8 @@
 """How a broker process is: what its REST status says, how fast it says so, and what it holds of the system."""
 
 import asyncio
-import json
 import os
 import time
-import urllib.request
 from pathlib import Path
 from types import TracebackType
 
@@ -19,10 +17,10 @@ class Vitals:
     """Asks a broker that was started with `--admin` all the time, within `async with`."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        broker.read_lines(1)  # of the admin listener
+        assert broker.admin_url
         self.answers = 0
         self.slowest_s = 0.0
-        self._status_url = f"{broker.lines[-1].split()[-1].rstrip('/')}/api/v1/status"
+        self._broker = broker
         self._pid = broker.pid
         self._watching: asyncio.Task[None] | None = None  # None outside of `async with`
 
@@ -41,7 +39,7 @@ class Vitals:
 
     async def counts(self) -> dict[str, int]:
         """The numbers that come and go with peers, and files that are open. One question's own file is among them."""
-        status = await asyncio.to_thread(self._ask)
+        status = await asyncio.to_thread(self._broker.view, "status")
         return {name: status[name] for name in COUNTED} | {"files": len(os.listdir(f"/proc/{self._pid}/fd"))}
 
     async def returned(self, before: dict[str, int]) -> None:
@@ -62,15 +60,10 @@ class Vitals:
         """Of the process."""
         return len(os.listdir(f"/proc/{self._pid}/task"))
 
-    def _ask(self) -> dict[str, int]:
-        with urllib.request.urlopen(self._status_url, timeout=WAIT_S) as answer:
-            status: dict[str, int] = json.load(answer)
-        return status
-
     async def _watch(self) -> None:
         while True:
             began_at = time.monotonic()
-            await asyncio.to_thread(self._ask)
+            await asyncio.to_thread(self._broker.view, "status")
             self.slowest_s = max(self.slowest_s, time.monotonic() - began_at)
             self.answers += 1
             await asyncio.sleep(ASK_S)

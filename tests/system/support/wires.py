@@ -11,24 +11,19 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    KEEPALIVE,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    Setup,
-    encode_keepalive,
-    encode_payload,
-    encode_request,
-)
+from broker.server import Server
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from tests.fakes import Frame, addressed, composite, route_id, tags_of
 from tests.system.support.waits import WAIT_S
 
 LIFETIME_MS = 90_000
+
+
+def url_of(server: Server, scheme: str) -> str:
+    """Where a broker in this process listens by that transport."""
+    return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
 
 
 class Closed(Exception):
@@ -177,20 +172,20 @@ class Wire:
         early: list[Frame] = []  # a caller may ask at once
         raw = RouteSetup(route_id(number), name, tags_of(tags)).encode()
         wire.setup(composite((MIME_TYPE, raw)))
-        wire.send(encode_keepalive(b"ping", respond=True))
+        wire.send(frames.encode_keepalive(b"ping", respond=True))
         async with asyncio.timeout(WAIT_S):
-            while (frame := await wire.next()).kind != KEEPALIVE:
+            while (frame := await wire.next()).kind != frames.KEEPALIVE:
                 early.append(frame)
         wire._early.extend(early)
         return wire
 
     def setup(self, metadata: bytes | None = None, lifetime_ms: int = LIFETIME_MS) -> None:
         """Sends a SETUP."""
-        self.send(Setup(COMPOSITE_MIME, "text/plain", min(20_000, lifetime_ms), lifetime_ms, metadata).encode())
+        self.send(frames.Setup(COMPOSITE_MIME, "text/plain", min(20_000, lifetime_ms), lifetime_ms, metadata).encode())
 
-    def send(self, *frames: bytes) -> None:
+    def send(self, *raws: bytes) -> None:
         """Sends whole frames."""
-        for frame in frames:
+        for frame in raws:
             self.transport.send(frame)
 
     async def next(self) -> Frame:
@@ -204,28 +199,28 @@ class Wire:
 
     async def rest(self, longest_s: float = WAIT_S) -> list[Frame]:
         """All frames until the broker closes."""
-        frames = []
+        heard = []
         async with asyncio.timeout(longest_s):
             with contextlib.suppress(Closed):
                 while True:
-                    frames.append(await self.receive(longest_s))
-        return frames
+                    heard.append(await self.receive(longest_s))
+        return heard
 
     async def ping(self) -> None:
         """Returns when the broker handled all that was sent; nothing else may arrive meanwhile."""
-        self.send(encode_keepalive(b"ping", respond=True))
+        self.send(frames.encode_keepalive(b"ping", respond=True))
         frame = await self.receive()
-        assert frame.kind == KEEPALIVE, frame
+        assert frame.kind == frames.KEEPALIVE, frame
 
     def request(
-        self, service: str, data: bytes = b"hi", kind: int = REQUEST_RESPONSE, n: int = 8, **tags: str | None
+        self, service: str, data: bytes = b"hi", kind: int = frames.REQUEST_RESPONSE, n: int = 8, **tags: str | None
     ) -> int:
         """Sends a request; its stream id."""
         stream_id = self._next_id
         self._next_id += 2
         address = Address(route_id(0xCA11), tags_of({"service": service, **tags}))
         metadata = addressed(address.encode())
-        self.send(encode_request(kind, stream_id, data, metadata, n))
+        self.send(frames.encode_request(kind, stream_id, data, metadata, n))
         return stream_id
 
     async def ask(self, service: str, data: bytes = b"hi") -> Frame:
@@ -237,14 +232,14 @@ class Wire:
 
     def answer(self, frame: Frame, data: bytes) -> None:
         """Answers a request with one item."""
-        self.send(encode_payload(frame.stream_id, NEXT | COMPLETE, data))
+        self.send(frames.encode_payload(frame.stream_id, frames.NEXT | frames.COMPLETE, data))
 
     async def echo(self, answer: Callable[[bytes], bytes] = bytes) -> None:
         """Answers requests until the broker closes."""
         with contextlib.suppress(Closed, ConnectionError):
             while True:
                 frame = await self.next()
-                if REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL and frame.kind != REQUEST_FNF:
+                if frames.REQUEST_RESPONSE <= frame.kind <= frames.REQUEST_CHANNEL and frame.kind != frames.REQUEST_FNF:
                     self.answer(frame, answer(frame.data))
                     await self.transport.flush()
 

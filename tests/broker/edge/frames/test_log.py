@@ -78,8 +78,8 @@ class Traced:
     def connect(self, name: str, origin: Origin) -> Peer:
         return self.shell.connected(name, True, FakeLink(), origin)
 
-    def send(self, peer: Peer, *frames: bytes) -> None:
-        self.shell.received(peer, b"".join(map(whole, frames)))
+    def send(self, peer: Peer, *raws: bytes) -> None:
+        self.shell.received(peer, b"".join(map(whole, raws)))
         for _ in range(3):
             self.loop.turn()
         self.shell.flush()

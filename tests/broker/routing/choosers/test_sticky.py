@@ -11,118 +11,87 @@ from broker.routing.table import Table
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
-from tests.broker.routing.made import (
-    AT_MS,
-    address,
-    all_of,
-    found,
-    is_likely,
-    joined,
-    number_of,
-    numbers,
-    query_of,
-    resolve,
-    route,
-    route_id,
-    table_of,
-)
+from tests.broker.routing import made
 
 BY_USER: list[tuple[Key, str | None]] = [(STICKY_ROUTE_KEY, "user")]
 
 
 def asked(query: Query, raw: bytes, now: float = 0.0, origin: bytes = b"o" * 16) -> int:
     """The number of the route that is chosen."""
-    return number_of(query.choose(resolve(query, raw), b"", origin, now))
+    return made.number_of(query.choose(made.resolve(query, raw), b"", origin, now))
 
 
 def of_user(user: str, hints: list[tuple[Key, str | None]] | None = None) -> bytes:
-    return address(hints=BY_USER if hints is None else hints, service="orders", user=user)
+    return made.address(hints=BY_USER if hints is None else hints, service="orders", user=user)
 
 
 # By the value of a tag
 
 
-def test_value_of_the_named_tag_keeps_its_route() -> None:
-    """Spec "Well-known Keys": StickyRouteKey "Contains a key to a tag used to create a sticky route"."""
-    query = query_of(table_of(5))
-    first = {user: asked(query, of_user(user)) for user in "abcdefgh"}
-    for user, number in first.items():
-        assert {asked(query, of_user(user), origin=bytes([ord(user)] * 16)) for _ in range(5)} == {number}
-    assert len(set(first.values())) > 1
-    assert query.sticky.size() == 8
-
-
 def test_first_choice_is_the_choosers() -> None:
     """D-35."""
-    query = query_of(table_of(4))
+    query = made.query_of(made.table_of(4))
     firsts = Counter(asked(query, of_user(str(number))) for number in range(400))
-    assert is_likely(firsts, dict.fromkeys((1, 2, 3, 4), 1))
-    table = table_of(2)
+    assert made.is_likely(firsts, dict.fromkeys((1, 2, 3, 4), 1))
+    table = made.table_of(2)
     table.routes()[0].load.began(False)
     hints: list[tuple[Key, str | None]] = [*BY_USER, (LB_METHOD, "least_busy")]
-    least = query_of(table)
+    least = made.query_of(table)
     assert {asked(least, of_user(str(number), hints)) for number in range(20)} == {2}
-
-
-def test_tag_that_no_route_has_only_says_which_of_the_others() -> None:
-    """D-22 for sticky choices: a session is no route's tag."""
-    query = query_of(table_of(3))
-    assert found(query, of_user("7")) == [1, 2, 3]
-    assert resolve(query, of_user("7")).label == "service=orders"
 
 
 def test_tag_that_routes_have_selects() -> None:
     """D-22."""
-    table = table_of(3)
-    joined(table, 9, user="7")
-    query = query_of(table)
-    assert found(query, of_user("7")) == [9]
-    assert found(query, of_user("8")) == [1, 2, 3, 9]
-    assert found(query_of(table, strict_hints=True), of_user("8")) == "no-route: no route has user=8"
+    table = made.table_of(3)
+    made.joined(table, 9, user="7")
+    query = made.query_of(table)
+    assert made.found(query, of_user("7")) == [9]
+    assert made.found(query, of_user("8")) == [1, 2, 3, 9]
+    assert made.found(made.query_of(table, strict_hints=True), of_user("8")) == "no-route: no route has user=8"
 
 
 def test_hint_of_a_one_map_address_is_read_and_does_not_take_part() -> None:
     """D-12."""
-    query = query_of(table_of(3))
+    query = made.query_of(made.table_of(3))
     tags = [Tag(STICKY_ROUTE_KEY, b"user"), Tag.of("service", "orders"), Tag.of("user", "7")]
-    raw = Address(route_id(1), tags, flags=UNICAST).encode()
+    raw = Address(made.route_id(1), tags, flags=UNICAST).encode()
     number = asked(query, raw)
     assert [asked(query, raw) for _ in range(4)] == [number] * 4
     assert asked(query, of_user("7")) == number
 
 
 def test_what_else_is_selected_makes_another_choice_and_the_order_does_not() -> None:
-    table = table_of(9, region="eu")
-    query = query_of(table)
-    one = address(hints=BY_USER, service="orders", region="eu", user="7")
-    same = address(hints=BY_USER, user="7", region="eu", service="orders")
+    table = made.table_of(9, region="eu")
+    query = made.query_of(table)
+    one = made.address(hints=BY_USER, service="orders", region="eu", user="7")
+    same = made.address(hints=BY_USER, user="7", region="eu", service="orders")
     assert asked(query, one) == asked(query, same)
     asked(query, of_user("7"))
     assert query.sticky.size() == 2
 
 
 def test_several_keys_are_one_choice_together() -> None:
-    query = query_of(table_of(9))
+    query = made.query_of(made.table_of(9))
     both: list[tuple[Key, str | None]] = [(STICKY_ROUTE_KEY, "user"), (STICKY_ROUTE_KEY, "item")]
     for user, item in (("1", "1"), ("1", "2"), ("2", "1"), ("1", "1")):
-        asked(query, address(hints=both, service="orders", user=user, item=item))
+        asked(query, made.address(hints=both, service="orders", user=user, item=item))
     assert query.sticky.size() == 3
 
 
 def test_key_that_names_no_tag_says_nothing() -> None:
     """D-35: a hint binds nobody; without any key of a tag the request is like any other."""
-    query = query_of(table_of(3))
+    query = made.query_of(made.table_of(3))
     for name in ("device", "", "x" * 127):
-        raw = address(hints=[(STICKY_ROUTE_KEY, name)], service="orders")
+        raw = made.address(hints=[(STICKY_ROUTE_KEY, name)], service="orders")
         assert sorted(asked(query, raw) for _ in range(3)) == [1, 2, 3]
     assert query.sticky.size() == 0
 
 
 @pytest.mark.parametrize("flags", [MULTICAST, SHARD])
 def test_only_unicast_requests_are_sticky(flags: int) -> None:
-    query = query_of(table_of(3))
-    raw = address(flags, [*BY_USER, (SHARD_KEY, "service"), (LB_METHOD, "sticky")], service="orders", user="7")
-    assert found(query, raw) == "no-route: no route has user=7"
+    query = made.query_of(made.table_of(3))
+    raw = made.address(flags, [*BY_USER, (SHARD_KEY, "service"), (LB_METHOD, "sticky")], service="orders", user="7")
+    assert made.found(query, raw) == "no-route: no route has user=7"
 
 
 # By the origin
@@ -130,8 +99,8 @@ def test_only_unicast_requests_are_sticky(flags: int) -> None:
 
 def test_sticky_method_without_a_key_keeps_the_route_of_an_origin() -> None:
     """D-35."""
-    query = query_of(table_of(4))
-    raw = address(hints=[(LB_METHOD, "sticky")], service="orders")
+    query = made.query_of(made.table_of(4))
+    raw = made.address(hints=[(LB_METHOD, "sticky")], service="orders")
     origins = [bytes([number]) * 16 for number in range(40)]
     first = [asked(query, raw, origin=origin) for origin in origins]
     assert [asked(query, raw, origin=origin) for origin in origins] == first
@@ -142,12 +111,12 @@ def test_sticky_method_without_a_key_keeps_the_route_of_an_origin() -> None:
 def test_policy_of_a_service_may_be_sticky() -> None:
     table = Table(Policies(Policy(), {"orders": Policy(chooser="sticky")}))
     for number in (1, 2, 3):
-        joined(table, number, "orders")
-        joined(table, number + 10, "billing")
-    query = query_of(table)
-    assert len({asked(query, address(service="orders")) for _ in range(6)}) == 1
-    assert len({asked(query, address(service="billing")) for _ in range(6)}) == 3
-    other = address(hints=[(LB_METHOD, "round_robin")], service="orders")
+        made.joined(table, number, "orders")
+        made.joined(table, number + 10, "billing")
+    query = made.query_of(table)
+    assert len({asked(query, made.address(service="orders")) for _ in range(6)}) == 1
+    assert len({asked(query, made.address(service="billing")) for _ in range(6)}) == 3
+    other = made.address(hints=[(LB_METHOD, "round_robin")], service="orders")
     assert sorted(asked(query, other) for _ in range(3)) == [1, 2, 3]
 
 
@@ -156,7 +125,7 @@ def test_policy_of_a_service_may_be_sticky() -> None:
 
 def test_choice_is_forgotten_when_nobody_has_used_it_for_the_ttl() -> None:
     """D-35: since the last use, not since the first."""
-    query = query_of(table_of(50, policy=Policy(sticky_ttl_s=10.0)))
+    query = made.query_of(made.table_of(50, policy=Policy(sticky_ttl_s=10.0)))
     raw = of_user("7")
     number = asked(query, raw, now=100.0)
     assert [asked(query, raw, now=now) for now in (109.0, 118.0, 127.9)] == [number] * 3
@@ -164,28 +133,28 @@ def test_choice_is_forgotten_when_nobody_has_used_it_for_the_ttl() -> None:
 
 
 def test_ttl_of_zero_makes_nobody_sticky() -> None:
-    query = query_of(table_of(3, policy=Policy(sticky_ttl_s=0.0)))
-    raw = address(hints=[(LB_METHOD, "sticky")], service="orders")
+    query = made.query_of(made.table_of(3, policy=Policy(sticky_ttl_s=0.0)))
+    raw = made.address(hints=[(LB_METHOD, "sticky")], service="orders")
     assert sorted(asked(query, raw) for _ in range(3)) == [1, 2, 3]
-    assert found(query, of_user("7")) == [1, 2, 3]
+    assert made.found(query, of_user("7")) == [1, 2, 3]
     assert len({asked(query, of_user("7")) for _ in range(3)}) == 3
     assert query.sticky.size() == 0
 
 
 def test_choice_is_kept_when_there_was_only_one_route() -> None:
-    table = table_of(1)
-    query = query_of(table)
+    table = made.table_of(1)
+    query = made.query_of(table)
     assert asked(query, of_user("7")) == 1
-    joined(table, 2)
-    joined(table, 3)
+    made.joined(table, 2)
+    made.joined(table, 3)
     assert {asked(query, of_user("7")) for _ in range(6)} == {1}
 
 
 @pytest.mark.parametrize("mask", ["draining", "full", "unleased", "ejected", "unhealthy", "congested"])
 def test_choice_is_forgotten_when_its_route_may_not_be_chosen(mask: str) -> None:
     """D-35: and not taken up again when it may."""
-    table = table_of(9)
-    query = query_of(table)
+    table = made.table_of(9)
+    query = made.query_of(table)
     first = asked(query, of_user("7"))
     slot = table.routes()[first - 1].slot
     table.masks.put(getattr(table.masks, mask), slot)
@@ -196,26 +165,26 @@ def test_choice_is_forgotten_when_its_route_may_not_be_chosen(mask: str) -> None
 
 
 def test_choice_goes_with_a_route_whose_tags_change_and_ends_with_one_that_leaves() -> None:
-    table = table_of(9)
-    query = query_of(table)
+    table = made.table_of(9)
+    query = made.query_of(table)
     first = asked(query, of_user("7"))
     old = table.routes()[first - 1]
-    changed = route(first, region="us")
-    table.join(changed, AT_MS, 0.0, old.load)
+    changed = made.route(first, region="us")
+    table.join(changed, made.AT_MS, 0.0, old.load)
     assert {asked(query, of_user("7")) for _ in range(5)} == {first}
     table.leave(changed)
-    again = route(first)
-    table.join(again, AT_MS, 0.0)
+    again = made.route(first)
+    table.join(again, made.AT_MS, 0.0)
     assert asked(query, of_user("7")) != first
 
 
 def test_route_that_no_longer_matches_is_not_chosen() -> None:
-    table = table_of(3, region="eu")
-    query = query_of(table)
-    raw = address(hints=BY_USER, service="orders", region="eu", user="7")
+    table = made.table_of(3, region="eu")
+    query = made.query_of(table)
+    raw = made.address(hints=BY_USER, service="orders", region="eu", user="7")
     first = asked(query, raw)
-    moved = route(first, region="us")
-    table.join(moved, AT_MS, 0.0, table.routes()[first - 1].load)
+    moved = made.route(first, region="us")
+    table.join(moved, made.AT_MS, 0.0, table.routes()[first - 1].load)
     assert first not in {asked(query, raw) for _ in range(5)}
 
 
@@ -223,7 +192,7 @@ def test_route_that_no_longer_matches_is_not_chosen() -> None:
 
 
 def test_choices_are_bounded_and_the_longest_unused_is_forgotten() -> None:
-    among = all_of(table_of(1))
+    among = made.all_of(made.table_of(1))
     only = among.route_at(0)
     sticky = Sticky(limit=3)
     for key in (b"a", b"b", b"c"):
@@ -235,7 +204,7 @@ def test_choices_are_bounded_and_the_longest_unused_is_forgotten() -> None:
 
 
 def test_choices_whose_time_is_over_make_room() -> None:
-    only = table_of(1).routes()[0]
+    only = made.table_of(1).routes()[0]
     sticky = Sticky(limit=100)
     for number in range(50):
         sticky.remember(b"%d" % number, only, 10.0, 0.0)
@@ -245,12 +214,12 @@ def test_choices_whose_time_is_over_make_room() -> None:
 
 
 def test_route_that_has_left_is_forgotten_with_all_that_it_held() -> None:
-    table = table_of(2)
-    query = query_of(table)
+    table = made.table_of(2)
+    query = made.query_of(table)
     number = asked(query, of_user("7"))
     gone = table.routes()[number - 1]
     table.leave(gone)
-    assert asked(query, of_user("7")) == numbers(table.routes())[0]
+    assert asked(query, of_user("7")) == made.numbers(table.routes())[0]
     assert query.sticky.size() == 1
 
 

@@ -15,33 +15,22 @@ from broker.routing.rng import Rng
 from broker.routing.table import Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.keys import LB_METHOD
-from tests.broker.routing.made import (
-    CALLER,
-    address,
-    all_of,
-    is_likely,
-    joined,
-    number_of,
-    picks,
-    query_of,
-    resolve,
-    table_of,
-)
+from tests.broker.routing import made
 
 
 def town(local: int = 10, others: int = 10) -> Table:
     """Routes 1…local in zone a, 101…100+others in zone b."""
     table = Table()
     for number in range(1, local + 1):
-        joined(table, number, zone="a")
+        made.joined(table, number, zone="a")
     for number in range(101, 101 + others):
-        joined(table, number, zone="b")
+        made.joined(table, number, zone="b")
     return table
 
 
 def chosen_from_a(table: Table, gone: int, count: int = 2000) -> Counter[int]:
     """Who gets requests from zone a when the first so many of its routes may not be chosen."""
-    matched = all_of(table)
+    matched = made.all_of(table)
     hidden = Slots()
     for route in table.routes()[:gone]:
         hidden.add(route.slot)
@@ -51,7 +40,7 @@ def chosen_from_a(table: Table, gone: int, count: int = 2000) -> Counter[int]:
     turn.matched = matched
     rng = Rng(1)
     chooser = ZoneFirst(RoundRobin())
-    return Counter(number_of(chooser.choose(among, turn, rng, b"a", 0.0)) for _ in range(count))
+    return Counter(made.number_of(chooser.choose(among, turn, rng, b"a", 0.0)) for _ in range(count))
 
 
 @pytest.mark.parametrize("gone, percent", [(0, 100), (2, 100), (3, 98), (5, 70), (7, 42), (9, 14)])
@@ -63,7 +52,7 @@ def test_requests_spill_over_when_too_few_local_routes_are_left(gone: int, perce
     if percent == 100:
         assert spilt == 0
     else:
-        assert is_likely(Counter({0: 2000 - spilt, 1: spilt}), {0: percent, 1: 100 - percent})
+        assert made.is_likely(Counter({0: 2000 - spilt, 1: spilt}), {0: percent, 1: 100 - percent})
 
 
 def test_what_stays_and_what_spills_over_is_even_within() -> None:
@@ -87,21 +76,21 @@ def test_all_stay_when_there_is_no_other_zone() -> None:
 @pytest.mark.parametrize("zone", [b"", b"mars", b"c"])
 def test_caller_without_a_zone_or_from_one_without_routes_is_served_by_all(zone: bytes) -> None:
     table = town(2, 2)
-    slots = all_of(table).slots
-    joined(table, 201, "billing", zone="c")
-    orders = all_of(table).among(slots)
+    slots = made.all_of(table).slots
+    made.joined(table, 201, "billing", zone="c")
+    orders = made.all_of(table).among(slots)
     assert orders is not None
     turn = Turn()
-    found = picks(ZoneFirst(RoundRobin()), orders, 8, turn=turn, zone=zone)
+    found = made.picks(ZoneFirst(RoundRobin()), orders, 8, turn=turn, zone=zone)
     assert Counter(found) == {1: 2, 2: 2, 101: 2, 102: 2}
     assert turn.zones == {}
 
 
 def test_each_zone_has_its_own_turns() -> None:
-    among = all_of(town(2, 2))
+    among = made.all_of(town(2, 2))
     turn = Turn()
     chooser = ZoneFirst(RoundRobin())
-    found = [picks(chooser, among, 1, turn=turn, zone=zone)[0] for _ in range(4) for zone in (b"a", b"b")]
+    found = [made.picks(chooser, among, 1, turn=turn, zone=zone)[0] for _ in range(4) for zone in (b"a", b"b")]
     assert sorted(found[0:4:2]) == [1, 2]
     assert sorted(found[1:4:2]) == [101, 102]
     assert found[4:] == found[:4]
@@ -111,25 +100,25 @@ def test_turn_of_a_zone_goes_on_when_candidates_come_and_go() -> None:
     table = town(3, 1)
     turn = Turn()
     chooser = ZoneFirst(RoundRobin())
-    first = picks(chooser, all_of(table), 2, turn=turn, zone=b"a")
-    assert picks(chooser, all_of(table), 1, turn=turn, zone=b"a")[0] not in first
+    first = made.picks(chooser, made.all_of(table), 2, turn=turn, zone=b"a")
+    assert made.picks(chooser, made.all_of(table), 1, turn=turn, zone=b"a")[0] not in first
 
 
 def test_within_the_zone_the_inner_chooser_decides() -> None:
-    found = picks(ZoneFirst(Random()), all_of(town(4, 4)), 2000, zone=b"b")
-    assert is_likely(Counter(found), dict.fromkeys(range(101, 105), 1))
+    found = made.picks(ZoneFirst(Random()), made.all_of(town(4, 4)), 2000, zone=b"b")
+    assert made.is_likely(Counter(found), dict.fromkeys(range(101, 105), 1))
 
 
 def test_zones_that_are_remembered_are_bounded() -> None:
     """Zones are what callers say; at the bound all are forgotten and learnt again."""
     table = Table()
     for number in range(MAX_ZONES + 5):
-        joined(table, number, zone=f"z{number}")
-    among = all_of(table)
+        made.joined(table, number, zone=f"z{number}")
+    among = made.all_of(table)
     turn = Turn()
     sizes = []
     for number in range(MAX_ZONES + 5):
-        assert picks(ZoneFirst(RoundRobin()), among, 1, turn=turn, zone=b"z%d" % number) == [number]
+        assert made.picks(ZoneFirst(RoundRobin()), among, 1, turn=turn, zone=b"z%d" % number) == [number]
         sizes.append(len(turn.zones))
     assert sizes == [1 + number % MAX_ZONES for number in range(MAX_ZONES + 5)]
 
@@ -138,16 +127,16 @@ def mixed(zones: int, routes: int) -> Table:
     """So many routes in each of the zones z0, z1, …"""
     table = Table()
     for number in range(zones * routes):
-        joined(table, number + 1, zone=f"z{number % zones}")
+        made.joined(table, number + 1, zone=f"z{number % zones}")
     return table
 
 
 def ask_all(query: Query, zones: int) -> Target:
     """Several requests from each zone to one address."""
-    target = resolve(query, address(hints=[(LB_METHOD, "zone_first")], ServiceName="orders"))
+    target = made.resolve(query, made.address(hints=[(LB_METHOD, "zone_first")], ServiceName="orders"))
     for zone in range(zones):
         for _ in range(4):
-            query.choose(target, b"z%d" % zone, CALLER, 0.0)
+            query.choose(target, b"z%d" % zone, made.CALLER, 0.0)
     return target
 
 
@@ -155,13 +144,13 @@ def ask_all(query: Query, zones: int) -> Target:
 def test_what_an_address_keeps_of_zones_is_bounded(is_ill: bool) -> None:
     """No list of routes for any zone, and only sets that fit the address as it is now."""
     table = mixed(16, 16)
-    query = query_of(table)
+    query = made.query_of(table)
     target = ask_all(query, 16)
     if is_ill:
         for each in table.routes()[::2]:  # an old set of candidates must not stay
             table.masks.put(table.masks.draining, each.slot)
         for zone in (13, 15, 14):
-            query.choose(target, b"z%d" % zone, CALLER, 0.0)
+            query.choose(target, b"z%d" % zone, made.CALLER, 0.0)
     kept = [part for view in target.turn.zones.values() for part in (view.among, view.local, view.rest) if part]
     assert {part.listed_n() for part in kept if part is not target.eligible} <= {0}
     assert {id(view.among) for view in target.turn.zones.values() if view.among} == {id(target.eligible)}
@@ -171,19 +160,19 @@ def test_what_an_address_keeps_of_zones_is_bounded(is_ill: bool) -> None:
 
 
 def test_while_enough_routes_are_near_the_others_make_no_set() -> None:
-    target = ask_all(query_of(mixed(3, 10)), 3)
+    target = ask_all(made.query_of(mixed(3, 10)), 3)
     assert [(view.size(), view.rest) for view in target.turn.zones.values()] == [(10, None)] * 3
 
 
 @pytest.mark.parametrize("routes, kept", [(MAX_ROUTES // 2, [MAX_ROUTES // 2] * 2), (MAX_ROUTES // 2 + 1, [0, 2049])])
 def test_routes_in_the_sets_of_zones_are_bounded(routes: int, kept: list[int]) -> None:
     """Beyond it there are only those of the latest zone; turns go on."""
-    target = ask_all(query_of(mixed(2, routes)), 2)
+    target = ask_all(made.query_of(mixed(2, routes)), 2)
     assert [view.size() for view in target.turn.zones.values()] == kept
     assert kept_n(target.turn) == sum(kept)
 
 
 def test_routes_without_a_zone_are_other_ones() -> None:
-    table = table_of(2)
-    joined(table, 3, zone="a")
-    assert set(picks(ZoneFirst(RoundRobin()), all_of(table), 20, zone=b"a")) == {3}
+    table = made.table_of(2)
+    made.joined(table, 3, zone="a")
+    assert set(made.picks(ZoneFirst(RoundRobin()), made.all_of(table), 20, zone=b"a")) == {3}

@@ -42,10 +42,6 @@ def blocked(query: Query, raw: bytes) -> tuple[str, int]:
     return refusal.message, refusal.code
 
 
-def members(query: Query) -> list[int]:
-    return numbers(query.members(resolve(query, address(MULTICAST, service="orders"))))
-
-
 # Masks
 
 
@@ -86,37 +82,6 @@ def test_who_may_be_chosen_stays_known_while_other_masks_change() -> None:
     put(table, "congested", 9)
     query.choose(target, b"", CALLER, 0.0)
     assert target.eligible is before
-
-
-def test_who_may_be_chosen_is_known_anew_when_as_many_others_may() -> None:
-    table = table_of(3)
-    query = query_of(table)
-    put(table, "ejected", 1)
-    assert set(chosen(query, ORDERS, 4)) == {2, 3}
-    take(table, "ejected", 1)
-    put(table, "ejected", 2)
-    assert set(chosen(query, ORDERS, 4)) == {1, 3}
-
-
-def test_masks_hold_for_routes_that_join_and_for_slots_that_are_used_again() -> None:
-    table = table_of(2)
-    query = query_of(table)
-    put(table, "draining", 1)
-    assert set(chosen(query, ORDERS, 4)) == {2}
-    table.leave(table.routes()[0])
-    joined(table, 3)
-    assert set(chosen(query, ORDERS, 4)) == {2, 3}
-
-
-def test_route_that_says_that_it_is_down_gets_nothing_unless_most_do() -> None:
-    """D-34."""
-    table = table_of(2)
-    joined(table, 3, health="down")
-    query = query_of(table)
-    assert set(chosen(query, ORDERS, 6)) == {1, 2}
-    joined(table, 4, health="out")
-    joined(table, 5, health="down")
-    assert set(chosen(query, ORDERS, 10)) == {1, 2, 3, 4, 5}
 
 
 def test_requests_in_panic_are_counted() -> None:
@@ -229,16 +194,6 @@ def test_routes_with_a_lease_are_chosen_while_one_has_some_left() -> None:
 
 
 # Multicast
-
-
-def test_multicast_goes_to_all_but_the_draining_and_the_unleased() -> None:
-    """D-34."""
-    table = table_of(7)
-    query = query_of(table)
-    assert members(query) == [1, 2, 3, 4, 5, 6, 7]
-    for number, mask in enumerate(("draining", "unleased", "full", "ejected", "unhealthy", "congested"), 1):
-        put(table, mask, number)
-    assert members(query) == [3, 4, 5, 6, 7]
 
 
 def test_multicast_to_nobody_is_refused() -> None:

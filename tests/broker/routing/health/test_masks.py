@@ -98,31 +98,12 @@ def test_route_behind_no_mask_that_comes_and_goes_makes_no_generation() -> None:
 # Who is left
 
 
-@pytest.mark.parametrize("name", ["draining", "full", "unleased", "ejected", "unhealthy", "congested"])
-def test_who_is_behind_a_mask_gets_nothing(name: str) -> None:
-    """D-34."""
-    assert left(masked(**{name: [0, 4, 77]})) == [1, 2, 3, 5, 6, 7, 8, 9]
-
-
-def test_masks_are_combined() -> None:
-    """D-34."""
-    masks = masked(draining=[0], full=[1], unleased=[2], ejected=[3], unhealthy=[4, 3], congested=[5, 0])
-    assert left(masks) == [6, 7, 8, 9]
-
-
 def test_mask_that_touches_nobody_costs_no_new_set() -> None:
     among = slots(*ALL)
     masks = masked(draining=[50], ejected=[51], congested=[52])
     assert eligible(among, masks, 50, "").slots is among
     assert reachable(among, masks) is among
     assert staying(among, masks) is among
-
-
-def test_congested_routes_are_chosen_when_nobody_else_is_left() -> None:
-    """D-34."""
-    assert left(masked(congested=ALL)) == ALL
-    assert left(masked(congested=[0, 1, 2], draining=[3, 4, 5, 6, 7, 8, 9])) == [0, 1, 2]
-    assert left(masked(congested=[0, 1, 2, 3, 4, 5], ejected=[6, 7, 8, 9])) == [0, 1, 2, 3, 4, 5]
 
 
 # Panic
@@ -133,25 +114,6 @@ def test_panic_begins_above_the_threshold_and_not_at_it() -> None:
     assert left(masked(ejected=[0, 1, 2, 3, 4])) == [5, 6, 7, 8, 9]
     assert left(masked(ejected=[0, 1, 2, 3, 4, 5])) == ALL
     assert [is_panic(masked(ejected=ALL[:n])) for n in (0, 1, 5, 6, 10)] == [False, False, False, True, True]
-
-
-def test_ejected_and_unhealthy_count_together_and_once() -> None:
-    """D-34."""
-    assert left(masked(ejected=[0, 1, 2], unhealthy=[2, 3, 4])) == [5, 6, 7, 8, 9]
-    assert left(masked(ejected=[0, 1, 2], unhealthy=[3, 4, 5])) == ALL
-
-
-def test_panic_is_measured_among_those_behind_no_hard_mask() -> None:
-    """D-34: what is drained says nothing about what is wrong with the rest."""
-    drained = [4, 5, 6, 7, 8, 9]
-    assert left(masked(draining=drained, ejected=[0, 1])) == [2, 3]
-    assert left(masked(draining=drained, ejected=[0, 1, 2])) == [0, 1, 2, 3]
-    assert left(masked(draining=drained, ejected=[0, 4, 5, 6, 7, 8])) == [1, 2, 3]
-
-
-def test_panic_ignores_neither_hard_masks_nor_congestion() -> None:
-    """D-34."""
-    assert left(masked(draining=[0], full=[1], ejected=ALL[2:], congested=[2])) == [3, 4, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("percent, ejected_n", [(1, 1), (30, 4), (99, 10)])
@@ -200,15 +162,3 @@ def test_refusal_says_behind_which_masks_all_are(masks: Masks, text: str) -> Non
 
 
 # Multicasts and shards
-
-
-def test_multicast_keeps_away_from_draining_and_unleased_routes_only() -> None:
-    """D-34: a multicast goes to all."""
-    masks = masked(draining=[0], full=[1], unleased=[2], ejected=[3], unhealthy=[4], congested=[5])
-    assert reachable(slots(*ALL), masks).to_list() == [1, 3, 4, 5, 6, 7, 8, 9]
-
-
-def test_owner_of_a_key_is_found_among_all_but_the_draining() -> None:
-    """D-34: no broker must depend on what only it sees."""
-    masks = masked(draining=[0], full=[1], unleased=[2], ejected=[3], unhealthy=[4], congested=[5])
-    assert staying(slots(*ALL), masks).to_list() == ALL[1:]

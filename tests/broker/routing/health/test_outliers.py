@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import pytest
 
 from broker.routing.health.loads import BAD, GOOD, NEITHER
@@ -40,110 +43,89 @@ def masked(table: Table) -> list[int]:
     return numbers([table.route_at(slot) for slot in table.masks.ejected.to_list()])
 
 
-def test_the_fifth_error_in_a_row_makes_a_suspect() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, BAD, 4)
-    assert table.loads.suspects == []
-    end(found, BAD)
-    assert table.loads.suspects == [found.load]
+def one_route(policy: Policy | None = None) -> tuple[Table, Outliers, Route]:
+    """A table with one route, and its judge."""
+    table, outliers = table_with(1, policy)
+    return table, outliers, table.routes()[0]
 
 
-def test_a_success_between_begins_the_count_anew_and_a_cancel_does_not() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, BAD, 4)
-    end(found, GOOD)
-    end(found, BAD, 4)
-    end(found, NEITHER, 3)
-    assert table.loads.suspects == []
-    end(found, BAD)
-    assert table.loads.suspects == [found.load]
+class Ends(NamedTuple):
+    """Requests that end alike, of each of these callers."""
+
+    verdict: int
+    times: int = 1
+    callers: Sequence[int] = (1,)
+    origin: str = ""
 
 
-def test_errors_of_one_caller_are_no_reason_while_others_are_served_well() -> None:
-    """Five requests that a caller pinned to a route threw it out for all."""
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, GOOD, caller=2)
-    end(found, BAD, 50, caller=1)
-    assert table.loads.suspects == []
-    end(found, BAD, caller=2)
-    assert table.loads.suspects == [found.load]
-
-
-def test_who_has_served_several_well_is_not_judged_by_one_of_them() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    for caller in (2, 1, 1):
-        end(found, GOOD, caller=caller)
-    end(found, BAD, 50, caller=1)
-    assert table.loads.suspects == []
-
-
-def test_errors_that_two_callers_met_count_wherever_in_the_row() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, GOOD, caller=3)
-    end(found, BAD, 2, caller=1)
-    end(found, BAD, 2, caller=2)
-    assert table.loads.suspects == []
-    end(found, BAD, 1, caller=1)
-    assert table.loads.suspects == [found.load]
-
-
-@pytest.mark.parametrize("other", ["10.0.0.4", "10.0.0.5"])
-def test_errors_on_many_connections_of_one_origin_are_no_reason_while_others_are_served_well(other: str) -> None:
-    """One more socket made two callers of one."""
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, GOOD, caller=3, origin=other)
-    for caller in (1, 2, 4):  # it has been served well itself, which hides nobody
-        end(found, GOOD, caller=caller, origin="10.0.0.4")
-    for caller in (1, 2, 4) * 5:
-        end(found, BAD, caller=caller, origin="10.0.0.4")
-    assert table.loads.suspects == []
-    end(found, BAD, caller=3, origin=other)
-    assert table.loads.suspects == [found.load]
-
-
-def test_one_origin_with_any_number_of_connections_hides_nobody_elsewhere() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, GOOD, caller=3, origin="10.0.0.5")
-    for verdict in (GOOD, BAD):
-        for caller in range(100, 300):
-            end(found, verdict, caller=caller, origin="10.0.0.4")
-    assert table.loads.suspects == []
-    end(found, BAD, caller=400, origin="10.0.0.4", now=NOW + 30.0)
-    assert table.loads.suspects == [found.load]
-
-
-def test_errors_that_all_connections_of_the_only_origin_met_count() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    for caller in range(1, 9):
-        end(found, GOOD, caller=caller, origin="10.0.0.4")
-    for caller in range(1, 8):
-        end(found, BAD, caller=caller, origin="10.0.0.4")
-    assert table.loads.suspects == []
-    end(found, BAD, caller=8, origin="10.0.0.4")
-    assert table.loads.suspects == [found.load]
-
-
-def test_errors_of_two_origins_count() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
-    end(found, GOOD, caller=3, origin="CN=other")
-    end(found, BAD, 4, caller=1, origin="CN=one")
-    assert table.loads.suspects == []
-    end(found, BAD, caller=2, origin="CN=two")
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [
+        pytest.param([Ends(BAD, 4)], Ends(BAD), id="the fifth error in a row and not the fourth"),
+        pytest.param(
+            [Ends(BAD, 4), Ends(GOOD), Ends(BAD, 4), Ends(NEITHER, 3)],
+            Ends(BAD),
+            id="a success in between begins the count anew and a cancel does not",
+        ),
+        pytest.param(  # five requests that a caller pinned to a route threw it out for all
+            [Ends(GOOD, 1, [2]), Ends(BAD, 50)],
+            Ends(BAD, 1, [2]),
+            id="errors of one caller are no reason while others are served well",
+        ),
+        pytest.param(
+            [Ends(GOOD, 1, [2, 1, 1]), Ends(BAD, 50)],
+            Ends(BAD, 1, [2]),
+            id="who has served several well is not judged by one of them",
+        ),
+        pytest.param(
+            [Ends(GOOD, 1, [3]), Ends(BAD, 2), Ends(BAD, 2, [2])],
+            Ends(BAD),
+            id="errors that two callers met count wherever in the row",
+        ),
+        *(
+            pytest.param(  # one more socket made two callers of one; who was served well itself hides nobody
+                [Ends(GOOD, 1, [3], other), Ends(GOOD, 1, [1, 2, 4], "10.0.0.4"), Ends(BAD, 5, [1, 2, 4], "10.0.0.4")],
+                Ends(BAD, 1, [3], other),
+                id=f"many connections of one origin are one caller while {other} is served well",
+            )
+            for other in ("10.0.0.4", "10.0.0.5")
+        ),
+        pytest.param(
+            [
+                Ends(GOOD, 1, [3], "10.0.0.5"),
+                Ends(GOOD, 1, range(100, 300), "10.0.0.4"),
+                Ends(BAD, 1, range(100, 300), "10.0.0.4"),
+            ],
+            Ends(BAD, 1, [3], "10.0.0.5"),
+            id="one origin with any number of connections hides nobody elsewhere",
+        ),
+        pytest.param(
+            [Ends(GOOD, 1, range(1, 9), "10.0.0.4"), Ends(BAD, 1, range(1, 8), "10.0.0.4")],
+            Ends(BAD, 1, [8], "10.0.0.4"),
+            id="errors that all connections of the only origin met",
+        ),
+        pytest.param(
+            [Ends(GOOD, 1, [3], "CN=other"), Ends(BAD, 4, [1], "CN=one")],
+            Ends(BAD, 1, [2], "CN=two"),
+            id="errors of two origins",
+        ),
+    ],
+)
+def test_a_suspect_is_who_has_failed_for_all_who_ask(before: list[Ends], last: Ends) -> None:
+    """Nobody is a suspect before the last end, and the route is one behind it."""
+    table, _, found = one_route()
+    suspects = []
+    for ends in (*before, last):
+        suspects.append(len(table.loads.suspects))
+        for _ in range(ends.times):
+            for caller in ends.callers:
+                end(found, ends.verdict, 1, caller, NOW, ends.origin)
+    assert suspects == [0] * len(suspects)
     assert table.loads.suspects == [found.load]
 
 
 def test_who_was_served_well_is_remembered_for_as_long_as_an_ejection_takes() -> None:
-    table, _ = table_with(1)
-    (found,) = table.routes()
+    table, _, found = one_route()
     end(found, GOOD, caller=1, origin="a", now=NOW)
     end(found, GOOD, caller=3, origin="a", now=NOW + 29.0)
     end(found, GOOD, caller=1, origin="a", now=NOW + 31.0)
@@ -154,8 +136,7 @@ def test_who_was_served_well_is_remembered_for_as_long_as_an_ejection_takes() ->
 
 
 def test_who_was_served_well_long_ago_does_not_count() -> None:
-    table, outliers = table_with(1)
-    (found,) = table.routes()
+    table, outliers, found = one_route()
     end(found, GOOD, caller=2)
     end(found, BAD, 7, caller=1, now=NOW + 29.9)
     assert table.loads.suspects == []
@@ -224,8 +205,7 @@ def test_who_is_spared_is_judged_again_after_five_more() -> None:
 
 def test_who_is_ejected_already_is_not_judged_twice() -> None:
     """It is still used when nobody else is there; and one receive may bring ten errors."""
-    table, outliers = table_with(1)
-    (found,) = table.routes()
+    table, outliers, found = one_route()
     end(found, BAD, 5)
     end(found, GOOD)
     end(found, BAD, 5)
@@ -236,8 +216,7 @@ def test_who_is_ejected_already_is_not_judged_twice() -> None:
 
 
 def test_the_time_grows_with_each_ejection_up_to_the_longest() -> None:
-    table, outliers = table_with(1)
-    (found,) = table.routes()
+    _, outliers, found = one_route()
     now = NOW
     spans: list[float] = []
     for _ in range(12):
@@ -250,8 +229,7 @@ def test_the_time_grows_with_each_ejection_up_to_the_longest() -> None:
 
 
 def test_the_longest_time_is_never_below_the_first() -> None:
-    table, outliers = table_with(1, Policy(eject_s=30.0, eject_max_s=20.0))
-    (found,) = table.routes()
+    _, outliers, found = one_route(Policy(eject_s=30.0, eject_max_s=20.0))
     fail(outliers, found)
     outliers.relieve(130.0)
     fail(outliers, found, 130.0)
@@ -262,8 +240,7 @@ def test_the_longest_time_is_never_below_the_first() -> None:
     ("healthy_s", "left"), [(0.0, 3), (29.5, 3), (30.0, 2), (60.0, 1), (89.5, 1), (90.0, 0), (1e6, 0)]
 )
 def test_each_good_while_takes_one_ejection_back(healthy_s: float, left: int) -> None:
-    table, outliers = table_with(1)
-    (found,) = table.routes()
+    _, outliers, found = one_route()
     now = NOW
     for _ in range(3):
         fail(outliers, found, now)
@@ -277,8 +254,7 @@ def test_each_good_while_takes_one_ejection_back(healthy_s: float, left: int) ->
 
 
 def test_errors_of_the_time_of_ejection_do_not_count_afterwards() -> None:
-    table, outliers = table_with(1)
-    (found,) = table.routes()
+    table, outliers, found = one_route()
     fail(outliers, found)
     end(found, BAD, 4)
     outliers.relieve(130.0)
@@ -292,8 +268,7 @@ def test_errors_of_the_time_of_ejection_do_not_count_afterwards() -> None:
     ids=["after", "most", "s"],
 )
 def test_it_can_be_switched_off(policy: Policy) -> None:
-    table, outliers = table_with(1, policy)
-    (found,) = table.routes()
+    table, outliers, found = one_route(policy)
     end(found, BAD, 50)
     assert (outliers.judge(NOW), masked(table), outliers.next_at()) == ([], [], NEVER)
 
@@ -327,8 +302,7 @@ def test_a_route_that_leaves_while_ejected_is_forgotten() -> None:
 
 
 def test_a_suspect_that_has_left_before_the_judgement_is_let_go() -> None:
-    table, outliers = table_with(1)
-    (found,) = table.routes()
+    table, outliers, found = one_route()
     end(found, BAD, 5)
     table.leave(found)
     assert (outliers.judge(NOW), outliers.ejected, outliers.spared, table.loads.suspects) == ([], 0, 0, [])

@@ -1,0 +1,71 @@
+"""Lists that several workers answer as one broker does: a row for each, and nothing of it stands anywhere else.
+
+Decides where a list is in this API, which query fills it, and in which order the items of all workers stand; how items
+that two workers have become one stands beside the fields of the view (`broker.views.merge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from admin_api.processes import BrokerProcess
+from broker.views import cluster_queries, queries, schemas
+from broker.views.schemas import Listed, Part
+
+T = TypeVar("T")
+
+
+class Listing(NamedTuple, Generic[T]):
+    """One list."""
+
+    path: str
+    kind: type[Listed[T]]
+    ask: Callable[[BrokerProcess, Part], Listed[T]]  # one broker
+    about: str  # for the page at /
+    order: Callable[[T], Any] | None = None  # by which the items of all workers are sorted; None: as they came
+
+
+BROKERS: Final = Listing(
+    "/api/v1/brokers",
+    Listed[schemas.BrokerView],
+    lambda process, part: cluster_queries.brokers(process.core, part),
+    "brokers of the cluster",
+    lambda broker: (not broker.is_self, broker.name),
+)
+LISTS: Final[tuple[Listing[Any], ...]] = (
+    Listing(
+        "/api/v1/services",
+        Listed[schemas.ServiceView],
+        lambda process, part: queries.services(process.core, part),
+        "services that have a route",
+        lambda service: service.service,
+    ),
+    BROKERS,
+    Listing(
+        "/api/v1/paths",
+        Listed[schemas.PathView],
+        lambda process, part: cluster_queries.paths(process.core, process.moment(), part),
+        "paths that requests took to get here",
+    ),
+    Listing(
+        "/api/v1/redirects",
+        Listed[schemas.RedirectView],
+        lambda process, part: cluster_queries.redirects(process.core, process.moment(), part),
+        "services whose requests go to another one",
+        lambda redirect: redirect.service,
+    ),
+    Listing(
+        "/api/v1/drains",
+        Listed[schemas.DrainView],
+        lambda process, part: queries.drains(process.core, process.moment(), part),
+        "routes, tags and brokers that are drained",
+        lambda drain: drain.began_at_ms,
+    ),
+    Listing(
+        "/api/v1/traffic",
+        Listed[schemas.TrafficView],
+        lambda process, part: queries.traffic(process.core, part),
+        "ended requests by service, model, routing and outcome",
+    ),
+)
