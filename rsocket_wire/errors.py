@@ -38,8 +38,8 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "route-lost": (CANCELED, "the connection that served the request was lost; it may have been processed"),
     "over-limit": (
         REJECTED,
-        "a limit of the broker is reached: a request was not processed, a retry later is safe; a connection is closed. "
-        "With CANCELED 0x203: a request that had begun ends, because most of what waits for a slow reader is of it",
+        "a limit of the broker is reached. A refused request was not processed: retry it later. CANCELED 0x203 ends a "
+        "running request, of which most waits for a slow reader",
     ),
     "draining": (
         REJECTED,
