@@ -45,7 +45,7 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 
-_SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10,})" + re.escape(SUFFIX))
+_SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10}|[1-9]\d{10,17})" + re.escape(SUFFIX))
 _NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
 
 

@@ -156,22 +156,22 @@ class SparkReader(RecordReader):
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         low, high = self._near.logs_between(run, first, last)
         listed = {source: self._near.logs.sealed_between(run, source, low, high) for source in COLUMNS}
-        names = [path.name for paths in listed.values() for path in paths]
+        names = [file.name for files in listed.values() for file in files]
         if not names:
             return
         found = [
             self._segments(run, source).select(
                 F.lit(source).alias("source"), F.col("_metadata.file_name").alias("name")
             )
-            for source, paths in listed.items()
-            if paths
+            for source, files in listed.items()
+            if files
         ]
         is_asked = F.col("name").between(min(names), max(names))
         read = set(self._all(_union(found).filter(is_asked).distinct()))
-        for source, paths in listed.items():
-            for path in paths:
-                if (source, path.name) not in read:
-                    self._near.logs.tell_bad(path, "Spark cannot read it")
+        for source, files in listed.items():
+            for file in files:
+                if (source, file.name) not in read:
+                    self._near.logs.tell_bad(file, "Spark cannot read it")
 
     def _lifecycle(self, run: Run) -> Any:
         """Lifecycle events of the run, snapshots among them."""

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import ROUTE_SEEN
-from spark_sink.errors import BadFile, BadFolder, SinkError, first_line
+from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
-from spark_sink.event_files.layout import origin_of
-from spark_sink.event_files.store import ParquetRecords
+from spark_sink.event_files.store import read_segments
 from spark_sink.history.epochs import KINDS
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
@@ -96,7 +95,7 @@ class LocalEngine:
 
     def _read(self, source: str) -> pa.Table:
         assert self._events is not None  # else it is read from tables
-        return read_segments(self._events, source, self.problems)
+        return read_segments(self._events, list_folder(self._events, (source,)), source, self.problems)
 
 
 def check_folder(events: Path | None, tables: Path | None) -> None:
@@ -105,27 +104,6 @@ def check_folder(events: Path | None, tables: Path | None) -> None:
         raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
     if tables is not None and not has_tables(tables):
         raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
-
-
-def read_segments(events: Path, source: str, problems: list[str]) -> pa.Table:
-    """The rows of the segments of a source, also of those in the archive. What is none is passed over and named in
-    `problems`, once."""
-    listing = list_folder(events, (source,))
-    wrong = [f"{events / place} is passed over: it is not named like a segment" for place in listing.foreign]
-    tables = [ARROW_SCHEMAS[source].empty_table()]
-    for file in sorted(file for file in listing.files if not file.is_log):
-        broker_id, epoch = origin_of(file.stream)
-        says = {"source": source, "broker_id": broker_id, "epoch": str(epoch)}
-        try:
-            found = ParquetRecords(events / file.place, says, file.number)
-            try:
-                tables.append(found.read(ARROW_SCHEMAS[source].names).cast(ARROW_SCHEMAS[source]))
-            finally:
-                found.close()
-        except (BadFile, OSError, pa.ArrowException) as error:
-            wrong.append(f"{events / file.place} is passed over: {first_line(error)}")
-    problems += [each for each in wrong if each not in problems]
-    return pa.concat_tables(tables)
 
 
 def tables_lifecycle(tables: Path) -> pa.Table:

@@ -17,7 +17,7 @@ from broker.events import ROUTE_SEEN
 from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
-from spark_sink.event_files.layout import ARCHIVE, archived_folders, paths_for_spark
+from spark_sink.event_files.layout import ARCHIVE, paths_for_spark
 from spark_sink.event_files.store import copies_among
 from spark_sink.history.epochs import KINDS
 from spark_sink.schema import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
@@ -104,12 +104,11 @@ class SparkEngine:
         if "://" not in self._events:
             root = Path(self._events).absolute()
             listing = list_folder(root, (source,))
-            wrong = [f"{root / place} is passed over: it is not named like a segment" for place in listing.foreign]
-            copies = copies_among(root, listing.files)
-            wrong += [f"{path} is passed over: {why}" for path, why in copies.items()]
+            copies = copies_among(root, listing.files(source))
+            wrong = [*listing.problems(root), *(f"{path} is passed over: {why}" for path, why in copies.items())]
             self.problems.extend(each for each in wrong if each not in self.problems)
-            folders = [root / source, *archived_folders(root, (source,))]
-            paths = [path for folder in folders if folder.is_dir() for path in paths_for_spark(folder, copies)]
+            folders = [root / folder for folder in listing.folders(source)]
+            paths = [path for folder in folders for path in paths_for_spark(folder, copies)]
             return self._read(columns, [f"file://{path}" for path in paths], OWN)
         # Other file systems do not tell what is below a folder without Spark.
         live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)

@@ -284,7 +284,7 @@ def test_a_segment_with_other_columns_is_named(tmp_path: Path) -> None:
     pq.write_table(table.drop(["requests"]).replace_schema_metadata(pq.read_metadata(segment).metadata), segment)
     reader = reader_of(tmp_path)
     [part] = reader.whole()
-    with pytest.raises(LostRows, match=rf"{segment.name} has other columns than events have: .*requests"):
+    with pytest.raises(LostRows, match=rf"{segment.name}: it has no column requests"):
         read_part(reader, part)
 
 

@@ -16,9 +16,9 @@ from broker.events import WriterState
 from spark_sink.data_source.options import options_of
 from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadFile, BadFolder, NoFile
-from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
-from spark_sink.event_files.store import LogContent, ParquetRecords
+from spark_sink.event_files.store import SegmentFile, read_file
 from spark_sink.event_files.wal import wal_name
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import MADE_INTO, check_folders
@@ -180,9 +180,9 @@ def origin(history: History) -> tuple[str, int]:
 def test_readers_of_one_file_say_so(tmp_path: Path, kind: str) -> None:
     why = put(tmp_path / "x", kind)
     with pytest.raises(BadFile, match=why):
-        ParquetRecords(tmp_path / "x", {})
+        SegmentFile(tmp_path / "x", EventFile("b-1", 1, FLOWS, FLOWS))
     with pytest.raises(BadFile, match=why):
-        LogContent(tmp_path / "x", "b-1")
+        read_file(tmp_path / "x")
 
 
 @ALL
@@ -196,7 +196,7 @@ def test_what_if_and_the_data_source_do_without_it(tmp_path: Path, kind: str) ->
     here = LocalEngine(events=tmp_path, tables=None, question=Question())
     assert len(here.records()) == 20
     for source, count in ((FLOWS, 36), (LIFECYCLES, 4), (REQUESTS, 20)):
-        assert all(file.number < 9 for file in list_folder(tmp_path, (source,)).files)
+        assert all(file.number < 9 for file in list_folder(tmp_path).files(source, LOG))
         reader = EventReader(options_of({"source": source, "path": str(tmp_path)}))
         batches = [batch for part in reader.whole() for batch in reader.read(part)]
         assert sum(batch.num_rows for batch in batches) == count
