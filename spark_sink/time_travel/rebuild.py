@@ -12,17 +12,26 @@ from typing import Final
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
-from spark_sink.history.records import Position, Record, RecordReader, Run, Start, State, Window, dropped_range
+from spark_sink.history.records import (
+    DIED,
+    RUNNING,
+    STOPPED,
+    Position,
+    Record,
+    RecordReader,
+    Run,
+    Start,
+    State,
+    Window,
+    dropped_range,
+)
 from spark_sink.time_travel.errors import NotKnown
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import (
     BROKER_START,
-    DIED,
     FIRST_RECORD,
-    RUNNING,
     SILENT,
     SNAPSHOT,
-    STOPPED,
     Check,
     Gap,
     SeenRoute,
@@ -55,6 +64,7 @@ class _Journey:
 
     def __init__(self, reader: RecordReader, at: datetime, broker: str | None, epoch: int | None) -> None:
         self._reader: Final = reader
+        self._near: Final = reader.near
         self._at: Final = at
         self._at_us: Final = micros_of(at)
         self._runs: Final = runs_of(reader, broker)
@@ -63,7 +73,7 @@ class _Journey:
 
     def table(self) -> TableAt:
         run, reader = self._run, self._reader
-        window = reader.window(run, self._at_us)
+        window = self._near.window(run, self._at_us)
         last = window.last
         if last is None:
             raise NotKnown(self._too_early())
@@ -89,13 +99,13 @@ class _Journey:
             life=life,
             start=SNAPSHOT if start.digest is not None else BROKER_START if start.is_whole else FIRST_RECORD,
             start_at=moment_at(start.at_us),
-            routes=sorted(routes, key=lambda route: (route.service, route.route_id)),
+            routes=tuple(sorted(routes, key=lambda route: (route.service, route.route_id))),
             digest=digest,
-            checks=checks,
-            gaps=self._gaps(start, window),
-            problems=list(reader.problems),
-            notes=self._notes,
-            names=dict(reader.find_names()),
+            checks=tuple(checks),
+            gaps=tuple(self._gaps(start, window)),
+            problems=tuple(reader.problems),
+            notes=tuple(self._notes),
+            names=dict(self._near.find_names()),
         )
 
     def _find_run(self, epoch: int | None) -> Run:
@@ -108,17 +118,17 @@ class _Journey:
                 raise NotKnown(f"{named} has no run {epoch}; there are {epochs}")
             return found[0]
         for run in reversed(self._runs):
-            first = self._reader.first(run)
+            first = self._near.first(run)
             if first is not None and first.at_us <= self._at_us:
                 return run
         # A run whose clock was put back behind its beginning is found by its window.
         for run in reversed(self._runs):
-            if self._reader.window(run, self._at_us).last is not None:
+            if self._near.window(run, self._at_us).last is not None:
                 return run
         raise NotKnown(self._too_early())
 
     def _too_early(self) -> str:
-        firsts = [place for run in self._runs if (place := self._reader.first(run)) is not None]
+        firsts = [place for run in self._runs if (place := self._near.first(run)) is not None]
         named = name_of(self._runs[-1])
         if not firsts:
             return f"no record of {named} can be read: {'; '.join(self._reader.problems) or 'there is none'}"
@@ -129,7 +139,7 @@ class _Journey:
         )
 
     def _next_digest(self, last: Position) -> Record | None:
-        return self._reader.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
+        return self._near.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
 
     def _rebuilt(self, start: Start, last: Position, after: Record | None) -> tuple[list[Check], State, str]:
         """The checks, the table at the instant, its digest."""
@@ -156,14 +166,14 @@ class _Journey:
     def _life(self, window: Window) -> str:
         last, after = window.last, window.after
         assert last is not None  # it was looked at
-        stopped = self._reader.ended(self._run, BROKER_STOPPED)
+        stopped = self._near.ended(self._run, BROKER_STOPPED)
         if stopped is not None and stopped.seq <= last.seq:
             ago = span_text(max(0, self._at_us - stopped.at_us))
             self._notes.append(f"the broker had stopped at {moment_text(moment_at(stopped.at_us))}, {ago} before")
             return STOPPED
         if after is not None:
             return RUNNING
-        died = self._reader.ended(self._run, BROKER_DIED)
+        died = self._near.ended(self._run, BROKER_DIED)
         if died is not None and died.seq == last.seq:
             self._notes.append(
                 f"the broker died, as its writer told at {moment_text(moment_at(died.at_us))}; this is the table at "
@@ -174,7 +184,7 @@ class _Journey:
         told = f"its last record is of {moment_text(moment_at(last.at_us))}, {silent} before"
         later = [run for run in self._runs if run.epoch > self._run.epoch]
         if later:
-            began = self._reader.first(later[0])
+            began = self._near.first(later[0])
             when = f" at {moment_text(moment_at(began.at_us))}" if began is not None else ""
             self._notes.append(
                 f"the broker died without a word: {told}, and it was started again{when}; this is the table at its "
@@ -225,7 +235,7 @@ class _Journey:
 def runs_of(reader: RecordReader, broker: str | None) -> list[Run]:
     """All runs of one broker, in the order of their epochs. NotKnown: there is no such broker, or which is meant is not
     clear; the text lists those that are there."""
-    runs = list(reader.runs())
+    runs = list(reader.near.runs())
     if not runs:
         raise NotKnown(f"no event can be read: {'; '.join(reader.problems) or 'there is none'}")
     ids = {run.broker_id for run in runs}

@@ -101,14 +101,12 @@ class SegmentReader(RecordReader):
                 if record.seq > seq:
                     continue
                 if record.kind == BROKER_STARTED:
-                    return Start(record.seq, record.at_us, True, None)
+                    return self.start_without_snapshot(run, Position(record.seq, record.at_us))
                 if record.kind == TABLE_DIGEST:
                     first = self._snapshot_first(run, numbers, place, record)
                     if first is not None:
                         return Start(first, record.at_us, True, record)
-        earliest = self.first(run)
-        assert earliest is not None  # a record with this number is there
-        return Start(earliest.seq, earliest.at_us, False, None)
+        return self.start_without_snapshot(run, None)
 
     def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """Once through the logs; the snapshot, which is told late, first."""
@@ -209,16 +207,15 @@ class SegmentReader(RecordReader):
 
     def _snapshot_first(self, run: Run, numbers: Any, place: int, digest: Record) -> int | None:
         """Number of the first RouteSeen of the snapshot that the digest ends; None: not all of them are there."""
-        routes = int(digest.tags.get("routes") or 0)
-        first = digest.seq - routes
+        wanted = digest.snapshot
         seen = 0
-        while place >= 0 and seen < routes:
+        while place >= 0 and seen < len(wanted):
             records = self.logs.records(run, int(numbers[place]))
-            seen += sum(record.kind == ROUTE_SEEN and first <= record.seq < digest.seq for record in records)
-            if any(record.seq < first and record.kind != EVENTS_DROPPED for record in records):
+            seen += sum(record.kind == ROUTE_SEEN and record.seq in wanted for record in records)
+            if any(record.seq < wanted.start and record.kind != EVENTS_DROPPED for record in records):
                 break
             place -= 1
-        return first if seen == routes else None
+        return wanted.start if seen == len(wanted) else None
 
     def _first_behind(self, run: Run, numbers: Any, seq: int) -> Position | None:
         for number in numbers.tolist():

@@ -8,16 +8,14 @@ from typing import Final
 
 from rich.console import Console
 
+from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.terminal import print_rows, say
 from spark_sink.time_travel.values import (
     BROKER_START,
-    DIED,
     EQUAL,
     NONE_NEAR,
-    RUNNING,
     SILENT,
     SNAPSHOT,
-    STOPPED,
     Change,
     Check,
     Difference,

@@ -17,6 +17,7 @@ from spark_sink.event_files.layout import SUFFIX, paths_for_spark, segment_name
 from spark_sink.history.records import (
     PUTS,
     RECORD_COLUMNS,
+    SEEN_SQL,
     TAKES,
     Missing,
     Numbers,
@@ -26,7 +27,6 @@ from spark_sink.history.records import (
     Run,
     Start,
     State,
-    Window,
     overlaps,
     records_of,
 )
@@ -49,25 +49,10 @@ class SparkReader(RecordReader):
         self._session: Final = session
         self._near: Final = near
 
-    def runs(self) -> list[Run]:
-        """As without Spark."""
-        return self._near.runs()
-
-    def first(self, run: Run) -> Position | None:
-        """As without Spark."""
-        return self._near.first(run)
-
-    def ended(self, run: Run, kind: int) -> Position | None:
-        """As without Spark."""
-        return self._near.ended(run, kind)
-
-    def window(self, run: Run, at_us: int) -> Window:
-        """As without Spark."""
-        return self._near.window(run, at_us)
-
-    def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
-        """As without Spark: it is two minutes away at most."""
-        return self._near.digest_after(run, seq, until_us)
+    @property
+    def near(self) -> RecordReader:
+        """Which run and which record is meant needs no Spark."""
+        return self._near
 
     def start(self, run: Run, seq: int) -> Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
@@ -79,24 +64,17 @@ class SparkReader(RecordReader):
             digests = rows.filter((F.col("kind") == TABLE_DIGEST) & (F.col("seq") <= below))
             some = self._records(digests.orderBy(F.desc("seq")).limit(TRIED_TOGETHER))
             if some:
-                firsts = [digest.seq - int(digest.tags.get("routes") or 0) for digest in some]
-                counts = [
-                    F.count(F.when(F.col("seq").between(first, digest.seq - 1), 1))
-                    for first, digest in zip(firsts, some, strict=True)
-                ]
+                wanted = [digest.snapshot for digest in some]
+                counts = [F.count(F.when(F.col("seq").between(each.start, each.stop - 1), 1)) for each in wanted]
                 seen = self._asked(rows.filter(F.col("kind") == ROUTE_SEEN).agg(*counts))
-                for first, digest, routes in reversed(list(zip(firsts, some, seen, strict=True))):
-                    if routes == digest.seq - first:
-                        return Start(first, digest.at_us, True, digest)
+                for numbers, digest, routes in reversed(list(zip(wanted, some, seen, strict=True))):
+                    if routes == len(numbers):
+                        return Start(numbers.start, digest.at_us, True, digest)
             if not some:
                 break
             below = some[0].seq - 1
         started = self._records(rows.filter((F.col("kind") == BROKER_STARTED) & (F.col("seq") <= seq)))
-        if started:
-            return Start(started[0].seq, started[0].at_us, True, None)
-        first_of_all = self.first(run)
-        assert first_of_all is not None  # there is a record with this number
-        return Start(first_of_all.seq, first_of_all.at_us, False, None)
+        return self.start_without_snapshot(run, Position(*started[0][:2]) if started else None)
 
     def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """The newest word about each route; only those that are there at one of the stops come to the driver."""
@@ -182,10 +160,9 @@ class SparkReader(RecordReader):
         else:
             assert isinstance(self._near, TableReader)  # there are two kinds
             rows = self._table(LIFECYCLE).filter(F.col("kind") != ROUTE_SEEN)
-            seen = self._table(ROUTES).withColumnRenamed("seen_at", "at").withColumn("kind", F.lit(ROUTE_SEEN))
-            seen = seen.withColumn("reason", F.lit("")).withColumn("detail", F.lit(""))
             names = ["broker_id", "epoch", *RECORD_COLUMNS]
-            rows = rows.select(*names).unionByName(seen.select(*names))
+            seen = self._table(ROUTES).selectExpr(*(SEEN_SQL.get(name, name) for name in names))
+            rows = rows.select(*names).unionByName(seen)
         is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
         return rows.filter(is_of_it).select(*RECORD_COLUMNS)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import BROKER_STARTED, EVENTS_DROPPED, TABLE_DIGEST
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
 from spark_sink.history.records import (
@@ -25,14 +25,14 @@ from spark_sink.history.records import (
     Start,
     State,
     Window,
+    by_run,
     fold,
     micros,
     overlaps,
     records_of,
+    seen_of,
 )
-from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
-
-BAD_FILE: Final = "bad-file"  # reason of a gap: a segment that the pipeline could not read
+from spark_sink.tables import BAD_FILE, GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
 
 
 class TableReader(RecordReader):
@@ -46,9 +46,8 @@ class TableReader(RecordReader):
         self._tables: Final = tables
         self._bad: Final[set[Path]] = set()
         names = ["broker_id", "broker_name", "epoch"]
-        found = self._rows(LIFECYCLE, names).group_by(names).aggregate([]).to_pylist()
-        latest = {(row["broker_id"], row["epoch"]): row["broker_name"] for row in found}
-        self._runs: Final = [Run(broker_id, name, epoch) for (broker_id, epoch), name in sorted(latest.items())]
+        named = self._rows(LIFECYCLE, names).group_by(names).aggregate([])
+        self._runs: Final = [run for run, _ in by_run(named)]
 
     def runs(self) -> list[Run]:
         """By broker and epoch."""
@@ -73,15 +72,11 @@ class TableReader(RecordReader):
         """The latest snapshot of which all routes are there, or the broker's start."""
         digests = self._records(run, (ds.field("kind") == TABLE_DIGEST) & (ds.field("seq") <= seq))
         for digest in reversed(digests):
-            first = digest.seq - int(digest.tags.get("routes") or 0)
-            if len(self._seen(run, first, digest.seq - 1)) == digest.seq - first:
-                return Start(first, digest.at_us, True, digest)
-        started = self._end(run, "min", (ds.field("kind") == BROKER_STARTED) & (ds.field("seq") <= seq))
-        if started is not None:
-            return Start(started.seq, started.at_us, True, None)
-        first_of_all = self.first(run)
-        assert first_of_all is not None  # there is a record with this number
-        return Start(first_of_all.seq, first_of_all.at_us, False, None)
+            wanted = digest.snapshot
+            if len(self._seen(run, wanted.start, wanted.stop - 1)) == len(wanted):
+                return Start(wanted.start, digest.at_us, True, digest)
+        is_it = (ds.field("kind") == BROKER_STARTED) & (ds.field("seq") <= seq)
+        return self.start_without_snapshot(run, self._end(run, "min", is_it))
 
     def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """Memory holds the records of the span."""
@@ -130,11 +125,7 @@ class TableReader(RecordReader):
         """RouteSeen events with these numbers."""
         is_within = (ds.field("seq") >= first) & (ds.field("seq") <= last)
         names = ["seq", "seen_at", "route_id", "service", "tags", "peer", "uptime_ms", "requests"]
-        rows = self._rows(ROUTES, names, _of(run) & is_within).rename_columns(["seq", "at", *names[2:]])
-        rows = rows.append_column("kind", pa.repeat(pa.scalar(ROUTE_SEEN, pa.int64()), len(rows)))
-        for name in ("reason", "detail"):
-            rows = rows.append_column(name, pa.repeat(pa.scalar(""), len(rows)))
-        return records_of(rows)
+        return records_of(seen_of(self._rows(ROUTES, names, _of(run) & is_within)))
 
     def _end(self, run: Run, which: str, only: Any | None) -> Position | None:
         """The record with the smallest (`min`) or largest (`max`) number."""

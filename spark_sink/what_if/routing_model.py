@@ -33,8 +33,8 @@ from rsocket_wire.wire.frames import SHARD
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import ROUTE_ID, ZONE, keys_named
 from rsocket_wire.wire.tags import Tag
-from spark_sink.history.epochs import WHOLE, Change, values_of
-from spark_sink.history.records import PUTS, TAKES
+from spark_sink.history.epochs import WHOLE, values_of
+from spark_sink.history.records import PUTS, TAKES, Record
 from spark_sink.what_if.question import Question, TagValues, copy_id, key_of
 from spark_sink.what_if.settings import RunSettings
 
@@ -92,16 +92,16 @@ class RoutingModel:
         self._changing: Final[dict[str, Route]] = {}  # Route Id -> its old route, until the new one comes
         self._drained: Final[dict[str, list[bytes]]] = {}  # name of a drain -> tokens, or one Route Id
         self._redirects: Final[dict[str, str]] = {}
-        self._seen: Final[list[Change]] = []  # of a snapshot that is not wfiller yet
+        self._seen: Final[list[Record]] = []  # of a snapshot that is not wfiller yet
         self._names: Final[dict[str, bytes]] = {}
 
-    def know_zones(self, changes: list[Change]) -> None:
+    def know_zones(self, changes: list[Record]) -> None:
         """Where the callers are that are routes of other units."""
         for change in changes:
             if change.kind in PUTS:
                 self._zones.setdefault(change.route_id, self._zone_of(change.tags))
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Record) -> None:
         """Something happened to the table."""
         self._now = max(self._now, change.at_us / US)
         kind = change.kind
@@ -185,7 +185,7 @@ class RoutingModel:
         why = target.refusal if target.refusal is not None else target.blocked
         return why.word if why is not None else ""
 
-    def _come(self, change: Change) -> None:
+    def _come(self, change: Record) -> None:
         self._zones[change.route_id] = self._zone_of(change.tags)
         tags = TagValues(change.tags)
         old = self._changing.pop(change.peer, None) if change.kind == ROUTE_JOINED else None
@@ -202,7 +202,7 @@ class RoutingModel:
             before = self.find(name)
             self._join(change, name, before if old is not None else None)
 
-    def _join(self, change: Change, route_id: str, old: Route | None) -> None:
+    def _join(self, change: Record, route_id: str, old: Route | None) -> None:
         """`old`: the route of the same connection, which has other tags now."""
         route = Route(self._id(route_id), change.service, tags_of(change.tags, route_id, change.route_id), _LOCAL)
         load = None
@@ -221,7 +221,7 @@ class RoutingModel:
         elif masks.draining.has(route.slot):
             masks.take(masks.draining, route.slot)
 
-    def _go(self, change: Change) -> None:
+    def _go(self, change: Record) -> None:
         route = self.find(change.route_id)
         if change.kind == ROUTE_REPLACED and change.reason == _CHANGED:
             if route is not None:  # its new tags come with the next RouteJoined of the connection
@@ -237,7 +237,7 @@ class RoutingModel:
     def _leave(self, route: Route) -> None:
         self.table.leave(route)
 
-    def _drain(self, change: Change) -> None:
+    def _drain(self, change: Record) -> None:
         name = change.detail.rpartition(": ")[0]
         key = f"{change.reason} {name}"
         masks = self.table.masks
@@ -252,7 +252,7 @@ class RoutingModel:
             if not self._is_drained(self.table.route_at(slot)):
                 masks.take(masks.draining, slot)
 
-    def _tokens(self, change: Change, name: str) -> list[bytes]:
+    def _tokens(self, change: Record, name: str) -> list[bytes]:
         if change.route_id:
             return [self._id(change.route_id)]
         if change.reason != "tag":

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import LINK_DOWN, LINK_UP, TABLE_DIGEST
-from spark_sink.report.cluster.runs import RUNNING, RunFacts, RunKey
+from spark_sink.history.records import RUNNING
+from spark_sink.report.cluster.runs import RunFacts, RunKey
 from spark_sink.report.groups import group, is_in, micros, numbers
 from spark_sink.report.texts import short_id
 from spark_sink.report.times import Bins

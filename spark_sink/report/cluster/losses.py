@@ -11,7 +11,8 @@ from typing import Final
 import pyarrow as pa
 
 from broker.events import BROKER_JOINED, BROKER_LEFT
-from spark_sink.report.cluster.runs import DIED, RUNNING, STOPPED, RunFacts, RunKey
+from spark_sink.history.records import DIED, RUNNING, STOPPED
+from spark_sink.report.cluster.runs import RunFacts, RunKey
 from spark_sink.report.groups import micros, numbers
 
 STOPPING_US: Final = 10_000_000  # before its end a broker that stops leaves the others: they are not lost

@@ -5,19 +5,16 @@ saying so, has died. Of others only their neighbours know more (`losses`).
 """
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
+from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.report.groups import encoded, micros, numbers
 
 RunKey: TypeAlias = tuple[str, int]  # broker id, epoch
-
-RUNNING: Final = "running"  # as far as anybody knows
-STOPPED: Final = "stopped"
-DIED: Final = "died"
 
 
 @dataclass(frozen=True)

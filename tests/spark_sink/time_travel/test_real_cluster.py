@@ -8,9 +8,10 @@ import pytest
 from broker.core import CoreSettings
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, FlowRecord, LifecycleEvent
 from spark_sink.event_files.frames import Header
+from spark_sink.history.records import DIED, RUNNING
 from spark_sink.time_travel import TableAt, diff, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
-from spark_sink.time_travel.values import DIED, EQUAL, RUNNING
+from spark_sink.time_travel.values import EQUAL
 from spark_sink.timestamps import moment_at
 from tests.fakes import Wire
 from tests.spark_sink.time_travel.histories import History, write_segments
