@@ -12,25 +12,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from broker.events import (
-    BROKER_STARTED,
-    DRAIN_ENDED,
-    DRAIN_STARTED,
-    EVENTS_DROPPED,
-    REDIRECT_REMOVED,
-    REDIRECT_SET,
-    ROUTE_EJECTED,
-    ROUTE_RELIEVED,
-    ROUTE_SEEN,
-    TABLE_DIGEST,
-)
+from broker import events
 from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
 from spark_sink.history.records import PUTS, TAKES, Record, Run, by_run, records_of
 
-OF_ROUTES: Final = PUTS | TAKES | {ROUTE_EJECTED, ROUTE_RELIEVED}
-_FOR_ALL: Final = frozenset({DRAIN_STARTED, DRAIN_ENDED, REDIRECT_SET, REDIRECT_REMOVED})
-KINDS: Final = OF_ROUTES | _FOR_ALL | {BROKER_STARTED, TABLE_DIGEST, EVENTS_DROPPED}
+OF_ROUTES: Final = PUTS | TAKES | {events.ROUTE_EJECTED, events.ROUTE_RELIEVED}
+_FOR_ALL: Final = frozenset({events.DRAIN_STARTED, events.DRAIN_ENDED, events.REDIRECT_SET, events.REDIRECT_REMOVED})
+KINDS: Final = OF_ROUTES | _FOR_ALL | {events.BROKER_STARTED, events.TABLE_DIGEST, events.EVENTS_DROPPED}
 
 MAX_CHANGES: Final = 1_000_000  # lifecycle events of one simulation; some 500 bytes each, held by every worker
 FOR_EVER: Final = 1 << 62
@@ -44,11 +33,11 @@ class Epoch:
     def __init__(self, run: Run, records: list[Record]) -> None:
         """`records`: by `seq`."""
         self.run: Final = run
-        started = next((each for each in records if each.kind == BROKER_STARTED), None)
+        started = next((each for each in records if each.kind == events.BROKER_STARTED), None)
         self.is_whole: Final = started is not None
         self.tags: Mapping[str, str] = started.tags if started is not None else {}  # its settings
         self.has_settings = started is not None  # else somebody may lend those of another run
-        self.lost_n: Final = sum(_lost_in(each) for each in records if each.kind == EVENTS_DROPPED)
+        self.lost_n: Final = sum(_lost_in(each) for each in records if each.kind == events.EVENTS_DROPPED)
         self.begins_at, self.changes = self._from_the_beginning(records)
         self._roots: dict[str, str] = {}  # service -> service, up to the one that names the unit
 
@@ -59,14 +48,14 @@ class Epoch:
 
     def _from_the_beginning(self, records: list[Record]) -> tuple[Record | None, list[Record]]:
         """Where the replay begins (None: with the epoch), and what changes from there on."""
-        changes = [each for each in records if each.kind in OF_ROUTES | _FOR_ALL and each.kind != ROUTE_SEEN]
+        changes = [each for each in records if each.kind in OF_ROUTES | _FOR_ALL and each.kind != events.ROUTE_SEEN]
         if self.is_whole:
             return None, changes
         seen: list[Record] = []
         for record in records:
-            if record.kind == ROUTE_SEEN:
+            if record.kind == events.ROUTE_SEEN:
                 seen.append(record)
-            elif record.kind == TABLE_DIGEST:
+            elif record.kind == events.TABLE_DIGEST:
                 if len(seen) == len(record.snapshot):  # all of it is there
                     return record, [*seen, *(each for each in changes if each.seq > record.seq)]
                 seen = []
@@ -85,7 +74,7 @@ class Epoch:
                     if name == SERVICE_NAME.name:
                         for value in values_of(joined):
                             self._join(change.service, value)
-            elif change.kind == REDIRECT_SET:
+            elif change.kind == events.REDIRECT_SET:
                 self._join(change.service, change.detail.removeprefix("requests go to "))
 
     def units(self) -> dict[str, str]:

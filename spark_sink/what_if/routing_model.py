@@ -11,18 +11,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from broker.events import (
-    DRAIN_ENDED,
-    DRAIN_STARTED,
-    REDIRECT_REMOVED,
-    REDIRECT_SET,
-    ROUTE_ADDED,
-    ROUTE_EJECTED,
-    ROUTE_JOINED,
-    ROUTE_RELIEVED,
-    ROUTE_REPLACED,
-    ROUTE_SEEN,
-)
+from broker import events
 from broker.routing.choosers.chooser import Chooser
 from broker.routing.query import Query
 from broker.routing.rng import Rng
@@ -105,7 +94,7 @@ class RoutingModel:
         """Something happened to the table."""
         self._now = max(self._now, change.at_us / US)
         kind = change.kind
-        if kind == ROUTE_SEEN:
+        if kind == events.ROUTE_SEEN:
             self._seen.append(change)
             return
         self.settle()
@@ -113,19 +102,19 @@ class RoutingModel:
             self._come(change)
         elif kind in TAKES:
             self._go(change)
-        elif kind in (ROUTE_EJECTED, ROUTE_RELIEVED):
+        elif kind in (events.ROUTE_EJECTED, events.ROUTE_RELIEVED):
             masks = self.table.masks
             for route in self._routes(change.route_id):
-                if kind == ROUTE_EJECTED:
+                if kind == events.ROUTE_EJECTED:
                     masks.put(masks.ejected, route.slot)
                 else:
                     masks.take(masks.ejected, route.slot)
-        elif kind in (DRAIN_STARTED, DRAIN_ENDED):
+        elif kind in (events.DRAIN_STARTED, events.DRAIN_ENDED):
             self._drain(change)
-        elif kind == REDIRECT_SET:
+        elif kind == events.REDIRECT_SET:
             self._redirects[change.service] = change.detail.removeprefix("requests go to ")
             self.query.set_redirects(self._redirects)
-        elif kind == REDIRECT_REMOVED:
+        elif kind == events.REDIRECT_REMOVED:
             self._redirects.pop(change.service, None)
             self.query.set_redirects(self._redirects)
 
@@ -188,7 +177,7 @@ class RoutingModel:
     def _come(self, change: Record) -> None:
         self._zones[change.route_id] = self._zone_of(change.tags)
         tags = TagValues(change.tags)
-        old = self._changing.pop(change.peer, None) if change.kind == ROUTE_JOINED else None
+        old = self._changing.pop(change.peer, None) if change.kind == events.ROUTE_JOINED else None
         copies_n = self._question.copies_n(tags)
         if self._question.is_without(tags):
             if old is not None:
@@ -212,7 +201,7 @@ class RoutingModel:
                 self.table.leave(old, load is not None)
         self.table.join(route, change.at_us // 1000, self._now, load)
         masks = self.table.masks
-        if change.kind == ROUTE_ADDED or change.peer.startswith(_REMOTE):
+        if change.kind == events.ROUTE_ADDED or change.peer.startswith(_REMOTE):
             masks.put(masks.remote, route.slot)
             if change.peer.removeprefix(_REMOTE) not in self._mates:
                 masks.put(masks.elsewhere, route.slot)
@@ -223,7 +212,7 @@ class RoutingModel:
 
     def _go(self, change: Record) -> None:
         route = self.find(change.route_id)
-        if change.kind == ROUTE_REPLACED and change.reason == _CHANGED:
+        if change.kind == events.ROUTE_REPLACED and change.reason == _CHANGED:
             if route is not None:  # its new tags come with the next RouteJoined of the connection
                 self._changing[change.peer] = route
             return
@@ -241,7 +230,7 @@ class RoutingModel:
         name = change.detail.rpartition(": ")[0]
         key = f"{change.reason} {name}"
         masks = self.table.masks
-        if change.kind == DRAIN_STARTED:
+        if change.kind == events.DRAIN_STARTED:
             self._drained[key] = self._tokens(change, name)
             for route in self.table.routes():
                 if self._is_drained(route):
