@@ -29,8 +29,6 @@ ARROW_TYPES: Final = {
 class Column:
     """One column: its name, its kind (one of the constants above) and what it means, for the document."""
 
-    __slots__ = ("kind", "meaning", "name")
-
     def __init__(self, name: str, kind: str, meaning: str) -> None:
         self.name: Final = name
         self.kind: Final = kind

@@ -38,8 +38,6 @@ exec {java} "$@"
 class JavaHome:
     """A Java that can run Spark."""
 
-    __slots__ = ("has_vector", "home", "origin", "version")
-
     def __init__(self, home: Path, version: int, has_vector: bool, origin: str) -> None:
         self.home: Final = home  # the folder with bin/java
         self.version: Final = version  # 17, 21 …

@@ -67,8 +67,6 @@ def _keys(*names: str) -> tuple[Column, ...]:
 class Partial:
     """A table of partials: rows of flow records grouped by keys, with sums, perhaps a maximum and a histogram."""
 
-    __slots__ = ("has_histogram", "has_max", "keys", "name", "sums")
-
     def __init__(
         self, name: str, keys: tuple[Column, ...], sums: tuple[str, ...], *, has_max: bool, has_histogram: bool
     ) -> None:

@@ -60,8 +60,6 @@ _rows_decoder: Final[Any] = msgspec.msgpack.Decoder(list[FlowRow | LifecycleRow 
 class FrameSplitter:
     """The stream of bytes in (`add`), whole frames without their length out (`pull`, until it gives None)."""
 
-    __slots__ = ("_data",)
-
     def __init__(self) -> None:
         self._data = bytearray()
 

@@ -75,8 +75,6 @@ class WalHead(msgspec.Struct):
 class WalContent:
     """What a log holds up to its first torn byte."""
 
-    __slots__ = ("frames", "head", "known", "ledger", "torn_bytes")
-
     def __init__(self, data: bytes) -> None:
         """BadFrame: not even its head is whole."""
         self.known: Final[dict[int, Any]] = {}  # definitions by flow number

@@ -17,8 +17,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Bins:
     """Equal pieces of the time that the records span."""
 
-    __slots__ = ("count", "first_us", "step_s")
-
     def __init__(self, times_us: Any, grain_s: int = MINUTE_S) -> None:
         """`times_us`: begins of pieces of `grain_s`, int64 array, microseconds since the epoch; no bin is shorter."""
         if len(times_us) == 0:

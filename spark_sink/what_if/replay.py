@@ -63,8 +63,6 @@ class Row(NamedTuple):
 class Speeds:
     """How long requests of a model took at a route, on average, of one epoch."""
 
-    __slots__ = ("_means",)
-
     def __init__(self, means: Mapping[tuple[str, str], float]) -> None:
         """`means`: (route id, model) -> microseconds."""
         self._means: Final = means

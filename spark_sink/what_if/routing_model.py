@@ -49,22 +49,6 @@ _METHODS: Final = {
 class RoutingModel:
     """The routing of one unit of an epoch."""
 
-    __slots__ = (
-        "_changing",
-        "_copies",
-        "_default_zone",
-        "_drained",
-        "_mates",
-        "_names",
-        "_now",
-        "_question",
-        "_redirects",
-        "_seen",
-        "_zones",
-        "query",
-        "table",
-    )
-
     def __init__(self, settings: RunSettings, question: Question, unit: str) -> None:
         self._question: Final = question
         self.table: Final = Table(settings.policies(question))

@@ -42,8 +42,6 @@ class Engine(Protocol):
 class Simulation:
     """What came out."""
 
-    __slots__ = ("checked", "notes", "question", "result", "span")
-
     def __init__(self, question: Question, result: UnitResult, checked: UnitResult, notes: list[str]) -> None:
         self.question: Final = question
         self.result: Final = result  # as asked, beside what really happened

@@ -22,11 +22,6 @@ from spark_sink.event_files.wal import HEADLESS_BYTES, Ledger, WalContent
 class ClosedLog:
     """A log that nobody writes any more."""
 
-    __slots__ = (
-        *("before", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "torn_bytes"),
-        "wal_bytes",
-    )
-
     def __init__(
         self,
         path: Path,

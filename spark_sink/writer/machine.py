@@ -50,8 +50,6 @@ KEEP_ALL: Final = Keep()
 class _Retry:
     """Pauses between tries of one thing that fails."""
 
-    __slots__ = ("at", "pause_s")
-
     def __init__(self) -> None:
         self.at = NEVER  # monotonic; inf: it does not fail
         self.pause_s = 0.0

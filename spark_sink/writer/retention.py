@@ -49,8 +49,6 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
 class DeclaredReader:
     """A declared reader."""
 
-    __slots__ = ("heard_s", "name", "reading")
-
     def __init__(self, name: str, reading: Reading, heard_s: float) -> None:
         self.name: Final = name
         self.reading: Final = reading

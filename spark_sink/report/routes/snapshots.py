@@ -23,8 +23,6 @@ REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
 class Snapshots:
     """What the table `routes` tells."""
 
-    __slots__ = ("heard", "last", "there")
-
     def __init__(self, last: pa.Table, there: pa.Table, heard: dict[RunKey, tuple[str, int]]) -> None:
         self.last: Final = last  # rows of the last snapshot of each run, of routes of its own
         self.there: Final = there  # distinct `service` and `route_id`
