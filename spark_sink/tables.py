@@ -206,6 +206,12 @@ def has_tables(tables: Path) -> bool:
     return any(next((tables / table).glob("date=*/[!._]*.parquet"), None) is not None for table in COLUMNS)
 
 
+def check_tables(tables: Path) -> None:
+    """BadFolder: there is none."""
+    if not has_tables(tables):
+        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+
+
 def table_files(tables: Path, table: str, first_day: str = "") -> list[str]:
     """The files of a table, sorted, of the days from `first_day` on, "2026-11-20". BadFolder: something else has the
     name of one; whoever opened it might wait for ever."""

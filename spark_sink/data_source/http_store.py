@@ -77,7 +77,6 @@ class HttpStore:
         return ", ".join(self._urls)
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
-        """See Store."""
         listing = Listing()
         archived = "true" if has_archive else "false"
         for url in self._urls:
@@ -96,15 +95,12 @@ class HttpStore:
         return listing
 
     def read(self, file: EventFile) -> bytes:
-        """See Store."""
         return self._get(file.place, {}, MAX_FILE_BYTES)
 
     def read_end(self, file: EventFile, length: int) -> bytes:
-        """See Store."""
         return self._get(file.place, {"Range": f"bytes=-{length}"}, length)
 
     def size(self, file: EventFile) -> int:
-        """See Store."""
         with self._open(file.place, {}, "HEAD") as answer:
             return check_size(file, int(answer.headers["Content-Length"]))
 

@@ -51,23 +51,19 @@ class LocalStore:
         return str(self.events)
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
-        """See Store."""
         return list_folder(self.events, (source,), has_archive=has_archive)
 
     def read(self, file: EventFile) -> bytes:
-        """See Store."""
         with open_file(self.events / file.place) as opened:
             size = check_size(file, os.fstat(opened.fileno()).st_size)
             return opened.read(size)
 
     def read_end(self, file: EventFile, length: int) -> bytes:
-        """See Store."""
         with open_file(self.events / file.place) as opened:
             opened.seek(max(0, os.fstat(opened.fileno()).st_size - length))
             return opened.read(length)
 
     def size(self, file: EventFile) -> int:
-        """See Store."""
         return (self.events / file.place).stat().st_size
 
 
@@ -84,7 +80,6 @@ class ArrowStore:
         self._path: Final = path.rstrip("/")
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
-        """See Store."""
         filesystem, listing = self._filesystem(), Listing()
         for folder in (LOG_FOLDER, source, *([ARCHIVE] if has_archive else [])):  # in this order, see `folder`
             selector = fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True, recursive=folder == ARCHIVE)
@@ -97,20 +92,17 @@ class ArrowStore:
         return listing
 
     def read(self, file: EventFile) -> bytes:
-        """See Store."""
         with self._filesystem().open_input_file(f"{self._path}/{file.place}") as opened:
             data: bytes = opened.read(check_size(file, opened.size()))
             return data
 
     def read_end(self, file: EventFile, length: int) -> bytes:
-        """See Store."""
         with self._filesystem().open_input_file(f"{self._path}/{file.place}") as opened:
             length = min(length, opened.size())
             data: bytes = opened.read_at(length, opened.size() - length)
             return data
 
     def size(self, file: EventFile) -> int:
-        """See Store."""
         info = self._filesystem().get_file_info(f"{self._path}/{file.place}")
         if info.type != fs.FileType.File:
             raise FileNotFoundError(f"{file.place} is not in {self.name} any more")

@@ -132,6 +132,12 @@ class Listing:
                 found = (self.find(stream, source, number) for source in sources)
                 yield from (file for file in found if file is not None)
 
+    def places(self, *sources: str) -> Iterator[EventFile]:
+        """All of these sources in any order, and what is there twice twice; nothing is sorted for it."""
+        for (stream, source), folders in self._numbers.items():
+            for (folder, is_archived), numbers in folders.items() if source in sources else ():
+                yield from (EventFile(stream, number, source, folder, is_archived) for number in numbers)
+
     def folders(self, source: str) -> list[str]:
         """That hold files of the source, sorted."""
         found = {folder for (_, of), places in self._numbers.items() if of == source for folder, _ in places}
@@ -204,6 +210,14 @@ def list_folder(
             elif folder.rpartition("/")[2] in sources:
                 listing.add_place(f"{folder}/{entry.name}", is_file=entry.is_file(follow_symlinks=False))
     return listing
+
+
+def list_written(events: Path, sources: Sequence[str] = SOURCES, *, has_archive: bool = False) -> Listing:
+    """The same for a writer, to whom a folder that is not there yet, or cannot be read, is an empty one."""
+    try:
+        return list_folder(events, sources, has_archive=has_archive)
+    except (BadFolder, OSError):
+        return Listing()
 
 
 def _entries(events: Path, folder: str, rest: Callable[[], None]) -> "Iterator[os.DirEntry[str]]":

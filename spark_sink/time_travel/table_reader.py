@@ -32,7 +32,7 @@ from spark_sink.history.records import (
     records_of,
     seen_of,
 )
-from spark_sink.tables import BAD_FILE, GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
+from spark_sink.tables import BAD_FILE, GAPS, LIFECYCLE, RETRIES, ROUTES, check_tables, table_schema
 
 
 class TableReader(RecordReader):
@@ -41,8 +41,7 @@ class TableReader(RecordReader):
     def __init__(self, tables: Path) -> None:
         """BadFolder: there are none."""
         super().__init__([])
-        if not has_tables(tables):
-            raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+        check_tables(tables)
         self._tables: Final = tables
         self._bad: Final[set[Path]] = set()
         names = ["broker_id", "broker_name", "epoch"]

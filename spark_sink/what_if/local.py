@@ -12,7 +12,7 @@ from spark_sink.event_files.store import read_segments
 from spark_sink.history.epochs import KINDS
 from spark_sink.history.records import RECORD_COLUMNS, seen_of
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
+from spark_sink.tables import LIFECYCLE, ROUTES, check_tables, read_table
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import (
@@ -88,8 +88,8 @@ def check_folder(events: Path | None, tables: Path | None) -> None:
     """BadFolder: what is to be read is not there."""
     if events is not None and not events.is_dir():
         raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
-    if tables is not None and not has_tables(tables):
-        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+    if tables is not None:
+        check_tables(tables)
 
 
 def tables_lifecycle(tables: Path) -> pa.Table:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spark_sink.errors import BadFolder, BadFrame, NoFile
+from spark_sink.errors import BadFrame, NoFile
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
-from spark_sink.event_files.folder import LOG, EventFile, list_folder
+from spark_sink.event_files.folder import LOG, list_written
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, is_published, log_parts_of, seal, segment_name
@@ -63,13 +63,13 @@ class ClosedLog:
 
 def own_logs(events: Path, header: Header) -> list[Path]:
     """Those of the broker of this header, of all its runs, in the order of their names."""
-    return [events / file.place for file in _logs(events) if file.origin[0] == header.broker_id]
+    return [events / file.place for file in list_written(events, ()).files(LOG) if file.origin[0] == header.broker_id]
 
 
 def foreign_logs(events: Path, header: Header) -> dict[Path, int]:
     """Those of all other runs, in the order of their names, and when each was changed last, in nanoseconds."""
     found = {}
-    for file in _logs(events):
+    for file in list_written(events, ()).files(LOG):
         if file.origin != (header.broker_id, header.epoch):
             with contextlib.suppress(OSError):  # it is gone
                 found[events / file.place] = (events / file.place).stat().st_mtime_ns
@@ -106,11 +106,6 @@ def found_logs(
 
 def _own(header: Header) -> str:
     return f"{header.broker_id}-{header.epoch}"
-
-
-def _logs(events: Path) -> Iterator[EventFile]:
-    with contextlib.suppress(BadFolder, OSError):  # nothing was ever written, or it cannot be read
-        yield from list_folder(events, (), has_archive=False).files(LOG)
 
 
 def _discard(path: Path, handle: int, disk: Disk, say: Callable[[str], None]) -> None:

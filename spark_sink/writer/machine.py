@@ -23,11 +23,10 @@ from typing import Any, Final
 import msgspec
 
 from broker.events import BROKER_STOPPED, WriterState
-from spark_sink.errors import BadFolder
 from spark_sink.event_files.batches import FrameRows
-from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.folder import SOURCES, list_written
 from spark_sink.event_files.frames import Header, decode_rows
-from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, next_number, recover
+from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, recover
 from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 from spark_sink.schema import COLUMNS
 from spark_sink.writer.broker_died import died_frame
@@ -344,17 +343,16 @@ class Writer:
             self._state.next_number = max(self._state.next_number, log.number + 1)
 
     def _tell_foreign_files(self) -> None:
-        with contextlib.suppress(BadFolder, OSError):  # nothing was ever written, or it cannot be read
-            listing = list_folder(self._events, has_archive=False)
-            if listing.foreign:
-                more = f" and {listing.foreign_n - MAX_NAMED} more" if listing.foreign_n > MAX_NAMED else ""
-                names = ", ".join(sorted(listing.foreign)[:MAX_NAMED])
-                self._say(f"{self._events} holds foreign files: {names}{more}")
+        listing = list_written(self._events)
+        if listing.foreign:
+            more = f" and {listing.foreign_n - MAX_NAMED} more" if listing.foreign_n > MAX_NAMED else ""
+            names = ", ".join(sorted(listing.foreign)[:MAX_NAMED])
+            self._say(f"{self._events} holds foreign files: {names}{more}")
 
     def _first_number(self) -> int:
         """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""
-        in_folder = (next_number(self._events / one, self._header.broker_id, self._header.epoch) for one in COLUMNS)
-        return max(self._header.first_number, *in_folder)
+        stream = f"{self._header.broker_id}-{self._header.epoch}"
+        return max(self._header.first_number, 1 + max(list_written(self._events).numbers(stream, *SOURCES), default=0))
 
     # Counts and sentences
 

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from broker.events import WriterState
-from spark_sink.errors import BadFolder, NoFile
-from spark_sink.event_files.folder import SOURCES, EventFile, list_folder
+from spark_sink.errors import NoFile
+from spark_sink.event_files.folder import SOURCES, EventFile, list_written
 from spark_sink.event_files.layout import Disk, open_file, seal
 
 READERS: Final = "_readers"
@@ -144,8 +144,7 @@ class Retention:
             yield DeclaredReader(path.stem, reading, heard_s)
 
     def _segments(self) -> Iterator[Segment]:
-        with contextlib.suppress(BadFolder, OSError):  # nothing was ever written, or it cannot be read
-            for file in list_folder(self._events).files(*SOURCES):
-                with contextlib.suppress(FileNotFoundError):  # a reader has moved it meanwhile
-                    found = (self._events / file.place).lstat()
-                    yield Segment(found.st_mtime, found.st_size, file)
+        for file in list_written(self._events, has_archive=True).places(*SOURCES):
+            with contextlib.suppress(OSError):  # a reader has moved it meanwhile
+                found = os.lstat(f"{self._events}/{file.place}")
+                yield Segment(found.st_mtime, found.st_size, file)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_sink.event_files.layout import STALE_S, Disk, next_number, recover, seal, segment_name
+from spark_sink.event_files.layout import STALE_S, Disk, recover, seal, segment_name
 
 NAME = segment_name("b", 7, 1)
 
@@ -77,10 +77,3 @@ def test_recover_removes_own_leftovers_and_only_old_ones_of_others(tmp_path: Pat
 
 def test_recover_of_a_missing_folder_finds_nothing(tmp_path: Path) -> None:
     assert recover(tmp_path / "nothing", "b-", 0.0, Disk()) == []
-
-
-def test_numbers_go_on_after_those_of_the_same_broker_and_epoch(tmp_path: Path) -> None:
-    names = [segment_name("b", 7, 41), segment_name("b", 7, 9), segment_name("b", 8, 90), segment_name("b-7", 1, 99)]
-    for name in [*names, "b-7-x.parquet", "foreign.parquet"]:
-        (tmp_path / name).touch()
-    assert (next_number(tmp_path, "b", 7), next_number(tmp_path, "b", 6)) == (42, 1)
