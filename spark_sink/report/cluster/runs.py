@@ -5,14 +5,14 @@ saying so, has died. Of others only their neighbours know more (`losses`).
 """
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
 from spark_sink.history.records import DIED, RUNNING, STOPPED
-from spark_sink.report.groups import encoded, micros, numbers
+from spark_sink.report.groups import encoded, group, micros, numbers
 
 RunKey: TypeAlias = tuple[str, int]  # broker id, epoch
 
@@ -34,24 +34,37 @@ class RunFacts:
     local: int | None = None
 
 
-def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[RunKey, RunFacts]:
-    """`lifecycle`: rows; `seen`: runs and names that other tables told, with the last moment (µs) they did."""
-    heard = dict(seen)
-    ids, codes = encoded(lifecycle["broker_id"])
-    epochs, times, kinds = numbers(lifecycle, "epoch"), micros(lifecycle, "at"), numbers(lifecycle, "kind")
-    pairs, first, of_row = np.unique(np.stack([codes, epochs], axis=1), axis=0, return_index=True, return_inverse=True)
-    last = np.zeros(len(pairs), np.int64)
-    np.maximum.at(last, of_row.reshape(-1), times)
-    for place, (code, epoch) in enumerate(pairs.tolist()):
-        key = ids[code].as_py(), epoch
-        name = lifecycle["broker_name"][int(first[place])].as_py() or ""
-        heard[key] = (name, max(int(last[place]), heard.get(key, ("", 0))[1]))
+class Heard:
+    """Runs of which any table tells."""
+
+    def __init__(self) -> None:
+        self.runs: Final[dict[RunKey, tuple[str, int]]] = {}  # broker's name, and the last moment (µs) of the run
+
+    def add(self, key: RunKey, name: str, at_us: int) -> None:
+        """Something of the run is of this moment."""
+        self.runs[key] = name, max(at_us, self.runs.get(key, ("", 0))[1])
+
+    def add_rows(self, table: pa.Table, time: str) -> None:
+        """Rows with the columns of a run; `time`: the column of their moments."""
+        brokers = group(table, ["broker_id", "broker_name"])
+        runs = np.stack([brokers.of_row, numbers(table, "epoch")], axis=1)
+        pairs, of_row = np.unique(runs, axis=0, return_inverse=True)
+        last = np.zeros(len(pairs), np.int64)
+        np.maximum.at(last, of_row.reshape(-1), micros(table, time))
+        for (number, epoch), at_us in zip(pairs.tolist(), last.tolist(), strict=True):
+            broker_id, name = brokers.key(number)
+            self.add((broker_id, epoch), name, at_us)
+
+
+def runs_of(lifecycle: pa.Table, heard: Heard) -> dict[RunKey, RunFacts]:
+    """`lifecycle`: rows, of runs that were heard of."""
+    kinds = numbers(lifecycle, "kind")
     latest: dict[str, int] = {}
-    for broker_id, epoch in heard:
+    for broker_id, epoch in heard.runs:
         latest[broker_id] = max(epoch, latest.get(broker_id, epoch))
     runs = {
         (broker_id, epoch): RunFacts(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
-        for (broker_id, epoch), (name, at_us) in heard.items()
+        for (broker_id, epoch), (name, at_us) in heard.runs.items()
     }
     told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
     rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "at", "kind", "tags"])
