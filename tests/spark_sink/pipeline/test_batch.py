@@ -21,13 +21,12 @@ from broker.events import (
 )
 from spark_sink.schema import FLOWS, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table
+from tests.spark_sink.disks import StoppingDisk, killed
 from tests.spark_sink.pipeline.batches import (
     DAY_MS,
     OTHER,
-    StoppingDisk,
     files,
     gaps,
-    killed,
     seal_requests,
     told,
     two_days,

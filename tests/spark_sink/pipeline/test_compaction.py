@@ -17,7 +17,8 @@ from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publi
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import next_generation
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
-from tests.spark_sink.pipeline.batches import killed, seal_requests
+from tests.spark_sink.disks import killed
+from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events
 

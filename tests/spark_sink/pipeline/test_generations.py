@@ -15,7 +15,8 @@ from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.schema import REQUESTS
-from tests.spark_sink.pipeline.batches import files, killed, seal_requests
+from tests.spark_sink.disks import killed
+from tests.spark_sink.pipeline.batches import files, seal_requests
 from tests.spark_sink.pipeline.folders import (
     ArrowReading,
     FakeSource,
