@@ -27,16 +27,7 @@ from spark_sink.history.records import (
 )
 from spark_sink.time_travel.errors import NotKnown
 from spark_sink.time_travel.segment_reader import SegmentReader
-from spark_sink.time_travel.values import (
-    BROKER_START,
-    FIRST_RECORD,
-    SILENT,
-    SNAPSHOT,
-    Check,
-    Gap,
-    SeenRoute,
-    TableAt,
-)
+from spark_sink.time_travel.values import BROKER_START, FIRST_RECORD, SILENT, SNAPSHOT, Check, Gap, SeenRoute, TableAt
 from spark_sink.timestamps import micros_of, moment_at, moment_of, moment_text, span_text
 
 NEAR_S: Final = 120  # a digest further away from the instant says nothing of it; brokers write one a minute

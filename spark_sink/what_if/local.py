@@ -15,13 +15,7 @@ from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, check_tables, read_table
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.records import (
-    RESULT_SCHEMA,
-    flow_records,
-    request_records,
-    rows_of,
-    sorted_rows,
-)
+from spark_sink.what_if.records import RESULT_SCHEMA, flow_records, request_records, rows_of, sorted_rows
 from spark_sink.what_if.totals import totals_of
 
 MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark

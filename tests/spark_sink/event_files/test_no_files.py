@@ -138,8 +138,7 @@ def test_what_takes_the_place_of_a_file_between_look_and_opening_is_not_waited_f
 
 
 @ALL
-def test_no_segment_is_named_and_passed_over_by_the_pipeline(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_no_segment_is_named_and_passed_over_by_the_pipeline(source: FakeSource, kind: str) -> None:
     records = events(1, 40)
     pipeline_folders.seal(source.events, records)
     seal_requests(source.events, range(1000, 1020))
@@ -265,8 +264,7 @@ def test_retention_counts_and_removes_files_only(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "socket", "device", "folder"])
-def test_readers_of_tables_name_it_in_a_sentence(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_readers_of_tables_name_it_in_a_sentence(source: FakeSource, tmp_path: Path, kind: str) -> None:
     pipeline_folders.seal(source.events, events(1, 40))
     source.run()
     [day] = {path.parent for path in (tmp_path / "tables").glob("traffic/*/*")}
@@ -280,8 +278,7 @@ def test_readers_of_tables_name_it_in_a_sentence(tmp_path: Path, kind: str) -> N
         compact_tables(str(source.tables), "2100-01-01")
 
 
-def test_tables_that_are_spread_by_links_are_read(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_tables_that_are_spread_by_links_are_read(source: FakeSource, tmp_path: Path) -> None:
     records = events(1, 40)
     pipeline_folders.seal(source.events, records)
     source.run()
@@ -294,8 +291,7 @@ def test_tables_that_are_spread_by_links_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "socket", "device", "folder"])
-def test_time_travel_in_tables_passes_it_over(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_time_travel_in_tables_passes_it_over(source: FakeSource, tmp_path: Path, kind: str) -> None:
     pipeline_folders.seal(source.events, events(1, 40))
     source.run()
     [day] = {path.parent for path in (tmp_path / "tables").glob("lifecycle/*/*")}
@@ -315,8 +311,7 @@ def test_spark_gets_the_files_one_by_one_where_something_else_is_among_them(tmp_
     assert paths_for_spark(tmp_path) == files
 
 
-def test_what_spark_has_found_behind_a_link_stays_where_it_is(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_what_spark_has_found_behind_a_link_stays_where_it_is(source: FakeSource, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.parquet").write_bytes(b"of somebody else")
@@ -335,8 +330,7 @@ def test_what_spark_has_found_behind_a_link_stays_where_it_is(tmp_path: Path) ->
 
 
 @ALL
-def test_what_no_batch_tells_of_is_told_beside_them(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_what_no_batch_tells_of_is_told_beside_them(source: FakeSource, kind: str) -> None:
     pipeline_folders.seal(source.events, events(1, 40))
     path = source.events / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 9)
     put(path, kind)
@@ -408,8 +402,7 @@ def test_time_travel_with_spark_reads_the_segments_and_nothing_else(spark: Any, 
 
 
 @pytest.mark.spark
-def test_what_if_of_tables_on_spark_names_it_in_a_sentence(spark: Any, tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_what_if_of_tables_on_spark_names_it_in_a_sentence(spark: Any, source: FakeSource, tmp_path: Path) -> None:
     seal_requests(source.events, range(1000, 1020))
     pipeline_folders.seal(source.events, [*events(random.randrange(99), 20)])
     source.run()

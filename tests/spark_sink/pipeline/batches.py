@@ -6,15 +6,9 @@ from typing import Any
 
 import msgspec
 
-from broker.events import (
-    LifecycleEvent,
-)
+from broker.events import LifecycleEvent
 from spark_sink.tables import GAPS, read_table
-from tests.spark_sink.pipeline.folders import (
-    BEFORE_MIDNIGHT_MS,
-    seal,
-    seal_frames,
-)
+from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, seal, seal_frames
 from tests.spark_sink.records import HEADER, NOON_MS, Event, definition, events, request
 
 DAY_MS = 86_400_000
