@@ -45,8 +45,7 @@ class Logs:
             raise BadFolder(f"the events folder {events} holds no events yet: is a broker writing to it?")
         self._logs: Final[dict[tuple[str, int], LogFile]] = {}  # stream and number
         self._known: Final[dict[str, Any]] = {}  # by stream
-        self._times: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
-        self._last_seqs: Final[dict[tuple[str, int], int | None]] = {}
+        self._known_bounds: Final[dict[tuple[str, int, str], tuple[int, int] | None]] = {}  # with the column
         self._kinds: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
         self._records: Final[dict[tuple[str, int], list[Record]]] = {}
         self._places: Final[dict[tuple[str, int], list[tuple[int, int]]]] = {}
@@ -221,28 +220,26 @@ class Logs:
     def times(self, run: Run, number: int) -> tuple[int, int] | None:
         """The smallest and the largest time of a log, microseconds, without what is told late; None: nothing else can
         be read of it."""
-        key = (run.stream, number)
-        if key not in self._times:
-            found = [self.range_of(run, FLOWS, number, "at")]
-            if self._has_late(run, number):
-                found += [(place.at_us, place.at_us) for place in self.records(run, number) if place.kind not in LATE]
-            else:
-                found.append(self.range_of(run, LIFECYCLES, number, "at"))
-            known = [each for each in found if each is not None]
-            self._times[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
-        return self._times[key]
+        return self._bounds(run, number, "at")
 
     def last_seq(self, run: Run, number: int) -> int | None:
         """The highest number in a log, without what is told late; None: nothing else can be read of it."""
-        key = (run.stream, number)
-        if key not in self._last_seqs:
-            found = [self.range_of(run, FLOWS, number, "seq")]
+        bounds = self._bounds(run, number, "seq")
+        return bounds[1] if bounds is not None else None
+
+    def _bounds(self, run: Run, number: int, name: str) -> tuple[int, int] | None:
+        """Of `at` or `seq`."""
+        key = (run.stream, number, name)
+        if key not in self._known_bounds:
+            found = [self.range_of(run, FLOWS, number, name)]
             if self._has_late(run, number):
-                found += [(place.seq, place.seq) for place in self.records(run, number) if place.kind not in LATE]
+                records = [record for record in self.records(run, number) if record.kind not in LATE]
+                found += [(value, value) for value in (each.seq if name == "seq" else each.at_us for each in records)]
             else:
-                found.append(self.range_of(run, LIFECYCLES, number, "seq"))
-            self._last_seqs[key] = max((each[1] for each in found if each is not None), default=None)
-        return self._last_seqs[key]
+                found.append(self.range_of(run, LIFECYCLES, number, name))
+            known = [each for each in found if each is not None]
+            self._known_bounds[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
+        return self._known_bounds[key]
 
     def _has_late(self, run: Run, number: int) -> bool:
         """May there be events that are told under an earlier number?"""

@@ -165,8 +165,7 @@ class SegmentReader(RecordReader):
             times = self.logs.times(run, number)
             if times is not None and times[0] > at_us + LATE_US:
                 return
-            kinds = self.logs.kinds(run, number)
-            if kinds is not None and kinds[1] >= TABLE_DIGEST:
+            if self._has_seen(run, number):
                 yield number
 
     def _logs_behind(self, run: Run, seq: int) -> Any:
@@ -194,6 +193,7 @@ class SegmentReader(RecordReader):
         return sorted(found, key=lambda record: record.seq)
 
     def _has_seen(self, run: Run, number: int) -> bool:
+        """May there be some of a snapshot?"""
         kinds = self.logs.kinds(run, number)
         return kinds is not None and kinds[1] >= TABLE_DIGEST
 

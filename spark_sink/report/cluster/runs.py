@@ -4,6 +4,7 @@ A run that said BrokerStopped has stopped; one of which BrokerDied was told, or 
 saying so, has died. Of others only their neighbours know more (`losses`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -85,6 +86,11 @@ def runs_of(lifecycle: pa.Table, heard: Heard) -> dict[RunKey, RunFacts]:
             counts = _count(tags.get("routes")), _count(tags.get("local"))
             runs[key] = replace(runs[key], digest_us=at_us, routes=counts[0], local=counts[1])
     return runs
+
+
+def latest_of(runs: Mapping[RunKey, RunFacts]) -> dict[str, RunFacts]:
+    """Broker id -> its latest run, in the order of their epochs."""
+    return {run.broker_id: run for run in sorted(runs.values(), key=lambda run: run.epoch)}
 
 
 def _last_of_each(rows: pa.Table) -> list[int]:

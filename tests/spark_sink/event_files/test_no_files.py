@@ -18,7 +18,7 @@ from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadFile, BadFolder, NoFile
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
-from spark_sink.event_files.store import SegmentFile, read_file
+from spark_sink.event_files.store import SegmentFile
 from spark_sink.event_files.wal import wal_name
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import MADE_INTO, check_folders
@@ -180,8 +180,6 @@ def test_readers_of_one_file_say_so(tmp_path: Path, kind: str) -> None:
     why = put(tmp_path / "x", kind)
     with pytest.raises(BadFile, match=why):
         SegmentFile(tmp_path / "x", EventFile("b-1", 1, FLOWS, FLOWS))
-    with pytest.raises(BadFile, match=why):
-        read_file(tmp_path / "x")
 
 
 @ALL
