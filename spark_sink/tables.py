@@ -13,7 +13,7 @@ by bucket. A record that comes late is just one more partial, and brokers merge 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -64,17 +64,14 @@ def _keys(*names: str) -> tuple[Column, ...]:
     return (_MINUTE, *ORIGIN_COLUMNS[:2], *(_FLOW[name] for name in names))
 
 
-class Partial:
+class Partial(NamedTuple):
     """A table of partials: rows of flow records grouped by keys, with sums, perhaps a maximum and a histogram."""
 
-    def __init__(
-        self, name: str, keys: tuple[Column, ...], sums: tuple[str, ...], *, has_max: bool, has_histogram: bool
-    ) -> None:
-        self.name: Final = name
-        self.keys: Final = keys
-        self.sums: Final = sums  # columns that are added up
-        self.has_max: Final = has_max
-        self.has_histogram: Final = has_histogram
+    name: str
+    keys: tuple[Column, ...]
+    sums: tuple[str, ...]  # columns that are added up
+    has_max: bool
+    has_histogram: bool
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -29,20 +29,6 @@ STOPPED: Final = "stopped"  # it said BrokerStopped
 DIED: Final = "died"  # its writer says so, or the broker began another run and had not stopped
 MAX_RANGES: Final = 10_000  # of numbers, before they are joined to fewer
 
-# Columns of `lifecycle` that a table is made of, in the order of `Record`
-RECORD_COLUMNS: Final = (
-    "seq",
-    "at",
-    "kind",
-    "route_id",
-    "service",
-    "tags",
-    "peer",
-    "reason",
-    "detail",
-    "uptime_ms",
-    "requests",
-)
 SEEN_SQL: Final = {  # how the table `routes` has those that are not its own, for Spark
     "at": "seen_at AS at",
     "kind": f"{ROUTE_SEEN}L AS kind",
@@ -72,6 +58,10 @@ class Record(NamedTuple):
     def snapshot(self) -> range:
         """Of a TableDigest: the numbers of the RouteSeen events that it ends."""
         return range(self.seq - int(self.tags.get("routes") or 0), self.seq)
+
+
+# Columns of `lifecycle` that a table is made of; segments of older writers have no `choices`
+RECORD_COLUMNS: Final = tuple("at" if name == "at_us" else name for name in Record._fields if name != "choices")
 
 
 class Run(NamedTuple):

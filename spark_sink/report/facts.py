@@ -26,7 +26,6 @@ from broker.events import (
 )
 from spark_sink.errors import BadFolder
 from spark_sink.report.cluster.facts import Cluster, cluster_of
-from spark_sink.report.cluster.gaps import COLUMNS as GAP_COLUMNS
 from spark_sink.report.cluster.gaps import Gaps, gaps_of
 from spark_sink.report.cluster.losses import with_losses
 from spark_sink.report.cluster.runs import Heard, RunFacts, RunKey, runs_of
@@ -141,7 +140,7 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     )
     rejections = reader.table(REJECTIONS, table_schema(REJECTIONS).names)
     singles = reader.table(REQUESTS, SINGLE_COLUMNS, ds.field("routing") == MULTICAST)
-    gaps = reader.table(GAPS, GAP_COLUMNS)
+    gaps = reader.table(GAPS, table_schema(GAPS).names)
     sessions = reader.table(SESSIONS, _SESSION_COLUMNS, ds.field("is_local") == 1)
     told = reader.table(LIFECYCLE, _TOLD_COLUMNS, ds.field("kind").isin(_TOLD))
     named = reader.table(LIFECYCLE, ("event", *_NAMED, "at"))

@@ -6,8 +6,9 @@ between two of them: what is there already is left alone.
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from spark_sink.errors import BadFrame, NoFile
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
@@ -19,31 +20,21 @@ from spark_sink.event_files.store import read_file
 from spark_sink.event_files.wal import HEADLESS_BYTES, Ledger, WalContent
 
 
+@dataclass
 class ClosedLog:
     """A log that nobody writes any more."""
 
-    def __init__(
-        self,
-        path: Path,
-        handle: int,
-        number: int,
-        header: Header,
-        before: dict[str, int],
-        ledger: Ledger,
-        wal_bytes: int,
-        frames: list[FrameRows] | None,
-    ) -> None:
-        self.path: Final = path
-        self.handle: Final = handle  # its lock
-        self.number: Final = number
-        self.header: Final = header
-        self.before: Final = before  # rows of each source in all logs before it
-        self.ledger: Final = ledger  # of this log alone
-        self.wal_bytes: Final = wal_bytes
-        self.frames = frames  # None: to be read from it
-        self.is_found = False  # left behind by another process
-        self.is_own = True  # of this epoch of this broker
-        self.torn_bytes = 0  # at its end
+    path: Path
+    handle: int  # its lock
+    number: int
+    header: Header
+    before: dict[str, int]  # rows of each source in all logs before it
+    ledger: Ledger  # of this log alone
+    wal_bytes: int
+    frames: list[FrameRows] | None  # None: to be read from it
+    is_found: bool = False  # left behind by another process
+    is_own: bool = True  # of this epoch of this broker
+    torn_bytes: int = 0  # at its end
 
     def seal(self, events: Path, known: Mapping[int, Any], disk: Disk) -> int:
         """Make its segments; their number. `known`: definitions for `frames`. OSError: one cannot be written."""

@@ -46,13 +46,12 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
     read: dict[str, int] = {}  # "<source>/<broker>-<epoch>" -> all segments up to this number
 
 
-class DeclaredReader:
+class DeclaredReader(NamedTuple):
     """A declared reader."""
 
-    def __init__(self, name: str, reading: Reading, heard_s: float) -> None:
-        self.name: Final = name
-        self.reading: Final = reading
-        self.heard_s: Final = heard_s  # wall time, seconds since the epoch
+    name: str
+    reading: Reading
+    heard_s: float  # wall time, seconds since the epoch
 
     def has_read(self, file: EventFile) -> bool:
         """Will it never want this segment again?"""

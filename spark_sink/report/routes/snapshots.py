@@ -4,7 +4,7 @@ A snapshot is written every minute, so the table is read a piece at a time: a da
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,12 @@ _EMPTY: Final = row_schema(ROUTES).empty_table().select(list(COLUMNS))
 REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
 
 
-class Snapshots:
+class Snapshots(NamedTuple):
     """What the table `routes` tells."""
 
-    def __init__(self, last: pa.Table, there: pa.Table, heard: Heard) -> None:
-        self.last: Final = last  # rows of the last snapshot of each run, of routes of its own
-        self.there: Final = there  # distinct `service` and `route_id`
-        self.heard: Final = heard
+    last: pa.Table  # rows of the last snapshot of each run, of routes of its own
+    there: pa.Table  # distinct `service` and `route_id`
+    heard: Heard
 
 
 def snapshots_of(pieces: Iterable[pa.Table], complete_us: Mapping[RunKey, int]) -> Snapshots:
