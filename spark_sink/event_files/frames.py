@@ -46,6 +46,11 @@ class Header(msgspec.Struct, frozen=True):
     first_frame: int = 1  # number of the first frame of rows that comes; an earlier writer took those before it
     weight: int = 1  # N, where the broker writes one of N requests
 
+    @property
+    def stream(self) -> str:
+        """What the names of its files begin with."""
+        return f"{self.broker_id}-{self.epoch}"
+
 
 # The type tag is the first item of the array: `row()` of broker.events, as a type that msgspec checks while it decodes.
 FlowRow: Final[Any] = _row_type("FlowRow", events.FLOW, events.FLOW_FIELDS)

@@ -117,7 +117,7 @@ class LogFile:
         except BadFrame as error:
             raise BadFile(f"{error}") from error
         header = self._content.head.header
-        if file.origin != (header.broker_id, header.epoch):
+        if file.stream != header.stream:
             raise BadFile(f"it is a log of {header.broker_id}, epoch {header.epoch}")
         self.broker_name: Final = header.broker_name
 

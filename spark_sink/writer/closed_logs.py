@@ -61,7 +61,7 @@ def foreign_logs(events: Path, header: Header) -> dict[Path, int]:
     """Those of all other runs, in the order of their names, and when each was changed last, in nanoseconds."""
     found = {}
     for file in list_written(events, ()).files(LOG):
-        if file.origin != (header.broker_id, header.epoch):
+        if file.stream != header.stream:
             with contextlib.suppress(OSError):  # it is gone
                 found[events / file.place] = (events / file.place).stat().st_mtime_ns
     return found
@@ -88,15 +88,11 @@ def found_logs(
             continue
         before = content.head.before
         log = ClosedLog(path, handle, number, content.head.header, before.rows, content.ledger, len(data), None)
-        log.is_found, log.is_own = True, stream == _own(header)
+        log.is_found, log.is_own = True, stream == header.stream
         log.torn_bytes = content.torn_bytes
         if log.torn_bytes:
             say(f"{path} ends with {log.torn_bytes} bytes that are no whole frame, all before them is kept")
         yield log, before
-
-
-def _own(header: Header) -> str:
-    return f"{header.broker_id}-{header.epoch}"
 
 
 def _discard(path: Path, handle: int, disk: Disk, say: Callable[[str], None]) -> None:

@@ -351,8 +351,8 @@ class Writer:
 
     def _first_number(self) -> int:
         """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""
-        stream = f"{self._header.broker_id}-{self._header.epoch}"
-        return max(self._header.first_number, 1 + max(list_written(self._events).numbers(stream, *SOURCES), default=0))
+        used = list_written(self._events).numbers(self._header.stream, *SOURCES)
+        return max(self._header.first_number, used[-1] + 1 if used else 1)
 
     # Counts and sentences
 
