@@ -103,14 +103,7 @@ class TableAt:
             "digest": self.digest,
             "verdict": self.verdict,
             "checks": [
-                {
-                    "at": check.at.isoformat(),
-                    "seq": check.seq,
-                    "recorded": check.recorded,
-                    "rebuilt": check.rebuilt,
-                    "is_equal": check.is_equal,
-                }
-                for check in self.checks
+                check._asdict() | {"at": check.at.isoformat(), "is_equal": check.is_equal} for check in self.checks
             ],
             "is_complete": self.is_complete,
             "gaps": [gap._asdict() for gap in self.gaps],
