@@ -34,7 +34,7 @@ from tests.spark_sink.pipeline.folders import (
 from tests.spark_sink.records import HEADER, NOON_MS, events
 
 
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [11, pytest.param(3, marks=pytest.mark.slow)])  # of the four moments of a file
 def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(tmp_path: Path, stride: int) -> None:
     steps, was_killed = 1 - stride, True
     while was_killed:
