@@ -12,8 +12,8 @@ from typing import Final
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
+from spark_sink.errors import NotKnown
 from spark_sink.history import records as history
-from spark_sink.time_travel.errors import NotKnown
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import BROKER_START, FIRST_RECORD, SILENT, SNAPSHOT, Check, Gap, SeenRoute, TableAt
 from spark_sink.timestamps import micros_of, moment_at, moment_of, moment_text, span_text

@@ -7,10 +7,9 @@ import pytest
 
 from broker.events import BROKER_DIED
 from broker.routing.digest import Digest, route_mark
-from spark_sink.errors import BadMoment
+from spark_sink.errors import BadMoment, NotKnown
 from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.time_travel import Check, Gap, SeenRoute, table_at
-from spark_sink.time_travel.errors import NotKnown
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import BROKER_START, EQUAL, FIRST_RECORD, NONE_NEAR, NOT_EQUAL, SILENT, SNAPSHOT
 from spark_sink.timestamps import moment_at
