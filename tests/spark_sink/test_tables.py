@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.errors import BadFolder
+from spark_sink.pipeline.rows import gap_row
 from spark_sink.tables import (
     COLUMNS,
     GAPS,
@@ -26,18 +27,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def gap(at: datetime, reason: str) -> dict[str, Any]:
-    return {
-        "at": at,
-        "broker_id": "b",
-        "broker_name": "one",
-        "epoch": 1,
-        "first_seq": 1,
-        "last_seq": 2,
-        "records": 2,
-        "requests": 0,
-        "reason": reason,
-        "detail": "",
-    }
+    return gap_row(at, ("b", "one", 1), (1, 2), reason, "")
 
 
 def write(tables: Path, name: str, rows: list[dict[str, Any]]) -> Path:
