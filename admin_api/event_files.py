@@ -6,7 +6,10 @@ often than once in `LOOK_S`; bytes are sent by the kernel or in pieces of `CHUNK
 """
 
 import asyncio
+import heapq
 import time
+from bisect import bisect_right
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
@@ -16,17 +19,16 @@ from aiohttp.abc import AbstractStreamWriter
 
 from admin_api.errors import AdminError, shown
 from admin_api.listener import BEING_SENT
-from admin_api.parameters import MAX_NUMBER, after_of, archived_of, part_of, source_of
+from admin_api.parameters import after_of, archived_of, part_of, source_of
 from admin_api.schemas import json_response
 from broker.views.schemas import Part
 from spark_sink.errors import BadFolder
-from spark_sink.event_files.folder import LOG, SOURCES, EventFile, list_folder
+from spark_sink.event_files.folder import LOG, SOURCES, EventFile, Listing, list_folder
 from spark_sink.event_files.layout import origin_of
 
 LOOK_S: Final = 0.25  # what was seen is good for so long
 MAX_SENDS: Final = 8  # files that are sent at the same time; others wait
 SEND_S: Final = 120.0  # for one file; a reader that takes longer is cut off, it holds up others
-PILE_BITS: Final = 10  # of numbers: so many files are sorted at once, the broker waits for no more
 CHUNK_BYTES: Final = 256 << 10  # where the kernel cannot send by itself
 
 
@@ -79,7 +81,7 @@ class EventFiles:
         self._folder: Final = Path(folder) if folder else None
         self._looking: Final = asyncio.Lock()
         self._slots: Final = asyncio.Semaphore(MAX_SENDS)
-        self._seen: Final[dict[bool, tuple[float, _Seen]]] = {}  # with the archive, without: when (monotonic), what
+        self._seen: Final[dict[bool, tuple[float, Listing]]] = {}  # with the archive, without: when (monotonic), what
 
     async def streams(self, request: web.Request) -> web.Response:
         """Runs of brokers that have files."""
@@ -87,23 +89,18 @@ class EventFiles:
         if self._folder is None:
             return json_response(StreamsView(False, [], 0, part.offset, part.limit, []))
         seen = await self._look(archived_of(request))
-        names = sorted(seen.streams, key=lambda name: (origin_of(name)[1], name))
-        items = [
-            StreamView(name, *origin_of(name), len(one.files), one.first, one.last)
-            for name in names[part.offset : part.offset + part.limit]
-            for one in [seen.streams[name]]
-        ]
+        names = sorted(seen.streams(), key=lambda name: (origin_of(name)[1], name))
+        items = await asyncio.to_thread(_views_of, seen, names[part.offset : part.offset + part.limit])
         return json_response(StreamsView(True, items, len(names), part.offset, part.limit, seen.foreign))
 
     async def files(self, request: web.Request) -> web.Response:
         """Files of one stream, by number: of one source and the logs, or all."""
         part, source, after = part_of(request), source_of(request, SOURCES), after_of(request)
         seen, name = await self._look(archived_of(request)), request.match_info["stream"]
-        stream = seen.streams.get(name)
-        if stream is None:
+        if name not in seen.streams():
             raise AdminError("no-such-event-file", f"no files are of {shown(name)}")
         sources = (source, LOG) if source else (*SOURCES, LOG)
-        items, total = await asyncio.to_thread(self._page, stream, sources, after, part)
+        items, total = await asyncio.to_thread(self._page, seen, name, sources, after, part)
         return json_response(EventFilesView(items, total, part.offset, part.limit))
 
     async def file(self, request: web.Request) -> web.StreamResponse:
@@ -121,14 +118,13 @@ class EventFiles:
 
     async def _find(self, stream: str, source: str, number: int) -> Path | None:
         for has_archive in (False, True):
-            found = (await self._look(has_archive)).streams.get(stream)
-            file = found.files.get((source, number)) if found is not None else None
+            file = await asyncio.to_thread((await self._look(has_archive)).find, stream, source, number)
             if file is not None:
                 assert self._folder is not None  # or there is nothing to look at
                 return self._folder / file.place
         return None
 
-    async def _look(self, has_archive: bool) -> "_Seen":
+    async def _look(self, has_archive: bool) -> Listing:
         """What lies in the folder. AdminError: nothing is written, or not yet."""
         folder = self._folder
         if folder is None:
@@ -137,27 +133,32 @@ class EventFiles:
             seen = self._seen.get(has_archive)
             if seen is None or time.monotonic() - seen[0] >= LOOK_S:
                 try:
-                    found = await asyncio.to_thread(_Seen, folder, has_archive)
+                    found = await asyncio.to_thread(list_folder, folder, has_archive=has_archive, rest=_rest)
                 except BadFolder as error:  # the writer has not begun, or the folder is gone
                     raise AdminError("not-ready", "there are no event files", [f"events.dir: {error}"]) from None
                 seen = self._seen[has_archive] = (time.monotonic(), found)
             return seen[1]
 
     def _page(
-        self, stream: "_Stream", sources: tuple[str, ...], after: int, part: Part
+        self, seen: Listing, stream: str, sources: tuple[str, ...], after: int, part: Part
     ) -> tuple[list[EventFileView], int]:
         """A part of the files after a number, and how many there are. In a thread."""
+        runs, total = [], 0
+        for source in sources:
+            numbers = seen.numbers(stream, source)
+            later = numbers[bisect_right(numbers, after) :]
+            runs.append(zip(later, repeat(source)))
+            total += len(later)
         found: list[EventFile] = []
-        total = 0
-        for place in sorted(stream.piles):
-            if place < after >> PILE_BITS:
-                continue
-            pile = [file for file in stream.piles[place] if file.number > after and file.source in sources]
-            if total < part.offset + part.limit:
-                pile.sort(key=lambda file: (file.number, file.source))
-                found += pile[max(0, part.offset - total) : part.offset + part.limit - total]
-            total += len(pile)
-            _rest()
+        for count, (number, source) in enumerate(heapq.merge(*runs)):
+            if not count & 255:
+                _rest()
+            if count >= part.offset + part.limit:
+                break
+            if count >= part.offset:
+                file = seen.find(stream, source, number)
+                assert file is not None  # it was listed
+                found.append(file)
         views = [EventFileView(file.source, file.number, self._size(file), file.is_archived) for file in found]
         return views, total
 
@@ -167,38 +168,6 @@ class EventFiles:
             return (self._folder / file.place).stat().st_size
         except OSError:
             return None
-
-
-class _Stream:
-    """The files of one run of a broker."""
-
-    def __init__(self) -> None:
-        self.files: Final[dict[tuple[str, int], EventFile]] = {}  # by source and number
-        self.piles: Final[dict[int, list[EventFile]]] = {}  # by the number without its last `PILE_BITS`
-        self.first = MAX_NUMBER
-        self.last = 0
-
-    def add(self, file: EventFile) -> None:
-        self.files[file.source, file.number] = file
-        self.piles.setdefault(file.number >> PILE_BITS, []).append(file)
-        self.first = min(self.first, file.number)
-        self.last = max(self.last, file.number)
-
-
-class _Seen:
-    """What lay in the folder. Made in a thread; never in one step that holds up the others."""
-
-    def __init__(self, folder: Path, has_archive: bool) -> None:
-        """BadFolder, OSError."""
-        listing = list_folder(folder, has_archive=has_archive, rest=_rest)
-        self.foreign: Final = listing.foreign
-        self.streams: Final[dict[str, _Stream]] = {}
-        for count, file in enumerate(listing.files):
-            if file.stream not in self.streams:
-                self.streams[file.stream] = _Stream()
-            self.streams[file.stream].add(file)
-            if not count & 255:
-                _rest()
 
 
 class _Sent(web.FileResponse):
@@ -221,6 +190,16 @@ class _Sent(web.FileResponse):
                 raise ConnectionResetError(f"a file was not sent within {SEND_S:.0f} s") from None
             finally:
                 del request[BEING_SENT]
+
+
+def _views_of(seen: Listing, names: list[str]) -> list[StreamView]:
+    """Of these streams. In a thread."""
+    views = []
+    for name in names:
+        found = [numbers for source in (*SOURCES, LOG) if (numbers := seen.numbers(name, source))]
+        first, last = min(numbers[0] for numbers in found), max(numbers[-1] for numbers in found)
+        views.append(StreamView(name, *origin_of(name), sum(map(len, found)), first, last))
+    return views
 
 
 def _rest() -> None:

@@ -32,7 +32,8 @@ from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import segment_name
-from spark_sink.history.epochs import WHOLE, Change
+from spark_sink.history.epochs import WHOLE
+from spark_sink.history.records import Record
 from spark_sink.schema import ARROW_SCHEMAS, LIFECYCLES, REQUESTS
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
@@ -105,7 +106,8 @@ class Recorder:
 
     def _tell(self, kind: int, route_id: str = "", service: str = "", tags: dict[str, str] | None = None) -> None:
         self._seq += 1
-        self._world.apply(Change(kind, self._seq, self._us, self._choices, route_id, service, tags, route_id))
+        record = Record(self._seq, self._us, kind, route_id, service, tags or {}, route_id, "", "", 0, 0, self._choices)
+        self._world.apply(record)
         row = ORIGIN | {"seq": self._seq, "at": self._us, "kind": kind, "choices": self._choices, "route_id": route_id}
         texts = {"event": "", "service": service, "peer": route_id, "reason": "", "detail": ""}
         self.lifecycle.append(row | texts | {"tags": list((tags or {}).items())})

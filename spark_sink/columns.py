@@ -6,7 +6,7 @@ Spark zips them, DuckDB unnests both, and pandas gives two arrays to calculate w
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -26,15 +26,12 @@ ARROW_TYPES: Final = {
 }
 
 
-class Column:
-    """One column: its name, its kind (one of the constants above) and what it means, for the document."""
+class Column(NamedTuple):
+    """One column."""
 
-    __slots__ = ("kind", "meaning", "name")
-
-    def __init__(self, name: str, kind: str, meaning: str) -> None:
-        self.name: Final = name
-        self.kind: Final = kind
-        self.meaning: Final = meaning
+    name: str
+    kind: str  # one of the constants above
+    meaning: str  # for the document
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

@@ -6,6 +6,7 @@ SinkError                    one clear sentence; `exit_status` of the process
  ├─ MissingPart     (3)      pyspark or a fit Java is not installed
  ├─ BadOptions      (2)      invalid options of the data source
  ├─ BadMoment       (2)      a text that is not a time
+ ├─ NotKnown        (2)      a broker or a moment of which the events say nothing
  ├─ BadFile         (1)      a file with the name of a segment or log that is none
  │   └─ NoFile      (1)      something else that has the name of a file: a FIFO, a folder, a symbolic link …
  └─ LostRows        (1)      rows that were to be read are not there any more
@@ -44,6 +45,12 @@ class BadOptions(SinkError):
 
 class BadMoment(SinkError):
     """A text that is not a time; the message says how to write one."""
+
+    exit_status: ClassVar[int] = 2
+
+
+class NotKnown(SinkError):
+    """The events say nothing of this broker or this moment; the text says of which they do."""
 
     exit_status: ClassVar[int] = 2
 

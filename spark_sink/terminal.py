@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -50,12 +50,14 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; columns whose heads begin with `>` are numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def print_rows(
+    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], overflow: OverflowMethod = "fold"
+) -> None:
+    """A table; columns whose heads begin with `>` are numbers. `overflow`: of cells that are too long."""
+    table = Table(box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), pad_edge=False)
     for column in columns:
         is_number = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow=overflow)
     for row in rows:
         table.add_row(*(Text(plain(cell)) for cell in row))  # no markup
     console.print(table)

@@ -35,6 +35,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.event_files.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.event_files.layout",  # their names
         "spark_sink.errors",
+        "spark_sink.terminal",  # how commands show tables and lengths of time
+        "spark_sink.timestamps",
     ),
     "broker.commands": ("rsocket_wire", "broker", "client_sdk", "spark_sink", "admin_api"),
 }

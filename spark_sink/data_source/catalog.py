@@ -5,17 +5,18 @@ asks for rows that are not there any more gets LostRows, or a sentence, as the o
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from spark_sink.data_source.contents import Span, span_of, table_of
+from spark_sink.data_source.contents import span_of, table_of
 from spark_sink.data_source.options import Offsets
 from spark_sink.data_source.stores import Store
 from spark_sink.errors import BadFile, LostRows
-from spark_sink.event_files.folder import EventFile
+from spark_sink.event_files.folder import LOG, EventFile, Listing
+from spark_sink.event_files.store import Span
 
 ARCHIVE_S: Final = 60.0  # how often the archive is looked through, when nothing is missing that may be there
 MAX_KNOWN: Final = 200_000  # files whose rows are remembered; a day of segments of a second twice over
@@ -43,8 +44,7 @@ class Catalog:
         self._source: Final = source
         self._say: Final = say
         self._fails: Final = fails_on_loss
-        self._files: dict[str, dict[int, EventFile]] = {}  # by stream and number; a segment rather than its log
-        self._archived: list[EventFile] = []  # as of the last look into the archive
+        self._listing = Listing()  # with the archive as of the last look into it
         self._look_at = 0.0  # monotonic; when to look into the archive again
         self._spans: Final[dict[tuple[str, int], Span]] = {}  # of segments
         self._logs: dict[tuple[str, int], tuple[int, Span | None]] = {}  # of logs: size, rows
@@ -54,7 +54,7 @@ class Catalog:
     @property
     def streams(self) -> list[str]:
         """All that have a file, in the order of their names."""
-        return sorted(self._files)
+        return self._listing.streams(self._source, LOG)
 
     @property
     def is_new(self) -> bool:
@@ -67,17 +67,13 @@ class Catalog:
         has_archive = has_archive or now >= self._look_at
         listing = self._store.list(self._source, has_archive=has_archive)
         if has_archive:
-            self._archived = [file for file in listing.files if file.is_archived]
             self._look_at = now + ARCHIVE_S
+        else:
+            listing.add_archive(self._listing)
+        self._listing = listing
         for place in listing.foreign:
             self._tell(place, f"{self._store.name}: {place} is no event file and is passed over")
-        self._files = {}
-        for file in (*self._archived, *listing.files):
-            numbers = self._files.setdefault(file.stream, {})
-            if not (file.is_log and file.number in numbers and not numbers[file.number].is_log):
-                numbers[file.number] = file
-        logs = {(file.stream, file.number) for file in listing.files if file.is_log}
-        self._logs = {key: value for key, value in self._logs.items() if key in logs}
+        self._logs = {key: value for key, value in self._logs.items() if listing.find(key[0], LOG, key[1]) is not None}
 
     def ends(self) -> Offsets:
         """The place after the last row of each stream."""
@@ -89,7 +85,7 @@ class Catalog:
 
     def last_number(self, stream: str, end: int) -> int:
         """The number up to which all segments of a stream are read when the places before `end` are; 0: none is."""
-        numbers = sorted(number for number, file in self._files.get(stream, {}).items() if not file.is_log)
+        numbers = self._listing.numbers(stream, self._source)
         place = self._first_beyond(stream, numbers, end)
         return numbers[place - 1] if place else 0
 
@@ -122,8 +118,12 @@ class Catalog:
         return table_of(self._store, file, self._source, span)
 
     def find(self, stream: str, number: int) -> EventFile | None:
-        """Where a file is now; None: nowhere."""
-        return self._files.get(stream, {}).get(number)
+        """Where a file is now, a segment rather than its log; None: nowhere."""
+        listing = self._listing
+        return listing.find(stream, self._source, number) or listing.find(stream, LOG, number)
+
+    def _numbers(self, stream: str) -> Sequence[int]:
+        return self._listing.numbers(stream, self._source, LOG)
 
     def _settled(self, ask: Callable[[], _Answer]) -> _Answer:
         """The answer, asked again when files went away while it was found."""
@@ -137,8 +137,9 @@ class Catalog:
 
     def _outermost(self, *, is_last: bool) -> Offsets:
         found = {}
-        for stream, numbers in self._files.items():
-            spans = (self._span(stream, number) for number in sorted(numbers, reverse=is_last))
+        for stream in self.streams:
+            numbers = self._numbers(stream)
+            spans = (self._span(stream, number) for number in (reversed(numbers) if is_last else numbers))
             span = next((span for span in spans if span is not None), None)
             if span is not None:
                 found[stream] = span.end if is_last else span.first
@@ -167,17 +168,16 @@ class Catalog:
 
     def _from(self, stream: str, start: int) -> Iterator[tuple[EventFile, Span]]:
         """Files from the one on that holds the place `start`, in their order."""
-        numbers = sorted(self._files.get(stream, {}))
-        numbers = numbers[max(0, self._first_beyond(stream, numbers, start)) :]
-        for at in range(0, len(numbers), 16 * THREADS_N):
+        numbers = self._numbers(stream)
+        for at in range(self._first_beyond(stream, numbers, start), len(numbers), 16 * THREADS_N):
             some = numbers[at : at + 16 * THREADS_N]
-            self._learn([self._files[stream][number] for number in some])
+            self._learn(stream, some)
             for number in some:
-                span = self._span(stream, number)
-                if span is not None:
-                    yield self._files[stream][number], span
+                file, span = self.find(stream, number), self._span(stream, number)
+                if file is not None and span is not None:
+                    yield file, span
 
-    def _first_beyond(self, stream: str, numbers: list[int], place: int) -> int:
+    def _first_beyond(self, stream: str, numbers: Sequence[int], place: int) -> int:
         """How many files, from the first on, end at `place` or before. Halving: a look at few of many footers."""
         low, high = 0, len(numbers)
         while low < high:
@@ -192,16 +192,18 @@ class Catalog:
                 low = middle + 1
         return low
 
-    def _learn(self, files: list[EventFile]) -> None:
+    def _learn(self, stream: str, numbers: Sequence[int]) -> None:
         """Read what is not known of them, side by side."""
-        unknown = [file for file in files if not file.is_log and (file.stream, file.number) not in self._spans]
+        unknown = [number for number in numbers if (stream, number) not in self._spans]
         if len(unknown) > 1:
             with ThreadPoolExecutor(THREADS_N) as pool:
-                list(pool.map(lambda file: self._span(file.stream, file.number), unknown))
+                list(pool.map(lambda number: self._span(stream, number), unknown))
 
     def _span(self, stream: str, number: int) -> Span | None:
         """Rows of a file; None: there are none to read yet, it is gone, or it is none of ours, which is said."""
-        key, file = (stream, number), self._files[stream][number]
+        key, file = (stream, number), self.find(stream, number)
+        if file is None:
+            return None
         if key in self._spans and not file.is_log:
             return self._spans[key]
         try:
@@ -215,7 +217,7 @@ class Catalog:
             self._is_stale = True
             return None
         except BadFile as error:
-            self._tell(file.place, f"{error}; it is passed over")
+            self._tell(file.place, f"{self._store.name}: {file.place} is passed over: {error}")
             return None
         assert span is not None  # only a log may have no head
         if len(self._spans) >= MAX_KNOWN:

@@ -77,9 +77,7 @@ class HttpStore:
         return ", ".join(self._urls)
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
-        """See Store."""
-        found: dict[tuple[str, str, int], EventFile] = {}
-        foreign: list[str] = []
+        listing = Listing()
         archived = "true" if has_archive else "false"
         for url in self._urls:
             offset, total = 0, 1
@@ -89,22 +87,20 @@ class HttpStore:
                     raise BadFolder(f"the broker at {url} writes no event files: start it with --events DIR")
                 for one in page.items:
                     for file in self._files(url, one.stream, source, archived):
-                        found.setdefault((file.stream, file.source, file.number), file)
+                        listing.add(file)
                 if not offset:
-                    foreign += page.foreign
+                    for place in page.foreign:
+                        listing.add_foreign(place)
                 offset, total = offset + PAGE, page.total
-        return Listing(list(found.values()), foreign)
+        return listing
 
     def read(self, file: EventFile) -> bytes:
-        """See Store."""
         return self._get(file.place, {}, MAX_FILE_BYTES)
 
     def read_end(self, file: EventFile, length: int) -> bytes:
-        """See Store."""
         return self._get(file.place, {"Range": f"bytes=-{length}"}, length)
 
     def size(self, file: EventFile) -> int:
-        """See Store."""
         with self._open(file.place, {}, "HEAD") as answer:
             return check_size(file, int(answer.headers["Content-Length"]))
 
@@ -116,7 +112,7 @@ class HttpStore:
         while left > 0:
             page = self._ask(f"{base}?{urllib.parse.urlencode(query | {'after': str(after)})}", _Files)
             for one in page.items:
-                yield EventFile(stream, one.number, one.source, f"{base}/{one.source}/{one.number}", one.is_archived)
+                yield EventFile(stream, one.number, one.source, f"{base}/{one.source}", one.is_archived)
                 after = max(after, one.number)
             left = page.total - len(page.items) if page.items else 0
 

@@ -145,7 +145,7 @@ class EventReader:
                 if file is None:
                     break
             except BadFile as error:
-                why = str(error)
+                why = f"{file.place}: {error}"
                 break
         self._catalog.lost(piece.file.stream, piece.span, why)
         return None

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from pyarrow import fs
 
 from spark_sink.errors import BadFolder
-from spark_sink.event_files.folder import EventFile, Listing, gathered, list_folder
+from spark_sink.event_files.folder import EventFile, Listing, list_folder
 from spark_sink.event_files.layout import ARCHIVE, LOG_FOLDER, open_file
 
 MAX_FILE_BYTES: Final = 1 << 30  # of one file, which is read whole; events.roll_bytes makes some MiB
@@ -51,23 +51,19 @@ class LocalStore:
         return str(self.events)
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
-        """See Store."""
         return list_folder(self.events, (source,), has_archive=has_archive)
 
     def read(self, file: EventFile) -> bytes:
-        """See Store."""
         with open_file(self.events / file.place) as opened:
             size = check_size(file, os.fstat(opened.fileno()).st_size)
             return opened.read(size)
 
     def read_end(self, file: EventFile, length: int) -> bytes:
-        """See Store."""
         with open_file(self.events / file.place) as opened:
             opened.seek(max(0, os.fstat(opened.fileno()).st_size - length))
             return opened.read(length)
 
     def size(self, file: EventFile) -> int:
-        """See Store."""
         return (self.events / file.place).stat().st_size
 
 
@@ -84,32 +80,29 @@ class ArrowStore:
         self._path: Final = path.rstrip("/")
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
-        """See Store."""
-        filesystem, places = self._filesystem(), []
-        folders = [LOG_FOLDER, source, *([ARCHIVE] if has_archive else [])]
-        for folder in folders:  # in this order, see `folder`
+        filesystem, listing = self._filesystem(), Listing()
+        for folder in (LOG_FOLDER, source, *([ARCHIVE] if has_archive else [])):  # in this order, see `folder`
             selector = fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True, recursive=folder == ARCHIVE)
-            found = (info.path for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File)
-            places += [path.removeprefix(f"{self._path}/") for path in found]
-        if not places and filesystem.get_file_info(self._path).type != fs.FileType.Directory:
+            for info in filesystem.get_file_info(selector):
+                place = info.path.removeprefix(f"{self._path}/")
+                if info.type == fs.FileType.File and (folder != ARCHIVE or place.split("/")[-2] == source):
+                    listing.add_place(place)
+        if not listing.streams() and filesystem.get_file_info(self._path).type != fs.FileType.Directory:
             raise BadFolder(f"{self.name} is no folder of events: it does not exist")
-        return gathered(place for place in places if not place.startswith(ARCHIVE) or source in place.split("/")[-2:])
+        return listing
 
     def read(self, file: EventFile) -> bytes:
-        """See Store."""
         with self._filesystem().open_input_file(f"{self._path}/{file.place}") as opened:
             data: bytes = opened.read(check_size(file, opened.size()))
             return data
 
     def read_end(self, file: EventFile, length: int) -> bytes:
-        """See Store."""
         with self._filesystem().open_input_file(f"{self._path}/{file.place}") as opened:
             length = min(length, opened.size())
             data: bytes = opened.read_at(length, opened.size() - length)
             return data
 
     def size(self, file: EventFile) -> int:
-        """See Store."""
         info = self._filesystem().get_file_info(f"{self._path}/{file.place}")
         if info.type != fs.FileType.File:
             raise FileNotFoundError(f"{file.place} is not in {self.name} any more")

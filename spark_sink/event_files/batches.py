@@ -52,19 +52,6 @@ class FrameRows:
     number nobody has defined are taken out, and one EventsDropped row in the place of the last of them tells it. The
     same rows and definitions always give the same."""
 
-    __slots__ = (
-        "definitions",
-        "first_seq",
-        "flow_numbers",
-        "flows",
-        "last_seq",
-        "lifecycles",
-        "lost",
-        "records",
-        "requests",
-        "singles",
-    )
-
     def __init__(self, rows: Sequence[Any], known: dict[int, Any]) -> None:
         # Most frames are requests and nothing else, or have none: looking for the others row by row would cost more
         # than all the rest (measured: a third of a microsecond for each request).

@@ -6,6 +6,7 @@ Its keys begin with `rsocket_broker.`; whatever else a program puts into a Parqu
 from collections.abc import Mapping
 from typing import Final
 
+from spark_sink.event_files.folder import EventFile
 from spark_sink.event_files.frames import Header
 from spark_sink.schema import SCHEMA_VERSION
 
@@ -38,7 +39,20 @@ def footer_of(metadata: Mapping[bytes, bytes] | None, errors: str = "replace") -
     }
 
 
-def why_copy(footer: Mapping[str, str], number: int) -> str:
+def why_other(footer: Mapping[str, str], file: EventFile) -> str:
+    """Why this is not the footer of the segment that the file is called; empty: it is."""
+    broker_id, epoch = file.origin
+    for key, value in (("source", file.source), ("broker_id", broker_id), ("epoch", str(epoch))):
+        found = footer.get(key, "nothing")
+        if found != value:
+            return f"its footer says {found!r} as {key} and not {value!r}"
+    version = footer.get("schema_version", "0")
+    if not version.isdecimal() or int(version) > SCHEMA_VERSION:
+        return f"it is of schema version {version}, this program reads up to {SCHEMA_VERSION}"
+    return why_copy(footer, file)
+
+
+def why_copy(footer: Mapping[str, str], file: EventFile) -> str:
     """A segment under another number than its footer says (D-71); empty: it is none, or the footer does not say."""
     told = footer.get("number", "")
-    return "" if not number or told in ("", str(number)) else f"it is a copy of number {told}, or that one misnamed"
+    return "" if told in ("", str(file.number)) else f"it is a copy of number {told}, or that one misnamed"

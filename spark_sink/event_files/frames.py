@@ -20,17 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import (
-    DEFINITION,
-    DEFINITION_FIELDS,
-    FLOW,
-    FLOW_FIELDS,
-    LIFECYCLE,
-    LIFECYCLE_FIELDS,
-    PIPE_FORMAT,
-    REQUEST,
-    REQUEST_FIELDS,
-)
+from broker import events
 from spark_sink.errors import BadFrame
 from spark_sink.schema import pipe_type
 
@@ -40,7 +30,7 @@ _SAFE_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.]*(-[0-9A-Za-z_.]+)*")  # 
 
 
 def _row_type(name: str, tag: int, fields: Sequence[str]) -> Any:
-    types = [(field, pipe_type(field, is_request=tag == REQUEST)) for field in fields]
+    types = [(field, pipe_type(field, is_request=tag == events.REQUEST)) for field in fields]
     return msgspec.defstruct(name, types, array_like=True, tag=tag, forbid_unknown_fields=True, gc=False)
 
 
@@ -51,17 +41,22 @@ class Header(msgspec.Struct, frozen=True):
     broker_name: str
     epoch: int
     version: str = ""  # of the broker's software
-    format: int = PIPE_FORMAT
+    format: int = events.PIPE_FORMAT
     first_number: int = 1  # of the first segment, when an earlier writer of the same epoch has sealed some
     first_frame: int = 1  # number of the first frame of rows that comes; an earlier writer took those before it
     weight: int = 1  # N, where the broker writes one of N requests
 
+    @property
+    def stream(self) -> str:
+        """What the names of its files begin with."""
+        return f"{self.broker_id}-{self.epoch}"
+
 
 # The type tag is the first item of the array: `row()` of broker.events, as a type that msgspec checks while it decodes.
-FlowRow: Final[Any] = _row_type("FlowRow", FLOW, FLOW_FIELDS)
-LifecycleRow: Final[Any] = _row_type("LifecycleRow", LIFECYCLE, LIFECYCLE_FIELDS)
-RequestRow: Final[Any] = _row_type("RequestRow", REQUEST, REQUEST_FIELDS)
-DefinitionRow: Final[Any] = _row_type("DefinitionRow", DEFINITION, DEFINITION_FIELDS)
+FlowRow: Final[Any] = _row_type("FlowRow", events.FLOW, events.FLOW_FIELDS)
+LifecycleRow: Final[Any] = _row_type("LifecycleRow", events.LIFECYCLE, events.LIFECYCLE_FIELDS)
+RequestRow: Final[Any] = _row_type("RequestRow", events.REQUEST, events.REQUEST_FIELDS)
+DefinitionRow: Final[Any] = _row_type("DefinitionRow", events.DEFINITION, events.DEFINITION_FIELDS)
 
 _header_decoder: Final = msgspec.msgpack.Decoder(Header)
 _rows_decoder: Final[Any] = msgspec.msgpack.Decoder(list[FlowRow | LifecycleRow | RequestRow | DefinitionRow])
@@ -69,8 +64,6 @@ _rows_decoder: Final[Any] = msgspec.msgpack.Decoder(list[FlowRow | LifecycleRow 
 
 class FrameSplitter:
     """The stream of bytes in (`add`), whole frames without their length out (`pull`, until it gives None)."""
-
-    __slots__ = ("_data",)
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -104,8 +97,10 @@ def decode_header(frame: bytes) -> Header:
         header = _header_decoder.decode(frame)
     except msgspec.MsgspecError as error:
         raise BadFrame(f"the first frame is no header: {error}") from error
-    if header.format != PIPE_FORMAT:
-        raise BadFrame(f"the broker writes frames of format {header.format}, this writer reads format {PIPE_FORMAT}")
+    if header.format != events.PIPE_FORMAT:
+        raise BadFrame(
+            f"the broker writes frames of format {header.format}, this writer reads format {events.PIPE_FORMAT}"
+        )
     if not _SAFE_ID.fullmatch(header.broker_id) or len(header.broker_id) > 100:
         raise BadFrame(f"the broker id {header.broker_id!r} cannot begin a file name")
     if not 0 <= header.epoch < 2**63 or header.first_number < 1:

@@ -45,8 +45,7 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 
-_SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10,})" + re.escape(SUFFIX))
-_NUMBER: Final = re.compile(r"(\d{10,})" + re.escape(SUFFIX))
+_SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10}|[1-9]\d{10,17})" + re.escape(SUFFIX))
 
 
 class Disk:
@@ -255,18 +254,6 @@ def is_published(events: Path, source: str, name: str) -> bool:
     if is_file(events / source / name):
         return True
     return any(is_file(folder / name) for folder in archived_folders(events, (source,)))
-
-
-def next_number(folder: Path, broker_id: str, epoch: int) -> int:
-    """One more than the highest number of this broker and epoch in the folder; 1 when it holds none."""
-    prefix = f"{broker_id}-{epoch}-"
-    highest = 0
-    for path in folder.glob(f"*{SUFFIX}"):
-        if path.name.startswith(prefix):
-            match = _NUMBER.fullmatch(path.name[len(prefix) :])
-            if match is not None:
-                highest = max(highest, int(match[1]))
-    return highest + 1
 
 
 def _check_mode(mode: int) -> None:

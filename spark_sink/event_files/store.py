@@ -1,67 +1,82 @@
-"""One file of records: what its footer says, and the columns that are asked for. It is a segment, a file of a table, or
-the part of a log that has no segment yet.
+"""What is in one file of events: which rows of its stream, and the columns that are asked for.
 
-A file that cannot be read raises BadFile; whoever asked names it and goes on without.
+    rows of a stream and source      0 1 2 3 4 5 | 6 7 8 | 9 10 …
+    files                            number 1    | 3     | 4 (a log that has no segments yet)
+
+A segment says in its footer, a log in its head, how many rows of each source came before it in this epoch. A log
+becomes segments with the same rows in the same order, so that a row's place in its stream never changes.
+
+A file that cannot be read raises BadFile, a sentence without its subject; whoever asked names it and goes on without.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_sink.columns import ARROW_TYPES, TIME
 from spark_sink.errors import BadFile, BadFrame, first_line
 from spark_sink.event_files.batches import tables_of
-from spark_sink.event_files.folder import EventFile
-from spark_sink.event_files.footer import footer_of, why_copy
+from spark_sink.event_files.folder import EventFile, Listing
+from spark_sink.event_files.footer import footer_of, why_copy, why_other
 from spark_sink.event_files.layout import check_file, open_file
 from spark_sink.event_files.wal import WalContent
-from spark_sink.schema import SCHEMA_VERSION
-
-TIMES: Final = ("at", "seen_at")
+from spark_sink.schema import ARROW_SCHEMAS
 
 
-class RecordFile:
-    """Rows of one source. Use as a context; `facts` are of the whole file."""
+class Span(NamedTuple):
+    """The rows of a file, by their places in the stream."""
 
-    def range_of(self, name: str) -> tuple[Any, Any] | None:
-        """The smallest and the largest value of a column, times in microseconds; None: it has no values."""
-        raise NotImplementedError
+    first: int  # rows of this source and stream before this file
+    rows: int
 
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """These columns of all rows."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Nothing is asked any more."""
+    @property
+    def end(self) -> int:
+        """The place after its last row."""
+        return self.first + self.rows
 
 
-class ParquetRecords(RecordFile):
-    """A Parquet file."""
+class SegmentFile:
+    """A segment."""
 
-    def __init__(self, path: Path, says: Mapping[str, str], number: int = 0) -> None:
-        """`says`: what its footer must say. `number`: of the segment that it should be; 0: any. FileNotFoundError: it
-        is gone. BadFile: it is none, or not that one."""
-        check_file(path)
+    def __init__(self, data: Path | pa.BufferReader, file: EventFile) -> None:
+        """`data`: where it is, or its bytes; those of its end are enough for what its footer says. FileNotFoundError:
+        it is gone. BadFile: it is none, or not the one that it is called."""
+        self.file: Final = file
+        if isinstance(data, Path):
+            check_file(data)
         try:
-            self._file: Final = pq.ParquetFile(path)
+            self._parquet: Final = pq.ParquetFile(data)
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise BadFile(f"it is no whole Parquet file ({first_line(error)})") from error
-        footer = footer_of(self._file.metadata.metadata)
-        self.broker_name: Final = footer.get("broker_name", "")
-        wrong = _wrong_in(footer, says) or why_copy(footer, number)
-        if wrong:
-            self._file.close()
-            raise BadFile(wrong)
+        self._footer: Final = footer_of(self._parquet.metadata.metadata)
+        if why := why_other(self._footer, file):
+            self.close()
+            raise BadFile(why)
+
+    @property
+    def broker_name(self) -> str:
+        """As its footer says it."""
+        return self._footer.get("broker_name", "")
+
+    @property
+    def span(self) -> Span:
+        """Which rows it has. BadFile: it does not say."""
+        first_row = self._footer.get("first_row", "")
+        if not first_row.isdigit():
+            raise BadFile("it does not say which rows it has: a version of the writer before schema 3 made it")
+        return Span(int(first_row), self._parquet.metadata.num_rows)
 
     def range_of(self, name: str) -> tuple[Any, Any] | None:
-        """From the statistics in the footer, or from the column where there are none."""
-        metadata = self._file.metadata
+        """The smallest and the largest value of a column, times in microseconds; None: it has no values. From the
+        statistics in the footer, or from the column where there are none."""
+        metadata = self._parquet.metadata
         places = [place for place in range(metadata.num_columns) if metadata.schema.column(place).path == name]
         if not places:
             raise BadFile(f"it has no column {name}")
@@ -71,73 +86,70 @@ class ParquetRecords(RecordFile):
             column = metadata.row_group(group).column(places[0])
             told = column.statistics
             if told is None or not told.has_min_max or column.physical_type != "INT64":
-                return self._computed_range(name)
+                return range_of(self.read([name])[name])
             low = told.min_raw if low is None else min(low, told.min_raw)
             high = told.max_raw if high is None else max(high, told.max_raw)
         return None if low is None else (low, high)
 
-    def _computed_range(self, name: str) -> tuple[Any, Any] | None:
-        column = self.read([name])[name]
-        if len(column) == column.null_count:
-            return None
-        if name in TIMES:
-            times = micros(column.drop_null())
-            return int(times.min()), int(times.max())
-        found = pa.compute.min_max(column)
-        return found["min"].as_py(), found["max"].as_py()
-
     def read(self, names: Sequence[str]) -> pa.Table:
-        """One thread: files are small."""
+        """These columns of all rows. One thread: files are small."""
         try:
-            table = self._file.read(columns=list(names), use_threads=False)
-            if table.num_columns != len(names):
-                raise BadFile(f"it has only the columns {', '.join(table.schema.names) or 'of others'}")
-            return table
+            table = self._parquet.read(columns=list(names), use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise BadFile(f"it cannot be read ({first_line(error)})") from error
+        missing = [name for name in names if name not in table.schema.names]
+        if missing:
+            raise BadFile(f"it has no column {', '.join(missing)}")
+        return table.select(list(names))
 
     def close(self) -> None:
-        """Of the file."""
-        self._file.close()
+        """Nothing is asked any more."""
+        self._parquet.close()
 
 
-class LogRecords(RecordFile):
-    """A source in a log that has no segments yet."""
+class LogFile:
+    """A log that segments have not been made of yet, up to its first torn byte."""
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows: Final = rows
-
-    def range_of(self, name: str) -> tuple[Any, Any] | None:
-        """Of the rows."""
-        column = self._rows[name]
-        if name in TIMES:
-            column = column.cast(ARROW_TYPES[TIME]).cast(pa.int64())
-        found = pa.compute.min_max(column)
-        return None if found["min"].as_py() is None else (found["min"].as_py(), found["max"].as_py())
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Of the rows."""
-        return self._rows.select(list(names))
-
-
-class LogContent:
-    """What a log tells that no segment has been made of yet."""
-
-    __slots__ = ("broker_name", "sources")
-
-    def __init__(self, path: Path, stream: str) -> None:
-        """FileNotFoundError: it is gone. BadFile: it is no log, or no file, or of another broker than its name says."""
-        with open_file(path) as opened:
-            data = opened.read()
+    def __init__(self, data: bytes, file: EventFile) -> None:
+        """BadFile: it is no log, or of another broker than its name says."""
         try:
-            content = WalContent(data)
+            self._content: Final = WalContent(data)
         except BadFrame as error:
             raise BadFile(f"{error}") from error
-        header = content.head.header
-        if stream != f"{header.broker_id}-{header.epoch}":
+        header = self._content.head.header
+        if file.stream != header.stream:
             raise BadFile(f"it is a log of {header.broker_id}, epoch {header.epoch}")
         self.broker_name: Final = header.broker_name
-        self.sources: Final[dict[str, pa.Table]] = tables_of(header, content.frames, content.known)
+
+    def span(self, source: str) -> Span:
+        """Which rows of a source it has."""
+        before, own = self._content.head.before, self._content.ledger
+        return Span(before.rows.get(source, 0), own.rows.get(source, 0))
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """Source -> its rows; sources without rows are absent."""
+        return tables_of(self._content.head.header, self._content.frames, self._content.known)
+
+
+def read_file(path: Path) -> bytes:
+    """All of a file of ours. NoFile: it is something else. OSError."""
+    with open_file(path) as opened:
+        return opened.read()
+
+
+def read_segments(events: Path, listing: Listing, source: str, problems: list[str]) -> pa.Table:
+    """The rows of all segments of a source. What is none is passed over and named in `problems`, once."""
+    schema = ARROW_SCHEMAS[source]
+    tables, wrong = [schema.empty_table()], listing.problems(events)
+    for file in listing.files(source):
+        try:
+            with contextlib.closing(SegmentFile(events / file.place, file)) as segment:
+                tables.append(segment.read(schema.names).cast(schema))
+        except (BadFile, OSError, pa.ArrowException) as error:
+            wrong.append(f"{events / file.place} is passed over: {first_line(error)}")
+    problems += [each for each in wrong if each not in problems]
+    return pa.concat_tables(tables)
 
 
 def copies_among(events: Path, files: Iterable[EventFile]) -> dict[Path, str]:
@@ -146,29 +158,24 @@ def copies_among(events: Path, files: Iterable[EventFile]) -> dict[Path, str]:
     of_size: dict[tuple[str, str, int], list[EventFile]] = {}
     for file in files:
         with contextlib.suppress(OSError):  # it is gone
-            if not file.is_log:
-                of_size.setdefault((file.stream, file.source, (events / file.place).stat().st_size), []).append(file)
+            of_size.setdefault((file.stream, file.source, (events / file.place).stat().st_size), []).append(file)
     copies = {}
     for file in [file for same in of_size.values() if len(same) > 1 for file in same]:
         with contextlib.suppress(OSError, pa.ArrowException):  # whoever reads it says so
-            why = why_copy(footer_of(pq.read_metadata(events / file.place).metadata), file.number)
+            why = why_copy(footer_of(pq.read_metadata(events / file.place).metadata), file)
             if why:
                 copies[events / file.place] = why
     return copies
 
 
+def range_of(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """The smallest and the largest value, times in microseconds; None: it has no values."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    found = pc.min_max(column)
+    return None if found["min"].as_py() is None else (found["min"].as_py(), found["max"].as_py())
+
+
 def micros(column: Any) -> Any:
     """A column of times as an int64 array, microseconds since the epoch."""
     return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
-
-
-def _wrong_in(footer: Mapping[str, str], says: Mapping[str, str]) -> str:
-    """What is wrong with a footer that must say this; empty: nothing."""
-    for key, value in says.items():
-        found = footer.get(key, "nothing")
-        if found != value:
-            return f"its footer says {found!r} as {key} and not {value!r}"
-    version = footer.get("schema_version", "0")
-    if not version.isdecimal() or int(version) > SCHEMA_VERSION:
-        return f"it is of schema version {version}, this program reads up to {SCHEMA_VERSION}"
-    return ""

@@ -32,6 +32,7 @@ from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.event_files.layout import LOG_SUFFIX, Disk
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 
+HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
 ENDS: Final = (BROKER_STOPPED, BROKER_DIED)  # one of them is the last event of a run
 
 _HEAD: Final = struct.Struct(">4sIIQI")
@@ -73,8 +74,6 @@ class WalHead(msgspec.Struct):
 
 class WalContent:
     """What a log holds up to its first torn byte."""
-
-    __slots__ = ("frames", "head", "known", "ledger", "torn_bytes")
 
     def __init__(self, data: bytes) -> None:
         """BadFrame: not even its head is whole."""

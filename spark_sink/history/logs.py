@@ -7,6 +7,8 @@ itself while no segments have been made of it.
 Opens files, names those that it has to pass over, and keeps what it has read within bounds: segments never change.
 """
 
+import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
-from spark_sink.errors import BadFile
-from spark_sink.event_files.layout import origin_of, why_foreign
-from spark_sink.event_files.listing import MAX_NAMED, Listing
-from spark_sink.event_files.store import LogContent, LogRecords, ParquetRecords, RecordFile
-from spark_sink.history.records import RECORD_COLUMNS, Record, Run, micros, ranges_of, records_of
+from spark_sink.errors import BadFile, BadFolder
+from spark_sink.event_files.folder import LOG, EventFile, list_folder
+from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, archived_folders, is_file, origin_of
+from spark_sink.event_files.store import LogFile, SegmentFile, micros, range_of, read_file
+from spark_sink.history.records import RECORD_COLUMNS, Record, Run, ranges_of, records_of
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 
 MAX_KEPT: Final = 100_000  # records and places that are kept for the next question; all go when they are more
@@ -33,34 +35,32 @@ class Logs:
 
     def __init__(self, events: Path) -> None:
         """BadFolder: there is nothing."""
-        self.problems: Final[list[str]] = []
         self.opened = 0  # files, ever
-        self._listing: Final = Listing(events)
-        self._logs: Final[dict[tuple[str, int], LogContent]] = {}  # stream and number
+        self._events: Final = events
+        try:
+            self._listing: Final = list_folder(events)
+        except OSError as error:
+            raise BadFolder(f"the events folder {events} cannot be read: {error}") from error
+        if not self._listing.streams():
+            raise BadFolder(f"the events folder {events} holds no events yet: is a broker writing to it?")
+        self._logs: Final[dict[tuple[str, int], LogFile]] = {}  # stream and number
         self._known: Final[dict[str, Any]] = {}  # by stream
-        self._times: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
-        self._last_seqs: Final[dict[tuple[str, int], int | None]] = {}
+        self._known_bounds: Final[dict[tuple[str, int, str], tuple[int, int] | None]] = {}  # with the column
         self._kinds: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
         self._records: Final[dict[tuple[str, int], list[Record]]] = {}
         self._places: Final[dict[tuple[str, int], list[tuple[int, int]]]] = {}
         self._kept_n = 0  # records and places in these two
         self._seqs: Final[dict[tuple[str, str, int], tuple[Any, Any]]] = {}
-        self._bad: Final[set[Path]] = set()
-        self._read_logs()
-        for path in self._listing.foreign:
-            self.problems.append(f"{path} is passed over: {why_foreign(path)}")
-        if self._listing.foreign_n > MAX_NAMED:
-            self.problems.append(f"{self._listing.foreign_n - MAX_NAMED} more files are not named like segments")
-
-    def _read_logs(self) -> None:
-        for stream, logs in self._listing.logs.items():
-            for number, path in logs.items():
-                try:
-                    self._logs[stream, number] = LogContent(path, stream)
-                except FileNotFoundError:
-                    continue  # it is segments by now, which were listed later
-                except (BadFile, OSError) as error:
-                    self.tell_bad(path, f"{error}")
+        self._bad: Final[set[EventFile]] = set()
+        # Whatever else lies there is no lost record.
+        self.problems: Final = self._listing.problems(events, (SUFFIX, LOG_SUFFIX))
+        for file in self._listing.files(LOG):
+            try:
+                self._logs[file.stream, file.number] = LogFile(read_file(events / file.place), file)
+            except FileNotFoundError:
+                continue  # it is segments by now, which were listed later
+            except (BadFile, OSError) as error:
+                self.tell_bad(file, f"{error}")
 
     def runs(self) -> list[Run]:
         """Those of which a file can be read, by broker and epoch."""
@@ -69,9 +69,15 @@ class Logs:
 
     def sealed_at(self, run: Run) -> tuple[Any, Any]:
         """Numbers of the logs with lifecycle or flows, ascending, and when a segment of each was sealed; two arrays."""
-        found = [self._listing.sealed_at(source, run.stream) for source in (LIFECYCLES, FLOWS)]
-        numbers, firsts = np.unique(np.concatenate([some for some, _ in found]), return_index=True)
-        return numbers, np.concatenate([times for _, times in found])[firsts]
+        sealed: dict[int, float] = {}
+        for source in (FLOWS, LIFECYCLES):
+            for number in self._listing.numbers(run.stream, source):
+                file = self._listing.find(run.stream, source, number)
+                assert file is not None  # it was listed
+                with contextlib.suppress(OSError):  # moved meanwhile; its neighbours tell enough
+                    sealed[number] = os.stat(self._events / file.place).st_mtime
+        numbers = sorted(sealed)
+        return np.array(numbers, np.int64), np.array([sealed[number] for number in numbers])
 
     def open_numbers(self, run: Run) -> list[int]:
         """Of the logs that no segments have been made of, or not all, when this began; ascending."""
@@ -79,41 +85,39 @@ class Logs:
 
     def log_rows(self, run: Run, source: str) -> pa.Table | None:
         """What these hold of a source; None: nothing."""
-        logs = [self._logs[run.stream, number].sources for number in self.open_numbers(run)]
-        rows = [sources[source].cast(ARROW_SCHEMAS[source]) for sources in logs if source in sources]
+        logs = [self._logs[run.stream, number].tables for number in self.open_numbers(run)]
+        rows = [tables[source].cast(ARROW_SCHEMAS[source]) for tables in logs if source in tables]
         return pa.concat_tables(rows) if rows else None
 
     def folders(self, source: str) -> list[Path]:
         """That hold segments of the source."""
-        return [folder.absolute() for folder in self._listing.folders(source)]
+        return [(self._events / folder).absolute() for folder in self._listing.folders(source)]
 
-    def sealed_between(self, run: Run, source: str, first: int, last: int) -> list[Path]:
+    def sealed_between(self, run: Run, source: str, first: int, last: int) -> list[EventFile]:
         """Segments with these numbers, both included, but those of `open_numbers`."""
-        numbers = self._listing.numbers(source, run.stream)
+        numbers = np.array(self._listing.numbers(run.stream, source), np.int64)
         numbers = np.setdiff1d(numbers[(numbers >= first) & (numbers <= last)], self.open_numbers(run))
-        found = [self._listing.find(source, run.stream, number) for number in numbers.tolist()]
-        return [path for path in found if path is not None]
+        found = [self._listing.find(run.stream, source, number) for number in numbers.tolist()]
+        return [file for file in found if file is not None]
 
     def _find_run(self, stream: str) -> Run | None:
         """The broker's name is in any file of the run."""
         broker_id, epoch = origin_of(stream)
-        for (of, _), content in self._logs.items():
+        for (of, _), log in self._logs.items():
             if of == stream:
-                return Run(broker_id, content.broker_name, epoch)
+                return Run(broker_id, log.broker_name, epoch)
         for source in COLUMNS:
-            for number in self._listing.numbers(source, stream)[::-1].tolist():
-                found = self._open(Run(broker_id, "", epoch), source, number)
-                if isinstance(found, ParquetRecords):
-                    found.close()
-                    return Run(broker_id, found.broker_name, epoch)
+            for number in reversed(self._listing.numbers(stream, source)):
+                found = self._segment(stream, source, number)
+                if found is not None:
+                    with contextlib.closing(found):
+                        return Run(broker_id, found.broker_name, epoch)
         return None
 
     def numbers(self, source: str, run: Run) -> Any:
         """Numbers of the logs that have this source, ascending."""
-        logs = [
-            number for (stream, number), log in self._logs.items() if stream == run.stream and source in log.sources
-        ]
-        return np.union1d(self._listing.numbers(source, run.stream), np.array(logs, np.int64))
+        logs = [number for number in self.open_numbers(run) if source in self._logs[run.stream, number].tables]
+        return np.union1d(np.array(self._listing.numbers(run.stream, source), np.int64), np.array(logs, np.int64))
 
     def known(self, run: Run) -> Any:
         """Numbers of the logs that have records of which the times go on: lifecycle or flows."""
@@ -121,48 +125,56 @@ class Logs:
             self._known[run.stream] = np.union1d(self.numbers(LIFECYCLES, run), self.numbers(FLOWS, run))
         return self._known[run.stream]
 
-    def _open(self, run: Run, source: str, number: int) -> RecordFile | None:
-        """None: this log has nothing of this source, or it cannot be read, which is said."""
-        log = self._logs.get((run.stream, number))
-        if log is not None:  # while it is there its segments may not all be
-            return LogRecords(log.sources[source]) if source in log.sources else None
-        path = self._listing.find(source, run.stream, number)
-        if path is None or path in self._bad:
+    def _segment(self, stream: str, source: str, number: int) -> SegmentFile | None:
+        """None: there is none, or it cannot be read, which is said."""
+        file = self._listing.find(stream, source, number)
+        if file is None or file in self._bad:
             return None
-        says = {"source": source, "broker_id": run.broker_id, "epoch": str(run.epoch)}
+        self.opened += 1
         try:
-            self.opened += 1
             try:
-                return ParquetRecords(path, says, number)
+                return SegmentFile(self._events / file.place, file)
             except FileNotFoundError:
-                moved = self._listing.find_again(source, path.name)
+                folders = archived_folders(self._events, (source,))  # its reader may have moved it there
+                moved = next((folder / file.name for folder in folders if is_file(folder / file.name)), None)
                 if moved is None:
                     raise BadFile("it was removed meanwhile") from None
-                return ParquetRecords(moved, says, number)
+                return SegmentFile(moved, file)
         except (BadFile, OSError) as error:
-            self.tell_bad(path, f"{error}")
+            self.tell_bad(file, f"{error}")
             return None
 
     def read(self, run: Run, source: str, number: int, names: Sequence[str]) -> pa.Table | None:
         """These columns of one file; None: it is not there, or it cannot be read, which is said."""
-        found = self._open(run, source, number)
-        if found is None:
+        log = self._logs.get((run.stream, number))
+        if log is not None:  # while it is there its segments may not all be
+            return log.tables[source].select(list(names)) if source in log.tables else None
+        segment = self._segment(run.stream, source, number)
+        if segment is None:
             return None
-        try:
-            return found.read(names)
-        except BadFile as error:
-            path = self._listing.find(source, run.stream, number)
-            assert path is not None  # only files are bad, and this one was listed
-            self.tell_bad(path, f"{error}")
-            return None
-        finally:
-            found.close()
+        with contextlib.closing(segment):
+            try:
+                return segment.read(names)
+            except BadFile as error:
+                self.tell_bad(segment.file, f"{error}")
+                return None
 
-    def tell_bad(self, path: Path, why: str) -> None:
+    def range_of(self, run: Run, source: str, number: int, name: str) -> tuple[int, int] | None:
+        """Of a column of one file; None: it is not there, or cannot be read."""
+        if (run.stream, number) in self._logs:
+            rows = self.read(run, source, number, [name])
+            return range_of(rows[name]) if rows is not None else None
+        segment = self._segment(run.stream, source, number)
+        if segment is not None:
+            with contextlib.closing(segment), contextlib.suppress(BadFile):  # whoever reads its rows says so
+                return segment.range_of(name)
+        return None
+
+    def tell_bad(self, file: EventFile, why: str) -> None:
         """A file cannot be read; it is named once."""
-        if path not in self._bad:
-            self._bad.add(path)
-            self.problems.append(f"{path} is passed over: {why}")
+        if file not in self._bad:
+            self._bad.add(file)
+            self.problems.append(f"{self._events / file.place} is passed over: {why}")
 
     def records(self, run: Run, number: int) -> list[Record]:
         """Lifecycle events of a log, by their numbers."""
@@ -208,40 +220,26 @@ class Logs:
     def times(self, run: Run, number: int) -> tuple[int, int] | None:
         """The smallest and the largest time of a log, microseconds, without what is told late; None: nothing else can
         be read of it."""
-        key = (run.stream, number)
-        if key not in self._times:
-            found = [self.range_of(run, FLOWS, number, "at")]
-            if self._has_late(run, number):
-                found += [(place.at_us, place.at_us) for place in self.records(run, number) if place.kind not in LATE]
-            else:
-                found.append(self.range_of(run, LIFECYCLES, number, "at"))
-            known = [each for each in found if each is not None]
-            self._times[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
-        return self._times[key]
-
-    def range_of(self, run: Run, source: str, number: int, name: str) -> tuple[int, int] | None:
-        """Of a column of one file; None: it is not there, or cannot be read."""
-        found = self._open(run, source, number)
-        if found is None:
-            return None
-        try:
-            return found.range_of(name)
-        except BadFile:
-            return None  # whoever reads its rows says so
-        finally:
-            found.close()
+        return self._bounds(run, number, "at")
 
     def last_seq(self, run: Run, number: int) -> int | None:
         """The highest number in a log, without what is told late; None: nothing else can be read of it."""
-        key = (run.stream, number)
-        if key not in self._last_seqs:
-            found = [self.range_of(run, FLOWS, number, "seq")]
+        bounds = self._bounds(run, number, "seq")
+        return bounds[1] if bounds is not None else None
+
+    def _bounds(self, run: Run, number: int, name: str) -> tuple[int, int] | None:
+        """Of `at` or `seq`."""
+        key = (run.stream, number, name)
+        if key not in self._known_bounds:
+            found = [self.range_of(run, FLOWS, number, name)]
             if self._has_late(run, number):
-                found += [(place.seq, place.seq) for place in self.records(run, number) if place.kind not in LATE]
+                records = [record for record in self.records(run, number) if record.kind not in LATE]
+                found += [(value, value) for value in (each.seq if name == "seq" else each.at_us for each in records)]
             else:
-                found.append(self.range_of(run, LIFECYCLES, number, "seq"))
-            self._last_seqs[key] = max((each[1] for each in found if each is not None), default=None)
-        return self._last_seqs[key]
+                found.append(self.range_of(run, LIFECYCLES, number, name))
+            known = [each for each in found if each is not None]
+            self._known_bounds[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
+        return self._known_bounds[key]
 
     def _has_late(self, run: Run, number: int) -> bool:
         """May there be events that are told under an earlier number?"""

@@ -1,4 +1,4 @@
-"""What a reader of events gives the rebuilder: records, runs of brokers, places in the order of their numbers.
+"""What readers of events give time travel and what-if: records, runs of brokers, places in the order of their numbers.
 
 A record is one row of `lifecycle`. A run is one life of a broker, named by its id and epoch; its records are numbered
 1, 2, 3 … (`seq`) together with those of flows and requests. Here stand the words and the one rule that makes a table of
@@ -24,22 +24,18 @@ from spark_sink.event_files.store import micros as micros
 
 PUTS: Final = frozenset((ROUTE_JOINED, ROUTE_ADDED, ROUTE_SEEN))  # a route is in the table from here on
 TAKES: Final = frozenset((ROUTE_LEFT, ROUTE_REPLACED, ROUTE_REMOVED))  # it is not
+RUNNING: Final = "running"  # there are later records of this run, or nobody knows of its end
+STOPPED: Final = "stopped"  # it said BrokerStopped
+DIED: Final = "died"  # its writer says so, or the broker began another run and had not stopped
 MAX_RANGES: Final = 10_000  # of numbers, before they are joined to fewer
 
-# Columns of `lifecycle` that a table is made of, in the order of `Record`
-RECORD_COLUMNS: Final = (
-    "seq",
-    "at",
-    "kind",
-    "route_id",
-    "service",
-    "tags",
-    "peer",
-    "reason",
-    "detail",
-    "uptime_ms",
-    "requests",
-)
+SEEN_SQL: Final = {  # how the table `routes` has those that are not its own, for Spark
+    "at": "seen_at AS at",
+    "kind": f"{ROUTE_SEEN}L AS kind",
+    "reason": "'' AS reason",
+    "detail": "'' AS detail",
+    "choices": "0L AS choices",
+}
 
 
 class Record(NamedTuple):
@@ -56,6 +52,16 @@ class Record(NamedTuple):
     detail: str
     uptime_ms: int
     requests: int
+    choices: int = 0  # that the broker had made by then
+
+    @property
+    def snapshot(self) -> range:
+        """Of a TableDigest: the numbers of the RouteSeen events that it ends."""
+        return range(self.seq - int(self.tags.get("routes") or 0), self.seq)
+
+
+# Columns of `lifecycle` that a table is made of; segments of older writers have no `choices`
+RECORD_COLUMNS: Final = tuple("at" if name == "at_us" else name for name in Record._fields if name != "choices")
 
 
 class Run(NamedTuple):
@@ -64,6 +70,11 @@ class Run(NamedTuple):
     broker_id: str
     broker_name: str
     epoch: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What names it."""
+        return self.broker_id, self.epoch
 
     @property
     def stream(self) -> str:
@@ -116,6 +127,11 @@ class RecordReader:
     def __init__(self, problems: list[str]) -> None:
         self.problems: Final = problems  # sentences: files that were passed over, each once
 
+    @property
+    def near(self) -> "RecordReader":
+        """Who looks for runs and moments: this one, unless a reader of long spans has another for it."""
+        return self
+
     def runs(self) -> list[Run]:
         """All that there are, by broker and epoch."""
         raise NotImplementedError
@@ -135,6 +151,14 @@ class RecordReader:
     def start(self, run: Run, seq: int) -> Start:
         """The latest record, not behind `seq`, from which on the table is known."""
         raise NotImplementedError
+
+    def start_without_snapshot(self, run: Run, started: Position | None) -> Start:
+        """The same, where no snapshot is whole. `started`: its BrokerStarted; None: that is not there."""
+        if started is not None:
+            return Start(started.seq, started.at_us, True, None)
+        earliest = self.near.first(run)
+        assert earliest is not None  # whoever asks has a record of this run
+        return Start(earliest.seq, earliest.at_us, False, None)
 
     def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
         """The table behind each of the records `stops` (ascending), made of those from `first` on, of RouteSeen events
@@ -166,13 +190,32 @@ def fold(routes: dict[str, Record], record: Record) -> None:
 
 def records_of(rows: pa.Table) -> list[Record]:
     """Rows with at least `RECORD_COLUMNS`, in the order of their numbers."""
-    rows = rows.select(list(RECORD_COLUMNS)).sort_by("seq")
-    columns = [rows[name].to_pylist() for name in RECORD_COLUMNS if name not in ("at", "tags")]
-    times = micros(rows["at"]).tolist()
-    tags = [{name: value or "" for name, value in pairs or ()} for pairs in rows["tags"].to_pylist()]
-    columns.insert(RECORD_COLUMNS.index("at"), times)
-    columns.insert(RECORD_COLUMNS.index("tags"), tags)
-    return [Record(*values) for values in zip(*columns, strict=True)]
+    names = [name for name in Record._fields if name in rows.schema.names]
+    rows = rows.sort_by("seq")
+    columns = {name: rows[name].to_pylist() for name in names if name != "tags"}
+    columns["at_us"] = micros(rows["at"]).tolist()
+    columns["tags"] = [{name: value or "" for name, value in pairs or ()} for pairs in rows["tags"].to_pylist()]
+    columns["choices"] = rows["choices"].fill_null(0).to_pylist() if "choices" in names else [0] * len(rows)
+    return [Record(*values) for values in zip(*(columns[name] for name in Record._fields), strict=True)]
+
+
+def by_run(rows: pa.Table) -> Iterator[tuple[Run, pa.Table]]:
+    """The runs that rows name, by broker and epoch, each with its rows."""
+    order = [("broker_id", "ascending"), ("epoch", "ascending")]
+    rows = rows.sort_by(order)
+    runs = rows.group_by(["broker_id", "epoch"]).aggregate([("broker_name", "max"), ([], "count_all")])
+    place = 0
+    for run in runs.sort_by(order).to_pylist():
+        yield Run(run["broker_id"], run["broker_name_max"] or "", run["epoch"]), rows.slice(place, run["count_all"])
+        place += run["count_all"]
+
+
+def seen_of(routes: pa.Table) -> pa.Table:
+    """Rows of the table `routes` as RouteSeen events, see `SEEN_SQL`."""
+    rows = routes.rename_columns(["at" if name == "seen_at" else name for name in routes.schema.names])
+    for name, value in (("kind", ROUTE_SEEN), ("reason", ""), ("detail", ""), ("choices", 0)):
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
+    return rows
 
 
 def overlaps(dropped: Record, first: int, last: int) -> bool:

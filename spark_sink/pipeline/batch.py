@@ -25,13 +25,7 @@ from spark_sink.event_files.layout import Disk, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.filesystems import FileSystem, HadoopFileSystem, LocalFileSystem, filesystem_of
 from spark_sink.pipeline.known import Known
-from spark_sink.pipeline.rows import (
-    SparkReading,
-    ended_runs,
-    gap_row,
-    tables_of_events,
-    tables_of_flows,
-)
+from spark_sink.pipeline.rows import SparkReading, ended_runs, gap_row, tables_of_events, tables_of_flows
 from spark_sink.pipeline.runs import Runs
 from spark_sink.pipeline.segment_files import BadFile, GoodFile, is_of_disk, look_into
 from spark_sink.pipeline.source_log import SourceLog

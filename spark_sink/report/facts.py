@@ -26,10 +26,9 @@ from broker.events import (
 )
 from spark_sink.errors import BadFolder
 from spark_sink.report.cluster.facts import Cluster, cluster_of
-from spark_sink.report.cluster.gaps import COLUMNS as GAP_COLUMNS
 from spark_sink.report.cluster.gaps import Gaps, gaps_of
 from spark_sink.report.cluster.losses import with_losses
-from spark_sink.report.cluster.runs import RunFacts, RunKey, runs_of
+from spark_sink.report.cluster.runs import Heard, RunFacts, RunKey, runs_of
 from spark_sink.report.groups import group, micros, numbers
 from spark_sink.report.reading import TableReader
 from spark_sink.report.routes.lifetimes import Lifetimes, lifetimes_of
@@ -50,7 +49,7 @@ from spark_sink.tables import (
     ROUTES,
     SESSIONS,
     TRAFFIC,
-    has_tables,
+    check_tables,
     table_schema,
 )
 
@@ -132,8 +131,7 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     cannot be read."""
     if not tables.is_dir():
         raise BadFolder(f"there is no folder {tables}: make tables with rsocket-broker pipeline run --tables {tables}")
-    if not has_tables(tables):
-        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+    check_tables(tables)
     since = None if since is None else since.astimezone(UTC).replace(second=0, microsecond=0)
     reader = TableReader(tables, since)
     traffic = reader.table(TRAFFIC, table_schema(TRAFFIC).names)
@@ -142,19 +140,19 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     )
     rejections = reader.table(REJECTIONS, table_schema(REJECTIONS).names)
     singles = reader.table(REQUESTS, SINGLE_COLUMNS, ds.field("routing") == MULTICAST)
-    gaps = reader.table(GAPS, GAP_COLUMNS)
+    gaps = reader.table(GAPS, table_schema(GAPS).names)
     sessions = reader.table(SESSIONS, _SESSION_COLUMNS, ds.field("is_local") == 1)
     told = reader.table(LIFECYCLE, _TOLD_COLUMNS, ds.field("kind").isin(_TOLD))
     named = reader.table(LIFECYCLE, ("event", *_NAMED, "at"))
     events, event_times = _events(named)
-    heard = _heard(sessions, "left_at")
-    for key, (name, at_us) in _heard(named, "at").items():
-        heard[key] = name, max(at_us, heard.get(key, ("", 0))[1])
+    heard = Heard()
+    heard.add_rows(sessions, "left_at")
+    heard.add_rows(named, "at")
     snapshots, runs = _snapshots(reader, told, heard)
     joined = told.filter(pa.array(numbers(told, "kind") == ROUTE_JOINED))
     there = pa.concat_tables([snapshots.there, *(group(rows, PAIR).keys(PAIR) for rows in (sessions, joined))])
     times = [_traffic_times(traffic, runs), micros(sessions, "left_at"), micros(gaps, "at"), event_times]
-    times.append(np.array([at_us for _, at_us in snapshots.heard.values()], np.int64))
+    times.append(np.array([at_us for _, at_us in snapshots.heard.runs.values()], np.int64))
     moments = np.concatenate(times)
     return Facts(
         since=since,
@@ -172,28 +170,13 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     )
 
 
-def _snapshots(
-    reader: TableReader, told: pa.Table, heard: dict[RunKey, tuple[str, int]]
-) -> tuple[Snapshots, dict[RunKey, RunFacts]]:
+def _snapshots(reader: TableReader, told: pa.Table, heard: Heard) -> tuple[Snapshots, dict[RunKey, RunFacts]]:
     """`heard`: runs that tables told of; those of the snapshots are added."""
     digests = {key: run.digest_us for key, run in runs_of(told, heard).items() if run.digest_us is not None}
     snapshots = reader.scan(ROUTES, SNAPSHOT_COLUMNS, lambda pieces: snapshots_of(pieces, digests))
-    for key, (name, at_us) in snapshots.heard.items():
-        heard[key] = name, max(at_us, heard.get(key, ("", 0))[1])
+    for key, (name, at_us) in snapshots.heard.runs.items():
+        heard.add(key, name, at_us)
     return snapshots, with_losses(runs_of(told, heard), told)
-
-
-def _heard(table: pa.Table, time: str) -> dict[RunKey, tuple[str, int]]:
-    """Runs that a table names, with their brokers' names and the last moment (µs) that it tells of them."""
-    brokers = group(table, ["broker_id", "broker_name"])
-    pairs, of_row = np.unique(np.stack([brokers.of_row, numbers(table, "epoch")], axis=1), axis=0, return_inverse=True)
-    last = np.zeros(len(pairs), np.int64)
-    np.maximum.at(last, of_row.reshape(-1), micros(table, time))
-    heard: dict[RunKey, tuple[str, int]] = {}
-    for (number, epoch), at_us in zip(pairs.tolist(), last.tolist(), strict=True):
-        broker_id, name = brokers.key(number)
-        heard[broker_id, epoch] = name, max(at_us, heard.get((broker_id, epoch), ("", 0))[1])
-    return heard
 
 
 def _traffic_times(traffic: pa.Table, runs: dict[RunKey, RunFacts]) -> Any:

@@ -17,8 +17,6 @@ _MAX_CODES: Final = 1 << 62  # of the numbers that stand for combinations of tex
 class Groups:
     """Which group each row is in. Groups are numbered by their keys, ascending."""
 
-    __slots__ = ("_keys", "count", "of_row")
-
     def __init__(self, keys: Any, of_row: Any) -> None:
         self._keys: Final = keys  # one list of texts per key column, as long as there are groups
         self.of_row: Final = of_row  # int64 array: number of the group

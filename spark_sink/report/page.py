@@ -19,34 +19,22 @@ from spark_sink.report.printers import TITLE, nothing_of
 from spark_sink.report.routes.plots import cluster_plot, flapping_plot, lifetimes_plot, routes_plot
 from spark_sink.report.section import Chapter, Figure, Section
 from spark_sink.report.texts import moment_of, span_of
-from spark_sink.report.traffic.plots import (
-    balance_plot,
-    callers_plot,
-    fanout_counts_plot,
-    fanouts_plot,
-    latencies_plot,
-    outcomes_plot,
-    p99_plot,
-    percentiles_plot,
-    services_plot,
-    tags_plot,
-    words_plot,
-)
+from spark_sink.report.traffic import plots as requests
 
 PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
-    "services": services_plot,
-    "outcomes": outcomes_plot,
-    "percentiles": percentiles_plot,
-    "latencies": latencies_plot,
-    "p99": p99_plot,
-    "balance": balance_plot,
-    "fanouts": fanouts_plot,
-    "fanout-counts": fanout_counts_plot,
+    "services": requests.services_plot,
+    "outcomes": requests.outcomes_plot,
+    "percentiles": requests.percentiles_plot,
+    "latencies": requests.latencies_plot,
+    "p99": requests.p99_plot,
+    "balance": requests.balance_plot,
+    "fanouts": requests.fanouts_plot,
+    "fanout-counts": requests.fanout_counts_plot,
     "stays": lifetimes_plot,
     "flapping": flapping_plot,
-    "callers": callers_plot,
-    "tags": tags_plot,
-    "words": words_plot,
+    "callers": requests.callers_plot,
+    "tags": requests.tags_plot,
+    "words": requests.words_plot,
     "cluster": cluster_plot,
     "routes": routes_plot,
 }

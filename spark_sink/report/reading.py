@@ -1,15 +1,14 @@
 """Rows of tables for the report: only the days, columns and rows that it needs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from spark_sink.errors import BadFolder
-from spark_sink.tables import COLUMNS, RETRIES, TIMES, table_files, table_schema
+from spark_sink.tables import COLUMNS, is_since, read_files, table_schema
 
 BATCH_ROWS: Final = 1 << 17  # rows that `scan` holds at a time
 
@@ -21,8 +20,6 @@ T = TypeVar("T")
 class TableReader:
     """Reads the tables of one folder, from a moment on."""
 
-    __slots__ = ("_since", "_tables")
-
     def __init__(self, tables: Path, since: datetime | None) -> None:
         self._tables: Final = tables
         self._since: Final = since  # None: all there is
@@ -30,7 +27,7 @@ class TableReader:
     def table(self, table: str, columns: Sequence[str], where: Any = None) -> pa.Table:
         """These columns of the rows that `where` (a pyarrow expression) holds for. BadFolder: a file cannot be read."""
         only = self._only(table, where)
-        return self._again(table, lambda data: data.to_table(columns=list(columns), filter=only))
+        return self._read(table, lambda data: data.to_table(columns=list(columns), filter=only))
 
     def scan(self, table: str, columns: Sequence[str], take: Callable[[Iterator[pa.Table]], T]) -> T:
         """What `take` makes of the rows, which it gets a piece at a time; for a table that may be too large to hold.
@@ -43,33 +40,19 @@ class TableReader:
                 if batch.num_rows:
                     yield pa.Table.from_batches([batch])
 
-        return self._again(table, lambda data: take(pieces(data)))
+        return self._read(table, lambda data: take(pieces(data)))
 
     def _only(self, table: str, where: Any) -> Any:
-        if self._since is None:
-            return where
-        recent = ds.field(TIMES[table]) >= pa.scalar(self._since, table_schema(table).field(TIMES[table]).type)
-        return recent if where is None else recent & where
+        recent = is_since(table, self._since)
+        return where if recent is None else recent if where is None else recent & where
 
-    def _again(self, table: str, read: Callable[[Any], T]) -> T:
-        for left in reversed(range(RETRIES)):
-            try:
-                return read(self._dataset(table))
-            except FileNotFoundError as error:
-                if not left:  # else compaction has replaced it meanwhile: what replaced it is there now
-                    text = f"files of the table {table} in {self._tables} vanish while they are read: {error}"
-                    raise BadFolder(text) from error
-            except (pa.ArrowException, OSError) as error:
-                reason = " ".join(str(error).split())
-                text = f"a file of the table {table} in {self._tables} cannot be read: {reason}"
-                raise BadFolder(text) from error
-        raise AssertionError("the last try returns or raises")
-
-    def _dataset(self, table: str) -> Any:
-        first_day = "" if self._since is None else f"{self._since.astimezone(UTC):%Y-%m-%d}"
-        files = table_files(self._tables, table, first_day)
+    def _read(self, table: str, read: Callable[[Any], T]) -> T:
         schema = row_schema(table)
-        return ds.dataset(files, schema=schema, format=_FORMAT) if files else ds.dataset(schema.empty_table())
+
+        def of_files(files: list[str]) -> T:
+            return read(ds.dataset(files, schema=schema, format=_FORMAT) if files else ds.dataset(schema.empty_table()))
+
+        return read_files(self._tables, table, self._since, of_files)
 
 
 def row_schema(table: str) -> pa.Schema:

@@ -1,9 +1,11 @@
 """Time in reports: the bins of the plots over time."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
+
+from spark_sink.timestamps import moment_at
 
 MINUTE_S: Final = 60
 MINUTE_US: Final = MINUTE_S * 1_000_000
@@ -11,13 +13,10 @@ MAX_BINS: Final = 120  # bars that a page can show side by side
 _DAY_S: Final = 86_400
 _MINUTES_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 STEPS_S: Final = (1, 2, 5, 10, 15, 30, *_MINUTES_S, _DAY_S, 7 * _DAY_S, 28 * _DAY_S)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Bins:
     """Equal pieces of the time that the records span."""
-
-    __slots__ = ("count", "first_us", "step_s")
 
     def __init__(self, times_us: Any, grain_s: int = MINUTE_S) -> None:
         """`times_us`: begins of pieces of `grain_s`, int64 array, microseconds since the epoch; no bin is shorter."""
@@ -55,5 +54,5 @@ class Bins:
 
 
 def moment(us: int) -> datetime:
-    """Microseconds since the epoch as a time, UTC."""
-    return _EPOCH + timedelta(microseconds=int(us))
+    """Microseconds since the epoch, also one of numpy, as a time, UTC."""
+    return moment_at(int(us))

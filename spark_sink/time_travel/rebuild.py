@@ -12,22 +12,10 @@ from typing import Final
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
-from spark_sink.history.records import Position, Record, RecordReader, Run, Start, State, Window, dropped_range
-from spark_sink.time_travel.errors import NotKnown
+from spark_sink.errors import NotKnown
+from spark_sink.history import records as history
 from spark_sink.time_travel.segment_reader import SegmentReader
-from spark_sink.time_travel.values import (
-    BROKER_START,
-    DIED,
-    FIRST_RECORD,
-    RUNNING,
-    SILENT,
-    SNAPSHOT,
-    STOPPED,
-    Check,
-    Gap,
-    SeenRoute,
-    TableAt,
-)
+from spark_sink.time_travel.values import BROKER_START, FIRST_RECORD, SILENT, SNAPSHOT, Check, Gap, SeenRoute, TableAt
 from spark_sink.timestamps import micros_of, moment_at, moment_of, moment_text, span_text
 
 NEAR_S: Final = 120  # a digest further away from the instant says nothing of it; brokers write one a minute
@@ -36,7 +24,7 @@ MAX_GAPS: Final = 1000  # that are named; the last then covers all the others
 
 
 def table_at(
-    events: Path | RecordReader, at: datetime | str, broker: str | None = None, epoch: int | None = None
+    events: Path | history.RecordReader, at: datetime | str, broker: str | None = None, epoch: int | None = None
 ) -> TableAt:
     """The table of `broker` (its name, its id or the beginning of it; None: the only one) at an instant.
 
@@ -44,7 +32,7 @@ def table_at(
     command line. `epoch`: of that run; None: of the run that the instant is in.
     NotKnown: no such broker, or nothing is known of the instant. BadMoment: the text is none. BadFolder: no events.
     """
-    reader = events if isinstance(events, RecordReader) else SegmentReader(Path(events))
+    reader = events if isinstance(events, history.RecordReader) else SegmentReader(Path(events))
     moment = moment_of(at, datetime.now(UTC)) if isinstance(at, str) else at
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return _Journey(reader, moment, broker, epoch).table()
@@ -53,8 +41,9 @@ def table_at(
 class _Journey:
     """One question."""
 
-    def __init__(self, reader: RecordReader, at: datetime, broker: str | None, epoch: int | None) -> None:
+    def __init__(self, reader: history.RecordReader, at: datetime, broker: str | None, epoch: int | None) -> None:
         self._reader: Final = reader
+        self._near: Final = reader.near
         self._at: Final = at
         self._at_us: Final = micros_of(at)
         self._runs: Final = runs_of(reader, broker)
@@ -63,7 +52,7 @@ class _Journey:
 
     def table(self) -> TableAt:
         run, reader = self._run, self._reader
-        window = reader.window(run, self._at_us)
+        window = self._near.window(run, self._at_us)
         last = window.last
         if last is None:
             raise NotKnown(self._too_early())
@@ -77,7 +66,7 @@ class _Journey:
                 f"the last time; records up to {moment_text(moment_at(state.latest_us))} came before it"
             )
         life = self._life(window)
-        if life == STOPPED:
+        if life == history.STOPPED:
             routes, digest = [], Digest().text
         return TableAt(
             broker_id=run.broker_id,
@@ -89,16 +78,16 @@ class _Journey:
             life=life,
             start=SNAPSHOT if start.digest is not None else BROKER_START if start.is_whole else FIRST_RECORD,
             start_at=moment_at(start.at_us),
-            routes=sorted(routes, key=lambda route: (route.service, route.route_id)),
+            routes=tuple(sorted(routes, key=lambda route: (route.service, route.route_id))),
             digest=digest,
-            checks=checks,
-            gaps=self._gaps(start, window),
-            problems=list(reader.problems),
-            notes=self._notes,
-            names=dict(reader.find_names()),
+            checks=tuple(checks),
+            gaps=tuple(self._gaps(start, window)),
+            problems=tuple(reader.problems),
+            notes=tuple(self._notes),
+            names=dict(self._near.find_names()),
         )
 
-    def _find_run(self, epoch: int | None) -> Run:
+    def _find_run(self, epoch: int | None) -> history.Run:
         """The run of this epoch, or the latest that had begun."""
         named = name_of(self._runs[-1])
         if epoch is not None:
@@ -108,17 +97,17 @@ class _Journey:
                 raise NotKnown(f"{named} has no run {epoch}; there are {epochs}")
             return found[0]
         for run in reversed(self._runs):
-            first = self._reader.first(run)
+            first = self._near.first(run)
             if first is not None and first.at_us <= self._at_us:
                 return run
         # A run whose clock was put back behind its beginning is found by its window.
         for run in reversed(self._runs):
-            if self._reader.window(run, self._at_us).last is not None:
+            if self._near.window(run, self._at_us).last is not None:
                 return run
         raise NotKnown(self._too_early())
 
     def _too_early(self) -> str:
-        firsts = [place for run in self._runs if (place := self._reader.first(run)) is not None]
+        firsts = [place for run in self._runs if (place := self._near.first(run)) is not None]
         named = name_of(self._runs[-1])
         if not firsts:
             return f"no record of {named} can be read: {'; '.join(self._reader.problems) or 'there is none'}"
@@ -128,10 +117,12 @@ class _Journey:
             f"{moment_text(moment_at(first.at_us))}, {span_text(first.at_us - self._at_us)} later"
         )
 
-    def _next_digest(self, last: Position) -> Record | None:
-        return self._reader.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
+    def _next_digest(self, last: history.Position) -> history.Record | None:
+        return self._near.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
 
-    def _rebuilt(self, start: Start, last: Position, after: Record | None) -> tuple[list[Check], State, str]:
+    def _rebuilt(
+        self, start: history.Start, last: history.Position, after: history.Record | None
+    ) -> tuple[list[Check], history.State, str]:
         """The checks, the table at the instant, its digest."""
         before = start.digest
         if before is not None and self._at_us - before.at_us > NEAR_S * 1_000_000:
@@ -140,7 +131,7 @@ class _Journey:
         stops += [after.seq] if after is not None else []
         checks = []
         digest = ""
-        state = State({}, 0)
+        state = history.State({}, 0)
         # The snapshot behind the instant must not help the table that it is compared with.
         seen_until = start.digest.seq if start.digest is not None else 0 if start.is_whole else last.seq
         for number, each in enumerate(self._reader.states(self._run, start.seq, seen_until, stops)):
@@ -150,37 +141,37 @@ class _Journey:
             elif number == len(stops) - 1 and after is not None:
                 checks.append(_check(after, made))
             else:
-                state, digest = State(dict(each.routes), each.latest_us), made
+                state, digest = history.State(dict(each.routes), each.latest_us), made
         return checks, state, digest
 
-    def _life(self, window: Window) -> str:
+    def _life(self, window: history.Window) -> str:
         last, after = window.last, window.after
         assert last is not None  # it was looked at
-        stopped = self._reader.ended(self._run, BROKER_STOPPED)
+        stopped = self._near.ended(self._run, BROKER_STOPPED)
         if stopped is not None and stopped.seq <= last.seq:
             ago = span_text(max(0, self._at_us - stopped.at_us))
             self._notes.append(f"the broker had stopped at {moment_text(moment_at(stopped.at_us))}, {ago} before")
-            return STOPPED
+            return history.STOPPED
         if after is not None:
-            return RUNNING
-        died = self._reader.ended(self._run, BROKER_DIED)
+            return history.RUNNING
+        died = self._near.ended(self._run, BROKER_DIED)
         if died is not None and died.seq == last.seq:
             self._notes.append(
                 f"the broker died, as its writer told at {moment_text(moment_at(died.at_us))}; this is the table at "
                 "its last record"
             )
-            return DIED
+            return history.DIED
         silent = span_text(max(0, self._at_us - last.at_us))
         told = f"its last record is of {moment_text(moment_at(last.at_us))}, {silent} before"
         later = [run for run in self._runs if run.epoch > self._run.epoch]
         if later:
-            began = self._reader.first(later[0])
+            began = self._near.first(later[0])
             when = f" at {moment_text(moment_at(began.at_us))}" if began is not None else ""
             self._notes.append(
                 f"the broker died without a word: {told}, and it was started again{when}; this is the table at its "
                 "last record"
             )
-            return DIED
+            return history.DIED
         if self._at_us - last.at_us > NEAR_S * 1_000_000:
             self._notes.append(
                 f"nothing was heard of the broker: {told}; it died without a word, or its newer files are not here, or "
@@ -190,7 +181,7 @@ class _Journey:
             self._notes.append(f"nothing newer is there: {told}")
         return SILENT
 
-    def _gaps(self, start: Start, window: Window) -> list[Gap]:
+    def _gaps(self, start: history.Start, window: history.Window) -> list[Gap]:
         """Up to the first record behind the instant: what is missing before it may belong before the instant."""
         assert window.last is not None  # it was looked at
         first = start.seq if start.is_whole else 1
@@ -202,7 +193,7 @@ class _Journey:
             gaps.append(Gap(first, start.seq - 1, start.seq - first, "missing", detail))
         told = sorted(missing.told)
         for record in told:
-            begin, end = dropped_range(record)
+            begin, end = history.dropped_range(record)
             gaps.append(
                 Gap(begin, end, int(record.tags.get("records") or end - begin + 1), record.reason, record.detail)
             )
@@ -222,10 +213,10 @@ class _Journey:
         return gaps
 
 
-def runs_of(reader: RecordReader, broker: str | None) -> list[Run]:
+def runs_of(reader: history.RecordReader, broker: str | None) -> list[history.Run]:
     """All runs of one broker, in the order of their epochs. NotKnown: there is no such broker, or which is meant is not
     clear; the text lists those that are there."""
-    runs = list(reader.runs())
+    runs = list(reader.near.runs())
     if not runs:
         raise NotKnown(f"no event can be read: {'; '.join(reader.problems) or 'there is none'}")
     ids = {run.broker_id for run in runs}
@@ -244,18 +235,18 @@ def runs_of(reader: RecordReader, broker: str | None) -> list[Run]:
     return sorted((run for run in runs if run.broker_id in found), key=lambda run: run.epoch)
 
 
-def brokers_text(runs: Iterable[Run]) -> str:
+def brokers_text(runs: Iterable[history.Run]) -> str:
     """`one (7f3a…), two (11b2…)`."""
     named = {run.broker_id: run for run in sorted(runs, key=lambda run: run.epoch)}
     return ", ".join(name_of(run) for run in sorted(named.values(), key=lambda run: (run.broker_name, run.broker_id)))
 
 
-def name_of(run: Run) -> str:
+def name_of(run: history.Run) -> str:
     """`broker one (7f3a…)`."""
     return f"broker {run.broker_name} ({run.broker_id})"
 
 
-def digest_of(records: Iterable[Record]) -> str:
+def digest_of(records: Iterable[history.Record]) -> str:
     """Of a table with these routes: 32 hex digits, as the broker writes it."""
     digest = Digest()
     for record in records:
@@ -263,11 +254,11 @@ def digest_of(records: Iterable[Record]) -> str:
     return digest.text
 
 
-def _check(written: Record, made: str) -> Check:
+def _check(written: history.Record, made: str) -> Check:
     return Check(moment_at(written.at_us), written.seq, written.tags.get("digest", ""), made)
 
 
-def _seen(record: Record, at_us: int) -> SeenRoute:
+def _seen(record: history.Record, at_us: int) -> SeenRoute:
     joined_us = record.at_us - record.uptime_ms * 1000
     return SeenRoute(
         record.route_id,
@@ -282,11 +273,11 @@ def _seen(record: Record, at_us: int) -> SeenRoute:
     )
 
 
-def _untold(missing: tuple[int, int], told: Sequence[Record]) -> list[tuple[int, int]]:
+def _untold(missing: tuple[int, int], told: Sequence[history.Record]) -> list[tuple[int, int]]:
     """What no EventsDropped covers."""
     left = [missing]
     for record in told:
-        begin, end = dropped_range(record)
+        begin, end = history.dropped_range(record)
         left = (
             [
                 part

@@ -17,20 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from spark_sink.history import records as history
 from spark_sink.history.logs import LATE, Logs
-from spark_sink.history.records import (
-    Missing,
-    Numbers,
-    Position,
-    Record,
-    RecordReader,
-    Run,
-    Start,
-    State,
-    Window,
-    fold,
-    overlaps,
-)
 from spark_sink.schema import COLUMNS, LIFECYCLES
 
 # Records of one moment come to the log within so long, and a clock that is put back by less is not seen in the files.
@@ -43,7 +31,7 @@ MAX_LAG_US: Final = 3_600_000_000  # by which the times between a record and its
 NEAR_LOGS: Final = 2  # records that were told at one moment can stand in neighbouring logs
 
 
-class SegmentReader(RecordReader):
+class SegmentReader(history.RecordReader):
     """One events folder, as it was when this was made."""
 
     def __init__(self, events: Path) -> None:
@@ -51,29 +39,29 @@ class SegmentReader(RecordReader):
         self.logs: Final = Logs(events)
         super().__init__(self.logs.problems)
         self._runs: Final = self.logs.runs()
-        self._firsts: Final[dict[Run, Position | None]] = {}
-        self._pieces_of: Final[dict[Run, list[tuple[int, int]]]] = {}
+        self._firsts: Final[dict[history.Run, history.Position | None]] = {}
+        self._pieces_of: Final[dict[history.Run, list[tuple[int, int]]]] = {}
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[history.Run]:
         """By broker and epoch."""
         return self._runs
 
-    def first(self, run: Run) -> Position | None:
+    def first(self, run: history.Run) -> history.Position | None:
         """Of the first log that can be read."""
         if run not in self._firsts:
             found = (self.logs.places(run, number) for number in self.logs.known(run).tolist())
-            self._firsts[run] = next((Position(*places[0]) for places in found if places), None)
+            self._firsts[run] = next((history.Position(*places[0]) for places in found if places), None)
         return self._firsts[run]
 
-    def ended(self, run: Run, kind: int) -> Position | None:
+    def ended(self, run: history.Run, kind: int) -> history.Position | None:
         """The last lifecycle event is of no other kind, once it is there."""
         for number in reversed(self.logs.numbers(LIFECYCLES, run)[-NEAR_LOGS:].tolist()):
             for record in reversed(self.logs.records(run, number)):
                 if record.kind == kind:
-                    return Position(record.seq, record.at_us)
+                    return history.Position(record.seq, record.at_us)
         return None
 
-    def window(self, run: Run, at_us: int) -> Window:
+    def window(self, run: history.Run, at_us: int) -> history.Window:
         """By halving, in each piece of the run in which its clock went on."""
         numbers = self.logs.known(run)
         for begin, end in reversed(self._pieces(run)):
@@ -86,11 +74,11 @@ class SegmentReader(RecordReader):
                 digests = (each for each in self.logs.records(run, number) if each.kind == TABLE_DIGEST)
                 places += [(digest.seq, digest.at_us) for digest in digests if digest.at_us <= at_us]
             if places:
-                last = Position(*max(places))
-                return Window(last, self._first_behind(run, numbers[place:], last.seq))
-        return Window(None, self.first(run))
+                last = history.Position(*max(places))
+                return history.Window(last, self._first_behind(run, numbers[place:], last.seq))
+        return history.Window(None, self.first(run))
 
-    def start(self, run: Run, seq: int) -> Start:
+    def start(self, run: history.Run, seq: int) -> history.Start:
         """Backwards from there to a snapshot that is whole, or to the broker's start."""
         numbers = self._logs_behind(run, seq)
         for place in range(len(numbers) - 1, -1, -1):
@@ -101,34 +89,32 @@ class SegmentReader(RecordReader):
                 if record.seq > seq:
                     continue
                 if record.kind == BROKER_STARTED:
-                    return Start(record.seq, record.at_us, True, None)
+                    return self.start_without_snapshot(run, history.Position(record.seq, record.at_us))
                 if record.kind == TABLE_DIGEST:
                     first = self._snapshot_first(run, numbers, place, record)
                     if first is not None:
-                        return Start(first, record.at_us, True, record)
-        earliest = self.first(run)
-        assert earliest is not None  # a record with this number is there
-        return Start(earliest.seq, earliest.at_us, False, None)
+                        return history.Start(first, record.at_us, True, record)
+        return self.start_without_snapshot(run, None)
 
-    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
+    def states(self, run: history.Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[history.State]:
         """Once through the logs; the snapshot, which is told late, first."""
         left = list(stops)
-        routes: dict[str, Record] = {}
+        routes: dict[str, history.Record] = {}
         latest_us = 0
         seen = self._seen(run, first, seen_until)
         others = (record for record in self._from(run, first) if record.kind not in LATE)
         for record in heapq.merge(seen, others, key=lambda record: record.seq):
             while left and record.seq > left[0]:
-                yield State(routes, latest_us)
+                yield history.State(routes, latest_us)
                 left.pop(0)
             if not left:
                 return
-            fold(routes, record)
+            history.fold(routes, record)
             latest_us = max(latest_us, record.at_us)
         for _ in left:
-            yield State(routes, latest_us)
+            yield history.State(routes, latest_us)
 
-    def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
+    def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
         """In the logs behind, as far as they are not too late."""
         numbers = self.logs.known(run)
         place = int(np.searchsorted(numbers, self._log_of(run, seq)))
@@ -138,10 +124,10 @@ class SegmentReader(RecordReader):
                     return record
         return None
 
-    def missing(self, run: Run, first: int, last: int) -> Missing:
+    def missing(self, run: history.Run, first: int, last: int) -> history.Missing:
         """The numbers in all files of these logs and their neighbours."""
         low, high = self.logs_between(run, first, last)
-        seen, told = Numbers(), []
+        seen, told = history.Numbers(), []
         for source in COLUMNS:
             numbers = self.logs.numbers(source, run)
             for number in numbers[(numbers >= low) & (numbers <= high)].tolist():
@@ -149,10 +135,10 @@ class SegmentReader(RecordReader):
         for number in self.logs.numbers(LIFECYCLES, run).tolist():
             if low <= number <= high:
                 dropped = [each for each in self.logs.records(run, number) if each.kind == EVENTS_DROPPED]
-                told += [record for record in dropped if overlaps(record, first, last)]
-        return Missing(seen.missing(first, last), told, True)
+                told += [record for record in dropped if history.overlaps(record, first, last)]
+        return history.Missing(seen.missing(first, last), told, True)
 
-    def logs_between(self, run: Run, first: int, last: int) -> tuple[int, int]:
+    def logs_between(self, run: history.Run, first: int, last: int) -> tuple[int, int]:
         """Numbers of the first and the last log that records with these numbers may be in."""
         known = self.logs.known(run)
         low = int(np.searchsorted(known, self._log_of(run, first))) - NEAR_LOGS
@@ -161,17 +147,16 @@ class SegmentReader(RecordReader):
         high_number = int(known[min(high, len(known) - 1)])
         return int(known[max(0, low)]), max(high_number, int(behind[-1]) if len(behind) else 0)
 
-    def _told_until(self, run: Run, numbers: Any, at_us: int) -> Iterator[int]:
+    def _told_until(self, run: history.Run, numbers: Any, at_us: int) -> Iterator[int]:
         """Of these logs those in which something of this moment may still be told."""
         for number in numbers.tolist():
             times = self.logs.times(run, number)
             if times is not None and times[0] > at_us + LATE_US:
                 return
-            kinds = self.logs.kinds(run, number)
-            if kinds is not None and kinds[1] >= TABLE_DIGEST:
+            if self._has_seen(run, number):
                 yield number
 
-    def _logs_behind(self, run: Run, seq: int) -> Any:
+    def _logs_behind(self, run: history.Run, seq: int) -> Any:
         """Logs with lifecycle events up to the last in which something of before this record is told."""
         known, number = self.logs.known(run), self._log_of(run, seq)
         times = self.logs.times(run, number)
@@ -181,7 +166,7 @@ class SegmentReader(RecordReader):
         numbers = self.logs.numbers(LIFECYCLES, run)
         return numbers[: int(np.searchsorted(numbers, last, side="right"))]
 
-    def _seen(self, run: Run, first: int, last: int) -> list[Record]:
+    def _seen(self, run: history.Run, first: int, last: int) -> list[history.Record]:
         """RouteSeen events with these numbers, in their order."""
         if last < first:
             return []
@@ -195,11 +180,12 @@ class SegmentReader(RecordReader):
         ]
         return sorted(found, key=lambda record: record.seq)
 
-    def _has_seen(self, run: Run, number: int) -> bool:
+    def _has_seen(self, run: history.Run, number: int) -> bool:
+        """May there be some of a snapshot?"""
         kinds = self.logs.kinds(run, number)
         return kinds is not None and kinds[1] >= TABLE_DIGEST
 
-    def _from(self, run: Run, first: int) -> Iterator[Record]:
+    def _from(self, run: history.Run, first: int) -> Iterator[history.Record]:
         numbers = self.logs.numbers(LIFECYCLES, run)
         place = int(np.searchsorted(numbers, self._log_of(run, first)))
         for number in numbers[max(0, place - NEAR_LOGS) :].tolist():
@@ -207,27 +193,26 @@ class SegmentReader(RecordReader):
                 if record.seq >= first:
                     yield record
 
-    def _snapshot_first(self, run: Run, numbers: Any, place: int, digest: Record) -> int | None:
+    def _snapshot_first(self, run: history.Run, numbers: Any, place: int, digest: history.Record) -> int | None:
         """Number of the first RouteSeen of the snapshot that the digest ends; None: not all of them are there."""
-        routes = int(digest.tags.get("routes") or 0)
-        first = digest.seq - routes
+        wanted = digest.snapshot
         seen = 0
-        while place >= 0 and seen < routes:
+        while place >= 0 and seen < len(wanted):
             records = self.logs.records(run, int(numbers[place]))
-            seen += sum(record.kind == ROUTE_SEEN and first <= record.seq < digest.seq for record in records)
-            if any(record.seq < first and record.kind != EVENTS_DROPPED for record in records):
+            seen += sum(record.kind == ROUTE_SEEN and record.seq in wanted for record in records)
+            if any(record.seq < wanted.start and record.kind != EVENTS_DROPPED for record in records):
                 break
             place -= 1
-        return first if seen == routes else None
+        return wanted.start if seen == len(wanted) else None
 
-    def _first_behind(self, run: Run, numbers: Any, seq: int) -> Position | None:
+    def _first_behind(self, run: history.Run, numbers: Any, seq: int) -> history.Position | None:
         for number in numbers.tolist():
             behind = [each for each in self.logs.places(run, number) if each[0] > seq]
             if behind:
-                return Position(*behind[0])
+                return history.Position(*behind[0])
         return None
 
-    def _last_not_later(self, run: Run, numbers: Any, begin: int, end: int, at_us: int) -> int:
+    def _last_not_later(self, run: history.Run, numbers: Any, begin: int, end: int, at_us: int) -> int:
         """Place of the last log between these places whose smallest time is not later; `begin` - 1: none is."""
         low, high = begin, end  # those below `low` are not later, those from `high` on are
         while low < high:
@@ -249,7 +234,7 @@ class SegmentReader(RecordReader):
                 found = place
         return found
 
-    def _pieces(self, run: Run) -> list[tuple[int, int]]:
+    def _pieces(self, run: history.Run) -> list[tuple[int, int]]:
         """Places among the known logs between which the clock went on, as far as sealing times say."""
         if run not in self._pieces_of:
             known = self.logs.known(run)
@@ -263,7 +248,7 @@ class SegmentReader(RecordReader):
                 self._pieces_of[run] = list(zip([0, *cuts], [*cuts, len(known)], strict=True))
         return self._pieces_of[run]
 
-    def _are_sealing_times(self, run: Run, numbers: Any, changed: Any) -> bool:
+    def _are_sealing_times(self, run: history.Run, numbers: Any, changed: Any) -> bool:
         """Of a few files: they were last changed at about the time of their records, or all as much later."""
         lags = []
         for place in np.unique(np.linspace(0, len(numbers) - 1, 9).astype(int)).tolist() if len(numbers) else []:
@@ -272,7 +257,7 @@ class SegmentReader(RecordReader):
                 lags.append(changed[place] * 1e6 - times[1])
         return not lags or max(lags) - min(lags) <= MAX_LAG_US
 
-    def _log_of(self, run: Run, seq: int) -> int:
+    def _log_of(self, run: history.Run, seq: int) -> int:
         """Number of the first log whose records go up to this one; of the last log, if none does."""
         known = self.logs.known(run)
         low, high = 0, len(known)

@@ -8,31 +8,19 @@ from typing import Final
 
 from rich.console import Console
 
+from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.terminal import print_rows, say
-from spark_sink.time_travel.values import (
-    BROKER_START,
-    DIED,
-    EQUAL,
-    NONE_NEAR,
-    RUNNING,
-    SILENT,
-    SNAPSHOT,
-    STOPPED,
-    Change,
-    Check,
-    Difference,
-    Gap,
-    SeenRoute,
-    TableAt,
-)
+from spark_sink.time_travel import values
 from spark_sink.timestamps import moment_text, span_text
 
 OWN_TAGS: Final = ("io.rsocket.routing.ServiceName", "io.rsocket.routing.RouteId")  # said in columns of their own
-LIVES: Final = {RUNNING: "running", SILENT: "no later record", STOPPED: "stopped", DIED: "died"}
+LIVES: Final = {RUNNING: "running", values.SILENT: "no later record", STOPPED: "stopped", DIED: "died"}
 MAX_GAPS: Final = 5  # that are shown; the JSON has more
 
 
-def filtered(routes: Iterable[SeenRoute], service: str | None, tags: Sequence[tuple[str, str]]) -> list[SeenRoute]:
+def filtered(
+    routes: Iterable[values.SeenRoute], service: str | None, tags: Sequence[tuple[str, str]]
+) -> list[values.SeenRoute]:
     """Those of this service with all these tags. A repeated tag stands as "eu,us", and each of its values counts."""
     return [
         route
@@ -42,14 +30,14 @@ def filtered(routes: Iterable[SeenRoute], service: str | None, tags: Sequence[tu
     ]
 
 
-def tag_of(route: SeenRoute, name: str) -> str | None:
+def tag_of(route: values.SeenRoute, name: str) -> str | None:
     """The value of a tag, by its name or the last part of a well-known one; None: the route has no such tag."""
     if name in route.tags:
         return route.tags[name]
     return next((value for key, value in route.tags.items() if key.rpartition(".")[2].lower() == name.lower()), None)
 
 
-def print_table_at(table: TableAt, routes: Sequence[SeenRoute], console: Console) -> None:
+def print_table_at(table: values.TableAt, routes: Sequence[values.SeenRoute], console: Console) -> None:
     """`routes`: those of its routes that are to be shown."""
     say(console, headline(table), "bold")
     for sentence in sentences(table):
@@ -66,7 +54,9 @@ def print_table_at(table: TableAt, routes: Sequence[SeenRoute], console: Console
     say(console, "requests: as the broker last told them, at a snapshot or when the route joined.", "dim")
 
 
-def print_difference(before: TableAt, after: TableAt, difference: Difference, console: Console) -> None:
+def print_difference(
+    before: values.TableAt, after: values.TableAt, difference: values.Difference, console: Console
+) -> None:
     """`difference`: what of it is to be shown."""
     for table in (before, after):
         say(console, headline(table), "bold")
@@ -93,7 +83,7 @@ def print_difference(before: TableAt, after: TableAt, difference: Difference, co
     say(console, ", ".join(counts), "dim")
 
 
-def headline(table: TableAt) -> str:
+def headline(table: values.TableAt) -> str:
     """Whose table, and when."""
     return (
         f"broker {table.broker_name} ({table.broker_id}), run {table.epoch}, at {moment_text(table.at)} UTC: "
@@ -101,9 +91,9 @@ def headline(table: TableAt) -> str:
     )
 
 
-def sentences(table: TableAt) -> list[str]:
+def sentences(table: values.TableAt) -> list[str]:
     """What it is made of, and what the broker's own digests say."""
-    kind = {SNAPSHOT: "a snapshot", BROKER_START: "the broker's start"}.get(
+    kind = {values.SNAPSHOT: "a snapshot", values.BROKER_START: "the broker's start"}.get(
         table.start, "the first record that is there"
     )
     return [
@@ -114,7 +104,7 @@ def sentences(table: TableAt) -> list[str]:
     ]
 
 
-def warnings(table: TableAt) -> list[str]:
+def warnings(table: values.TableAt) -> list[str]:
     """What is missing; empty: nothing is."""
     if table.is_complete:
         return []
@@ -129,10 +119,10 @@ def warnings(table: TableAt) -> list[str]:
     return [head, *(f"  {text}" for text in (*found, *table.problems))]
 
 
-def _verdict(table: TableAt) -> str:
-    if table.verdict == NONE_NEAR:
+def _verdict(table: values.TableAt) -> str:
+    if table.verdict == values.NONE_NEAR:
         return "the broker wrote none near this moment, so it is not checked"
-    if table.verdict == EQUAL:
+    if table.verdict == values.EQUAL:
         return "equal to the broker's own " + " and ".join(_check_text(check, table) for check in table.checks)
     parts = [
         f"{'equal' if check.is_equal else f'NOT EQUAL ({check.recorded} written, {check.rebuilt} rebuilt)'} to the "
@@ -142,13 +132,13 @@ def _verdict(table: TableAt) -> str:
     return ", ".join(parts)
 
 
-def _check_text(check: Check, table: TableAt) -> str:
+def _check_text(check: values.Check, table: values.TableAt) -> str:
     seconds = (check.at - table.at).total_seconds()
     where = "before" if seconds <= 0 else "later"
     return f"of {moment_text(check.at)} ({span_text(abs(round(seconds * 1_000_000)))} {where})"
 
 
-def _gap_text(gap: Gap) -> str:
+def _gap_text(gap: values.Gap) -> str:
     which = (
         f"record {gap.first_seq:,}"
         if gap.first_seq == gap.last_seq
@@ -158,7 +148,7 @@ def _gap_text(gap: Gap) -> str:
     return f"{which}{how_many}: {gap.reason}{f' ({gap.detail})' if gap.detail else ''}"
 
 
-def _cells(route: SeenRoute, table: TableAt) -> tuple[str, ...]:
+def _cells(route: values.SeenRoute, table: values.TableAt) -> tuple[str, ...]:
     return (
         route.service,
         route.route_id,
@@ -171,12 +161,12 @@ def _cells(route: SeenRoute, table: TableAt) -> tuple[str, ...]:
     )
 
 
-def _short_cells(route: SeenRoute, table: TableAt) -> tuple[str, ...]:
+def _short_cells(route: values.SeenRoute, table: values.TableAt) -> tuple[str, ...]:
     cells = _cells(route, table)
     return (*cells[:4], *cells[5:7])
 
 
-def _changed_cells(change: Change, before: TableAt, after: TableAt) -> tuple[str, ...]:
+def _changed_cells(change: values.Change, before: values.TableAt, after: values.TableAt) -> tuple[str, ...]:
     """Both values where they differ."""
     old, new = _short_cells(change.before, before), _short_cells(change.after, after)
     return tuple(
@@ -185,13 +175,13 @@ def _changed_cells(change: Change, before: TableAt, after: TableAt) -> tuple[str
     )
 
 
-def _broker_text(route: SeenRoute, table: TableAt) -> str:
+def _broker_text(route: values.SeenRoute, table: values.TableAt) -> str:
     if not route.broker_id:
         return "local"
     return table.names.get(route.broker_id) or route.broker_id
 
 
-def _tags_text(route: SeenRoute) -> str:
+def _tags_text(route: values.SeenRoute) -> str:
     tags = sorted(
         (name.rpartition(".")[2] if name.startswith("io.rsocket.") else name, value)
         for name, value in route.tags.items()

@@ -14,22 +14,7 @@ from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGE
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import SUFFIX, paths_for_spark, segment_name
-from spark_sink.history.records import (
-    PUTS,
-    RECORD_COLUMNS,
-    TAKES,
-    Missing,
-    Numbers,
-    Position,
-    Record,
-    RecordReader,
-    Run,
-    Start,
-    State,
-    Window,
-    overlaps,
-    records_of,
-)
+from spark_sink.history import records as history
 from spark_sink.schema import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
 from spark_sink.session import nothing, reason_of
 from spark_sink.tables import COLUMNS as TABLE_COLUMNS
@@ -41,35 +26,20 @@ TRIED_TOGETHER: Final = 8  # snapshots; the first is whole nearly always
 BUCKET: Final = 65_536  # numbers that are counted together; only where some are missing they are looked at one by one
 
 
-class SparkReader(RecordReader):
+class SparkReader(history.RecordReader):
     """On a session; `near` reads the same folder without Spark."""
 
-    def __init__(self, session: Any, near: RecordReader) -> None:
+    def __init__(self, session: Any, near: history.RecordReader) -> None:
         super().__init__(near.problems)  # one list of both
         self._session: Final = session
         self._near: Final = near
 
-    def runs(self) -> list[Run]:
-        """As without Spark."""
-        return self._near.runs()
+    @property
+    def near(self) -> history.RecordReader:
+        """Which run and which record is meant needs no Spark."""
+        return self._near
 
-    def first(self, run: Run) -> Position | None:
-        """As without Spark."""
-        return self._near.first(run)
-
-    def ended(self, run: Run, kind: int) -> Position | None:
-        """As without Spark."""
-        return self._near.ended(run, kind)
-
-    def window(self, run: Run, at_us: int) -> Window:
-        """As without Spark."""
-        return self._near.window(run, at_us)
-
-    def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
-        """As without Spark: it is two minutes away at most."""
-        return self._near.digest_after(run, seq, until_us)
-
-    def start(self, run: Run, seq: int) -> Start:
+    def start(self, run: history.Run, seq: int) -> history.Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
@@ -79,49 +49,46 @@ class SparkReader(RecordReader):
             digests = rows.filter((F.col("kind") == TABLE_DIGEST) & (F.col("seq") <= below))
             some = self._records(digests.orderBy(F.desc("seq")).limit(TRIED_TOGETHER))
             if some:
-                firsts = [digest.seq - int(digest.tags.get("routes") or 0) for digest in some]
-                counts = [
-                    F.count(F.when(F.col("seq").between(first, digest.seq - 1), 1))
-                    for first, digest in zip(firsts, some, strict=True)
-                ]
+                wanted = [digest.snapshot for digest in some]
+                counts = [F.count(F.when(F.col("seq").between(each.start, each.stop - 1), 1)) for each in wanted]
                 seen = self._asked(rows.filter(F.col("kind") == ROUTE_SEEN).agg(*counts))
-                for first, digest, routes in reversed(list(zip(firsts, some, seen, strict=True))):
-                    if routes == digest.seq - first:
-                        return Start(first, digest.at_us, True, digest)
+                for numbers, digest, routes in reversed(list(zip(wanted, some, seen, strict=True))):
+                    if routes == len(numbers):
+                        return history.Start(numbers.start, digest.at_us, True, digest)
             if not some:
                 break
             below = some[0].seq - 1
         started = self._records(rows.filter((F.col("kind") == BROKER_STARTED) & (F.col("seq") <= seq)))
-        if started:
-            return Start(started[0].seq, started[0].at_us, True, None)
-        first_of_all = self.first(run)
-        assert first_of_all is not None  # there is a record with this number
-        return Start(first_of_all.seq, first_of_all.at_us, False, None)
+        return self.start_without_snapshot(run, history.Position(*started[0][:2]) if started else None)
 
-    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
+    def states(self, run: history.Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[history.State]:
         """The newest word about each route; only those that are there at one of the stops come to the driver."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
         rows = self._lifecycle(run).filter(F.col("seq").between(first, stops[-1]))
-        is_word = F.col("kind").isin(*PUTS, *TAKES) & ((F.col("kind") != ROUTE_SEEN) | (F.col("seq") <= seen_until))
+        is_word = F.col("kind").isin(*history.PUTS, *history.TAKES) & (
+            (F.col("kind") != ROUTE_SEEN) | (F.col("seq") <= seen_until)
+        )
         words = [
-            F.max_by(F.struct(*RECORD_COLUMNS), F.when(F.col("seq") <= stop, F.col("seq"))).alias(f"at_{number}")
+            F.max_by(F.struct(*history.RECORD_COLUMNS), F.when(F.col("seq") <= stop, F.col("seq"))).alias(
+                f"at_{number}"
+            )
             for number, stop in enumerate(stops)
         ]
         is_there = F.lit(False)
         for number in range(len(stops)):
-            is_there |= F.coalesce(F.col(f"at_{number}.kind").isin(*PUTS), F.lit(False))
+            is_there |= F.coalesce(F.col(f"at_{number}.kind").isin(*history.PUTS), F.lit(False))
         newest = self._arrow(rows.filter(is_word).groupBy("route_id").agg(*words).filter(is_there).drop("route_id"))
         is_told = F.col("kind") != EVENTS_DROPPED
         times = [F.max(F.when(is_told & (F.col("seq") <= stop), F.unix_micros("at"))) for stop in stops]
         latest = self._asked(rows.agg(*times))
         for number, latest_us in enumerate(latest):
             column = newest[f"at_{number}"].combine_chunks()
-            records = records_of(pa.Table.from_struct_array(column.filter(column.is_valid())))
-            there = {record.route_id: record for record in records if record.kind in PUTS}
-            yield State(there, latest_us or 0)
+            records = history.records_of(pa.Table.from_struct_array(column.filter(column.is_valid())))
+            there = {record.route_id: record for record in records if record.kind in history.PUTS}
+            yield history.State(there, latest_us or 0)
 
-    def missing(self, run: Run, first: int, last: int) -> Missing:
+    def missing(self, run: history.Run, first: int, last: int) -> history.Missing:
         """Numbers are counted in buckets; only of buckets that are not full each number is looked at."""
         from pyspark.sql import Window as Rows  # optional: the extra spark
         from pyspark.sql import functions as F
@@ -130,11 +97,11 @@ class SparkReader(RecordReader):
             return self._near.missing(run, first, last)
         self._tell_bad_files(run, first, last)
         dropped = self._records(self._lifecycle(run).filter(F.col("kind") == EVENTS_DROPPED))
-        told = [record for record in dropped if overlaps(record, first, last)]
+        told = [record for record in dropped if history.overlaps(record, first, last)]
         seqs = self._seqs(run).filter(F.col("seq").between(first, last)).distinct()
         seqs = seqs.withColumn("bucket", F.floor(F.col("seq") / BUCKET))
         counted = seqs.groupBy("bucket").agg(F.count("seq"), F.min("seq"), F.max("seq"))
-        there = Numbers()
+        there = history.Numbers()
         torn = []
         for bucket, count, low, high in self._all(counted):
             if count == high - low + 1:
@@ -147,33 +114,33 @@ class SparkReader(RecordReader):
             islands = seqs.filter(F.col("bucket").isin(torn)).withColumn("island", F.col("seq") - place)
             for low, high in self._all(islands.groupBy("bucket", "island").agg(F.min("seq"), F.max("seq")), skip=2):
                 there.add(np.array([low]), np.array([high]))
-        return Missing(there.missing(first, last), told, True)
+        return history.Missing(there.missing(first, last), told, True)
 
-    def _tell_bad_files(self, run: Run, first: int, last: int) -> None:
+    def _tell_bad_files(self, run: history.Run, first: int, last: int) -> None:
         """Spark passes silently over what it cannot read: such a file gave no row."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         low, high = self._near.logs_between(run, first, last)
         listed = {source: self._near.logs.sealed_between(run, source, low, high) for source in COLUMNS}
-        names = [path.name for paths in listed.values() for path in paths]
+        names = [file.name for files in listed.values() for file in files]
         if not names:
             return
         found = [
             self._segments(run, source).select(
                 F.lit(source).alias("source"), F.col("_metadata.file_name").alias("name")
             )
-            for source, paths in listed.items()
-            if paths
+            for source, files in listed.items()
+            if files
         ]
         is_asked = F.col("name").between(min(names), max(names))
         read = set(self._all(_union(found).filter(is_asked).distinct()))
-        for source, paths in listed.items():
-            for path in paths:
-                if (source, path.name) not in read:
-                    self._near.logs.tell_bad(path, "Spark cannot read it")
+        for source, files in listed.items():
+            for file in files:
+                if (source, file.name) not in read:
+                    self._near.logs.tell_bad(file, "Spark cannot read it")
 
-    def _lifecycle(self, run: Run) -> Any:
+    def _lifecycle(self, run: history.Run) -> Any:
         """Lifecycle events of the run, snapshots among them."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
@@ -182,14 +149,13 @@ class SparkReader(RecordReader):
         else:
             assert isinstance(self._near, TableReader)  # there are two kinds
             rows = self._table(LIFECYCLE).filter(F.col("kind") != ROUTE_SEEN)
-            seen = self._table(ROUTES).withColumnRenamed("seen_at", "at").withColumn("kind", F.lit(ROUTE_SEEN))
-            seen = seen.withColumn("reason", F.lit("")).withColumn("detail", F.lit(""))
-            names = ["broker_id", "epoch", *RECORD_COLUMNS]
-            rows = rows.select(*names).unionByName(seen.select(*names))
+            names = ["broker_id", "epoch", *history.RECORD_COLUMNS]
+            seen = self._table(ROUTES).selectExpr(*(history.SEEN_SQL.get(name, name) for name in names))
+            rows = rows.select(*names).unionByName(seen)
         is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
-        return rows.filter(is_of_it).select(*RECORD_COLUMNS)
+        return rows.filter(is_of_it).select(*history.RECORD_COLUMNS)
 
-    def _seqs(self, run: Run) -> Any:
+    def _seqs(self, run: history.Run) -> Any:
         """Numbers of all records of the run."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
@@ -199,7 +165,7 @@ class SparkReader(RecordReader):
         there = [source for source in COLUMNS if logs.folders(source) or logs.log_rows(run, source) is not None]
         return _union([self._with_logs(run, source).filter(is_of_it).select("seq") for source in there])
 
-    def _with_logs(self, run: Run, source: str) -> Any:
+    def _with_logs(self, run: history.Run, source: str) -> Any:
         """A source of the run: its segments, and what is in logs without segments."""
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         rows = self._segments(run, source)
@@ -208,7 +174,7 @@ class SparkReader(RecordReader):
             return rows
         return rows.unionByName(self._session.createDataFrame(logs, SPARK_SCHEMAS[source]))
 
-    def _segments(self, run: Run, source: str) -> Any:
+    def _segments(self, run: history.Run, source: str) -> Any:
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         folders = self._near.logs.folders(source)
         if not folders:
@@ -231,9 +197,9 @@ class SparkReader(RecordReader):
         reader = self._session.read.schema(spark_ddl(TABLE_COLUMNS[table])).format("parquet")
         return reader.load([f"file://{path}" for path in files])
 
-    def _records(self, rows: Any) -> list[Record]:
+    def _records(self, rows: Any) -> list[history.Record]:
         """In the order of their numbers."""
-        return records_of(self._arrow(rows.select(*RECORD_COLUMNS)))
+        return history.records_of(self._arrow(rows.select(*history.RECORD_COLUMNS)))
 
     def _arrow(self, rows: Any) -> pa.Table:
         try:

@@ -12,109 +12,87 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import BROKER_STARTED, EVENTS_DROPPED, TABLE_DIGEST
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
-from spark_sink.history.records import (
-    RECORD_COLUMNS,
-    Missing,
-    Position,
-    Record,
-    RecordReader,
-    Run,
-    Start,
-    State,
-    Window,
-    fold,
-    micros,
-    overlaps,
-    records_of,
-)
-from spark_sink.tables import GAPS, LIFECYCLE, RETRIES, ROUTES, has_tables, table_schema
-
-BAD_FILE: Final = "bad-file"  # reason of a gap: a segment that the pipeline could not read
+from spark_sink.history import records as history
+from spark_sink.tables import BAD_FILE, GAPS, LIFECYCLE, RETRIES, ROUTES, check_tables, table_schema
 
 
-class TableReader(RecordReader):
+class TableReader(history.RecordReader):
     """One folder of tables."""
 
     def __init__(self, tables: Path) -> None:
         """BadFolder: there are none."""
         super().__init__([])
-        if not has_tables(tables):
-            raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+        check_tables(tables)
         self._tables: Final = tables
         self._bad: Final[set[Path]] = set()
         names = ["broker_id", "broker_name", "epoch"]
-        found = self._rows(LIFECYCLE, names).group_by(names).aggregate([]).to_pylist()
-        latest = {(row["broker_id"], row["epoch"]): row["broker_name"] for row in found}
-        self._runs: Final = [Run(broker_id, name, epoch) for (broker_id, epoch), name in sorted(latest.items())]
+        named = self._rows(LIFECYCLE, names).group_by(names).aggregate([])
+        self._runs: Final = [run for run, _ in history.by_run(named)]
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[history.Run]:
         """By broker and epoch."""
         return self._runs
 
-    def first(self, run: Run) -> Position | None:
+    def first(self, run: history.Run) -> history.Position | None:
         """Of the lifecycle events."""
         return self._end(run, "min", None)
 
-    def ended(self, run: Run, kind: int) -> Position | None:
+    def ended(self, run: history.Run, kind: int) -> history.Position | None:
         """Its last event of this kind."""
         return self._end(run, "max", ds.field("kind") == kind)
 
-    def window(self, run: Run, at_us: int) -> Window:
+    def window(self, run: history.Run, at_us: int) -> history.Window:
         """All lifecycle events of the run are looked at."""
         last = self._end(run, "max", ds.field("at") <= _moment(at_us))
         if last is None:
-            return Window(None, self.first(run))
-        return Window(last, self._end(run, "min", ds.field("seq") > last.seq))
+            return history.Window(None, self.first(run))
+        return history.Window(last, self._end(run, "min", ds.field("seq") > last.seq))
 
-    def start(self, run: Run, seq: int) -> Start:
+    def start(self, run: history.Run, seq: int) -> history.Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
         digests = self._records(run, (ds.field("kind") == TABLE_DIGEST) & (ds.field("seq") <= seq))
         for digest in reversed(digests):
-            first = digest.seq - int(digest.tags.get("routes") or 0)
-            if len(self._seen(run, first, digest.seq - 1)) == digest.seq - first:
-                return Start(first, digest.at_us, True, digest)
-        started = self._end(run, "min", (ds.field("kind") == BROKER_STARTED) & (ds.field("seq") <= seq))
-        if started is not None:
-            return Start(started.seq, started.at_us, True, None)
-        first_of_all = self.first(run)
-        assert first_of_all is not None  # there is a record with this number
-        return Start(first_of_all.seq, first_of_all.at_us, False, None)
+            wanted = digest.snapshot
+            if len(self._seen(run, wanted.start, wanted.stop - 1)) == len(wanted):
+                return history.Start(wanted.start, digest.at_us, True, digest)
+        is_it = (ds.field("kind") == BROKER_STARTED) & (ds.field("seq") <= seq)
+        return self.start_without_snapshot(run, self._end(run, "min", is_it))
 
-    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
+    def states(self, run: history.Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[history.State]:
         """Memory holds the records of the span."""
         is_within = (ds.field("seq") >= first) & (ds.field("seq") <= stops[-1])
         records = sorted(self._records(run, is_within) + self._seen(run, first, seen_until))
-        routes: dict[str, Record] = {}
+        routes: dict[str, history.Record] = {}
         latest_us = 0
         place = 0
         for stop in stops:
             while place < len(records) and records[place].seq <= stop:
-                fold(routes, records[place])
+                history.fold(routes, records[place])
                 if records[place].kind != EVENTS_DROPPED:
                     latest_us = max(latest_us, records[place].at_us)
                 place += 1
-            yield State(routes, latest_us)
+            yield history.State(routes, latest_us)
 
-    def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
+    def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
         """The first."""
         is_it = (ds.field("kind") == TABLE_DIGEST) & (ds.field("seq") > seq) & (ds.field("at") <= _moment(until_us))
         return next(iter(self._records(run, is_it)), None)
 
-    def missing(self, run: Run, first: int, last: int) -> Missing:
+    def missing(self, run: history.Run, first: int, last: int) -> history.Missing:
         """What was told."""
         self._tell_bad_files(run)
         dropped = self._records(run, ds.field("kind") == EVENTS_DROPPED)
-        return Missing([], [record for record in dropped if overlaps(record, first, last)], False)
+        return history.Missing([], [record for record in dropped if history.overlaps(record, first, last)], False)
 
     def files(self, table: str) -> list[Path]:
         """Of a table, without those that cannot be read."""
         found = (self._tables / table).glob("date=*/[!._]*.parquet")
         return sorted(path.absolute() for path in found if path not in self._bad and path.is_file())
 
-    def _tell_bad_files(self, run: Run) -> None:
+    def _tell_bad_files(self, run: history.Run) -> None:
         """Whatever was in a file that the pipeline could not read is in no table."""
         bad = self._rows(GAPS, ["broker_id", "epoch", "detail"], ds.field("reason") == BAD_FILE).to_pylist()
         for row in bad:
@@ -123,27 +101,23 @@ class TableReader(RecordReader):
                 if text not in self.problems:
                     self.problems.append(text)
 
-    def _records(self, run: Run, only: Any) -> list[Record]:
-        return records_of(self._rows(LIFECYCLE, RECORD_COLUMNS, _of(run) & only))
+    def _records(self, run: history.Run, only: Any) -> list[history.Record]:
+        return history.records_of(self._rows(LIFECYCLE, history.RECORD_COLUMNS, _of(run) & only))
 
-    def _seen(self, run: Run, first: int, last: int) -> list[Record]:
+    def _seen(self, run: history.Run, first: int, last: int) -> list[history.Record]:
         """RouteSeen events with these numbers."""
         is_within = (ds.field("seq") >= first) & (ds.field("seq") <= last)
         names = ["seq", "seen_at", "route_id", "service", "tags", "peer", "uptime_ms", "requests"]
-        rows = self._rows(ROUTES, names, _of(run) & is_within).rename_columns(["seq", "at", *names[2:]])
-        rows = rows.append_column("kind", pa.repeat(pa.scalar(ROUTE_SEEN, pa.int64()), len(rows)))
-        for name in ("reason", "detail"):
-            rows = rows.append_column(name, pa.repeat(pa.scalar(""), len(rows)))
-        return records_of(rows)
+        return history.records_of(history.seen_of(self._rows(ROUTES, names, _of(run) & is_within)))
 
-    def _end(self, run: Run, which: str, only: Any | None) -> Position | None:
+    def _end(self, run: history.Run, which: str, only: Any | None) -> history.Position | None:
         """The record with the smallest (`min`) or largest (`max`) number."""
         rows = self._rows(LIFECYCLE, ["seq", "at"], _of(run) if only is None else _of(run) & only)
         if not len(rows):
             return None
         seq = pc.min_max(rows["seq"])[which]
         row = rows.filter(pc.equal(rows["seq"], seq))
-        return Position(seq.as_py(), int(micros(row["at"])[0]))
+        return history.Position(seq.as_py(), int(history.micros(row["at"])[0]))
 
     def _rows(self, table: str, names: Sequence[str], only: Any | None = None) -> pa.Table:
         """Of all files that can be read. BadFolder: they vanish again and again."""
@@ -177,7 +151,7 @@ class TableReader(RecordReader):
         return pa.concat_tables(found) if found else empty
 
 
-def _of(run: Run) -> Any:
+def _of(run: history.Run) -> Any:
     return (ds.field("broker_id") == run.broker_id) & (ds.field("epoch") == run.epoch)
 
 

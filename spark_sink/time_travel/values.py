@@ -1,15 +1,12 @@
 """What a journey gives: the table of a broker at an instant, how sure it is, and how two of them differ."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 REMOTE: Final = "broker "  # begins the peer of a route that another broker has
 
-RUNNING: Final = "running"  # there are later records of this run
-SILENT: Final = "silent"  # there are none, and nobody says that it ended
-STOPPED: Final = "stopped"
-DIED: Final = "died"  # there are none, and its writer says so, or the broker began another run and had not stopped
+SILENT: Final = "silent"  # there are no later records of this run, and nobody says that it ended
 
 EQUAL: Final = "equal"
 NOT_EQUAL: Final = "not equal"
@@ -63,64 +60,26 @@ class Gap(NamedTuple):
     detail: str  # its sentence, or empty
 
 
+@dataclass(frozen=True, kw_only=True)
 class TableAt:
     """The routing table of a broker at an instant."""
 
-    __slots__ = (
-        "at",
-        "broker_id",
-        "broker_name",
-        "checks",
-        "digest",
-        "epoch",
-        "gaps",
-        "last_at",
-        "last_seq",
-        "life",
-        "names",
-        "notes",
-        "problems",
-        "routes",
-        "start",
-        "start_at",
-    )
-
-    def __init__(
-        self,
-        *,
-        broker_id: str,
-        broker_name: str,
-        epoch: int,
-        at: datetime,
-        last_seq: int,
-        last_at: datetime,
-        life: str,
-        start: str,
-        start_at: datetime,
-        routes: Sequence[SeenRoute],
-        digest: str,
-        checks: Sequence[Check],
-        gaps: Sequence[Gap],
-        problems: Sequence[str],
-        notes: Sequence[str],
-        names: dict[str, str],
-    ) -> None:
-        self.broker_id: Final = broker_id
-        self.broker_name: Final = broker_name
-        self.epoch: Final = epoch
-        self.at: Final = at  # the instant that was asked for
-        self.last_seq: Final = last_seq  # the record behind which this is the table
-        self.last_at: Final = last_at  # its time
-        self.life: Final = life  # of the broker at the instant: RUNNING, SILENT, STOPPED or DIED
-        self.start: Final = start  # what it is rebuilt from: SNAPSHOT, BROKER_START or FIRST_RECORD
-        self.start_at: Final = start_at
-        self.routes: Final = tuple(routes)  # by service and route id; empty when the broker had stopped
-        self.digest: Final = digest  # of these routes, 32 hex digits
-        self.checks: Final = tuple(checks)  # at most two: the digests next to the instant, before and behind it
-        self.gaps: Final = tuple(gaps)
-        self.problems: Final = tuple(problems)  # sentences: files that were passed over
-        self.notes: Final = tuple(notes)  # sentences: what else is to be known
-        self.names: Final = names  # of brokers, by their ids, as far as they are known
+    broker_id: str
+    broker_name: str
+    epoch: int
+    at: datetime  # the instant that was asked for
+    last_seq: int  # the record behind which this is the table
+    last_at: datetime  # its time
+    life: str  # of the broker at the instant: RUNNING, SILENT, STOPPED or DIED
+    start: str  # what it is rebuilt from: SNAPSHOT, BROKER_START or FIRST_RECORD
+    start_at: datetime
+    routes: tuple[SeenRoute, ...]  # by service and route id; empty when the broker had stopped
+    digest: str  # of these routes, 32 hex digits
+    checks: tuple[Check, ...]  # at most two: the digests next to the instant, before and behind it
+    gaps: tuple[Gap, ...]
+    problems: tuple[str, ...]  # sentences: files that were passed over
+    notes: tuple[str, ...]  # sentences: what else is to be known
+    names: dict[str, str]  # of brokers, by their ids, as far as they are known
 
     @property
     def verdict(self) -> str:
@@ -144,14 +103,7 @@ class TableAt:
             "digest": self.digest,
             "verdict": self.verdict,
             "checks": [
-                {
-                    "at": check.at.isoformat(),
-                    "seq": check.seq,
-                    "recorded": check.recorded,
-                    "rebuilt": check.rebuilt,
-                    "is_equal": check.is_equal,
-                }
-                for check in self.checks
+                check._asdict() | {"at": check.at.isoformat(), "is_equal": check.is_equal} for check in self.checks
             ],
             "is_complete": self.is_complete,
             "gaps": [gap._asdict() for gap in self.gaps],

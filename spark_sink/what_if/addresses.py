@@ -20,8 +20,6 @@ MAX_KEPT: Final = 16_384  # addresses whose bytes are remembered, at most 2 KiB 
 class Addresses:
     """Reads the `address_frame` of records."""
 
-    __slots__ = ("_asked", "_known", "_strict_hints")
-
     def __init__(self, question: Question, strict_hints: bool) -> None:
         self._asked: Final = {
             key.wire: Tag.of(key, name)

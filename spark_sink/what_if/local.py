@@ -6,43 +6,22 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.events import ROUTE_SEEN
-from spark_sink.errors import BadFile, BadFolder, SinkError, first_line
+from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
-from spark_sink.event_files.layout import origin_of
-from spark_sink.event_files.store import ParquetRecords
+from spark_sink.event_files.store import read_segments
 from spark_sink.history.epochs import KINDS
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.tables import LIFECYCLE, ROUTES, has_tables, read_table
+from spark_sink.history.records import RECORD_COLUMNS, seen_of
+from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
+from spark_sink.tables import LIFECYCLE, ROUTES, check_tables, read_table
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.records import (
-    RESULT_SCHEMA,
-    flow_records,
-    request_records,
-    rows_of,
-    sorted_rows,
-)
+from spark_sink.what_if.records import RESULT_SCHEMA, flow_records, request_records, rows_of, sorted_rows
 from spark_sink.what_if.totals import totals_of
 
 MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark
 BATCH: Final = 65_536  # rows that are Python objects at a time
 
-LIFECYCLE_NAMES: Final = (
-    "broker_id",
-    "broker_name",
-    "epoch",
-    "seq",
-    "kind",
-    "at_us",
-    "choices",
-    "route_id",
-    "service",
-    "tags",
-    "peer",
-    "reason",
-    "detail",
-)
+LIFECYCLE_NAMES: Final = ("broker_id", "broker_name", "epoch", *RECORD_COLUMNS, "choices")  # that a replay needs
 
 
 class LocalEngine:
@@ -96,61 +75,29 @@ class LocalEngine:
 
     def _read(self, source: str) -> pa.Table:
         assert self._events is not None  # else it is read from tables
-        return read_segments(self._events, source, self.problems)
+        return read_segments(self._events, list_folder(self._events, (source,)), source, self.problems)
 
 
 def check_folder(events: Path | None, tables: Path | None) -> None:
     """BadFolder: what is to be read is not there."""
     if events is not None and not events.is_dir():
         raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
-    if tables is not None and not has_tables(tables):
-        raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
-
-
-def read_segments(events: Path, source: str, problems: list[str]) -> pa.Table:
-    """The rows of the segments of a source, also of those in the archive. What is none is passed over and named in
-    `problems`, once."""
-    listing = list_folder(events, (source,))
-    wrong = [f"{events / place} is passed over: it is not named like a segment" for place in listing.foreign]
-    tables = [ARROW_SCHEMAS[source].empty_table()]
-    for file in sorted(file for file in listing.files if not file.is_log):
-        broker_id, epoch = origin_of(file.stream)
-        says = {"source": source, "broker_id": broker_id, "epoch": str(epoch)}
-        try:
-            found = ParquetRecords(events / file.place, says, file.number)
-            try:
-                tables.append(found.read(ARROW_SCHEMAS[source].names).cast(ARROW_SCHEMAS[source]))
-            finally:
-                found.close()
-        except (BadFile, OSError, pa.ArrowException) as error:
-            wrong.append(f"{events / file.place} is passed over: {first_line(error)}")
-    problems += [each for each in wrong if each not in problems]
-    return pa.concat_tables(tables)
+    if tables is not None:
+        check_tables(tables)
 
 
 def tables_lifecycle(tables: Path) -> pa.Table:
     """Lifecycle rows of the tables: those of `lifecycle`, and snapshots from `routes`."""
-    lifecycle = lifecycle_rows(read_table(tables, LIFECYCLE))
-    routes = read_table(tables, ROUTES)
-    seen = {name: routes[name] for name in ("broker_id", "broker_name", "epoch", "seq", "route_id", "service", "tags")}
-    seen["peer"] = routes["peer"]
-    seen["at_us"] = routes["seen_at"].cast(pa.int64())
-    seen["kind"] = _repeated(ROUTE_SEEN, len(routes))
-    seen["choices"] = _repeated(0, len(routes))
-    seen["reason"] = seen["detail"] = pa.repeat(pa.scalar(""), len(routes))
-    return pa.concat_tables([lifecycle, pa.table([seen[name] for name in LIFECYCLE_NAMES], schema=lifecycle.schema)])
+    seen = seen_of(read_table(tables, ROUTES)).select(LIFECYCLE_NAMES)
+    return pa.concat_tables([lifecycle_rows(read_table(tables, LIFECYCLE)), seen])
 
 
 def lifecycle_rows(events: pa.Table) -> pa.Table:
     """The columns and kinds of lifecycle events that a replay needs."""
-    events = events.filter(pc.is_in(events["kind"], value_set=pa.array(sorted(KINDS), pa.int64())))
-    events = events.append_column("at_us", events["at"].cast(pa.int64()))
-    return events.select(LIFECYCLE_NAMES)
+    return events.filter(pc.is_in(events["kind"], value_set=pa.array(sorted(KINDS), pa.int64()))).select(
+        LIFECYCLE_NAMES
+    )
 
 
 def _keys(records: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(records["broker_id"], records["epoch"].cast(pa.string()), " ")
-
-
-def _repeated(number: int, times: int) -> pa.Array:
-    return pa.repeat(pa.scalar(number, pa.int64()), times)

@@ -35,6 +35,11 @@ class Summary(Struct):
     is_flows: bool
     last_us: int
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Of the run, see `Run`."""
+        return self.broker_id, self.epoch
+
 
 class Part(Struct, frozen=True):
     """One part; its number is its place in the list."""
@@ -55,12 +60,12 @@ class Plan:
         self.parts: Final[list[Part]] = []
         self.places: Final[dict[tuple[str, int], PartNumbers]] = {}
         self.speeds: dict[tuple[str, int], dict[tuple[str, str], float]] = {}  # see `Speeds`
-        self._by_time: Final = {(each.broker_id, each.epoch) for each in summaries if each.is_flows}
-        known = {(epoch.broker_id, epoch.epoch): number for number, epoch in enumerate(self.epochs)}
+        self._by_time: Final = {each.key for each in summaries if each.is_flows}
+        known = {epoch.run.key: number for number, epoch in enumerate(self.epochs)}
         for summary in summaries:
-            key = (summary.broker_id, summary.epoch)
-            if key in known and self.epochs[known[key]].can_begin:
-                self.places[key] = self._place(known[key], summary)
+            number = known.get(summary.key, -1)
+            if number >= 0 and self.epochs[number].can_begin:
+                self.places[summary.key] = self._place(number, summary)
 
     def _place(self, number: int, summary: Summary) -> PartNumbers:
         epoch = self.epochs[number]
@@ -89,7 +94,7 @@ class Plan:
         """The replay of one part, at its beginning."""
         part = self.parts[number]
         epoch = self.epochs[part.epoch]
-        key = (epoch.broker_id, epoch.epoch)
+        key = epoch.run.key
         question = self.question
         if not part.is_asked:
             kept = {name: getattr(question, name) for name in ("since_us", "until_us", "broker", "service")}

@@ -20,8 +20,8 @@ from broker.routing.health.loads import BAD, GOOD, NEITHER
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import SHARD
-from spark_sink.history.epochs import WHOLE, Change, Epoch
-from spark_sink.history.records import PUTS
+from spark_sink.history.epochs import WHOLE, Epoch
+from spark_sink.history.records import PUTS, Record
 from spark_sink.what_if.addresses import Addresses
 from spark_sink.what_if.question import Question, TagValues, copy_id
 from spark_sink.what_if.results import Compared, RouteLoad, ShardMoves, UnitResult
@@ -62,8 +62,6 @@ class Row(NamedTuple):
 
 class Speeds:
     """How long requests of a model took at a route, on average, of one epoch."""
-
-    __slots__ = ("_means",)
 
     def __init__(self, means: Mapping[tuple[str, str], float]) -> None:
         """`means`: (route id, model) -> microseconds."""
@@ -302,7 +300,7 @@ class Replay:
         for route in ending.routes:
             self._world.ended(route, row.model == _AWAITED, verdict, ending.latency_us, ended_us)
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: Record) -> None:
         """A route is there, and its copies; also those that get no request count when loads are compared."""
         tags = TagValues(change.tags)
         load = self._at(change.route_id, change.service).load
@@ -313,7 +311,7 @@ class Replay:
                 copy = self._at(copy_id(change.route_id, number), change.service).load
                 copy.is_there = copy.is_copy = True
 
-    def _position(self, change: Change) -> int:
+    def _position(self, change: Record) -> int:
         if change.kind == ROUTE_SEEN:
             return 0  # of the snapshot that all begins with
         return change.at_us if self._by_time else change.choices

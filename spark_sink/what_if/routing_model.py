@@ -11,18 +11,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from broker.events import (
-    DRAIN_ENDED,
-    DRAIN_STARTED,
-    REDIRECT_REMOVED,
-    REDIRECT_SET,
-    ROUTE_ADDED,
-    ROUTE_EJECTED,
-    ROUTE_JOINED,
-    ROUTE_RELIEVED,
-    ROUTE_REPLACED,
-    ROUTE_SEEN,
-)
+from broker import events
 from broker.routing.choosers.chooser import Chooser
 from broker.routing.query import Query
 from broker.routing.rng import Rng
@@ -33,8 +22,8 @@ from rsocket_wire.wire.frames import SHARD
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import ROUTE_ID, ZONE, keys_named
 from rsocket_wire.wire.tags import Tag
-from spark_sink.history.epochs import WHOLE, Change, values_of
-from spark_sink.history.records import PUTS, TAKES
+from spark_sink.history.epochs import WHOLE, values_of
+from spark_sink.history.records import PUTS, TAKES, Record
 from spark_sink.what_if.question import Question, TagValues, copy_id, key_of
 from spark_sink.what_if.settings import RunSettings
 
@@ -60,22 +49,6 @@ _METHODS: Final = {
 class RoutingModel:
     """The routing of one unit of an epoch."""
 
-    __slots__ = (
-        "_changing",
-        "_copies",
-        "_default_zone",
-        "_drained",
-        "_mates",
-        "_names",
-        "_now",
-        "_question",
-        "_redirects",
-        "_seen",
-        "_zones",
-        "query",
-        "table",
-    )
-
     def __init__(self, settings: RunSettings, question: Question, unit: str) -> None:
         self._question: Final = question
         self.table: Final = Table(settings.policies(question))
@@ -92,20 +65,20 @@ class RoutingModel:
         self._changing: Final[dict[str, Route]] = {}  # Route Id -> its old route, until the new one comes
         self._drained: Final[dict[str, list[bytes]]] = {}  # name of a drain -> tokens, or one Route Id
         self._redirects: Final[dict[str, str]] = {}
-        self._seen: Final[list[Change]] = []  # of a snapshot that is not wfiller yet
+        self._seen: Final[list[Record]] = []  # of a snapshot that is not wfiller yet
         self._names: Final[dict[str, bytes]] = {}
 
-    def know_zones(self, changes: list[Change]) -> None:
+    def know_zones(self, changes: list[Record]) -> None:
         """Where the callers are that are routes of other units."""
         for change in changes:
             if change.kind in PUTS:
                 self._zones.setdefault(change.route_id, self._zone_of(change.tags))
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Record) -> None:
         """Something happened to the table."""
         self._now = max(self._now, change.at_us / US)
         kind = change.kind
-        if kind == ROUTE_SEEN:
+        if kind == events.ROUTE_SEEN:
             self._seen.append(change)
             return
         self.settle()
@@ -113,19 +86,19 @@ class RoutingModel:
             self._come(change)
         elif kind in TAKES:
             self._go(change)
-        elif kind in (ROUTE_EJECTED, ROUTE_RELIEVED):
+        elif kind in (events.ROUTE_EJECTED, events.ROUTE_RELIEVED):
             masks = self.table.masks
             for route in self._routes(change.route_id):
-                if kind == ROUTE_EJECTED:
+                if kind == events.ROUTE_EJECTED:
                     masks.put(masks.ejected, route.slot)
                 else:
                     masks.take(masks.ejected, route.slot)
-        elif kind in (DRAIN_STARTED, DRAIN_ENDED):
+        elif kind in (events.DRAIN_STARTED, events.DRAIN_ENDED):
             self._drain(change)
-        elif kind == REDIRECT_SET:
+        elif kind == events.REDIRECT_SET:
             self._redirects[change.service] = change.detail.removeprefix("requests go to ")
             self.query.set_redirects(self._redirects)
-        elif kind == REDIRECT_REMOVED:
+        elif kind == events.REDIRECT_REMOVED:
             self._redirects.pop(change.service, None)
             self.query.set_redirects(self._redirects)
 
@@ -185,10 +158,10 @@ class RoutingModel:
         why = target.refusal if target.refusal is not None else target.blocked
         return why.word if why is not None else ""
 
-    def _come(self, change: Change) -> None:
+    def _come(self, change: Record) -> None:
         self._zones[change.route_id] = self._zone_of(change.tags)
         tags = TagValues(change.tags)
-        old = self._changing.pop(change.peer, None) if change.kind == ROUTE_JOINED else None
+        old = self._changing.pop(change.peer, None) if change.kind == events.ROUTE_JOINED else None
         copies_n = self._question.copies_n(tags)
         if self._question.is_without(tags):
             if old is not None:
@@ -202,7 +175,7 @@ class RoutingModel:
             before = self.find(name)
             self._join(change, name, before if old is not None else None)
 
-    def _join(self, change: Change, route_id: str, old: Route | None) -> None:
+    def _join(self, change: Record, route_id: str, old: Route | None) -> None:
         """`old`: the route of the same connection, which has other tags now."""
         route = Route(self._id(route_id), change.service, tags_of(change.tags, route_id, change.route_id), _LOCAL)
         load = None
@@ -212,7 +185,7 @@ class RoutingModel:
                 self.table.leave(old, load is not None)
         self.table.join(route, change.at_us // 1000, self._now, load)
         masks = self.table.masks
-        if change.kind == ROUTE_ADDED or change.peer.startswith(_REMOTE):
+        if change.kind == events.ROUTE_ADDED or change.peer.startswith(_REMOTE):
             masks.put(masks.remote, route.slot)
             if change.peer.removeprefix(_REMOTE) not in self._mates:
                 masks.put(masks.elsewhere, route.slot)
@@ -221,9 +194,9 @@ class RoutingModel:
         elif masks.draining.has(route.slot):
             masks.take(masks.draining, route.slot)
 
-    def _go(self, change: Change) -> None:
+    def _go(self, change: Record) -> None:
         route = self.find(change.route_id)
-        if change.kind == ROUTE_REPLACED and change.reason == _CHANGED:
+        if change.kind == events.ROUTE_REPLACED and change.reason == _CHANGED:
             if route is not None:  # its new tags come with the next RouteJoined of the connection
                 self._changing[change.peer] = route
             return
@@ -237,11 +210,11 @@ class RoutingModel:
     def _leave(self, route: Route) -> None:
         self.table.leave(route)
 
-    def _drain(self, change: Change) -> None:
+    def _drain(self, change: Record) -> None:
         name = change.detail.rpartition(": ")[0]
         key = f"{change.reason} {name}"
         masks = self.table.masks
-        if change.kind == DRAIN_STARTED:
+        if change.kind == events.DRAIN_STARTED:
             self._drained[key] = self._tokens(change, name)
             for route in self.table.routes():
                 if self._is_drained(route):
@@ -252,7 +225,7 @@ class RoutingModel:
             if not self._is_drained(self.table.route_at(slot)):
                 masks.take(masks.draining, slot)
 
-    def _tokens(self, change: Change, name: str) -> list[bytes]:
+    def _tokens(self, change: Record, name: str) -> list[bytes]:
         if change.route_id:
             return [self._id(change.route_id)]
         if change.reason != "tag":

@@ -27,18 +27,6 @@ _FIELDS: Final[dict[str, tuple[str, type]]] = {
 class RunSettings:
     """What a replay of one epoch needs to know of the broker that ran."""
 
-    __slots__ = (
-        "_by_service",
-        "_default",
-        "has_seed",
-        "lookup_cache",
-        "mates",
-        "prefers_local",
-        "seed",
-        "strict_hints",
-        "zone",
-    )
-
     def __init__(self, tags: Mapping[str, str | None]) -> None:
         """`tags` of BrokerStarted; empty when nobody has them."""
         self.has_seed: Final = (tags.get("seed") or "").isdigit()

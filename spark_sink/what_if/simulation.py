@@ -42,8 +42,6 @@ class Engine(Protocol):
 class Simulation:
     """What came out."""
 
-    __slots__ = ("checked", "notes", "question", "result", "span")
-
     def __init__(self, question: Question, result: UnitResult, checked: UnitResult, notes: list[str]) -> None:
         self.question: Final = question
         self.result: Final = result  # as asked, beside what really happened
@@ -54,14 +52,14 @@ class Simulation:
 
 def simulate(engine: Engine, question: Question) -> Simulation:
     """Asks the question. BadFolder: there is nothing to replay, or a question about what never was."""
-    epochs = [each for each in epochs_of(engine.lifecycle().to_pylist()) if _is_asked(each, question)]
+    epochs = [each for each in epochs_of(engine.lifecycle()) if _is_asked(each, question)]
     if not epochs:
         of = f" of a broker {question.broker!r}" if question.broker else ""
         raise BadFolder(f"there are no lifecycle events{of}: without them nobody knows which routes there were")
     _check_tags(epochs, question)
-    keys = {(each.broker_id, each.epoch) for each in epochs}
+    keys = {each.run.key for each in epochs}
     totals = engine.totals()
-    summaries = [each for each in summaries_of(totals) if (each.broker_id, each.epoch) in keys]
+    summaries = [each for each in summaries_of(totals) if each.key in keys]
     if question.since_us is not None:
         summaries = [each for each in summaries if each.last_us >= question.since_us]
     if not any(each.rows for each in summaries):
@@ -91,7 +89,7 @@ def moment(at_us: int) -> str:
 
 
 def _is_asked(epoch: Epoch, question: Question) -> bool:
-    return not question.broker or question.broker in (epoch.broker_id, epoch.broker_name)
+    return not question.broker or question.broker in (epoch.run.broker_id, epoch.run.broker_name)
 
 
 def _check_tags(epochs: Sequence[Epoch], question: Question) -> None:
@@ -109,11 +107,11 @@ def _notes(
     question: Question,
 ) -> list[str]:
     """What was not replayed, or not as it was: a sentence each."""
-    by_key = {(each.broker_id, each.epoch): each for each in epochs}
+    by_key = {each.run.key: each for each in epochs}
     notes: list[str] = []
     for summary in summaries:
-        epoch = by_key[(summary.broker_id, summary.epoch)]
-        who = f"{epoch.broker_name or epoch.broker_id}, epoch {epoch.epoch}"
+        epoch = by_key[summary.key]
+        who = f"{epoch.run.broker_name or epoch.run.broker_id}, epoch {epoch.run.epoch}"
         notes += [f"{who}: {text}" for text in _notes_of(epoch, summary)]
     for why, number in sorted(total.not_replayed.items()):
         notes.append(f"a request was taken as it was, {number:,} times: {why}")

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from broker.events import ROUTE_SEEN
 from spark_sink.columns import Column, spark_ddl
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
-from spark_sink.event_files.layout import ARCHIVE, archived_folders, paths_for_spark
+from spark_sink.event_files.layout import ARCHIVE, paths_for_spark
 from spark_sink.event_files.store import copies_among
 from spark_sink.history.epochs import KINDS
+from spark_sink.history.records import SEEN_SQL
 from spark_sink.schema import COLUMNS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.session import nothing, reason_of
 from spark_sink.tables import COLUMNS as TABLE_COLUMNS
@@ -36,14 +36,6 @@ ROWS_PER_TASK: Final = 100_000  # some seconds of work; a task for each part wou
 # Of segments: rows that the name of their file tells; a copy under another name is none.
 OWN: Final = "startswith(_metadata.file_name, concat(broker_id, '-', epoch, '-'))"
 _KINDS: Final = ", ".join(str(kind) for kind in sorted(KINDS))
-_LIFECYCLE_SQL: Final = {"at_us": "unix_micros(at) AS at_us", "choices": "coalesce(choices, 0L) AS choices"}
-_SEEN_SQL: Final = {
-    "kind": f"{ROUTE_SEEN}L AS kind",
-    "at_us": "unix_micros(seen_at) AS at_us",
-    "choices": "0L AS choices",
-    "reason": "'' AS reason",
-    "detail": "'' AS detail",
-}
 
 
 class SparkEngine:
@@ -63,9 +55,11 @@ class SparkEngine:
             events = self._segments(LIFECYCLES)
         else:
             events = self._table(LIFECYCLE)
-        rows = events.where(f"kind IN ({_KINDS})").selectExpr(*_select(_LIFECYCLE_SQL))
+        rows = events.where(f"kind IN ({_KINDS})").select(*LIFECYCLE_NAMES)
         if self._tables:
-            rows = rows.unionByName(self._table(ROUTES).selectExpr(*_select(_SEEN_SQL)))
+            rows = rows.unionByName(
+                self._table(ROUTES).selectExpr(*(SEEN_SQL.get(name, name) for name in LIFECYCLE_NAMES))
+            )
         return self._collected(rows)
 
     def totals(self) -> pa.Table:
@@ -104,12 +98,11 @@ class SparkEngine:
         if "://" not in self._events:
             root = Path(self._events).absolute()
             listing = list_folder(root, (source,))
-            wrong = [f"{root / place} is passed over: it is not named like a segment" for place in listing.foreign]
-            copies = copies_among(root, listing.files)
-            wrong += [f"{path} is passed over: {why}" for path, why in copies.items()]
+            copies = copies_among(root, listing.files(source))
+            wrong = [*listing.problems(root), *(f"{path} is passed over: {why}" for path, why in copies.items())]
             self.problems.extend(each for each in wrong if each not in self.problems)
-            folders = [root / source, *archived_folders(root, (source,))]
-            paths = [path for folder in folders if folder.is_dir() for path in paths_for_spark(folder, copies)]
+            folders = [root / folder for folder in listing.folders(source)]
+            paths = [path for folder in folders for path in paths_for_spark(folder, copies)]
             return self._read(columns, [f"file://{path}" for path in paths], OWN)
         # Other file systems do not tell what is below a folder without Spark.
         live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)
@@ -169,10 +162,6 @@ class ReplayTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return replay_batches(batches, self._plan)
-
-
-def _select(sql: dict[str, str]) -> list[str]:
-    return [sql.get(name, name) for name in LIFECYCLE_NAMES]
 
 
 def _ddl(schema: pa.Schema) -> str:

@@ -32,8 +32,6 @@ class BufferedFrame:
 class Gap:
     """Records that were dropped and not told yet."""
 
-    __slots__ = ("first_seq", "last_number", "last_seq", "records", "requests")
-
     def __init__(self, first_seq: int) -> None:
         self.records = 0
         self.requests = 0
@@ -65,8 +63,6 @@ class Gap:
 
 class FrameBuffer:
     """In the order in which they came."""
-
-    __slots__ = ("_frames", "_max_bytes", "bytes", "gap")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes: Final = max_bytes

@@ -5,70 +5,42 @@ between two of them: what is there already is left alone.
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from spark_sink.errors import BadFrame, NoFile
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.folder import LOG, list_written
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
-from spark_sink.event_files.layout import (
-    LOG_FOLDER,
-    LOG_SUFFIX,
-    Disk,
-    is_file,
-    is_published,
-    is_segment,
-    log_parts_of,
-    open_file,
-    origin_of,
-    seal,
-    segment_name,
-)
-from spark_sink.event_files.wal import Ledger, WalContent
-from spark_sink.schema import COLUMNS
-
-_HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
+from spark_sink.event_files.layout import Disk, is_published, log_parts_of, seal, segment_name
+from spark_sink.event_files.store import read_file
+from spark_sink.event_files.wal import HEADLESS_BYTES, Ledger, WalContent
 
 
+@dataclass
 class ClosedLog:
     """A log that nobody writes any more."""
 
-    __slots__ = (
-        *("before", "frames", "handle", "header", "is_found", "is_own", "ledger", "number", "path", "torn_bytes"),
-        "wal_bytes",
-    )
-
-    def __init__(
-        self,
-        path: Path,
-        handle: int,
-        number: int,
-        header: Header,
-        before: dict[str, int],
-        ledger: Ledger,
-        wal_bytes: int,
-        frames: list[FrameRows] | None,
-    ) -> None:
-        self.path: Final = path
-        self.handle: Final = handle  # its lock
-        self.number: Final = number
-        self.header: Final = header
-        self.before: Final = before  # rows of each source in all logs before it
-        self.ledger: Final = ledger  # of this log alone
-        self.wal_bytes: Final = wal_bytes
-        self.frames = frames  # None: to be read from it
-        self.is_found = False  # left behind by another process
-        self.is_own = True  # of this epoch of this broker
-        self.torn_bytes = 0  # at its end
+    path: Path
+    handle: int  # its lock
+    number: int
+    header: Header
+    before: dict[str, int]  # rows of each source in all logs before it
+    ledger: Ledger  # of this log alone
+    wal_bytes: int
+    frames: list[FrameRows] | None  # None: to be read from it
+    is_found: bool = False  # left behind by another process
+    is_own: bool = True  # of this epoch of this broker
+    torn_bytes: int = 0  # at its end
 
     def seal(self, events: Path, known: Mapping[int, Any], disk: Disk) -> int:
         """Make its segments; their number. `known`: definitions for `frames`. OSError: one cannot be written."""
         frames = self.frames
         if frames is None:
-            content = WalContent(_content(self.path))
+            content = WalContent(read_file(self.path))
             known, frames = content.known, content.frames
         name = segment_name(self.header.broker_id, self.header.epoch, self.number)
         tables = tables_of(self.header, frames, known)
@@ -82,16 +54,16 @@ class ClosedLog:
 
 def own_logs(events: Path, header: Header) -> list[Path]:
     """Those of the broker of this header, of all its runs, in the order of their names."""
-    return [path for path, stream in _logs(events) if origin_of(stream)[0] == header.broker_id]
+    return [events / file.place for file in list_written(events, ()).files(LOG) if file.origin[0] == header.broker_id]
 
 
 def foreign_logs(events: Path, header: Header) -> dict[Path, int]:
     """Those of all other runs, in the order of their names, and when each was changed last, in nanoseconds."""
     found = {}
-    for path, stream in _logs(events):
-        if stream != _own(header):
+    for file in list_written(events, ()).files(LOG):
+        if file.stream != header.stream:
             with contextlib.suppress(OSError):  # it is gone
-                found[path] = path.stat().st_mtime_ns
+                found[events / file.place] = (events / file.place).stat().st_mtime_ns
     return found
 
 
@@ -108,7 +80,7 @@ def found_logs(
         with contextlib.suppress(OSError):
             disk.touch(handle)  # should this writer die now, the log is not for others yet
         try:
-            data = _content(path)
+            data = read_file(path)
             content = WalContent(data)
         except (OSError, BadFrame, NoFile) as error:
             say(f"{path} is left behind and nothing can be made of it: {error}")
@@ -116,47 +88,17 @@ def found_logs(
             continue
         before = content.head.before
         log = ClosedLog(path, handle, number, content.head.header, before.rows, content.ledger, len(data), None)
-        log.is_found, log.is_own = True, stream == _own(header)
+        log.is_found, log.is_own = True, stream == header.stream
         log.torn_bytes = content.torn_bytes
         if log.torn_bytes:
             say(f"{path} ends with {log.torn_bytes} bytes that are no whole frame, all before them is kept")
         yield log, before
 
 
-def _content(path: Path) -> bytes:
-    """OSError, NoFile."""
-    with open_file(path) as opened:
-        return opened.read()
-
-
-def _own(header: Header) -> str:
-    return f"{header.broker_id}-{header.epoch}"
-
-
-def _logs(events: Path) -> Iterator[tuple[Path, str]]:
-    """Each with its stream."""
-    for path in sorted((events / LOG_FOLDER).glob(f"*{LOG_SUFFIX}")):
-        stream, number = log_parts_of(path.name)
-        if number and is_file(path):
-            yield path, stream
-
-
-def foreign_files(events: Path) -> list[Path]:
-    """What lies in the folders and is neither a segment, nor a log, nor hidden; sorted."""
-    found = []
-    for folder in (*COLUMNS, LOG_FOLDER):
-        with contextlib.suppress(OSError), os.scandir(events / folder) as entries:  # there may be none
-            for entry in entries:
-                is_ours = log_parts_of(entry.name)[1] > 0 if folder == LOG_FOLDER else is_segment(entry.name)
-                if entry.name[0] != "." and not (is_ours and entry.is_file(follow_symlinks=False)):
-                    found.append(events / folder / entry.name)
-    return sorted(found)
-
-
 def _discard(path: Path, handle: int, disk: Disk, say: Callable[[str], None]) -> None:
     """A log without a whole head was being made when its writer was killed. Any other stays for people to look."""
     try:
-        if path.stat().st_size < _HEADLESS_BYTES:
+        if path.stat().st_size < HEADLESS_BYTES:
             disk.remove(path)
     except OSError as error:
         say(f"{path} cannot be removed: {error}")

@@ -24,13 +24,14 @@ import msgspec
 
 from broker.events import BROKER_STOPPED, WriterState
 from spark_sink.event_files.batches import FrameRows
+from spark_sink.event_files.folder import SOURCES, list_written
 from spark_sink.event_files.frames import Header, decode_rows
-from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, next_number, recover
+from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, recover
 from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 from spark_sink.schema import COLUMNS
 from spark_sink.writer.broker_died import died_frame
 from spark_sink.writer.buffer import BufferedFrame, FrameBuffer
-from spark_sink.writer.closed_logs import ClosedLog, foreign_files, foreign_logs, found_logs, own_logs
+from spark_sink.writer.closed_logs import ClosedLog, foreign_logs, found_logs, own_logs
 from spark_sink.writer.retention import Keep, Retention
 from spark_sink.writer.state import MAX_ERROR_TEXT, Settings
 
@@ -47,8 +48,6 @@ KEEP_ALL: Final = Keep()
 
 class _Retry:
     """Pauses between tries of one thing that fails."""
-
-    __slots__ = ("at", "pause_s")
 
     def __init__(self) -> None:
         self.at = NEVER  # monotonic; inf: it does not fail
@@ -344,15 +343,16 @@ class Writer:
             self._state.next_number = max(self._state.next_number, log.number + 1)
 
     def _tell_foreign_files(self) -> None:
-        names = [str(path.relative_to(self._events)) for path in foreign_files(self._events)]
-        if names:
-            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-            self._say(f"{self._events} holds foreign files: {', '.join(names[:MAX_NAMED])}{more}")
+        listing = list_written(self._events)
+        if listing.foreign:
+            more = f" and {listing.foreign_n - MAX_NAMED} more" if listing.foreign_n > MAX_NAMED else ""
+            names = ", ".join(sorted(listing.foreign)[:MAX_NAMED])
+            self._say(f"{self._events} holds foreign files: {names}{more}")
 
     def _first_number(self) -> int:
         """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""
-        in_folder = (next_number(self._events / one, self._header.broker_id, self._header.epoch) for one in COLUMNS)
-        return max(self._header.first_number, *in_folder)
+        used = list_written(self._events).numbers(self._header.stream, *SOURCES)
+        return max(self._header.first_number, used[-1] + 1 if used else 1)
 
     # Counts and sentences
 

@@ -8,17 +8,18 @@ was heard last. A segment is removed when it is too old, or the oldest while all
 declared reader has not read it. Where nobody declares himself, age and size alone decide.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from broker.events import WriterState
 from spark_sink.errors import NoFile
-from spark_sink.event_files.layout import Disk, archived_folders, open_file, parts_of, seal
-from spark_sink.schema import COLUMNS
+from spark_sink.event_files.folder import SOURCES, EventFile, list_written
+from spark_sink.event_files.layout import Disk, open_file, seal
 
 READERS: Final = "_readers"
 READER_SUFFIX: Final = ".json"
@@ -45,33 +46,24 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
     read: dict[str, int] = {}  # "<source>/<broker>-<epoch>" -> all segments up to this number
 
 
-class DeclaredReader:
+class DeclaredReader(NamedTuple):
     """A declared reader."""
 
-    __slots__ = ("heard_s", "name", "reading")
+    name: str
+    reading: Reading
+    heard_s: float  # wall time, seconds since the epoch
 
-    def __init__(self, name: str, reading: Reading, heard_s: float) -> None:
-        self.name: Final = name
-        self.reading: Final = reading
-        self.heard_s: Final = heard_s  # wall time, seconds since the epoch
-
-    def has_read(self, segment: "Segment") -> bool:
+    def has_read(self, file: EventFile) -> bool:
         """Will it never want this segment again?"""
-        return segment.is_archived or self.reading.read.get(segment.stream, 0) >= segment.number
+        return file.is_archived or self.reading.read.get(f"{file.source}/{file.stream}", 0) >= file.number
 
 
-class Segment:
+class Segment(NamedTuple):
     """A sealed file."""
 
-    __slots__ = ("is_archived", "number", "path", "sealed_s", "size", "stream")
-
-    def __init__(self, path: Path, source: str, sealed_s: float, size: int, *, is_archived: bool) -> None:
-        stream, self.number = parts_of(path.name)
-        self.path: Final = path
-        self.stream: Final = f"{source}/{stream}"
-        self.sealed_s: Final = sealed_s
-        self.size: Final = size
-        self.is_archived: Final = is_archived
+    sealed_s: float  # wall time, seconds since the epoch
+    size: int  # bytes
+    file: EventFile
 
 
 def declare(events: Path, name: str, reading: Reading) -> None:
@@ -102,20 +94,21 @@ class Retention:
     def look(self, wall_s: float, state: WriterState) -> None:
         """Remove what is due; `state` gets the counts. `wall_s`: seconds since the epoch."""
         readers = self._respected(wall_s)
-        segments = sorted(self._segments(), key=lambda segment: (segment.sealed_s, segment.path.name))
+        segments = sorted(self._segments(), key=lambda segment: (segment.sealed_s, segment.file.name))
         total = sum(segment.size for segment in segments)
         state.unread_bytes = 0
         for segment in segments:
             is_old = self._keep.keep_s > 0 and wall_s - segment.sealed_s > self._keep.keep_s
             if not is_old and not 0 < self._keep.keep_bytes < total:
                 break  # those that follow are younger
-            if all(reader.has_read(segment) for reader in readers):
+            if all(reader.has_read(segment.file) for reader in readers):
+                path = self._events / segment.file.place
                 try:
-                    self._disk.remove(segment.path)
+                    self._disk.remove(path)
                 except OSError as error:
-                    if segment.path.name not in self._bad:
-                        self._say(f"{segment.path} is to be removed and cannot be: {error}")
-                        self._bad.add(segment.path.name)
+                    if path.name not in self._bad:
+                        self._say(f"{path} is to be removed and cannot be: {error}")
+                        self._bad.add(path.name)
                     continue
                 total -= segment.size
                 state.removed += 1
@@ -150,23 +143,7 @@ class Retention:
             yield DeclaredReader(path.stem, reading, heard_s)
 
     def _segments(self) -> Iterator[Segment]:
-        for source in COLUMNS:
-            yield from _in_folder(self._events / source, source, is_archived=False)
-        for folder in archived_folders(self._events, COLUMNS):
-            yield from _in_folder(folder, folder.name, is_archived=True)
-
-
-def _in_folder(folder: Path, source: str, *, is_archived: bool) -> Iterator[Segment]:
-    try:
-        entries = os.scandir(folder)
-    except OSError:
-        return  # there is none
-    with entries:
-        for entry in entries:
-            if not parts_of(entry.name)[1] or not entry.is_file(follow_symlinks=False):
-                continue
-            try:
-                found = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue  # a reader has moved it meanwhile
-            yield Segment(folder / entry.name, source, found.st_mtime, found.st_size, is_archived=is_archived)
+        for file in list_written(self._events, has_archive=True).places(*SOURCES):
+            with contextlib.suppress(OSError):  # a reader has moved it meanwhile
+                found = os.lstat(f"{self._events}/{file.place}")
+                yield Segment(found.st_mtime, found.st_size, file)

@@ -1,6 +1,7 @@
-"""One Spark session for the whole run, with the settings of a short job."""
+"""One Spark session for the whole run, with the settings of a short job; and Spark's file source without Spark."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from spark_sink.errors import MissingPart
 from spark_sink.session import open_session
 from tests.conftest import missing
+from tests.spark_sink.pipeline.folders import FakeSource
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +23,9 @@ def spark() -> Iterator[Any]:
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> FakeSource:
+    """Of `events` into `tables`."""
+    return FakeSource(tmp_path / "events", tmp_path / "tables")

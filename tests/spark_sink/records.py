@@ -4,7 +4,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 
 import spark_sink
 from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
-from spark_sink.event_files.batches import FrameRows, tables_of
+from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header, decode_rows
+from spark_sink.event_files.layout import segment_name
 
 Event = FlowRecord | LifecycleEvent
 RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -105,10 +107,29 @@ def rows_frame(records: Iterable[Event]) -> bytes:
     return msgspec.msgpack.encode([record.row() for record in records])
 
 
-def tables(records: Iterable[Event]) -> dict[str, pa.Table]:
-    """What the writer makes of their frame."""
+def arrow_of(frame: bytes, header: Header = HEADER) -> dict[str, pa.Table]:
+    """What the writer makes of a frame of rows: source -> table."""
     known: dict[int, Any] = {}
-    return tables_of(HEADER, [FrameRows(decode_rows(rows_frame(records)), known)], known)
+    return tables_of(header, [FrameRows(decode_rows(frame), known)], known)
+
+
+def put_segments(
+    events: Path,
+    header: Header,
+    of: Mapping[str, pa.Table],
+    number: int = 1,
+    before: Mapping[str, int] | None = None,
+    place: Callable[[str, int], Path] | None = None,
+) -> list[Path]:
+    """The segments of one number. `before`: rows of each source in those before it; `place`: folder of a source and
+    number, its own without."""
+    paths = []
+    for source, table in of.items():
+        folder = place(source, number) if place is not None else events / source
+        folder.mkdir(parents=True, exist_ok=True)
+        paths.append(folder / segment_name(header.broker_id, header.epoch, number))
+        paths[-1].write_bytes(parquet_bytes(table, segment_metadata(header, source, (before or {}).get(source, 0))))
+    return paths
 
 
 def framed(frame: bytes) -> bytes:

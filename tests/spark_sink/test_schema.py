@@ -3,15 +3,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from broker.events import (
-    DEFINITION_FIELDS,
-    FLOW_FIELDS,
-    FLOW_MEANINGS,
-    KIND_NAMES,
-    LIFECYCLE_FIELDS,
-    LIFECYCLE_MEANINGS,
-    REQUEST_FIELDS,
-)
+from broker import events
 from spark_sink import schema, tables
 from spark_sink.columns import Column, markdown_table
 
@@ -24,14 +16,14 @@ def test_document_shows_the_columns_of_every_file_and_table(columns: tuple[Colum
 
 
 def test_document_names_every_kind_of_event() -> None:
-    assert all(f"| {number} | {name} |" in DOCUMENT for number, name in KIND_NAMES.items())
+    assert all(f"| {number} | {name} |" in DOCUMENT for number, name in events.KIND_NAMES.items())
 
 
 @pytest.mark.parametrize(
     "fields, meanings, columns",
     [
-        (FLOW_FIELDS, FLOW_MEANINGS, schema.FLOW_COLUMNS),
-        (LIFECYCLE_FIELDS, LIFECYCLE_MEANINGS, schema.LIFECYCLE_COLUMNS),
+        (events.FLOW_FIELDS, events.FLOW_MEANINGS, schema.FLOW_COLUMNS),
+        (events.LIFECYCLE_FIELDS, events.LIFECYCLE_MEANINGS, schema.LIFECYCLE_COLUMNS),
     ],
 )
 def test_every_field_of_a_record_has_a_meaning_and_its_columns_once(
@@ -44,7 +36,7 @@ def test_every_field_of_a_record_has_a_meaning_and_its_columns_once(
 
 def test_every_field_of_a_request_and_of_its_flow_has_a_column() -> None:
     made = {"started_at_us": "started_at", "flow": "service"}  # a flow becomes the columns of its definition
-    names = {made.get(name, name) for name in (*REQUEST_FIELDS, *DEFINITION_FIELDS)}
+    names = {made.get(name, name) for name in (*events.REQUEST_FIELDS, *events.DEFINITION_FIELDS)}
     assert {column.name for column in schema.REQUEST_COLUMNS} == names | {
         *("broker_id", "broker_name", "epoch", "at", "weight")
     }

@@ -5,29 +5,29 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.errors import BadFolder
-from spark_sink.tables import COLUMNS, GAPS, PARTIALS, SOURCES, TIMES, date_folder, read_table, table_schema
+from spark_sink.pipeline.rows import gap_row
+from spark_sink.tables import (
+    COLUMNS,
+    GAPS,
+    PARTIALS,
+    RETRIES,
+    SOURCES,
+    TIMES,
+    date_folder,
+    read_files,
+    read_table,
+    table_schema,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def gap(at: datetime, reason: str) -> dict[str, Any]:
-    return {
-        "at": at,
-        "broker_id": "b",
-        "broker_name": "one",
-        "epoch": 1,
-        "first_seq": 1,
-        "last_seq": 2,
-        "records": 2,
-        "requests": 0,
-        "reason": reason,
-        "detail": "",
-    }
+    return gap_row(at, ("b", "one", 1), (1, 2), reason, "")
 
 
 def write(tables: Path, name: str, rows: list[dict[str, Any]]) -> Path:
@@ -65,27 +65,22 @@ def test_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
         read_table(tmp_path, GAPS)
 
 
-def test_files_that_are_exchanged_while_they_are_read_are_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_that_are_exchanged_while_they_are_read_are_read_again_and_told_if_they_vanish_for_ever(
+    tmp_path: Path,
 ) -> None:
-    path = write(tmp_path, "1.parquet", [gap(NOON, "a")])
-    dataset, moves = ds.dataset, [path.with_name("2.parquet"), path.with_name("3.parquet")]
+    path, tries = write(tmp_path, "1.parquet", [gap(NOON, "a")]), list[list[str]]()
 
-    def exchanged(files: list[str], **options: Any) -> Any:
-        if moves:
-            Path(files[0]).rename(moves.pop(0))
-        return dataset(files, **options)
+    def read(files: list[str]) -> int:
+        tries.append(files)
+        if len(tries) < RETRIES:
+            raise FileNotFoundError("1.parquet")
+        return len(files)
 
-    monkeypatch.setattr(ds, "dataset", exchanged)
-    assert read_table(tmp_path, GAPS)["reason"].to_pylist() == ["a"]
+    assert read_files(tmp_path, GAPS, None, read) == 1
+    assert tries == [[str(path)]] * RETRIES
 
-
-def test_files_that_vanish_again_and_again_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, "1.parquet", [gap(NOON, "a")])
-
-    def gone(*_: Any, **__: Any) -> Any:
+    def never(_files: list[str]) -> int:
         raise FileNotFoundError("1.parquet")
 
-    monkeypatch.setattr(ds, "dataset", gone)
     with pytest.raises(BadFolder, match="vanish while they are read"):
-        read_table(tmp_path, GAPS)
+        read_files(tmp_path, GAPS, None, never)

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import LINK_DOWN, LINK_UP, TABLE_DIGEST
-from spark_sink.report.cluster.runs import RUNNING, RunFacts, RunKey
+from spark_sink.history.records import RUNNING
+from spark_sink.report.cluster.runs import RunFacts, RunKey, latest_of
 from spark_sink.report.groups import group, is_in, micros, numbers
 from spark_sink.report.texts import short_id
 from spark_sink.report.times import Bins
@@ -141,11 +142,9 @@ def _links(lifecycle: pa.Table, runs: Mapping[RunKey, RunFacts], titles: Mapping
     rows = lifecycle.filter(pa.array((kinds == LINK_UP) | (kinds == LINK_DOWN))).sort_by(
         [("epoch", "ascending"), ("seq", "ascending")]
     )
-    latest: dict[str, RunFacts] = {}
-    ids: dict[str, str] = {}  # by name: the broker that started last
-    for run in sorted(runs.values(), key=lambda run: run.epoch):
-        latest[run.broker_id] = run
-        ids[run.name] = run.broker_id
+    latest = latest_of(runs)
+    # by name: the broker that started last
+    ids = {run.name: run.broker_id for run in sorted(runs.values(), key=lambda run: run.epoch)}
     known = sorted(ids, key=len, reverse=True)
     found: dict[tuple[str, str], _LinkCount] = {}
     columns = ["broker_id", "epoch", "kind", "detail", "reason", "uptime_ms"]

@@ -9,18 +9,6 @@ import pyarrow as pa
 from spark_sink.report.groups import encoded, group, micros, numbers
 
 MAX_GAPS: Final = 50
-COLUMNS: Final = (
-    "at",
-    "broker_id",
-    "broker_name",
-    "epoch",
-    "first_seq",
-    "last_seq",
-    "records",
-    "requests",
-    "reason",
-    "detail",
-)
 
 
 @dataclass(frozen=True)
@@ -46,7 +34,7 @@ class Gaps:
 
 
 def gaps_of(table: pa.Table) -> Gaps:
-    """`table`: COLUMNS of `gaps`."""
+    """`table`: rows of `gaps`."""
     reasons = group(table, ["reason"])
     counts = reasons.sums(1)
     order = np.lexsort((numbers(table, "first_seq"), encoded(table["broker_id"])[1], -micros(table, "at")))

@@ -11,7 +11,8 @@ from typing import Final
 import pyarrow as pa
 
 from broker.events import BROKER_JOINED, BROKER_LEFT
-from spark_sink.report.cluster.runs import DIED, RUNNING, STOPPED, RunFacts, RunKey
+from spark_sink.history.records import DIED, RUNNING, STOPPED
+from spark_sink.report.cluster.runs import RunFacts, RunKey, latest_of
 from spark_sink.report.groups import micros, numbers
 
 STOPPING_US: Final = 10_000_000  # before its end a broker that stops leaves the others: they are not lost
@@ -21,9 +22,7 @@ _ID: Final = re.compile(r"\(([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\)")  #
 
 def with_losses(runs: Mapping[RunKey, RunFacts], lifecycle: pa.Table) -> dict[RunKey, RunFacts]:
     """The same runs; those that the others lost for good have died. `lifecycle`: rows."""
-    latest: dict[str, RunFacts] = {}
-    for run in sorted(runs.values(), key=lambda run: run.epoch):
-        latest[run.broker_id] = run
+    latest = latest_of(runs)
     lost = _lost(lifecycle)
     changed = dict(runs)
     for (teller_id, broker_id), (epoch, at_us) in lost.items():

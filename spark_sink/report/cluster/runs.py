@@ -4,6 +4,7 @@ A run that said BrokerStopped has stopped; one of which BrokerDied was told, or 
 saying so, has died. Of others only their neighbours know more (`losses`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -11,13 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
-from spark_sink.report.groups import encoded, micros, numbers
+from spark_sink.history.records import DIED, RUNNING, STOPPED
+from spark_sink.report.groups import encoded, group, micros, numbers
 
 RunKey: TypeAlias = tuple[str, int]  # broker id, epoch
-
-RUNNING: Final = "running"  # as far as anybody knows
-STOPPED: Final = "stopped"
-DIED: Final = "died"
 
 
 @dataclass(frozen=True)
@@ -37,24 +35,37 @@ class RunFacts:
     local: int | None = None
 
 
-def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[RunKey, RunFacts]:
-    """`lifecycle`: rows; `seen`: runs and names that other tables told, with the last moment (µs) they did."""
-    heard = dict(seen)
-    ids, codes = encoded(lifecycle["broker_id"])
-    epochs, times, kinds = numbers(lifecycle, "epoch"), micros(lifecycle, "at"), numbers(lifecycle, "kind")
-    pairs, first, of_row = np.unique(np.stack([codes, epochs], axis=1), axis=0, return_index=True, return_inverse=True)
-    last = np.zeros(len(pairs), np.int64)
-    np.maximum.at(last, of_row.reshape(-1), times)
-    for place, (code, epoch) in enumerate(pairs.tolist()):
-        key = ids[code].as_py(), epoch
-        name = lifecycle["broker_name"][int(first[place])].as_py() or ""
-        heard[key] = (name, max(int(last[place]), heard.get(key, ("", 0))[1]))
+class Heard:
+    """Runs of which any table tells."""
+
+    def __init__(self) -> None:
+        self.runs: Final[dict[RunKey, tuple[str, int]]] = {}  # broker's name, and the last moment (µs) of the run
+
+    def add(self, key: RunKey, name: str, at_us: int) -> None:
+        """Something of the run is of this moment."""
+        self.runs[key] = name, max(at_us, self.runs.get(key, ("", 0))[1])
+
+    def add_rows(self, table: pa.Table, time: str) -> None:
+        """Rows with the columns of a run; `time`: the column of their moments."""
+        brokers = group(table, ["broker_id", "broker_name"])
+        runs = np.stack([brokers.of_row, numbers(table, "epoch")], axis=1)
+        pairs, of_row = np.unique(runs, axis=0, return_inverse=True)
+        last = np.zeros(len(pairs), np.int64)
+        np.maximum.at(last, of_row.reshape(-1), micros(table, time))
+        for (number, epoch), at_us in zip(pairs.tolist(), last.tolist(), strict=True):
+            broker_id, name = brokers.key(number)
+            self.add((broker_id, epoch), name, at_us)
+
+
+def runs_of(lifecycle: pa.Table, heard: Heard) -> dict[RunKey, RunFacts]:
+    """`lifecycle`: rows, of runs that were heard of."""
+    kinds = numbers(lifecycle, "kind")
     latest: dict[str, int] = {}
-    for broker_id, epoch in heard:
+    for broker_id, epoch in heard.runs:
         latest[broker_id] = max(epoch, latest.get(broker_id, epoch))
     runs = {
         (broker_id, epoch): RunFacts(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
-        for (broker_id, epoch), (name, at_us) in heard.items()
+        for (broker_id, epoch), (name, at_us) in heard.runs.items()
     }
     told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
     rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "at", "kind", "tags"])
@@ -75,6 +86,11 @@ def runs_of(lifecycle: pa.Table, seen: dict[RunKey, tuple[str, int]]) -> dict[Ru
             counts = _count(tags.get("routes")), _count(tags.get("local"))
             runs[key] = replace(runs[key], digest_us=at_us, routes=counts[0], local=counts[1])
     return runs
+
+
+def latest_of(runs: Mapping[RunKey, RunFacts]) -> dict[str, RunFacts]:
+    """Broker id -> its latest run, in the order of their epochs."""
+    return {run.broker_id: run for run in sorted(runs.values(), key=lambda run: run.epoch)}
 
 
 def _last_of_each(rows: pa.Table) -> list[int]:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED
-from spark_sink.report.cluster.runs import DIED, RUNNING, RunFacts, RunKey
+from spark_sink.history.records import DIED, RUNNING
+from spark_sink.report.cluster.runs import RunFacts, RunKey
 from spark_sink.report.groups import encoded, group, micros, numbers
 from spark_sink.report.reading import NAMES
 

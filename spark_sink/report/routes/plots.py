@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from spark_sink.report.cluster.runs import DIED, RUNNING, STOPPED
+from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import (
     COLOURS,

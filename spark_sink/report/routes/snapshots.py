@@ -4,12 +4,12 @@ A snapshot is written every minute, so the table is read a piece at a time: a da
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from spark_sink.report.cluster.runs import RunKey
+from spark_sink.report.cluster.runs import Heard, RunKey
 from spark_sink.report.groups import encoded, group, micros, numbers
 from spark_sink.report.reading import row_schema
 from spark_sink.tables import ROUTES
@@ -20,25 +20,23 @@ _EMPTY: Final = row_schema(ROUTES).empty_table().select(list(COLUMNS))
 REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
 
 
-class Snapshots:
+class Snapshots(NamedTuple):
     """What the table `routes` tells."""
 
-    __slots__ = ("heard", "last", "there")
-
-    def __init__(self, last: pa.Table, there: pa.Table, heard: dict[RunKey, tuple[str, int]]) -> None:
-        self.last: Final = last  # rows of the last snapshot of each run, of routes of its own
-        self.there: Final = there  # distinct `service` and `route_id`
-        self.heard: Final = heard  # run -> its broker's name and when it was heard of last, µs since the epoch
+    last: pa.Table  # rows of the last snapshot of each run, of routes of its own
+    there: pa.Table  # distinct `service` and `route_id`
+    heard: Heard
 
 
 def snapshots_of(pieces: Iterable[pa.Table], complete_us: Mapping[RunKey, int]) -> Snapshots:
     """`pieces`: COLUMNS of `routes`; `complete_us`: when the last whole snapshot of a run was, where that is known:
     later rows are of one that was not finished."""
     last: dict[RunKey, tuple[int, list[pa.Table]]] = {}
-    heard: dict[RunKey, tuple[str, int]] = {}
+    heard = Heard()
     there = group(_EMPTY, PAIR).keys(PAIR)
     for piece in pieces:
         there = group(pa.concat_tables([there, group(piece, PAIR).keys(PAIR)]), PAIR).keys(PAIR)
+        heard.add_rows(piece, "seen_at")
         times = micros(piece, "seen_at")
         ids, codes = encoded(piece["broker_id"])
         epochs = numbers(piece, "epoch")
@@ -47,8 +45,6 @@ def snapshots_of(pieces: Iterable[pa.Table], complete_us: Mapping[RunKey, int]) 
         for code, epoch in np.unique(np.stack([codes, epochs], axis=1), axis=0).tolist():
             run = ids[code].as_py(), epoch
             mine = (codes == code) & (epochs == epoch)
-            name = piece["broker_name"][int(np.argmax(mine))].as_py() or ""
-            heard[run] = name, max(int(times[mine].max()), heard.get(run, ("", 0))[1])
             whole = mine & (times <= complete_us.get(run, int(times.max())))
             if not whole.any():
                 continue

@@ -125,8 +125,7 @@ def test_what_was_read_from_the_log_is_not_read_again_from_its_segment(tmp_path:
     middle = reader.latest_offset(start)
     assert (start, middle) == ({STREAM: 0}, {STREAM: 27})
     assert len(names_of(reader, start, middle)) == 27
-    one.take(30)
-    one.roll()
+    one.seal(30)
     end = reader.latest_offset(middle)
     assert names_of(reader, middle, end) == one.names[FLOWS][27:]
     assert names_of(reader, start, middle) == one.names[FLOWS][:27]  # again, from the segment now
@@ -196,8 +195,7 @@ def test_foreign_and_torn_files_are_named_once_and_passed_over(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one = run(tmp_path)
-    one.take(20)
-    one.roll()
+    one.seal(20)
     [segment] = segments(tmp_path)
     stem = segment.name[:-16]
     (tmp_path / FLOWS / "notes.parquet").write_text("foreign")
@@ -219,8 +217,7 @@ def removed(tmp_path: Path) -> tuple[Run, EventReader, Offsets]:
     """Three segments; the reader was behind the first when the second was removed."""
     one = run(tmp_path)
     for _ in range(3):
-        one.take(20)
-        one.roll()
+        one.seal(20)
     segments(tmp_path)[1].unlink()
     return one, reader_of(tmp_path), {STREAM: 18}
 
@@ -244,11 +241,9 @@ def test_it_goes_on_and_says_it_when_told_to(tmp_path: Path, capfd: pytest.Captu
 
 def test_removed_between_plan_and_reading(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     one = run(tmp_path)
-    one.take(20)
-    one.roll()
+    one.seal(20)
     for fails in ("true", "false"):
-        one.take(20)
-        one.roll()
+        one.seal(20)
         reader = reader_of(tmp_path, failOnDataLoss=fails)
         start = reader.initial_offset()
         parts = reader.parts(start, reader.latest_offset(start))
@@ -264,8 +259,7 @@ def test_removed_between_plan_and_reading(tmp_path: Path, capfd: pytest.CaptureF
 
 def test_a_segment_whose_pages_are_torn_is_lost(tmp_path: Path) -> None:
     one = run(tmp_path)
-    one.take(200)
-    one.roll()
+    one.seal(200)
     [segment] = segments(tmp_path)
     data = segment.read_bytes()
     segment.write_bytes(data[:4] + bytes(len(data) // 3) + data[4 + len(data) // 3 :])
@@ -277,14 +271,13 @@ def test_a_segment_whose_pages_are_torn_is_lost(tmp_path: Path) -> None:
 
 def test_a_segment_with_other_columns_is_named(tmp_path: Path) -> None:
     one = run(tmp_path)
-    one.take(20)
-    one.roll()
+    one.seal(20)
     [segment] = segments(tmp_path)
     table = pq.read_table(segment)
     pq.write_table(table.drop(["requests"]).replace_schema_metadata(pq.read_metadata(segment).metadata), segment)
     reader = reader_of(tmp_path)
     [part] = reader.whole()
-    with pytest.raises(LostRows, match=rf"{segment.name} has other columns than events have: .*requests"):
+    with pytest.raises(LostRows, match=rf"{segment.name}: it has no column requests"):
         read_part(reader, part)
 
 
@@ -302,8 +295,7 @@ def test_begin_of_a_run_that_was_removed_while_nobody_read_is_an_error(tmp_path:
     start = reader.initial_offset()
     two = run(tmp_path, HEADER.epoch + 1)
     for _ in range(2):
-        two.take(20)
-        two.roll()
+        two.seal(20)
     (tmp_path / FLOWS / f"{two.stream}-0000000001.parquet").unlink()
     with pytest.raises(LostRows, match=f"flows of {two.stream}: the 18 rows 0 to 17"):
         reader.parts(start, reader.latest_offset(start))
@@ -399,8 +391,7 @@ def look(folder: Path) -> WriterState:
 def test_a_declared_reader_keeps_what_it_has_not_read_of_its_source(tmp_path: Path) -> None:
     one = run(tmp_path)
     for _ in range(3):
-        one.take(20)
-        one.roll()
+        one.seal(20)
     reader = reader_of(tmp_path, reader="alerts")
     start = reader.initial_offset()
     look(tmp_path)
@@ -422,8 +413,7 @@ def test_a_day_of_small_segments_is_planned_with_a_look_at_few_of_them(
 ) -> None:
     one = run(tmp_path)
     for _ in range(100):
-        one.take(2)
-        one.roll()
+        one.seal(2)
     reader = reader_of(tmp_path)
     looks: list[str] = []
     read_end = reader._store.read_end
@@ -451,8 +441,7 @@ def test_files_beyond_those_that_are_remembered_are_looked_at_again(
     monkeypatch.setattr(catalog, "MAX_KNOWN", 3)
     one = run(tmp_path)
     for _ in range(8):
-        one.take(20)
-        one.roll()
+        one.seal(20)
     reader = reader_of(tmp_path)
     start = reader.initial_offset()
     end = reader.latest_offset(start)

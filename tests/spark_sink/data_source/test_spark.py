@@ -146,8 +146,7 @@ def test_a_query_that_dies_in_a_batch_and_begins_again_reads_every_record_once(s
     with pytest.raises(Exception, match="killed"):
         start().awaitTermination()
     for each in (one, two):
-        each.take(20)
-        each.roll()
+        each.seal(20)
         archive(folder, FLOWS, segments(folder)[0])
     start().awaitTermination()
     assert [number for number, _ in batches] == [0, 0, 1]
@@ -159,8 +158,7 @@ def test_a_query_that_dies_in_a_batch_and_begins_again_reads_every_record_once(s
 def test_batches_of_all_sources(spark: Any, tmp_path: Path) -> None:
     spark.dataSource.register(RSocketBroker)
     one = run(tmp_path)
-    one.take(60)
-    one.roll()
+    one.seal(60)
     one.take(30)
     for source in (FLOWS, LIFECYCLES, REQUESTS):
         assert sorted(collected(loaded(spark.read, tmp_path, source))) == one.names[source]

@@ -69,6 +69,11 @@ class Run:
         self._now += 1.0
         self._writer.tick(self._now, WALL_S)
 
+    def seal(self, count: int) -> None:
+        """A frame, and a second."""
+        self.take(count)
+        self.roll()
+
     def kill(self) -> None:
         """The writer is killed, and another one takes over."""
         self._unlock()

@@ -16,10 +16,11 @@ from tests.spark_sink.records import (
     NOON_MS,
     DefinitionFields,
     RequestFields,
+    arrow_of,
     definition,
     events,
     request,
-    tables,
+    rows_frame,
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +77,7 @@ def lifecycle_row(event: LifecycleEvent) -> dict[str, Any]:
 
 def test_tables_hold_exactly_what_the_records_say() -> None:
     records = events(seed=1, count=200)
-    made = tables(records)
+    made = arrow_of(rows_frame(records))
     assert made["flows"].to_pylist() == [flow_row(one) for one in records if isinstance(one, FlowRecord)]
     assert made["lifecycle"].to_pylist() == [lifecycle_row(one) for one in records if isinstance(one, LifecycleEvent)]
 
@@ -115,20 +116,20 @@ def test_outcome_of_a_newer_broker_is_kept_with_its_number() -> None:
 
 
 def test_source_without_records_has_no_table() -> None:
-    assert set(tables(events(seed=1, count=3))) == {"flows"}
+    assert set(arrow_of(rows_frame(events(seed=1, count=3)))) == {"flows"}
 
 
 def test_repeated_tag_keeps_all_its_values_under_one_key() -> None:
     event = LifecycleEvent(ROUTE_JOINED, 1, NOON_MS, tags=[("region", "eu"), ("zone", "b"), ("region", "us")])
-    assert tables([event])["lifecycle"]["tags"].to_pylist() == [[("region", "eu,us"), ("zone", "b")]]
+    assert arrow_of(rows_frame([event]))["lifecycle"]["tags"].to_pylist() == [[("region", "eu,us"), ("zone", "b")]]
 
 
 def test_unknown_kind_of_a_newer_broker_is_kept_with_its_number() -> None:
-    assert tables([LifecycleEvent(77, 1, NOON_MS)])["lifecycle"]["event"].to_pylist() == ["Kind77"]
+    assert arrow_of(rows_frame([LifecycleEvent(77, 1, NOON_MS)]))["lifecycle"]["event"].to_pylist() == ["Kind77"]
 
 
 def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
-    table = tables(events(seed=1, count=50))["flows"]
+    table = arrow_of(rows_frame(events(seed=1, count=50)))["flows"]
     file = pq.ParquetFile(pa.BufferReader(parquet_bytes(table, segment_metadata(HEADER, "flows", 41))))
     metadata = {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
     assert metadata == {

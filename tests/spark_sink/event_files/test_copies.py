@@ -70,7 +70,7 @@ def test_data_source_gives_each_record_once_and_what_comes_behind_a_copy(
     copies = [path for path in copy_first_ones(tmp_path) if path.parent.name == source]
     assert seqs(tmp_path) == expected
     told = capsys.readouterr().err
-    assert all(f"{source}/{path.name}: {why(path)}; it is passed over" in told for path in copies[-1:])
+    assert all(f"{source}/{path.name} is passed over: {why(path)}" in told for path in copies[-1:])
 
 
 def test_what_if_counts_each_request_once_and_names_the_copies(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_copies_are_found_in_the_archive_and_segments_of_equal_size_are_none(tmp
     shutil.copy(path, copy)
     same = path.with_name(path.name.replace("-0000000004", "-0000000005"))
     same.write_bytes(bytes(path.stat().st_size))  # torn
-    assert copies_among(tmp_path, list_folder(tmp_path, (REQUESTS,)).files) == {copy: why(copy)}
+    assert copies_among(tmp_path, list_folder(tmp_path).files(REQUESTS)) == {copy: why(copy)}
 
 
 @pytest.mark.spark

@@ -3,40 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_sink.event_files.layout import STALE_S, Disk, next_number, recover, seal, segment_name
+from spark_sink.event_files.layout import STALE_S, Disk, recover, seal, segment_name
+from tests.spark_sink.disks import StoppingDisk, killed
 
 NAME = segment_name("b", 7, 1)
-
-
-class Crash(BaseException):
-    """The machine lost its power."""
-
-
-class FailingDisk(Disk):
-    """A disk whose step number `fail_at` raises `error`; a write that fails has written half."""
-
-    def __init__(self, fail_at: int, error: BaseException) -> None:
-        self._left = fail_at
-        self._error = error
-
-    def _step(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            raise self._error
-
-    def write_synced(self, path: Path, data: bytes | memoryview) -> None:
-        super().write_synced(path, data[: len(data) // 2])
-        self._step()
-        super().write_synced(path, data)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._step()
-        super().rename(old, new)
-        self._step()
-
-    def sync_folder(self, folder: Path) -> None:
-        self._step()
-        super().sync_folder(folder)
 
 
 def visible(folder: Path) -> dict[str, bytes]:
@@ -49,20 +19,22 @@ def test_sealed_file_is_there_whole_and_alone(tmp_path: Path) -> None:
     assert visible(tmp_path / "flows") == {NAME: b"content"}
 
 
-@pytest.mark.parametrize("fail_at", [1, 2, 3, 4])
-def test_crash_at_any_step_leaves_nothing_or_the_whole_file(tmp_path: Path, fail_at: int) -> None:
-    with pytest.raises(Crash):
-        seal(tmp_path, NAME, b"content", FailingDisk(fail_at, Crash()))
-    assert visible(tmp_path) == ({} if fail_at <= 2 else {NAME: b"content"})
+@pytest.mark.parametrize("moment", range(1, 6))
+def test_crash_at_any_moment_leaves_nothing_or_the_whole_file(tmp_path: Path, moment: int) -> None:
+    assert killed(moment, lambda disk: seal(tmp_path, NAME, b"content", disk)) == (moment < 5)
+    assert visible(tmp_path) == ({} if moment < 4 else {NAME: b"content"})
     recover(tmp_path, "b-", 0.0, Disk())
     seal(tmp_path, NAME, b"content", Disk())
     assert os.listdir(tmp_path) == [NAME]
 
 
-@pytest.mark.parametrize("fail_at", [1, 2])
-def test_failed_write_gives_its_space_back(tmp_path: Path, fail_at: int) -> None:
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_failed_write_gives_its_space_back(tmp_path: Path, moment: int) -> None:
+    def full() -> None:
+        raise OSError("full")
+
     with pytest.raises(OSError, match="full"):
-        seal(tmp_path, NAME, b"content", FailingDisk(fail_at, OSError("full")))
+        seal(tmp_path, NAME, b"content", StoppingDisk(moment, full))
     assert os.listdir(tmp_path) == []
 
 
@@ -77,10 +49,3 @@ def test_recover_removes_own_leftovers_and_only_old_ones_of_others(tmp_path: Pat
 
 def test_recover_of_a_missing_folder_finds_nothing(tmp_path: Path) -> None:
     assert recover(tmp_path / "nothing", "b-", 0.0, Disk()) == []
-
-
-def test_numbers_go_on_after_those_of_the_same_broker_and_epoch(tmp_path: Path) -> None:
-    names = [segment_name("b", 7, 41), segment_name("b", 7, 9), segment_name("b", 8, 90), segment_name("b-7", 1, 99)]
-    for name in [*names, "b-7-x.parquet", "foreign.parquet"]:
-        (tmp_path / name).touch()
-    assert (next_number(tmp_path, "b", 7), next_number(tmp_path, "b", 6)) == (42, 1)

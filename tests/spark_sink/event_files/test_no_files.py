@@ -16,9 +16,9 @@ from broker.events import WriterState
 from spark_sink.data_source.options import options_of
 from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadFile, BadFolder, NoFile
-from spark_sink.event_files.folder import list_folder
+from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
-from spark_sink.event_files.store import LogContent, ParquetRecords
+from spark_sink.event_files.store import SegmentFile
 from spark_sink.event_files.wal import wal_name
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import MADE_INTO, check_folders
@@ -138,8 +138,7 @@ def test_what_takes_the_place_of_a_file_between_look_and_opening_is_not_waited_f
 
 
 @ALL
-def test_no_segment_is_named_and_passed_over_by_the_pipeline(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_no_segment_is_named_and_passed_over_by_the_pipeline(source: FakeSource, kind: str) -> None:
     records = events(1, 40)
     pipeline_folders.seal(source.events, records)
     seal_requests(source.events, range(1000, 1020))
@@ -180,9 +179,7 @@ def origin(history: History) -> tuple[str, int]:
 def test_readers_of_one_file_say_so(tmp_path: Path, kind: str) -> None:
     why = put(tmp_path / "x", kind)
     with pytest.raises(BadFile, match=why):
-        ParquetRecords(tmp_path / "x", {})
-    with pytest.raises(BadFile, match=why):
-        LogContent(tmp_path / "x", "b-1")
+        SegmentFile(tmp_path / "x", EventFile("b-1", 1, FLOWS, FLOWS))
 
 
 @ALL
@@ -196,7 +193,7 @@ def test_what_if_and_the_data_source_do_without_it(tmp_path: Path, kind: str) ->
     here = LocalEngine(events=tmp_path, tables=None, question=Question())
     assert len(here.records()) == 20
     for source, count in ((FLOWS, 36), (LIFECYCLES, 4), (REQUESTS, 20)):
-        assert all(file.number < 9 for file in list_folder(tmp_path, (source,)).files)
+        assert all(file.number < 9 for file in list_folder(tmp_path).files(source, LOG))
         reader = EventReader(options_of({"source": source, "path": str(tmp_path)}))
         batches = [batch for part in reader.whole() for batch in reader.read(part)]
         assert sum(batch.num_rows for batch in batches) == count
@@ -265,8 +262,7 @@ def test_retention_counts_and_removes_files_only(tmp_path: Path, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "socket", "device", "folder"])
-def test_readers_of_tables_name_it_in_a_sentence(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_readers_of_tables_name_it_in_a_sentence(source: FakeSource, tmp_path: Path, kind: str) -> None:
     pipeline_folders.seal(source.events, events(1, 40))
     source.run()
     [day] = {path.parent for path in (tmp_path / "tables").glob("traffic/*/*")}
@@ -280,8 +276,7 @@ def test_readers_of_tables_name_it_in_a_sentence(tmp_path: Path, kind: str) -> N
         compact_tables(str(source.tables), "2100-01-01")
 
 
-def test_tables_that_are_spread_by_links_are_read(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_tables_that_are_spread_by_links_are_read(source: FakeSource, tmp_path: Path) -> None:
     records = events(1, 40)
     pipeline_folders.seal(source.events, records)
     source.run()
@@ -294,8 +289,7 @@ def test_tables_that_are_spread_by_links_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "socket", "device", "folder"])
-def test_time_travel_in_tables_passes_it_over(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_time_travel_in_tables_passes_it_over(source: FakeSource, tmp_path: Path, kind: str) -> None:
     pipeline_folders.seal(source.events, events(1, 40))
     source.run()
     [day] = {path.parent for path in (tmp_path / "tables").glob("lifecycle/*/*")}
@@ -315,8 +309,7 @@ def test_spark_gets_the_files_one_by_one_where_something_else_is_among_them(tmp_
     assert paths_for_spark(tmp_path) == files
 
 
-def test_what_spark_has_found_behind_a_link_stays_where_it_is(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_what_spark_has_found_behind_a_link_stays_where_it_is(source: FakeSource, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.parquet").write_bytes(b"of somebody else")
@@ -335,8 +328,7 @@ def test_what_spark_has_found_behind_a_link_stays_where_it_is(tmp_path: Path) ->
 
 
 @ALL
-def test_what_no_batch_tells_of_is_told_beside_them(tmp_path: Path, kind: str) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_what_no_batch_tells_of_is_told_beside_them(source: FakeSource, kind: str) -> None:
     pipeline_folders.seal(source.events, events(1, 40))
     path = source.events / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 9)
     put(path, kind)
@@ -408,8 +400,7 @@ def test_time_travel_with_spark_reads_the_segments_and_nothing_else(spark: Any, 
 
 
 @pytest.mark.spark
-def test_what_if_of_tables_on_spark_names_it_in_a_sentence(spark: Any, tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_what_if_of_tables_on_spark_names_it_in_a_sentence(spark: Any, source: FakeSource, tmp_path: Path) -> None:
     seal_requests(source.events, range(1000, 1020))
     pipeline_folders.seal(source.events, [*events(random.randrange(99), 20)])
     source.run()

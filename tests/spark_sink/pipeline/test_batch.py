@@ -21,17 +21,8 @@ from broker.events import (
 )
 from spark_sink.schema import FLOWS, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table
-from tests.spark_sink.pipeline.batches import (
-    DAY_MS,
-    OTHER,
-    StoppingDisk,
-    files,
-    gaps,
-    killed,
-    seal_requests,
-    told,
-    two_days,
-)
+from tests.spark_sink.disks import StoppingDisk, killed
+from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, files, gaps, seal_requests, told, two_days
 from tests.spark_sink.pipeline.folders import (
     BEFORE_MIDNIGHT_MS,
     FakeSource,
@@ -43,7 +34,7 @@ from tests.spark_sink.pipeline.folders import (
 from tests.spark_sink.records import HEADER, NOON_MS, events
 
 
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [11, pytest.param(3, marks=pytest.mark.slow)])  # of the four moments of a file
 def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(tmp_path: Path, stride: int) -> None:
     steps, was_killed = 1 - stride, True
     while was_killed:
@@ -60,11 +51,10 @@ def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(tmp_p
     assert steps > 45
 
 
-def test_full_disk_ends_the_batch_and_the_repetition_has_each_record_once(tmp_path: Path) -> None:
+def test_full_disk_ends_the_batch_and_the_repetition_has_each_record_once(source: FakeSource) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
     records = two_days(source.events)
     batch_id = source.find()
     for stop_at in (1, 7, 20, 33):
@@ -75,8 +65,7 @@ def test_full_disk_ends_the_batch_and_the_repetition_has_each_record_once(tmp_pa
     assert request_seqs(source.tables) == list(range(1000, 1100))
 
 
-def test_repetition_leaves_no_file_of_a_day_that_only_the_first_try_had(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_repetition_leaves_no_file_of_a_day_that_only_the_first_try_had(source: FakeSource) -> None:
     today, tomorrow = events(1, 20), events(2, 20, NOON_MS + DAY_MS, first_seq=21)
     seal(source.events, today)
     seal(source.events, tomorrow, header=msgspec.structs.replace(HEADER, first_number=2))
@@ -91,8 +80,7 @@ def test_repetition_leaves_no_file_of_a_day_that_only_the_first_try_had(tmp_path
     assert "it vanished before it was read" in gap["detail"]
 
 
-def test_requests_are_links_to_their_segments_and_one_of_two_days_is_split(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_requests_are_links_to_their_segments_and_one_of_two_days_is_split(source: FakeSource) -> None:
     seal_requests(source.events, range(1, 50))
     [segment] = (source.events / REQUESTS).iterdir()
     seal_requests(source.events, range(50, 250), BEFORE_MIDNIGHT_MS)
@@ -104,12 +92,11 @@ def test_requests_are_links_to_their_segments_and_one_of_two_days_is_split(tmp_p
     assert request_seqs(source.tables) == list(range(1, 250))
 
 
-def test_requests_are_copied_where_no_links_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_copied_where_no_links_can_be(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_link(*_: Any) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", no_link)
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
     seal_requests(source.events, range(1, 50))
     source.run()
     assert request_seqs(source.tables) == list(range(1, 50))
@@ -117,8 +104,7 @@ def test_requests_are_copied_where_no_links_can_be(tmp_path: Path, monkeypatch: 
     assert {path.stat().st_mode & 0o777 for path in files} == {0o640}, "as those that they tell the same as"
 
 
-def test_brokers_in_one_folder_and_clocks_that_differ_by_hours_add_up(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_brokers_in_one_folder_and_clocks_that_differ_by_hours_add_up(source: FakeSource) -> None:
     seal(source.events, events(1, 100))
     seal(source.events, events(2, 100, NOON_MS - 7 * 3_600_000), header=OTHER)
     source.run()
@@ -130,8 +116,7 @@ def test_brokers_in_one_folder_and_clocks_that_differ_by_hours_add_up(tmp_path: 
     assert sums == {name: sum(one.requests for one in of if one.seq % 10) for name, of in expected.items()}
 
 
-def test_events_become_routes_sessions_and_gaps(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_events_become_routes_sessions_and_gaps(source: FakeSource) -> None:
     route: dict[str, Any] = {"route_id": "r", "service": "orders", "tags": [("zone", "a")], "peer": "tcp 1"}
     lost = [("records", "3"), ("first_seq", "7"), ("last_seq", "9")]
     told_events = [
@@ -165,8 +150,7 @@ def test_events_become_routes_sessions_and_gaps(tmp_path: Path) -> None:
     assert gaps(source.tables) == [("backlog-full", HEADER.broker_id, HEADER.epoch, 7, 3)]
 
 
-def test_rejections_count_what_the_broker_refused(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_rejections_count_what_the_broker_refused(source: FakeSource) -> None:
     records = events(4, 200)
     seal(source.events, records)
     source.run()
@@ -182,9 +166,8 @@ def test_duckdb_says_the_range_of_a_bucket_as_the_document_shows() -> None:
     assert [low for (low,) in rows] == [bucket_low_us(bucket) for bucket in range(MAX_BUCKET + 1)]
 
 
-def test_duckdb_and_pandas_read_what_the_document_shows(tmp_path: Path) -> None:
+def test_duckdb_and_pandas_read_what_the_document_shows(source: FakeSource) -> None:
     duckdb, pandas = pytest.importorskip("duckdb"), pytest.importorskip("pandas")
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
     records = events(1, 200, BEFORE_MIDNIGHT_MS)
     seal(source.events, records)
     seal_requests(source.events, range(1000, 1050))

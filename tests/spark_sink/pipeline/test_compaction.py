@@ -17,7 +17,8 @@ from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publi
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import next_generation
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
-from tests.spark_sink.pipeline.batches import killed, seal_requests
+from tests.spark_sink.disks import killed
+from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events
 
@@ -39,6 +40,13 @@ def filled(folder: Path, batches: int = 3) -> tuple[FakeSource, list[Event]]:
         records += more
         source.run(writer)
     return source, records
+
+
+def sealed_more(source: FakeSource, records: list[Event]) -> None:
+    """Segments of the same day that no batch has found yet."""
+    records += events(77, 20, first_seq=len(records) + 1)
+    seal(source.events, records[-20:], header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal_requests(source.events, range(1030, 1040))
 
 
 def assert_whole(source: FakeSource, records: list[Event], batches: int = 3) -> None:
@@ -97,25 +105,17 @@ def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
     tmp_path: Path, exchange: Callable[[str, str], bool]
 ) -> None:
     source, records = filled(tmp_path)
-    more = events(77, 20, first_seq=len(records) + 1)
-    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
-    seal_requests(source.events, range(1030, 1040))
+    sealed_more(source, records)
     batch_id = source.find()
     source.writer().write(None, batch_id)
     compact(LocalFileSystem(source.tables), LATER, exchange)
     source.writer().write(None, batch_id)
-    assert_whole(source, [*records, *more], batches=4)
+    assert_whole(source, records, batches=4)
 
 
 def test_files_that_come_while_a_day_is_compacted_are_there_afterwards(tmp_path: Path) -> None:
     source, records = filled(tmp_path)
-    more = events(77, 20, first_seq=len(records) + 1)
-
-    def exchange(one: str, other: str) -> bool:
-        return compaction._exchange(one, other)
-
-    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
-    seal_requests(source.events, range(1030, 1040))
+    sealed_more(source, records)
     merged_bytes, runs = compaction._merged_bytes, list[int]()
 
     def slow(*arguments: Any) -> memoryview:
@@ -125,16 +125,14 @@ def test_files_that_come_while_a_day_is_compacted_are_there_afterwards(tmp_path:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "_merged_bytes", slow)
-        compact(LocalFileSystem(source.tables), LATER, exchange)
+        compact(LocalFileSystem(source.tables), LATER)
     assert runs
-    assert_whole(source, [*records, *more], batches=4)
+    assert_whole(source, records, batches=4)
 
 
 def test_batch_that_begins_while_a_compaction_works_and_is_killed_is_repeated_once(tmp_path: Path) -> None:
     source, records = filled(tmp_path)
-    more = events(77, 20, first_seq=len(records) + 1)
-    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
-    seal_requests(source.events, range(1030, 1040))
+    sealed_more(source, records)
     merged_bytes, begun = compaction._merged_bytes, list[int]()
 
     def slow(*arguments: Any) -> memoryview:
@@ -147,19 +145,17 @@ def test_batch_that_begins_while_a_compaction_works_and_is_killed_is_repeated_on
         patch.setattr(compaction, "_merged_bytes", slow)
         compact(LocalFileSystem(source.tables), LATER)
     source.writer().write(None, begun[0])
-    assert_whole(source, [*records, *more], batches=4)
+    assert_whole(source, records, batches=4)
 
 
 def test_generation_that_ends_in_a_broken_batch_leaves_no_requests_that_a_compaction_would_keep(tmp_path: Path) -> None:
     source, records = filled(tmp_path)
-    more = events(77, 20, first_seq=len(records) + 1)
-    seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=1000))
-    seal_requests(source.events, range(1030, 1040))
+    sealed_more(source, records)
     source.writer().write(None, source.find())  # killed before the commit, and then the checkpoint knows enough
     assert next_generation(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1) == 2
     compact(LocalFileSystem(source.tables), LATER)
     FakeSource(source.events, source.tables, 2).run()
-    assert_whole(source, [*records, *more], batches=4)
+    assert_whole(source, records, batches=4)
 
 
 def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:

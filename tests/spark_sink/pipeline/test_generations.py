@@ -15,14 +15,9 @@ from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.schema import REQUESTS
-from tests.spark_sink.pipeline.batches import files, killed, seal_requests
-from tests.spark_sink.pipeline.folders import (
-    ArrowReading,
-    FakeSource,
-    assert_tables_tell,
-    request_seqs,
-    seal,
-)
+from tests.spark_sink.disks import killed
+from tests.spark_sink.pipeline.batches import files, seal_requests
+from tests.spark_sink.pipeline.folders import ArrowReading, FakeSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events
 
 
@@ -41,8 +36,9 @@ def run_until_full(source: FakeSource, records: list[Event]) -> None:
         source.commit(batch_id)
 
 
-def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_is_read_twice(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_is_twice(
+    source: FakeSource,
+) -> None:
     places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     records: list[Event] = []
     for generation in (1, 2, 3):
@@ -55,8 +51,7 @@ def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_i
     assert_tables_tell(source.tables, records)
 
 
-def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(source: FakeSource) -> None:
     records = events(1, 30)
     seal(source.events, records)
     source.writer().write(None, source.find())  # killed before the commit
@@ -67,8 +62,7 @@ def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(tmp_path: 
     assert_tables_tell(source.tables, records)
 
 
-def test_generation_that_ends_in_a_broken_batch_keeps_requests_of_a_segment_that_came_back(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_generation_that_ends_in_a_broken_batch_keeps_requests_of_a_segment_that_came_back(source: FakeSource) -> None:
     places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     seal_requests(source.events, range(1, 50))
     source.run()
@@ -105,8 +99,7 @@ def test_killed_at_any_step_between_two_generations_nothing_is_lost_or_twice(tmp
     assert steps > 5
 
 
-def test_no_new_batch_is_begun_when_the_pipeline_is_to_stop(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_no_new_batch_is_begun_when_the_pipeline_is_to_stop(source: FakeSource) -> None:
     seal(source.events, events(1, 30))
     writer = source.writer()
     writer.is_stopping = True
@@ -115,8 +108,7 @@ def test_no_new_batch_is_begun_when_the_pipeline_is_to_stop(tmp_path: Path) -> N
     assert files(source.tables) == []
 
 
-def test_writer_of_events_is_told_that_the_pipeline_archives(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_writer_of_events_is_told_that_the_pipeline_archives(source: FakeSource) -> None:
     seal(source.events, events(1, 30))
     source.run()
     [reader] = (source.events / "_readers").iterdir()
@@ -141,8 +133,7 @@ def test_bounds_of_the_document_are_those_of_the_code() -> None:
         assert getattr(importlib.import_module(f"spark_sink.pipeline.{module}"), constant) == value
 
 
-def test_many_records_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_many_records_are_read_in_parts(source: FakeSource, monkeypatch: pytest.MonkeyPatch) -> None:
     records = events(1, 300)
     seal(source.events, records, each=50)
     monkeypatch.setattr(batch, "CHUNK_ROWS", 100)

@@ -6,10 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.events import (
-    ROUTE_JOINED,
-    LifecycleEvent,
-)
+from broker.events import ROUTE_JOINED, LifecycleEvent
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline.filesystems import LocalFileSystem
@@ -17,12 +14,7 @@ from spark_sink.pipeline.generations import next_generation
 from spark_sink.schema import FLOWS
 from spark_sink.tables import GAPS, LIFECYCLE, read_table
 from tests.spark_sink.pipeline.batches import OTHER, seal_requests, told
-from tests.spark_sink.pipeline.folders import (
-    FakeSource,
-    assert_tables_tell,
-    request_seqs,
-    seal,
-)
+from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events
 
 
@@ -94,8 +86,7 @@ def test_batch_that_is_repeated_takes_its_own_segments_for_no_copies(tmp_path: P
     assert request_seqs(source.tables) == list(range(1000, 1050))
 
 
-def test_segments_with_the_same_numbers_of_records_of_other_runs_and_brokers_are_no_copies(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_segments_with_the_same_numbers_of_records_of_other_runs_and_brokers_are_no_copies(source: FakeSource) -> None:
     records = events(8, 40)
     again = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
     for header in (HEADER, OTHER, again):
@@ -105,9 +96,8 @@ def test_segments_with_the_same_numbers_of_records_of_other_runs_and_brokers_are
     assert len(rows) == 3 * sum(isinstance(record, LifecycleEvent) for record in records)
 
 
-def test_segment_with_more_records_behind_the_same_first_one_is_no_copy(tmp_path: Path) -> None:
+def test_segment_with_more_records_behind_the_same_first_one_is_no_copy(source: FakeSource) -> None:
     """A writer that took frames again which another one had: better some twice than the others never."""
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
     records = [told(seq, ROUTE_JOINED) for seq in (1, 2, 3)]
     seal(source.events, records[:2])
     source.run()

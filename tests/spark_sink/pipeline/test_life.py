@@ -308,9 +308,7 @@ def test_interval_is_what_spark_takes(text: str, is_good: bool) -> None:
 
 @pytest.mark.parametrize("name", ["sources/0/0", "offsets/0"])
 @pytest.mark.parametrize("text", ["v2\n{}", "v1\nno json", "", "v1\n{}", "v1\n[1]", 'v1\n{"0":{"logOffset":0}}'])
-def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / "events").mkdir()
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_log_of_another_spark_is_refused_in_one_sentence(source: FakeSource, name: str, text: str) -> None:
     batch_id = source.find()
     (source.folder / name).write_text(text)
     log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
@@ -318,9 +316,8 @@ def test_log_of_another_spark_is_refused_in_one_sentence(tmp_path: Path, name: s
         log.batch(batch_id)
 
 
-def test_compacted_log_tells_the_same_files(tmp_path: Path) -> None:
-    seal(tmp_path / "events", events(1, 40), each=20)
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_compacted_log_tells_the_same_files(source: FakeSource) -> None:
+    seal(source.events, events(1, 40), each=20)
     log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
     source.commit(source.find())
     before = [found.file for found in log.batch(0)]

@@ -1,31 +1,20 @@
 """Runs of brokers: those that ended without BrokerStopped are gaps."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from broker.events import (
-    BROKER_DIED,
-    BROKER_STARTED,
-    BROKER_STOPPED,
-    ROUTE_JOINED,
-)
+from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, ROUTE_JOINED
 from spark_sink.errors import SinkError
 from spark_sink.pipeline import runs
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.runs import MAX_RUNS, Runs
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, gaps, told
-from tests.spark_sink.pipeline.folders import (
-    FakeSource,
-    seal,
-)
+from tests.spark_sink.pipeline.folders import FakeSource, seal
 from tests.spark_sink.records import HEADER, NOON_MS
 
 
-def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_none(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_none(source: FakeSource) -> None:
     runs = [msgspec.structs.replace(HEADER, epoch=epoch) for epoch in (100, 200, 300)]
     seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_STOPPED)], header=runs[0])
     seal(source.events, [told(1, BROKER_STARTED), told(2, ROUTE_JOINED)], header=runs[1])
@@ -36,8 +25,7 @@ def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, 200, 3, 0)]
 
 
-def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(source: FakeSource) -> None:
     old, new = (msgspec.structs.replace(HEADER, epoch=epoch) for epoch in (100, 200))
     seal(source.events, [told(1, BROKER_STARTED)], header=old)
     seal(source.events, [told(1, BROKER_STARTED)], header=new)
@@ -51,8 +39,7 @@ def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(tmp_pa
     assert gaps(source.tables) == []
 
 
-def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_again(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_again(source: FakeSource) -> None:
     seal(source.events, [told(1, BROKER_STARTED), told(2, ROUTE_JOINED), told(3, BROKER_DIED)])
     source.run()
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
@@ -63,8 +50,7 @@ def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_a
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
 
 
-def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(source: FakeSource) -> None:
     seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_DIED)])
     source.run()
     assert len(gaps(source.tables)) == 1
@@ -77,8 +63,7 @@ def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(tmp_path: Path
     assert gaps(source.tables) == []
 
 
-def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_gaps_stay(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_gaps_stay(source: FakeSource) -> None:
     for epoch in range(1, MAX_RUNS + 4):
         seal(source.events, [told(1, BROKER_STARTED)], header=msgspec.structs.replace(HEADER, epoch=epoch))
     source.run()
@@ -86,8 +71,7 @@ def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_ga
     assert len(vars(Runs(LocalFileSystem(source.tables)))["_brokers"][HEADER.broker_id].runs) == MAX_RUNS
 
 
-def test_records_of_a_run_that_is_forgotten_tell_no_death(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_records_of_a_run_that_is_forgotten_tell_no_death(source: FakeSource) -> None:
     for epoch in range(1, MAX_RUNS + 4):
         header = msgspec.structs.replace(HEADER, epoch=epoch)
         seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_STOPPED)], header=header)
@@ -98,8 +82,7 @@ def test_records_of_a_run_that_is_forgotten_tell_no_death(tmp_path: Path) -> Non
     assert gaps(source.tables) == []
 
 
-def test_runs_that_nobody_can_read_are_told(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_runs_that_nobody_can_read_are_told(source: FakeSource) -> None:
     seal(source.events, [told(1, BROKER_STARTED)])
     (source.tables / "_checkpoints" / "runs.json").write_text("[]")
     with pytest.raises(SinkError, match=r"runs.json cannot be read: .*; remove it"):
@@ -107,9 +90,8 @@ def test_runs_that_nobody_can_read_are_told(tmp_path: Path) -> None:
 
 
 def test_brokers_beyond_the_bound_are_forgotten_the_silent_ones_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: FakeSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
     seal(source.events, [told(1, BROKER_STARTED, NOON_MS)])
     seal(source.events, [told(1, BROKER_STARTED, NOON_MS - DAY_MS)], header=OTHER)
     monkeypatch.setattr(runs, "MAX_BROKERS", 1)

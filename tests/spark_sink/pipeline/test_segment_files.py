@@ -15,12 +15,7 @@ from spark_sink.schema import ARROW_SCHEMAS as SOURCE_SCHEMAS
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, read_table, table_schema
 from tests.spark_sink.pipeline.batches import gaps, seal_requests
-from tests.spark_sink.pipeline.folders import (
-    FakeSource,
-    assert_tables_tell,
-    request_seqs,
-    seal,
-)
+from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, events
 
 
@@ -31,9 +26,8 @@ def segment_like(path: Path, table: pa.Table, **metadata: str) -> None:
 
 
 def test_files_that_are_no_segments_are_named_counted_and_passed_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: FakeSource, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
     records = events(8, 20)
     seal(source.events, records)
     seal_requests(source.events, range(100, 110))
@@ -82,8 +76,7 @@ def test_files_that_are_no_segments_are_named_counted_and_passed_over(
     assert "11 bad files so far" in lines[-1]
 
 
-def test_file_with_a_good_footer_and_bad_pages_is_found_when_reading_fails(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_file_with_a_good_footer_and_bad_pages_is_found_when_reading_fails(source: FakeSource) -> None:
     records = events(8, 40)
     seal(source.events, records[:20])
     seal(source.events, records[20:], header=msgspec.structs.replace(HEADER, first_number=2))
@@ -98,8 +91,7 @@ def test_file_with_a_good_footer_and_bad_pages_is_found_when_reading_fails(tmp_p
     assert_tables_tell(source.tables, kept)
 
 
-def test_requests_with_a_good_footer_and_bad_pages_are_no_part_of_the_table(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_requests_with_a_good_footer_and_bad_pages_are_no_part_of_the_table(source: FakeSource) -> None:
     seal_requests(source.events, range(1, 50))
     seal_requests(source.events, range(50, 90))
     bad = max((source.events / REQUESTS).iterdir())
@@ -112,8 +104,7 @@ def test_requests_with_a_good_footer_and_bad_pages_are_no_part_of_the_table(tmp_
     assert request_seqs(source.tables) == list(range(1, 50))
 
 
-def test_requests_with_other_columns_get_those_of_the_table(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_requests_with_other_columns_get_those_of_the_table(source: FakeSource) -> None:
     seal_requests(source.events, range(1, 50))
     folder = source.events / REQUESTS
     [path] = folder.iterdir()
@@ -128,8 +119,7 @@ def test_requests_with_other_columns_get_those_of_the_table(tmp_path: Path) -> N
     assert request_seqs(source.tables) == sorted([*range(1, 50), *range(1, 50)])
 
 
-def test_rows_without_what_every_record_has_are_told_and_the_others_go_on(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_rows_without_what_every_record_has_are_told_and_the_others_go_on(source: FakeSource) -> None:
     records = events(8, 20)
     seal(source.events, records)
     for folder, name in ((FLOWS, "started_at"), (LIFECYCLES, "kind")):
@@ -149,8 +139,7 @@ def test_rows_without_what_every_record_has_are_told_and_the_others_go_on(tmp_pa
     ]
 
 
-def test_empty_segments_are_files_without_rows(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_empty_segments_are_files_without_rows(source: FakeSource) -> None:
     for folder in SOURCE_SCHEMAS:
         (source.events / folder).mkdir(exist_ok=True)
         segment_like(source.events / folder / "b-1-0000000001.parquet", SOURCE_SCHEMAS[folder].empty_table())
@@ -159,8 +148,7 @@ def test_empty_segments_are_files_without_rows(tmp_path: Path) -> None:
     assert all(read_table(source.tables, table).num_rows == 0 for table in COLUMNS)
 
 
-def test_segment_that_comes_back_from_the_archive_is_not_counted_again(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_segment_that_comes_back_from_the_archive_is_not_counted_again(source: FakeSource) -> None:
     records = events(8, 20)
     seal(source.events, records)
     source.run()
@@ -177,8 +165,7 @@ def test_segment_that_comes_back_from_the_archive_is_not_counted_again(tmp_path:
     assert [gap[0] for gap in gaps(source.tables) if gap[0] == "bad-file"] == ["bad-file"] * 2
 
 
-def test_names_that_spark_never_finds_are_told(tmp_path: Path) -> None:
-    source = FakeSource(tmp_path / "events", tmp_path / "tables")
+def test_names_that_spark_never_finds_are_told(source: FakeSource) -> None:
     for name in (
         "_b-1-0000000001.parquet",
         "b-1-0000000001.json",

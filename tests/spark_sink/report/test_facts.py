@@ -14,7 +14,7 @@ from spark_sink.errors import BadFolder
 from spark_sink.report.cluster.gaps import MAX_GAPS, Gap
 from spark_sink.report.facts import EventCount, read_facts
 from spark_sink.report.reading import TableReader
-from spark_sink.tables import COLUMNS, RETRIES, TIMES, TRAFFIC, table_schema
+from spark_sink.tables import COLUMNS, TIMES, TRAFFIC, table_schema
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Made, event_row, origin, traffic_row, write
@@ -167,23 +167,3 @@ def test_a_day_that_is_compacted_while_it_is_read_is_read_once(tmp_path: Path, w
     assert TableReader(tmp_path, None).scan(TRAFFIC, ["requests"], take) == sum(range(40))
     assert len(tries) == 2 or when == "after it"  # what was opened by then is read to its end
     assert read_facts(tmp_path).traffic.requests == sum(range(40))
-
-
-def test_files_that_are_exchanged_while_they_are_read_are_read_again(tmp_path: Path) -> None:
-    write(tmp_path, {"traffic": [traffic_row(requests=5)]})
-    reader = TableReader(tmp_path, None)
-    tries: list[int] = []
-
-    def take(pieces: object) -> int:
-        tries.append(1)
-        if len(tries) < RETRIES:
-            raise FileNotFoundError("gone")
-        return sum(piece.num_rows for piece in pieces)  # type: ignore[attr-defined]
-
-    assert reader.scan(TRAFFIC, ["requests"], take) == 1
-
-    def never(_pieces: object) -> int:
-        raise FileNotFoundError("gone")
-
-    with pytest.raises(BadFolder, match="vanish while they are read"):
-        reader.scan(TRAFFIC, ["requests"], never)

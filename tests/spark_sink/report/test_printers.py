@@ -7,21 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from spark_sink.report import texts
 from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.printers import WIDTH, markdown_report, print_report
 from spark_sink.report.section import Section
-from spark_sink.report.texts import (
-    bytes_of,
-    duration_of,
-    latency_of,
-    length_of,
-    plain,
-    share_of,
-    shortened,
-    sparkline,
-    step_of,
-)
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Made, event_row, traffic_row, write
@@ -51,12 +41,12 @@ def test_headline_tells_the_numbers_of_the_facts(case: Case) -> None:
     assert told["requests"].value == f"{total:,}"
     assert (told["errors"].value, told["errors"].note) == (f"{failed:,}", f"{100 * failed / total:.2f} %")
     assert case.facts.traffic.latencies.all_us is not None
-    assert told["p99"].value == latency_of(case.facts.traffic.latencies.all_us[2])
+    assert told["p99"].value == texts.latency_of(case.facts.traffic.latencies.all_us[2])
     counts = reference.sums(rows, ["service"], reference.requests)
     [busiest] = reference.top(counts, 1)
     assert (told["busiest service"].value, told["busiest service"].note) == (
         busiest[0] or "-",
-        f"{share_of(counts[busiest], total)} of the requests",
+        f"{texts.share_of(counts[busiest], total)} of the requests",
     )
     assert (told["brokers"].value, told["gaps"].value) == ("4", "5")
     assert told["gaps"].is_bad
@@ -73,10 +63,10 @@ def test_tables_hold_the_numbers_of_the_facts(case: Case) -> None:
         (one.service or "-", one.model, [one.requests], [one.errors]) for one in facts.traffic.rows
     ]
     for row, one in zip(traffic.rows, facts.traffic.rows, strict=True):
-        assert row[4:8] == [latency_of(us) for us in one.latencies_us or (None,) * 4]
+        assert row[4:8] == [texts.latency_of(us) for us in one.latencies_us or (None,) * 4]
     volume = section(facts, "Payloads and bytes")
     assert [row[2:] for row in volume.rows] == [
-        [f"{one.sizes[0]:,}", f"{one.sizes[1]:,}", bytes_of(one.sizes[2]), bytes_of(one.sizes[3])]
+        [f"{one.sizes[0]:,}", f"{one.sizes[1]:,}", texts.bytes_of(one.sizes[2]), texts.bytes_of(one.sizes[3])]
         for one in facts.traffic.rows
     ]
     busiest = section(facts, "Busiest services").rows
@@ -202,31 +192,31 @@ def test_sections_without_rows_say_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "told, expected",
     [
-        (latency_of(None), "-"),
-        (latency_of(999), "999 µs"),
-        (latency_of(1000), "1.00 ms"),
-        (latency_of(2_500_000), "2.50 s"),
-        (duration_of(59_999), "60.0 s"),
-        (duration_of(61_000), "1 min 1 s"),
-        (duration_of(2 * 3_600_000), "2 h 0 min"),
-        (duration_of(50 * 3_600_000), "2 d 2 h"),
-        (bytes_of(1023), "1023 B"),
-        (bytes_of(1 << 20), "1.0 MiB"),
-        (bytes_of(5 << 50), "5120.0 TiB"),
-        (share_of(1, 3), "33.33 %"),
-        (share_of(0, 0), "0.00 %"),
-        (step_of(60), "minute"),
-        (step_of(7200), "2 hours"),
-        (step_of(28 * 86_400), "28 days"),
-        (length_of(60), "1 minute"),
-        (length_of(300), "5 minutes"),
-        (plain("a\tb\x7f"), "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
-        (shortened("abcdefghij", 5), "ab…ij"),
-        (shortened("abcde", 5), "abcde"),
-        (sparkline([0, 1, 7], 10), "▁▂█"),
-        (sparkline([1, 1, 7, 7], 2), "▂█"),
-        (sparkline([0, 0], 10), "▁▁"),
-        (sparkline([3], 10), ""),
+        (texts.latency_of(None), "-"),
+        (texts.latency_of(999), "999 µs"),
+        (texts.latency_of(1000), "1.00 ms"),
+        (texts.latency_of(2_500_000), "2.50 s"),
+        (texts.duration_of(59_999), "60.0 s"),
+        (texts.duration_of(61_000), "1 min 1 s"),
+        (texts.duration_of(2 * 3_600_000), "2 h 0 min"),
+        (texts.duration_of(50 * 3_600_000), "2 d 2 h"),
+        (texts.bytes_of(1023), "1023 B"),
+        (texts.bytes_of(1 << 20), "1.0 MiB"),
+        (texts.bytes_of(5 << 50), "5120.0 TiB"),
+        (texts.share_of(1, 3), "33.33 %"),
+        (texts.share_of(0, 0), "0.00 %"),
+        (texts.step_of(60), "minute"),
+        (texts.step_of(7200), "2 hours"),
+        (texts.step_of(28 * 86_400), "28 days"),
+        (texts.length_of(60), "1 minute"),
+        (texts.length_of(300), "5 minutes"),
+        (texts.plain("a\tb\x7f"), "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
+        (texts.shortened("abcdefghij", 5), "ab…ij"),
+        (texts.shortened("abcde", 5), "abcde"),
+        (texts.sparkline([0, 1, 7], 10), "▁▂█"),
+        (texts.sparkline([1, 1, 7, 7], 2), "▂█"),
+        (texts.sparkline([0, 0], 10), "▁▁"),
+        (texts.sparkline([3], 10), ""),
     ],
 )
 def test_texts(told: str, expected: str) -> None:

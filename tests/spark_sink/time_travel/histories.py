@@ -26,12 +26,9 @@ from broker.events import (
     LifecycleEvent,
 )
 from broker.routing.digest import Digest, distinct, route_mark
-from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
-from spark_sink.event_files.footer import segment_metadata
-from spark_sink.event_files.frames import Header, decode_rows
-from spark_sink.event_files.layout import segment_name
+from spark_sink.event_files.frames import Header
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
-from tests.spark_sink.records import NOON_MS
+from tests.spark_sink.records import NOON_MS, arrow_of, put_segments, rows_frame
 
 Tags = list[tuple[str, str]]
 Row = LifecycleEvent | FlowRecord
@@ -225,10 +222,6 @@ def by_second(rows: Sequence[Row], roll_ms: int = 1000) -> list[list[Row]]:
     return logs
 
 
-def frame_of(rows: Sequence[Row]) -> bytes:
-    return msgspec.msgpack.encode([row.row() for row in rows])
-
-
 def write_segments(
     events: Path,
     history: History,
@@ -241,16 +234,10 @@ def write_segments(
     number = first_number
     before: Counter[str] = Counter()  # rows of a source in earlier segments
     for log in by_second(history.rows if rows is None else rows, roll_ms):
-        known: dict[int, Any] = {}
-        tables = tables_of(history.header, [FrameRows(decode_rows(frame_of(log)), known)], known)
-        for source, table in tables.items():
-            folder = place(source, number) if place is not None else events / source
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / segment_name(history.header.broker_id, history.header.epoch, number)
-            path.write_bytes(parquet_bytes(table, segment_metadata(history.header, source, before[source])))
-            before[source] += len(table)
-            sealed_s = log[0].at_ms / 1000 + 1
-            os.utime(path, (sealed_s, sealed_s))
+        of = arrow_of(rows_frame(log), history.header)
+        for path in put_segments(events, history.header, of, number, before, place):
+            os.utime(path, (log[0].at_ms / 1000 + 1, log[0].at_ms / 1000 + 1))
+        before.update({source: len(table) for source, table in of.items()})
         number += 1
     return number
 
@@ -261,7 +248,7 @@ def write_log(events: Path, history: History, rows: Sequence[Row], number: int, 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / wal_name(history.header.broker_id, history.header.epoch, number)
     head = encode_wal_frame(0, 0, msgspec.msgpack.encode(WalHead(history.header, Ledger())))
-    path.write_bytes(head + encode_wal_frame(1, len(rows), frame_of(rows)) + torn)
+    path.write_bytes(head + encode_wal_frame(1, len(rows), rows_frame(rows)) + torn)
     return path
 
 

@@ -1,19 +1,19 @@
 """Tables with the lifecycle events of histories, as the pipeline makes them."""
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import ROUTE_SEEN, LifecycleEvent
-from spark_sink.event_files.batches import FrameRows, tables_of
-from spark_sink.event_files.frames import decode_rows
 from spark_sink.event_files.layout import Disk, seal
+from spark_sink.pipeline.rows import gap_row
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.schema import LIFECYCLES
 from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, date_folder, table_schema
-from tests.spark_sink.time_travel.histories import History, frame_of
+from spark_sink.timestamps import moment_at
+from tests.spark_sink.records import arrow_of, rows_frame
+from tests.spark_sink.time_travel.histories import History
 
 
 def write_tables(tables: Path, *histories: History, batch_rows: int = 500) -> None:
@@ -22,9 +22,8 @@ def write_tables(tables: Path, *histories: History, batch_rows: int = 500) -> No
     for history in histories:
         rows = [row for row in history.rows if isinstance(row, LifecycleEvent)]
         for start in range(0, len(rows), batch_rows):
-            known: dict[int, Any] = {}
-            frame = FrameRows(decode_rows(frame_of(rows[start : start + batch_rows])), known)
-            lifecycle = tables_of(history.header, [frame], known)[LIFECYCLES]
+            frame = rows_frame(rows[start : start + batch_rows])
+            lifecycle = arrow_of(frame, history.header)[LIFECYCLES]
             seen = lifecycle.filter(pc.equal(lifecycle["kind"], ROUTE_SEEN))
             name = f"0-{batch:010d}.parquet"
             publish(tables, LIFECYCLE, name, lifecycle.filter(pc.not_equal(lifecycle["kind"], ROUTE_SEEN)))
@@ -34,9 +33,9 @@ def write_tables(tables: Path, *histories: History, batch_rows: int = 500) -> No
 
 def write_gap(tables: Path, history: History, reason: str, detail: str) -> None:
     """A row of the table of gaps."""
-    row: dict[str, Any] = dict.fromkeys(table_schema(GAPS).names, 0)
-    row |= {"broker_id": history.header.broker_id, "broker_name": history.header.broker_name}
-    row |= {"epoch": history.header.epoch, "at": history.at_ms * 1000, "reason": reason, "detail": detail}
+    header = history.header
+    broker = header.broker_id, header.broker_name, header.epoch
+    row = gap_row(moment_at(history.at_ms * 1000), broker, (0, 0), reason, detail)
     publish(tables, GAPS, "0-gap.parquet", pa.Table.from_pylist([row], schema=table_schema(GAPS)))
 
 

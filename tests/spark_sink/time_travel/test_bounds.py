@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_sink.event_files.listing import MAX_NAMED
 from spark_sink.history import logs, records
 from spark_sink.history.records import Numbers
 from spark_sink.time_travel import rebuild, segment_reader, table_at
@@ -57,13 +56,3 @@ def test_ranges_beyond_the_bound_are_joined(monkeypatch: pytest.MonkeyPatch) -> 
         numbers.add(np.array([number]), np.array([number]))
         assert numbers._ranges <= 4
     assert numbers.missing(1, 10) == [(6, 7), (10, 10)]
-
-
-def test_foreign_files_beyond_the_bound_are_counted(tmp_path: Path) -> None:
-    history = random_history(7, 20)
-    write_segments(tmp_path, history)
-    for number in range(MAX_NAMED + 3):
-        (tmp_path / "lifecycle" / f"copy {number}.parquet").touch()
-    problems = table_at(tmp_path, moment_at(history.at_ms * 1000)).problems
-    assert len(problems) == MAX_NAMED + 1
-    assert problems[-1] == "3 more files are not named like segments"

@@ -158,7 +158,7 @@ def test_folders_must_be_one_of_two(tmp_path: Path) -> None:
         result = run(*options)
         assert result.exit_code == 2
         assert "give either --events DIR or --tables DIR" in result.stderr
-    assert "holds no events yet" in run("--events", str(tmp_path)).stderr
+    assert "is no folder of events" in run("--events", str(tmp_path)).stderr
 
 
 def test_spark_reads_where_it_is_asked_to(events: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,21 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.core import CoreSettings
 from broker.events import ROUTE_ADDED, ROUTE_REMOVED, FlowRecord, LifecycleEvent
+from rsocket_wire.rsocket.frames import encode_metadata_push
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from spark_sink.event_files.frames import Header
+from spark_sink.history.records import DIED, RUNNING
 from spark_sink.time_travel import TableAt, diff, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
-from spark_sink.time_travel.values import DIED, EQUAL, RUNNING
+from spark_sink.time_travel.values import EQUAL
 from spark_sink.timestamps import moment_at
-from tests.fakes import Wire
+from tests.fakes import Wire, composite, route_id, tags_of
 from tests.spark_sink.time_travel.histories import History, write_segments
 from tests.topology import LINKED_S, Net, line
 
@@ -44,6 +48,12 @@ class Run:
         return {row.kind for row in self.rows if isinstance(row, LifecycleEvent)}
 
 
+def tags(dice: random.Random) -> dict[str, Any]:
+    """In odd writing."""
+    keys, values = ("region", "zone", "version", "größe", "🦀"), ("a", "b", "", "日本", "x,y", "\u202e", "e\u0301")
+    return {dice.choice(keys): dice.choice(values) for _ in range(dice.randint(0, 4))}
+
+
 def settings(name: str) -> CoreSettings:
     return CoreSettings(broker_name=name, snapshot_s=5.0)
 
@@ -65,7 +75,7 @@ def shown(table: TableAt) -> Routes:
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Run]]:
-    """Services come, move and go at two brokers; each is killed once and starts again, and once they are parted."""
+    """Services come, change, move and go at two brokers. Each is killed once and starts again; once they are parted."""
     net, dice = cluster(), random.Random(3)
     lives = {name: Run(net, name) for name in net.names}
     runs = list(lives.values())
@@ -86,10 +96,12 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Run]]:
             net.part(["b1"], ["b2"])
         elif step == 55:
             net.heal()
-        elif action < 0.6:
+        elif action < 0.5:
             name = dice.choice(sorted(net.worlds))
-            service = dice.choice(("orders", "stock"))
-            wires[number] = (name, net.worlds[name].service(service, number, zone=dice.choice("ab")))
+            wires[number] = (name, net.worlds[name].service(dice.choice(("orders", "stock")), number, **tags(dice)))
+        elif number in wires and action < 0.7:
+            setup = RouteSetup(route_id(number), dice.choice(("orders", "lager")), tags_of(tags(dice)))
+            wires[number][1].send(encode_metadata_push(composite((MIME_TYPE, setup.encode()))))
         elif number in wires:
             wires.pop(number)[1].lose()
         net.pump()

@@ -7,22 +7,11 @@ import pytest
 
 from broker.events import BROKER_DIED
 from broker.routing.digest import Digest, route_mark
-from spark_sink.errors import BadMoment
+from spark_sink.errors import BadMoment, NotKnown
+from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.time_travel import Check, Gap, SeenRoute, table_at
-from spark_sink.time_travel.errors import NotKnown
 from spark_sink.time_travel.segment_reader import SegmentReader
-from spark_sink.time_travel.values import (
-    BROKER_START,
-    DIED,
-    EQUAL,
-    FIRST_RECORD,
-    NONE_NEAR,
-    NOT_EQUAL,
-    RUNNING,
-    SILENT,
-    SNAPSHOT,
-    STOPPED,
-)
+from spark_sink.time_travel.values import BROKER_START, EQUAL, FIRST_RECORD, NONE_NEAR, NOT_EQUAL, SILENT, SNAPSHOT
 from spark_sink.timestamps import moment_at
 from tests.spark_sink.records import NOON_MS
 from tests.spark_sink.time_travel.histories import History, random_history, random_step, tags_of, write_segments
@@ -49,7 +38,7 @@ def ids(events: Path, at: datetime) -> list[str]:
     return [route.route_id for route in table_at(events, at).routes]
 
 
-def test_at_1000_random_instants_of_random_histories_the_table_is_the_true_one(tmp_path: Path) -> None:
+def test_at_300_random_instants_of_random_histories_the_table_is_the_true_one(tmp_path: Path) -> None:
     dice = random.Random(5)
     first = random_history(1, 1500)
     later = random_history(2, 900, epoch=first.header.epoch + 1, at_ms=first.at_ms + 5000)
@@ -57,7 +46,7 @@ def test_at_1000_random_instants_of_random_histories_the_table_is_the_true_one(t
     for history in (first, later, other):
         write_segments(tmp_path, history, roll_ms=5000)
     reader = SegmentReader(tmp_path)
-    for history, count in ((first, 500), (later, 350), (other, 150)):
+    for history, count in ((first, 150), (later, 100), (other, 50)):
         begin_ms, end_ms = history.rows[0].at_ms, history.rows[-1].at_ms
         for _ in range(count):
             at_ms = dice.randint(begin_ms, end_ms)

@@ -3,11 +3,12 @@ import random
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.errors import BadFolder
+from spark_sink.event_files.folder import MAX_FOREIGN
 from spark_sink.event_files.layout import segment_name
-from spark_sink.event_files.store import ParquetRecords
 from spark_sink.time_travel import Gap, TableAt, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import EQUAL
@@ -110,14 +111,15 @@ def test_segment_with_damaged_columns_is_named(tmp_path: Path) -> None:
 def test_files_that_are_no_segments_are_named_and_passed_over(tmp_path: Path) -> None:
     history = long_history()
     write_segments(tmp_path, history)
-    for number in range(7):
+    for number in range(MAX_FOREIGN + 1):
         (tmp_path / "lifecycle" / f"part-{number}.parquet").write_bytes(b"PAR1")
     (tmp_path / "lifecycle" / ".hidden-1-0000000001.parquet").write_bytes(b"")
     (tmp_path / "lifecycle" / "README").write_text("hello")
     table = at_end(tmp_path, history)
     assert (table.digest, table.gaps, table.is_complete) == (history.digests[-1], (), False)
-    assert len(table.problems) == 6
-    assert table.problems[-1] == "2 more files are not named like segments"
+    assert len(table.problems) in (MAX_FOREIGN, MAX_FOREIGN + 1)  # README may be among those that were found first
+    assert table.problems[0].endswith(" is passed over: it is not named like a segment")
+    assert table.problems[-1] == "2 more files are none of a writer of events"
 
 
 def test_segment_of_another_broker_under_this_ones_name_is_no_part_of_it(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_removed_segments_are_missing_numbers(tmp_path: Path) -> None:
     history = long_history()
     write_segments(tmp_path, history)
     for removed in lifecycle_files(tmp_path)[::-1]:
-        seqs = ParquetRecords(removed, {}).read(["seq"])["seq"].to_pylist()
+        seqs = pq.read_table(removed)["seq"].to_pylist()
         if seqs[-1] < history.seq and len(seqs) == seqs[-1] - seqs[0] + 1:
             break
     removed.unlink()
@@ -153,8 +155,9 @@ def test_removed_segments_are_missing_numbers(tmp_path: Path) -> None:
 
 
 def test_no_folder_and_empty_folder_are_told(tmp_path: Path) -> None:
-    with pytest.raises(BadFolder, match="there is no events folder"):
+    with pytest.raises(BadFolder, match="is no folder of events"):
         SegmentReader(tmp_path / "no")
+    (tmp_path / "flows").mkdir()
     with pytest.raises(BadFolder, match="holds no events yet"):
         SegmentReader(tmp_path)
 

@@ -12,14 +12,13 @@ import pyarrow as pa
 from broker.events import BROKER_STARTED, ROUTE_JOINED, ROUTE_LEFT
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, parse_key
-from spark_sink.event_files.batches import parquet_bytes
-from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.simulation import Simulation, simulate
 from tests.fakes import address, route_id
+from tests.spark_sink.records import put_segments
 
 BROKER = "b0000000-0000-4000-8000-000000000001"
 START_US = 1_700_000_000_000_000
@@ -140,11 +139,7 @@ class History:
 
     def write(self, folder: Path) -> Path:
         """Segments."""
-        for source, table in self.tables().items():
-            (folder / source).mkdir(parents=True, exist_ok=True)
-            name = f"{self._broker}-{self._epoch}-0000000001.parquet"
-            header = Header(self._broker, "one", self._epoch)
-            (folder / source / name).write_bytes(parquet_bytes(table, segment_metadata(header, source, 0)))
+        put_segments(folder, Header(self._broker, "one", self._epoch), self.tables())
         return folder
 
 

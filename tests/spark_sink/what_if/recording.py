@@ -16,10 +16,9 @@ from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_S
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST, RouteSetup
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
-from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
-from spark_sink.event_files.footer import segment_metadata
-from spark_sink.event_files.frames import Header, decode_rows
+from spark_sink.event_files.frames import Header
 from tests.fakes import Wire, World, address, composite, route_id, tags_of
+from tests.spark_sink.records import arrow_of, put_segments
 
 FIRST_SERVICE = 1  # Route Ids of services begin here, those of callers at 10,000
 
@@ -111,13 +110,8 @@ class Recording:
         self.take()
         name = f"b{self.world.core.broker_id[-1]}"
         header = Header(broker_id=self.world.core.id_text, broker_name=name, epoch=epoch, weight=weight)
-        known: dict[int, Any] = {}
-        frame = FrameRows(decode_rows(msgspec.msgpack.encode(self._rows)), known)
-        for source, table in tables_of(header, [frame], known).items():
-            if source not in without:
-                (folder / source).mkdir(parents=True, exist_ok=True)
-                path = folder / source / f"{header.broker_id}-{epoch}-0000000001.parquet"
-                path.write_bytes(parquet_bytes(table, segment_metadata(header, source, 0)))
+        found = arrow_of(msgspec.msgpack.encode(self._rows), header)
+        put_segments(folder, header, {source: table for source, table in found.items() if source not in without})
         return folder
 
 

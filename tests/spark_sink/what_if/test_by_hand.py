@@ -45,6 +45,7 @@ def numbers(simulation: Simulation, real: bool) -> list[tuple[int, int]]:
 def test_requests_and_peaks_of_what_was(tmp_path: Path) -> None:
     simulation = asked(overlapping().write(tmp_path))
     assert numbers(simulation, real=True) == numbers(simulation, real=False) == [(3, 2), (3, 2)]
+    assert simulation.result.moved_requests == 0
 
 
 def test_without_a_zone_the_other_route_has_all_that_is_in_flight(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def engine(folder: Path, question: Question) -> LocalEngine:
 
 
 def plan_of(here: LocalEngine, question: Question) -> Plan:
-    return Plan(epochs_of(here.lifecycle().to_pylist()), summaries_of(here.totals()), question)
+    return Plan(epochs_of(here.lifecycle()), summaries_of(here.totals()), question)
 
 
 def test_with_the_real_settings_an_epoch_is_one_part(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_another_chooser_splits_it_by_service_and_checks_it_whole(tmp_path: Path
 def test_services_that_share_routes_are_one_unit(tmp_path: Path) -> None:
     made = three_services().join(31, "both", **{SERVICE_NAME.name: "orders,stock"})
     made.tell(REDIRECT_SET, service="old", detail="requests go to users")
-    epoch = epochs_of(engine(made.write(tmp_path), Question()).lifecycle().to_pylist())[0]
+    epoch = epochs_of(engine(made.write(tmp_path), Question()).lifecycle())[0]
     epoch.split()
     units = epoch.units()
     assert units["both"] == units["orders"] == units["stock"] != units["users"]
@@ -96,17 +96,17 @@ def test_too_many_changes_are_too_many(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(epochs, "MAX_CHANGES", 9)
     folder = three_services().write(tmp_path)
     with pytest.raises(SinkError, match="the routing tables changed more than 9 times"):
-        epochs_of(engine(folder, Question()).lifecycle().to_pylist())
+        epochs_of(engine(folder, Question()).lifecycle())
 
 
 def test_an_event_that_is_there_twice_counts_once(tmp_path: Path) -> None:
-    rows = engine(three_services().write(tmp_path), Question()).lifecycle().to_pylist()
-    (epoch,) = epochs_of(rows + rows[:4])
+    rows = engine(three_services().write(tmp_path), Question()).lifecycle()
+    (epoch,) = epochs_of(pa.concat_tables([rows, rows[:4]]))
     assert isinstance(epoch, Epoch)
     assert len(epoch.changes) == 9
 
 
 def test_an_epoch_without_records_has_no_part(tmp_path: Path) -> None:
-    rows = engine(three_services().write(tmp_path), Question()).lifecycle().to_pylist()
+    rows = engine(three_services().write(tmp_path), Question()).lifecycle()
     summary = Summary(BROKER, 2, 1, 1, 1, 1, 1, False, False, 1)
     assert Plan(epochs_of(rows), [summary], Question()).parts == []

@@ -28,12 +28,6 @@ def two_routes(requests: int = 10) -> History:
     return history
 
 
-def test_nothing_changed_gives_what_was(tmp_path: Path) -> None:
-    simulation = asked(two_routes().write(tmp_path))
-    assert loads(simulation) == {name_of(1): (5, 5), name_of(2): (5, 5)}
-    assert simulation.result.moved_requests == 0
-
-
 def test_without_a_zone_the_others_get_all(tmp_path: Path) -> None:
     simulation = asked(two_routes().write(tmp_path), Question(without=(("zone", "b"),)))
     assert loads(simulation) == {name_of(1): (5, 10), name_of(2): (5, 0)}
@@ -45,12 +39,6 @@ def test_without_all_routes_requests_find_none_and_the_tag_is_named(tmp_path: Pa
     history = two_routes().ask(1, "orders", address(service="orders", zone="a"))
     question = Question(without=(("zone", "a"), ("zone", "b")))
     assert asked(history.write(tmp_path), question).result.unroutable == {"orders": {"service=orders": 11}}
-
-
-def test_without_one_zone_requests_that_ask_for_it_find_none(tmp_path: Path) -> None:
-    history = two_routes().ask(2, "orders", address(service="orders", zone="b"))
-    result = asked(history.write(tmp_path), Question(without=(("zone", "b"),))).result
-    assert result.unroutable == {"orders": {"zone=b": 1}}
 
 
 def test_copies_get_their_part(tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """The writer is killed at every step that it takes on the disk; whatever it was, each record is in the files once."""
 
-import os
 import random
 import signal
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from spark_sink.event_files.layout import ARCHIVE, Disk
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
 from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
 from spark_sink.writer.state import Settings
+from tests.spark_sink.disks import Killed, KillingDisk, QuickDisk
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
@@ -32,85 +31,8 @@ from tests.spark_sink.records import (
 )
 
 WALL_S = NOON_MS / 1000
+FRAME_HEAD = 24  # bytes before the payload of a frame
 DEFINED = msgspec.msgpack.encode([definition(1), definition(2)])
-BEFORE, AMID, AFTER = range(3)
-
-
-class Died(BaseException):
-    """The process is gone."""
-
-
-class DyingDisk(Disk):
-    """The process dies at step `dies_at`, before it, when half of the bytes are written, or after it. Its locks go."""
-
-    def __init__(self, dies_at: int = 0, moment: int = BEFORE) -> None:
-        self.steps = 0
-        self._dies_at = dies_at
-        self._moment = moment
-        self._handles: set[int] = set()
-        self._is_dead = False
-
-    def _step(self, moment: int) -> None:
-        if moment == BEFORE:
-            self.steps += 1
-        if self.steps == self._dies_at and moment == self._moment:
-            for handle in self._handles:
-                os.close(handle)
-            self._handles.clear()
-            self._is_dead = True
-            raise Died
-
-    def write_synced(self, path: Path, data: bytes | memoryview) -> None:
-        self._step(BEFORE)
-        path.write_bytes(data[: len(data) // 2])
-        self._step(AMID)
-        super().write_synced(path, data)
-        self._step(AFTER)
-
-    def append(self, handle: int, data: bytes) -> None:
-        self._step(BEFORE)
-        super().append(handle, data[: len(data) // 2])
-        self._step(AMID)
-        super().append(handle, data[len(data) // 2 :])
-        self._step(AFTER)
-
-    def create(self, path: Path) -> int:
-        self._step(BEFORE)
-        handle = super().create(path)
-        self._handles.add(handle)
-        self._step(AFTER)
-        return handle
-
-    def lock(self, path: Path) -> int | None:
-        self._step(BEFORE)
-        handle = super().lock(path)
-        if handle is not None:
-            self._handles.add(handle)
-        self._step(AFTER)
-        return handle
-
-    def close(self, handle: int) -> None:
-        if self._is_dead:  # a finally that a killed process does not reach
-            return
-        self._step(BEFORE)
-        super().close(handle)
-        self._handles.discard(handle)
-        self._step(AFTER)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._step(BEFORE)
-        super().rename(old, new)
-        self._step(AFTER)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._step(BEFORE)
-        super().sync_folder(folder)
-        self._step(AFTER)
-
-    def remove(self, path: Path) -> None:
-        self._step(BEFORE)
-        super().remove(path)
-        self._step(AFTER)
 
 
 def stream() -> list[bytes]:
@@ -165,60 +87,52 @@ def told_deaths(folder: Path) -> list[int]:
     return [row["seq"] for row in sealed(folder, "lifecycle") if row["event"] == "BrokerDied"]
 
 
-def steps(tmp_path: Path) -> int:
-    disk = DyingDisk()
+def moments(tmp_path: Path) -> int:
+    """How many there are in the life of a writer."""
+    disk = KillingDisk()
     Broker(tmp_path / "whole", sees_states=True).run(disk)
-    return disk.steps
-
-
-def deaths(count: int) -> Iterator[tuple[int, int]]:
-    return ((step, moment) for step in range(1, count + 1) for moment in (BEFORE, AMID, AFTER))
+    return disk.moments
 
 
 @pytest.mark.parametrize("sees_states", [True, False])
-def test_writer_that_dies_at_any_step_loses_nothing_and_doubles_nothing(tmp_path: Path, sees_states: bool) -> None:
-    died = 0
-    for step, moment in deaths(steps(tmp_path)):
-        folder = tmp_path / f"{step}-{moment}"
+def test_writer_that_dies_at_any_moment_loses_nothing_and_doubles_nothing(tmp_path: Path, sees_states: bool) -> None:
+    count = moments(tmp_path)
+    assert count > 60
+    for moment in range(1, count + 1):
+        folder = tmp_path / f"{moment}"
         broker = Broker(folder, sees_states=sees_states)
-        try:
-            broker.run(DyingDisk(step, moment))
-        except Died:
-            died += 1
-        else:
-            continue  # not a step that writes: it has no middle
-        writer = broker.run(Disk())
-        assert sealed_seqs(folder) == list(range(1, 61)), (step, moment, broker.said)
+        with pytest.raises(Killed):
+            broker.run(KillingDisk(moment))
+        writer = broker.run(QuickDisk())
+        assert sealed_seqs(folder) == list(range(1, 61)), (moment, broker.said)
         assert (list(folder.glob("_tmp/*")), list(folder.glob("*/.*"))) == ([], [])
         assert (writer.state.sealed, writer.state.dropped, writer.state.frames) == (60, 0, 6) or broker.confirmed == 6
-        assert told_deaths(folder) == [61], (step, moment, broker.said)
-    assert died > 80
+        assert told_deaths(folder) == [61], (moment, broker.said)
 
 
 def test_writers_that_die_one_after_the_other_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    count = steps(tmp_path)
-    for step, moment in deaths(count):
-        folder = tmp_path / f"{step}-{moment}"
-        broker = Broker(folder, sees_states=step % 2 == 0)
-        for disk in (DyingDisk(step, moment), DyingDisk(step * 7 % count + 1, BEFORE), DyingDisk(step, AFTER), Disk()):
+    count = moments(tmp_path)
+    for moment in range(1, count + 1, 2):
+        folder = tmp_path / f"{moment}"
+        broker = Broker(folder, sees_states=moment % 4 == 1)
+        for disk in (KillingDisk(moment), KillingDisk(moment * 7 % count + 1), KillingDisk(moment + 1), QuickDisk()):
             try:
                 broker.run(disk)
-            except Died:
+            except Killed:
                 continue
             break
-        assert sealed_seqs(folder) == list(range(1, 61)), (step, moment, broker.said)
+        assert sealed_seqs(folder) == list(range(1, 61)), (moment, broker.said)
 
 
 def killed_log(folder: Path) -> bytes:
     """The log of a writer that was killed with three frames in it."""
-    disk = DyingDisk()
+    disk = KillingDisk()
     writer = Writer(folder, HEADER, disk=disk, say=print, settings=Settings())
     writer.begin(0.0, WALL_S)
     for first_seq in (1, 4, 7):
         writer.take(rows_frame(events(1, 3, first_seq=first_seq)), 0.0, WALL_S)
     [log] = folder.glob("_tmp/*.wal")
-    for handle in list(disk._handles):
-        disk.close(handle)
+    disk.release()
     data = log.read_bytes()
     log.unlink()
     return data
@@ -229,7 +143,7 @@ def recovered(folder: Path, log: bytes) -> tuple[Writer, list[str]]:
     put_log(folder, log)
     said: list[str] = []
     header = Header(**(msgspec.structs.asdict(HEADER) | {"epoch": HEADER.epoch + 1}))
-    writer = Writer(folder, header, disk=Disk(), say=said.append, settings=Settings())
+    writer = Writer(folder, header, disk=QuickDisk(), say=said.append, settings=Settings())
     writer.begin(0.0, WALL_S)
     writer.end()
     return writer, said
@@ -244,7 +158,7 @@ def put_log(folder: Path, log: bytes, number: int = 1) -> None:
 def frame_ends(log: bytes) -> list[int]:
     ends, place = [], 0
     while place < len(log):
-        place += 24 + struct.unpack_from(">4xI", log, place)[0]
+        place += FRAME_HEAD + struct.unpack_from(">4xI", log, place)[0]
         ends.append(place)
     return ends
 
@@ -253,9 +167,8 @@ def test_log_that_is_torn_at_any_byte_gives_all_whole_frames_before_it(tmp_path:
     log = killed_log(tmp_path)
     ends = frame_ends(log)
     assert len(ends) == 4  # the head and three frames
-    for size in range(0, len(log) + 1, 1):
-        if size > ends[0] and size not in ends and size % 7:  # every byte of the head, every seventh behind it
-            continue
+    near = {end + step for end in (0, FRAME_HEAD, *ends) for step in (-1, 0, 1)}  # and some within each part
+    for size in sorted(size for size in {*near, *range(0, len(log), 101)} if 0 <= size <= len(log)):
         folder = tmp_path / str(size)
         writer, said = recovered(folder, log[:size])
         whole = sum(end <= size for end in ends[1:])
@@ -268,9 +181,7 @@ def test_log_that_is_torn_at_any_byte_gives_all_whole_frames_before_it(tmp_path:
 def test_log_with_a_wrong_byte_gives_all_before_it_and_says_what_is_not(tmp_path: Path) -> None:
     log = killed_log(tmp_path)
     ends = frame_ends(log)
-    for place in range(ends[1], ends[2]):
-        if place >= ends[1] + 24 and place % 7:
-            continue
+    for place in (*range(ends[1], ends[1] + FRAME_HEAD, 2), *range(ends[1] + FRAME_HEAD, ends[2], 67)):
         spoiled = bytearray(log)
         spoiled[place] ^= 0x40
         writer, said = recovered(tmp_path / str(place), bytes(spoiled))
@@ -311,8 +222,8 @@ def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path
     other.begin(0.0, WALL_S)
     for looks in range(1, 4):
         other.tick(looks * ADOPT_S, WALL_S)  # nobody has it
-        with pytest.raises(Died):  # as soon as it is to write
-            Writer(tmp_path, HEADER, disk=DyingDisk(2), say=print, settings=Settings()).begin(0.0, WALL_S)
+        with pytest.raises(Killed):  # as soon as it is to write
+            Writer(tmp_path, HEADER, disk=KillingDisk(2), say=print, settings=Settings()).begin(0.0, WALL_S)
     again = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())  # the broker sends all that it has
     again.begin(ADOPT_S, WALL_S)
     for first_seq in (1, 4, 7, 10):
@@ -363,29 +274,29 @@ def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_writer_process_that_is_killed_25_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+def test_writer_process_that_is_killed_six_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     """The broker of this test sends, to each new writer, all that the last state it read had not confirmed."""
     dice = random.Random(25)
-    frames = [framed(rows_frame(events(n, 10, first_seq=n * 10 + 1))) for n in range(780)]
+    frames = [framed(rows_frame(events(n, 10, first_seq=n * 10 + 1))) for n in range(240)]
     confirmed = 0
-    for kill in range(26):
+    for kill in range(7):
         process = writer_process(tmp_path, "--roll-s", "0.02", "--roll-bytes", "30000")
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(header_frame(first_frame=confirmed + 1))
-        if kill == 25:
+        if kill == 6:
             process.stdin.write(b"".join(frames[confirmed:]))
             output, errors = process.communicate(timeout=60)
-            assert (process.returncode, last_state(output)["sealed"]) == (0, 7800), errors
+            assert (process.returncode, last_state(output)["sealed"]) == (0, 2400), errors
             break
         process.stdin.write(b"".join(frames[confirmed : confirmed + 60]))
         process.stdin.flush()
-        goal = min(confirmed + dice.randint(1, 55), 779)
+        goal = min(confirmed + dice.randint(1, 55), 239)
         state: dict[str, Any] = {"frames": 0}
         while state["frames"] < goal:
             state = last_state(process.stdout.readline())
         process.send_signal(signal.SIGKILL)
         output, _ = process.communicate(timeout=60)
         confirmed = last_state(output)["frames"] if output.endswith(b"\n") and dice.random() < 0.5 else goal // 2
-    assert sealed_seqs(tmp_path) == list(range(1, 7801))
+    assert sealed_seqs(tmp_path) == list(range(1, 2401))
     assert list(tmp_path.glob("_tmp/*")) == []

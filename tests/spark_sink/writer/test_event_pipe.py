@@ -71,14 +71,18 @@ def told(row: Any) -> tuple[Any, ...]:
 # Backlog: all decisions, no clock, no file descriptor
 
 
+def pushed(backlog: Backlog, records: Iterable[Any], reader: Reader) -> None:
+    backlog.append(records)
+    backlog.encode(NOON_MS)
+    assert backlog.push(reader.write)
+
+
 def test_events_arrive_in_order_and_whole() -> None:
     records = events(1, 50)
     backlog, reader = Backlog(), Reader()
     assert not backlog.append(records[:20])
     backlog.encode(NOON_MS)
-    backlog.append(records[20:])
-    backlog.encode(NOON_MS)
-    assert backlog.push(reader.write)
+    pushed(backlog, records[20:], reader)
     assert [msgspec.structs.astuple(row) for row in reader.rows()] == fields(records)
     assert (backlog.written, backlog.dropped, backlog.bytes, backlog.is_empty) == (50, 0, 0, True)
 
@@ -115,9 +119,7 @@ def test_stuck_pipe_drops_the_newest_and_tells_the_gap_when_half_is_free() -> No
     kept = 200 - backlog.dropped
     assert 0 < kept < 200
     assert backlog.push(reader.write)
-    backlog.append(events(2, 1, first_seq=201))
-    backlog.encode(NOON_MS)
-    assert backlog.push(reader.write)
+    pushed(backlog, events(2, 1, first_seq=201), reader)
     *rows, last, gap = reader.rows()
     assert [row.seq for row in rows] == list(range(1, kept + 1))
     assert last.seq == 201
@@ -152,9 +154,7 @@ def test_last_encode_tells_an_open_gap_however_full_it_is() -> None:
 def test_record_that_cannot_be_encoded_costs_only_itself(detail: str, requests: int) -> None:
     stranger = LifecycleEvent(BROKER_STARTED, 3, NOON_MS, detail=detail, requests=requests)
     backlog, reader = Backlog(), Reader()
-    backlog.append([*events(1, 2), stranger, *events(1, 2, first_seq=4)])
-    backlog.encode(NOON_MS)
-    backlog.push(reader.write)
+    pushed(backlog, [*events(1, 2), stranger, *events(1, 2, first_seq=4)], reader)
     *rows, gap = reader.rows()
     assert [row.seq for row in rows] == [1, 2, 4, 5]
     assert told(gap) == (3, "unencodable", 0, {"records": "1", "first_seq": "3", "last_seq": "3"})
@@ -162,9 +162,7 @@ def test_record_that_cannot_be_encoded_costs_only_itself(detail: str, requests: 
 
 def test_only_strangers_leave_only_their_gaps() -> None:
     backlog, reader = Backlog(), Reader()
-    backlog.append([LifecycleEvent(BROKER_STARTED, 1, NOON_MS, detail="\ud800")])
-    backlog.encode(NOON_MS)
-    backlog.push(reader.write)
+    pushed(backlog, [LifecycleEvent(BROKER_STARTED, 1, NOON_MS, detail="\ud800")], reader)
     assert [row.kind for row in reader.rows()] == [8]
 
 
@@ -189,12 +187,6 @@ def test_frame_of_large_records_is_split(monkeypatch: pytest.MonkeyPatch) -> Non
     backlog.push(write)
     assert max(lengths) <= 1004
     assert backlog.written == 40
-
-
-def pushed(backlog: Backlog, records: Iterable[Event], reader: Reader) -> None:
-    backlog.append(records)
-    backlog.encode(NOON_MS)
-    assert backlog.push(reader.write)
 
 
 def test_new_reader_gets_what_the_old_one_has_not_confirmed_and_nothing_is_counted_twice() -> None:
@@ -256,14 +248,10 @@ def test_requests_come_behind_the_definition_of_their_flow_and_a_new_reader_gets
     dice = random.Random(1)
     backlog, old, new = Backlog(), Reader(), Reader()
     backlog.define(definition(7))
-    backlog.append([request(dice, 1, 7), request(dice, 2, 7)])
-    backlog.encode(NOON_MS)
-    assert backlog.push(old.write)
+    pushed(backlog, [request(dice, 1, 7), request(dice, 2, 7)], old)
     backlog.confirmed(1)
     backlog.rewind()
-    backlog.append([request(dice, 3, 7)])
-    backlog.encode(NOON_MS)
-    assert backlog.push(new.write)
+    pushed(backlog, [request(dice, 3, 7)], new)
     assert [(type(row).__name__, row.flow) for row in old.rows()] == [
         ("DefinitionRow", 7),
         ("RequestRow", 7),

@@ -8,7 +8,7 @@ import pytest
 
 from broker.events import BROKER_STOPPED, ROUTE_JOINED, LifecycleEvent
 from spark_sink.errors import BadFrame
-from spark_sink.event_files.layout import Disk
+from spark_sink.event_files.layout import Disk, segment_name
 from spark_sink.writer.machine import ADOPT_S, FIRST_RETRY_S, LAST_RETRY_S, Writer
 from spark_sink.writer.state import Settings
 from tests.spark_sink.records import (
@@ -106,6 +106,15 @@ def test_segments_of_a_batch_have_the_number_of_their_log_and_the_next_log_is_th
         f"_tmp/{stem}-0000000003.wal",
         *(f"{source}/{stem}-{n:010d}.parquet" for source in ("flows", "lifecycle") for n in (1, 2)),
     ]
+
+
+def test_numbers_go_on_after_those_of_the_same_run_of_the_broker(tmp_path: Path) -> None:
+    streams = [(HEADER.broker_id, HEADER.epoch, number) for number in (41, 9)]
+    streams += [(HEADER.broker_id, HEADER.epoch + 1, 90), (f"x-{HEADER.broker_id}", HEADER.epoch, 99)]
+    for source, stream in zip(("requests", "flows", "flows", "flows"), streams, strict=True):
+        (tmp_path / source).mkdir(exist_ok=True)
+        (tmp_path / source / segment_name(*stream)).touch()
+    assert Bench(tmp_path).writer.state.next_number == 42
 
 
 def deaths(folder: Path) -> list[tuple[int, int]]:
