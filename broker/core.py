@@ -264,7 +264,7 @@ class Core:
     def congested(self, peer: Peer) -> None:
         """The peer's transport is to be written no more to, for now: what is sent to the peer waits in the core.
 
-        Callers that send it more are not read from (`take_turned`), and REQUEST_N frames that it sends wait: it has not
+        Callers that send it more are not read from (`take_read_changes`), and REQUEST_N frames that it sends wait: it has not
         read what it asked for before. A service is never held up because one of those that it answers reads slowly;
         what waits is bounded (`Backlog.shed`).
         """
@@ -280,11 +280,11 @@ class Core:
         if not peer.pending_bytes:
             self.lifecycle.release(peer, now)
 
-    def has_turned(self) -> bool:
+    def has_read_changes(self) -> bool:
         """Tells whether somebody is to be read from no more, or again."""
         return len(self._backlog.turned) > 0
 
-    def take_turned(self) -> list[Peer]:
+    def take_read_changes(self) -> list[Peer]:
         """Peers that are to be read from no more, or again: see `Peer.is_paused`."""
         turned = self._backlog.turned[:]
         self._backlog.turned.clear()

@@ -103,7 +103,7 @@ class Lifecycle:
         else:
             self.end(ending.peer, ending.word, ending.text, now, ending.code)
 
-    def untold(self, peer: Peer, now: float) -> None:
+    def remember_close_reason(self, peer: Peer, now: float) -> None:
         """The peer was ended and may not hear why: not all that goes before the ERROR is taken, or will ever be."""
         if peer.is_ending and peer.client_id and peer.end_reason != "left":
             self._close_reasons.remember(peer.client_id, f"{peer.end_reason}: {peer.end_detail}", now)
@@ -251,7 +251,7 @@ class Lifecycle:
         if migration.is_over:
             self.engine.is_draining = True
         if not self.drains.is_idle():
-            for leaving in self.drains.take_turned(now):
+            for leaving in self.drains.take_read_changes(now):
                 ending = self.drains.look_at(leaving, now)
                 if ending is not None:
                     self.carry_out(ending, now)

@@ -269,7 +269,7 @@ class World:
 
     def turn(self) -> None:
         """Reads from the wires from which the core wants to read."""
-        for peer in self.core.take_turned():
+        for peer in self.core.take_read_changes():
             self.wires[peer.id].is_paused = peer.is_paused
 
     def move(self) -> None:

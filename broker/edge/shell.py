@@ -371,7 +371,7 @@ class Shell:
         self._was_alone = self._reads <= 1
         self._reads = 0
         self._messages_of = None
-        if self.core.has_turned():
+        if self.core.has_read_changes():
             self._turn()
         room_bytes = FLUSH_BYTES
         for peer in self.core.take_writes():
@@ -397,7 +397,7 @@ class Shell:
                 if not peer.pending_bytes:
                     link.close()
                 if link.pending_bytes():
-                    self.core.lifecycle.untold(peer, self._clock())
+                    self.core.lifecycle.remember_close_reason(peer, self._clock())
                 now = self._loop.time()
                 self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now))
         if self._arrived_at:
@@ -513,7 +513,7 @@ class Shell:
 
     def _drop(self, peer: Peer, link: Link) -> None:
         """Closes the transport at once, with what waits for it."""
-        self.core.lifecycle.untold(peer, self._clock())
+        self.core.lifecycle.remember_close_reason(peer, self._clock())
         peer.take_output()
         self._congested.pop(peer.id, None)
         link.abort()
@@ -553,7 +553,7 @@ class Shell:
 
     def _turn(self) -> None:
         """Stops and begins to read where the core says so."""
-        for peer in self.core.take_turned():
+        for peer in self.core.take_read_changes():
             link = self._links.get(peer.id)
             if link is not None:
                 if peer.is_paused:

@@ -24,9 +24,9 @@ def test_a_caller_is_paused_until_the_peer_that_it_feeds_is_relieved() -> None:
     world = World()
     caller, service = congested(world)
     world.core.receive(caller.peer, len(sent(0)).to_bytes(3, "big") + sent(0), world.now)
-    assert (world.core.take_turned(), caller.peer.is_paused) == ([caller.peer], True)
+    assert (world.core.take_read_changes(), caller.peer.is_paused) == ([caller.peer], True)
     assert world.core.lifecycle.backlog.release(service.peer, world.now) == []  # no links among them
-    assert (world.core.take_turned(), caller.peer.is_paused) == ([caller.peer], False)
+    assert (world.core.take_read_changes(), caller.peer.is_paused) == ([caller.peer], False)
 
 
 def test_a_congested_route_is_told_at_once_and_held_for_a_while() -> None:

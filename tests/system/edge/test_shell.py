@@ -247,15 +247,15 @@ class Untold:
 
 async def test_who_is_closed_because_all_hold_too_much_is_told_why_when_it_comes_again() -> None:
     """Though it was not congested: the ERROR would have waited behind what its system has not taken."""
-    untold = Untold()
-    untold.shell.received(untold.peer, whole(encode_keepalive(bytes(1000), respond=True)))
-    untold.loop.turn()
-    untold.link.pending = 1_000_001
-    untold.loop.pass_time(2 * WEIGH_S)
-    assert (untold.link.is_aborted, untold.peer.is_blocked) == (True, False)
+    remember_close_reason = Untold()
+    remember_close_reason.shell.received(remember_close_reason.peer, whole(encode_keepalive(bytes(1000), respond=True)))
+    remember_close_reason.loop.turn()
+    remember_close_reason.link.pending = 1_000_001
+    remember_close_reason.loop.pass_time(2 * WEIGH_S)
+    assert (remember_close_reason.link.is_aborted, remember_close_reason.peer.is_blocked) == (True, False)
     text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
-    assert [told[:100] for told in untold.told()] == [f"over-limit: {text}"[:100]]
-    assert untold.told() == []
+    assert [told[:100] for told in remember_close_reason.told()] == [f"over-limit: {text}"[:100]]
+    assert remember_close_reason.told() == []
 
 
 @pytest.mark.parametrize(("pending", "told"), [(1000, ["bad-frame: enough"]), (0, [])])
@@ -263,12 +263,12 @@ async def test_who_is_ended_before_its_system_has_taken_the_reason_is_told_when_
     pending: int, told: list[str]
 ) -> None:
     """Below the mark at which it would be congested."""
-    untold = Untold()
-    untold.link.pending, untold.link.takes = pending, not pending
-    untold.shell.refuse(untold.peer, "bad-frame", "enough")
-    untold.loop.turn()
-    untold.loop.pass_time(2 * CLOSE_S)
-    assert untold.told() == told
+    remember_close_reason = Untold()
+    remember_close_reason.link.pending, remember_close_reason.link.takes = pending, not pending
+    remember_close_reason.shell.refuse(remember_close_reason.peer, "bad-frame", "enough")
+    remember_close_reason.loop.turn()
+    remember_close_reason.loop.pass_time(2 * CLOSE_S)
+    assert remember_close_reason.told() == told
 
 
 async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_more() -> None:
