@@ -183,7 +183,7 @@ class Engine(RequestContext):
     def retry(self, frame: FrameCursor) -> None:
         """Decides once more upon requests that other brokers refuse (D-50), or passes their ERROR `frame` on."""
         for splice in self.retries:
-            route = self.egress.choose_again(splice, frame.now)
+            route = self.egress.choose_for_retry(splice, frame.now)
             if route is None:
                 splice.fail(frame)
             else:
@@ -344,7 +344,7 @@ class Engine(RequestContext):
                 if found is None:
                     break
                 barred.add(found.slot)
-                found = self.query.choose_instead(target, barred, peer.zone, now)
+                found = self.query.choose_substitute(target, barred, peer.zone, now)
                 if found is not None and self.monopoly_of(peer, found.load, now) is None:
                     return found
         target.blocked = why

@@ -110,7 +110,7 @@ class Query:
         `zone`: of the caller, empty if unknown. `origin`: 16 bytes that stand for the caller. `now`: seconds,
         monotonic. None when nobody may get the request; then `target.blocked` says why.
 
-        `choices` counts it in either case, and so it counts each `choose_besides` and `choose_all`: whoever does the
+        `choices` counts it in either case, and so it counts each `choose_excluding` and `choose_all`: whoever does the
         same with the same table, in the same order, comes to the same routes.
         """
         self.choices += 1
@@ -127,7 +127,7 @@ class Query:
             if target.is_panic:
                 self.panics += 1
             if target.is_sticky:
-                route = self._choose_again(target, among, zone, origin, now)
+                route = self._choose_sticky(target, among, zone, origin, now)
             elif among.size == 1:
                 route = among.route_at(0)
             else:
@@ -138,7 +138,7 @@ class Query:
             return None
         return route
 
-    def choose_besides(self, target: Target, barred: Slots, zone: bytes, origin: bytes, now: float) -> Route | None:
+    def choose_excluding(self, target: Target, barred: Slots, zone: bytes, origin: bytes, now: float) -> Route | None:
         """As `choose`, but none of the routes in the slots `barred`: a shard's owner is nobody else's then. D-50"""
         if target.routing == SHARD:
             owner = self.choose(target, zone, origin, now)  # counts it
@@ -155,14 +155,14 @@ class Query:
         chooser = target.chooser
         assert chooser is not None  # there is no refusal
         if target.is_sticky:
-            route = self._choose_again(target, among, zone, origin, now)
+            route = self._choose_sticky(target, among, zone, origin, now)
         else:
             route = chooser.choose(among, target.turn, self._rng, zone, now)
         if self._limits_services and self._is_over(target, route.load.service):
             return None
         return route
 
-    def choose_instead(self, target: Target, barred: Slots, zone: bytes, now: float) -> Route | None:
+    def choose_substitute(self, target: Target, barred: Slots, zone: bytes, now: float) -> Route | None:
         """Another one than `choose` has just chosen, for a unicast target: none of the routes in the slots `barred`.
 
         It takes the place of that choice: it is not counted, and what choosers remember and draw is as if it had not
@@ -446,7 +446,7 @@ class Query:
         target.blocked_service = service
         return True
 
-    def _choose_again(self, target: Target, among: Candidates, zone: bytes, origin: bytes, now: float) -> Route:
+    def _choose_sticky(self, target: Target, among: Candidates, zone: bytes, origin: bytes, now: float) -> Route:
         """Who was chosen before, or else whom the chooser chooses from now on. D-35"""
         policy = target.policy
         chooser = target.chooser

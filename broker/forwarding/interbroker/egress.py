@@ -121,7 +121,7 @@ class Egress:
         flow = context.flow(peer, target, route, frame.kind)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.order, 1)
 
-    def choose_again(self, splice: RetryableSplice, now: float) -> Route | None:
+    def choose_for_retry(self, splice: RetryableSplice, now: float) -> Route | None:
         """Another route for a request of which the first one did not hold (D-50); None: there is none."""
         context = self._context
         target = splice.target
@@ -134,7 +134,7 @@ class Egress:
         barred = Slots()
         if splice.route.slot >= 0:
             barred.add(splice.route.slot)
-        route = context.query.choose_besides(target, barred, peer.zone, peer.origin, now)
+        route = context.query.choose_excluding(target, barred, peer.zone, peer.origin, now)
         if route is None:
             return None
         is_watched = splice.model == frames.REQUEST_RESPONSE and route.load.is_watched

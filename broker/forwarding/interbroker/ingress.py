@@ -332,7 +332,7 @@ class Ingress(Delivery):
         barred = self._barred(target, section)
         at = request.address_at
         origin = request.data[at + 6 : at + 22]
-        route = query.choose_besides(target, barred, peer.zone, origin, frame.now)
+        route = query.choose_excluding(target, barred, peer.zone, origin, frame.now)
         owner = route.owner if route is not None else None
         if route is not None and isinstance(owner, Peer):
             start = self._read_mimes(peer, frame, request, section)

@@ -396,7 +396,7 @@ def test_what_is_chosen_instead_leaves_no_trace(method: str, zone: bytes) -> Non
             if is_disturbed:
                 barred = Slots()
                 barred.add(route.slot)
-                other = query.choose_instead(target, barred, zone, float(number))
+                other = query.choose_substitute(target, barred, zone, float(number))
                 assert other is not None
                 assert other is not route
         assert query.choices == 200
@@ -412,8 +412,8 @@ def test_nobody_is_chosen_instead_where_all_are_barred_or_masked() -> None:
     for each in table.routes():
         barred.add(each.slot)
     assert query.choose(target, b"", CALLER, 0.0) is not None
-    assert query.choose_instead(target, barred, b"", 0.0) is None
+    assert query.choose_substitute(target, barred, b"", 0.0) is None
     one = Slots()
     one.add(table.routes()[0].slot)
     table.masks.put(table.masks.draining, table.routes()[1].slot)
-    assert query.choose_instead(target, one, b"", 0.0) is None
+    assert query.choose_substitute(target, one, b"", 0.0) is None

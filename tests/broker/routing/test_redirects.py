@@ -145,10 +145,10 @@ def test_a_choice_besides_some_routes_never_falls_on_them() -> None:
     query = query_of(table)
     target = resolve(query, ORDERS)
     barred = far(table, 1, 3)
-    found = [query.choose_besides(target, barred, b"", CALLER, 0.0) for _ in range(4)]
+    found = [query.choose_excluding(target, barred, b"", CALLER, 0.0) for _ in range(4)]
     assert [number_of(route) for route in found if route is not None] == [2, 2, 2, 2]
     barred = far(table, 1, 2, 3)
-    assert query.choose_besides(target, barred, b"", CALLER, 0.0) is None
+    assert query.choose_excluding(target, barred, b"", CALLER, 0.0) is None
     assert target.blocked is not None
     assert target.blocked.message == "no-route: none of the 3 routes with service=orders can be reached from here"
 
@@ -161,9 +161,9 @@ def test_a_key_has_no_other_owner_when_its_own_is_barred() -> None:
     target = resolve(query, keyed)
     owner = chosen(query, keyed, 1)
     other = far(table, *({1, 2, 3} - set(owner)))
-    kept = query.choose_besides(target, other, b"", CALLER, 0.0)
+    kept = query.choose_excluding(target, other, b"", CALLER, 0.0)
     assert kept is not None
     assert number_of(kept) == owner[0]
-    assert query.choose_besides(target, far(table, *owner), b"", CALLER, 0.0) is None
+    assert query.choose_excluding(target, far(table, *owner), b"", CALLER, 0.0) is None
     assert target.blocked is not None
     assert target.blocked.word == "no-route"
