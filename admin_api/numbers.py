@@ -222,7 +222,7 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
     counter(
         "broker_routes_unsaid",
         "Times that other brokers could not be told of a route",
-        lambda of: of.cluster.routes_unsaid,
+        lambda of: of.cluster.routes_unadvertised,
     ),
     counter("broker_handshakes_refused", "Connections that became no links", lambda of: of.cluster.refused, "word"),
     counter(

@@ -361,7 +361,7 @@ class Core:
             self._tell_congested(now)
         if self._backlog.told:
             for route in self._backlog.take_relieved(now):
-                self.cluster.say_state(route, now)
+                self.cluster.advertise_state(route, now)
         for dropped in self.engine.drops.take(now):
             tell_dropped(self._event_log, dropped, at_ms)
         self._flow_intervals.tick(now)
@@ -449,7 +449,7 @@ class Core:
     def _tell_congested(self, now: float) -> None:
         """Other brokers hear at once that a route of ours is behind."""
         for route in self._backlog.take_congested(now):
-            self.cluster.say_state(route, now)
+            self.cluster.advertise_state(route, now)
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""

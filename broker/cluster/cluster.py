@@ -85,9 +85,9 @@ class Cluster:
         return self.replication.ignored_n + self.replication.gossip.refused_n
 
     @property
-    def routes_unsaid(self) -> int:
+    def routes_unadvertised(self) -> int:
         """Counts how often a route of this broker could not be told to others."""
-        return self.replication.unsaid_n
+        return self.replication.unadvertised_n
 
     def digest(self, now: float) -> bytes:
         """Returns 8 bytes that are equal on two brokers that know the same."""
@@ -179,12 +179,12 @@ class Cluster:
 
     def route_joined(self, route: Route, now: float) -> None:
         """Tells of a route of one of our connections that joined the table, or has other tags."""
-        self.replication.say_route(route, now)
+        self.replication.advertise_route(route, now)
         self.flush()
 
     def route_left(self, route: Route, now: float) -> None:
         """Tells that a route of one of our connections has left the table."""
-        self.replication.say_gone(route.id, now)
+        self.replication.withdraw_route(route.id, now)
         self.flush()
 
     # What operators do
@@ -208,16 +208,16 @@ class Cluster:
         """Says that this broker is about to go: others send nothing new here, and clients look for another one."""
         self._set_leaving(True, now)
 
-    def say_state(self, route: Route, now: float) -> None:
+    def advertise_state(self, route: Route, now: float) -> None:
         """Tells at once that the state of one of our own routes has changed."""
         if self.handshakes.up:
-            self.replication.say_state(route, now)
+            self.replication.advertise_state(route, now)
             self.flush()
 
     def _set_leaving(self, is_leaving: bool, now: float) -> None:
         self.membership.is_leaving = is_leaving
         self.membership.say(now)
-        self.replication.say_states(now)
+        self.replication.advertise_states(now)
         self.flush()
 
     # Time
@@ -234,7 +234,7 @@ class Cluster:
                 neighbour.digest_at = now + settings.digest_s
                 digest = self.digest(now)
                 neighbour.push([_message_entry(DigestMessage(self.replication.gossip.size(), digest).encode())])
-        self.membership.say_late(now)
+        self.membership.advertise_late(now)
         self.flush()
         for refused in self._engine.annotations.take_refused():
             at_ms = self._event_log.wall(now)
@@ -246,7 +246,7 @@ class Cluster:
             self._states_at = now + STATES_S
             if self.membership.is_leaving != self._drains.is_leaving:
                 self._set_leaving(self._drains.is_leaving, now)
-            self.replication.say_states(now)
+            self.replication.advertise_states(now)
             self.flush()
         if now >= self._expire_at:
             self._expire_at = now + EXPIRE_S
@@ -282,7 +282,7 @@ class Cluster:
         self._tell_link(LINK_UP, neighbour, "", "", now)
         # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
         self.membership.hear(neighbour, info, info.public().encode(), now)
-        self.membership.say_link(now)
+        self.membership.advertise_link(now)
         self.flush()
         neighbour.push([_entry_of(entry) for entry in self.replication.gossip.entries()])  # the full picture
 

@@ -24,8 +24,10 @@ from rsocket_wire.timers import NEVER
 from rsocket_wire.wire.frames import MIME_TYPE
 
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
-SAY_S: Final = 0.05
-SAY_N: Final = 4  # links within SAY_S that are told at once; further ones are told together, when it is over
+ADVERTISE_S: Final = 0.05
+ADVERTISE_N: Final = (
+    4  # links within ADVERTISE_S that are told at once; further ones are told together, when it is over
+)
 
 
 class Membership:
@@ -58,8 +60,8 @@ class Membership:
 
     @property
     def due_at(self) -> float:
-        """When `say_late` has something to say."""
-        return self._said_at + SAY_S if self._is_due else NEVER
+        """When `advertise_late` has something to say."""
+        return self._said_at + ADVERTISE_S if self._is_due else NEVER
 
     def client_urls(self) -> list[str]:
         """Where clients reach other brokers that can be reached and do not leave: the first URL of each comes first.
@@ -76,18 +78,18 @@ class Membership:
                         urls.append(url)
         return urls
 
-    def say_link(self, now: float) -> None:
+    def advertise_link(self, now: float) -> None:
         """Tells that a link is up, though of many at once not each by itself."""
-        if now >= self._said_at + SAY_S:
+        if now >= self._said_at + ADVERTISE_S:
             self._said_at = now
             self._said_n = 0
         self._said_n += 1
-        if self._said_n <= SAY_N:
+        if self._said_n <= ADVERTISE_N:
             self.say(now)
         else:  # in a mesh of n that comes up, n**4 frames else
             self._is_due = True
 
-    def say_late(self, now: float) -> None:
+    def advertise_late(self, now: float) -> None:
         """Tells of links that came up and were not told."""
         if now >= self.due_at:
             self.say(now)

@@ -86,7 +86,7 @@ class Replication:
         self.updates: list[Update] = []
         self.applied_n = 0
         self.ignored_n = 0
-        self.unsaid_n = 0  # times that a route of ours could not be told, because no ROUTE_ADD can say it
+        self.unadvertised_n = 0  # times that a route of ours could not be told, because no ROUTE_ADD can say it
 
     def digest(self, at_ms: int) -> bytes:
         """Returns 8 bytes that are equal on two brokers that know the same, at the same time."""
@@ -95,7 +95,7 @@ class Replication:
 
     # Our own routes
 
-    def say_route(self, route: Route, now: float, at_least_ms: int = 0) -> None:
+    def advertise_route(self, route: Route, now: float, at_least_ms: int = 0) -> None:
         """Tells the others of one of our own routes. `at_least_ms`: the timestamp must be as new."""
         state = self._state_of(route, now)
         key = route_key(route.id, self._id)
@@ -105,23 +105,23 @@ class Replication:
         try:
             raw = RouteAdd(self._id, route.id, at_ms, route.service, tags).encode()
         except BrokerError as error:  # values that could be read and cannot be written (D-21)
-            self._leave_unsaid(route, key, at_ms, error, now)
+            self._log_unadvertised(route, key, at_ms, error, now)
             return
         self._said[route.id] = state
         route.timestamp_ms = at_ms
         self._publish(GossipEntry(key, at_ms, raw, False), 0, now, True)
 
-    def _leave_unsaid(self, route: Route, key: bytes, at_ms: int, error: BrokerError, now: float) -> None:
+    def _log_unadvertised(self, route: Route, key: bytes, at_ms: int, error: BrokerError, now: float) -> None:
         """Withdraws what others remember of a route, because no ROUTE_ADD can say what it is now."""
         if self._is_open:
-            self.unsaid_n += 1
+            self.unadvertised_n += 1
             tell_route(
                 self._event_log, ROUTE_UNSAID, route, owner_text(route.owner), self._event_log.wall(now), "", error.text
             )
         self._said.pop(route.id, None)
         self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route.id, at_ms).encode(), True), 0, now)
 
-    def say_gone(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
+    def withdraw_route(self, route_id: bytes, now: float, at_least_ms: int = 0) -> None:
         """Tells the others that we do not have that route (any more)."""
         self._said.pop(route_id, None)
         key = route_key(route_id, self._id)
@@ -130,7 +130,7 @@ class Replication:
         if route_id not in self._outbids:
             self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
 
-    def say_states(self, now: float) -> None:
+    def advertise_states(self, now: float) -> None:
         """Tells of our own routes whose state has changed: draining, congested."""
         masks = self._table.masks
         leaving = (self._engine.is_draining, self._drains.is_leaving)
@@ -148,13 +148,13 @@ class Replication:
         for route_id, said in list(self._said.items()):
             route = self._table.find(route_id)
             if route is not None and isinstance(route.owner, Peer) and self._state_of(route, now) != said:
-                self.say_route(route, now)
+                self.advertise_route(route, now)
 
-    def say_state(self, route: Route, now: float) -> None:
+    def advertise_state(self, route: Route, now: float) -> None:
         """Tells of one of our own routes at once, if its state has changed."""
         said = self._said.get(route.id)
         if said is not None and self._table.find(route.id) is route and self._state_of(route, now) != said:
-            self.say_route(route, now)
+            self.advertise_route(route, now)
 
     # Of brokers and redirects
 
@@ -294,9 +294,9 @@ class Replication:
         elif not self.contradictions.may(entry.key, now):
             self.ignored_n += 1
         elif route is not None and is_here:
-            self.say_route(route, now, entry.timestamp_ms + 1)
+            self.advertise_route(route, now, entry.timestamp_ms + 1)
         else:
-            self.say_gone(route_id, now, entry.timestamp_ms + 1)
+            self.withdraw_route(route_id, now, entry.timestamp_ms + 1)
 
     def _keep_early(self, broker_id: bytes, entry: GossipEntry) -> None:
         early = self.early.get(broker_id)

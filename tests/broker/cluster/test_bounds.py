@@ -8,7 +8,7 @@ from broker.cluster.cluster import EXPIRE_S
 from broker.cluster.gossip import EXPIRY_STEP_S, TOMBSTONE_S
 from broker.cluster.links.handshakes import LINK_STREAMS_N
 from broker.cluster.links.neighbour import BATCH_BYTES, BATCH_N, UP, Neighbour
-from broker.cluster.membership import FORGET_S, SAY_N, SAY_S
+from broker.cluster.membership import ADVERTISE_N, ADVERTISE_S, FORGET_S
 from broker.cluster.redirects import MAX_REDIRECTS
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import BROKER_INFO
@@ -161,13 +161,13 @@ def test_so_many_links_that_come_up_at_once_are_told_at_once_and_the_rest_togeth
     first = Broker(world).link()
     world.advance(1.0)
     first.told()
-    others = [Broker(world, 0xC0 + number) for number in range(SAY_N + 3)]
+    others = [Broker(world, 0xC0 + number) for number in range(ADVERTISE_N + 3)]
     for other in others:
         other.dial()
         other.prove()
     words = [raw for raw in first.told() if raw[4] >> 2 == BROKER_INFO and raw[6:22] == OURS]
-    assert [raw.count(b"neighbour") for raw in words] == [2 + number for number in range(SAY_N)]
-    world.advance(SAY_S)
+    assert [raw.count(b"neighbour") for raw in words] == [2 + number for number in range(ADVERTISE_N)]
+    world.advance(ADVERTISE_S)
     (word,) = [raw for raw in first.told() if raw[4] >> 2 == BROKER_INFO and raw[6:22] == OURS]
     assert word.count(b"neighbour") == 1 + len(others)
 
