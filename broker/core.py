@@ -6,8 +6,8 @@
     take_writes()                                                    peers with bytes to write
     take_events()                                                    what happened inside
 
-Decides the life of peers and of the routes that they offer: SETUP, ROUTE_SETUP, keepalive, replacement, loss, end.
-Requests are the engine's. Nothing here reads a clock, waits, logs or raises on what a peer sends.
+Drives `Lifecycle` (connections, their routes, stream 0) and `Engine` (requests), and lets time pass.
+Nothing here reads a clock, waits, logs or raises on what a peer sends.
 """
 
 from typing import Final
@@ -135,9 +135,9 @@ class Core:
         `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
         """
         peer = self.lifecycle.make_peer(name, framed, now, 1)
-        crowd = self.limits.enter(peer, address, principal, self.sessions.suspended_n)
-        if crowd:
-            self.lifecycle.end(peer, "over-limit", crowd, now, REJECTED_SETUP)
+        refusal = self.limits.enter(peer, address, principal, self.sessions.suspended_n)
+        if refusal:
+            self.lifecycle.end(peer, "over-limit", refusal, now, REJECTED_SETUP)
         else:
             self.lifecycle.watch(peer, now + self.settings.setup_timeout_s)
         return peer
@@ -204,7 +204,7 @@ class Core:
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
                     if self._decisions:
-                        engine.carry_out()
+                        engine.apply_decisions()
                 else:
                     if self._fed:
                         self._pause(peer)  # for what it has asked as a caller
@@ -264,9 +264,9 @@ class Core:
     def congested(self, peer: Peer) -> None:
         """The peer's transport is to be written no more to, for now: what is sent to the peer waits in the core.
 
-        Callers that send it more are not read from (`take_read_changes`), and REQUEST_N frames that it sends wait: it has not
-        read what it asked for before. A service is never held up because one of those that it answers reads slowly;
-        what waits is bounded (`Backlog.shed`).
+        Callers that send it more are not read from (`take_read_changes`), and REQUEST_N frames that it sends wait: it
+        has not read what it asked for before. A service is never held up because one of those that it answers reads
+        slowly; what waits is bounded (`Backlog.shed`).
         """
         if not peer.is_lost:
             self._backlog.congest(peer)
@@ -342,7 +342,7 @@ class Core:
         timed = self.engine.timers.take_due(now)
         while timed is not None:
             timed.expire(now)
-            self.engine.carry_out()
+            self.engine.apply_decisions()
             timed = self.engine.timers.take_due(now)
         if self._suspects:  # a deadline that passes is an error, too
             self.protection.judge(now)

@@ -3,8 +3,8 @@
     make_peer ──► first frame: SETUP ──► ROUTE_SETUP, BROKER_INFO ──► … ──► end, lost, left ──► its route leaves, its
                                RESUME ──► its suspended peer goes on        streams end, callers that waited go on
 
-Holds the rooms that decide about connections (`broker.connections`, `broker.cluster`) and carries out what they decide.
-Streams other than 0, and when time passes, are the core's.
+Holds the components that decide about connections (`broker.connections`, `broker.cluster`) and carries out what they
+decide. Streams other than 0, and when time passes, are the core's.
 """
 
 from typing import Final
@@ -97,7 +97,7 @@ class Lifecycle:
         self.end(peer, word, text, now)
 
     def carry_out(self, ending: Ending, now: float) -> None:
-        """Ends a connection as a room has decided."""
+        """Ends a connection as a component has decided."""
         if ending.is_slow:
             self.end_slow(ending.peer, ending.word, ending.text, now)
         else:
@@ -251,7 +251,7 @@ class Lifecycle:
         if migration.is_over:
             self.engine.is_draining = True
         if not self.drains.is_idle():
-            for leaving in self.drains.take_read_changes(now):
+            for leaving in self.drains.take_due(now):
                 ending = self.drains.look_at(leaving, now)
                 if ending is not None:
                     self.carry_out(ending, now)
@@ -431,7 +431,7 @@ class Lifecycle:
                 continue  # another stream's end took it along
             if stream_id & 1 == peer.begins:
                 stream.caller_lost(now)
-                self.engine.carry_out()
+                self.engine.apply_decisions()
             else:
                 del peer.streams[stream_id]
                 stream.route_lost(now)

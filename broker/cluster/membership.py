@@ -25,9 +25,7 @@ from rsocket_wire.wire.frames import MIME_TYPE
 
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
 ADVERTISE_S: Final = 0.05
-ADVERTISE_N: Final = (
-    4  # links within ADVERTISE_S that are told at once; further ones are told together, when it is over
-)
+ADVERTISE_N: Final = 4  # links within ADVERTISE_S that are advertised at once; further ones together, when it is over
 
 
 class Membership:

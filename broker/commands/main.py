@@ -37,7 +37,7 @@ EXIT_WORKER_FAILED = 1  # it did not end in order when all were told to stop
 _log = logging.getLogger("broker")
 
 
-# Commands of other rooms, imported when they are asked for: a broker must not carry pyarrow about (69 MiB), and not
+# Commands of other packages, imported when they are asked for: a broker must not carry pyarrow about (69 MiB), and not
 # every installation has it.
 ELSEWHERE = {
     "bench": "broker.commands.bench",

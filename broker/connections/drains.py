@@ -146,7 +146,7 @@ class Drains:
         masks = self._table.masks
         masks.set(masks.draining, route.slot, self.covers(route))  # it may have moved there with the load
 
-    def take_turned(self, now: float) -> list[Leaving]:
+    def take_due(self, now: float) -> list[Leaving]:
         """Takes the connections whose turn has come; each is to be looked at (`look_at`)."""
         while self._waiting and self._waiting[0].turn_at <= now:
             self._turned.append(heappop(self._waiting))

@@ -1,4 +1,4 @@
-"""A decision to end a connection: what a room of the core returns when it finds that one must end.
+"""A decision to end a connection: what a component of the core returns when it finds that one must end.
 
 Whoever has asked, in the end `Lifecycle.carry_out`, carries it out.
 """

@@ -3,7 +3,7 @@
     SETUP  ──► accept ──► refused, or accepted with what its metadata holds: a ROUTE_SETUP, a BROKER_INFO, or nothing
     RESUME ──► find   ──► refused, or the suspended peer that goes on with this transport (D-39)
 
-Decides whether the connection is accepted and says what has to end; the core ends, registers and links.
+Decides whether the connection is accepted and says what has to end; `Lifecycle` ends, registers and links.
 """
 
 from typing import Final
@@ -84,7 +84,7 @@ class Handshake:
             return AcceptedSetup(Ending(peer, refusal.word, refusal.text))
         setup = peer.connection.setup
         assert setup is not None  # handle_first accepted it
-        if peer.is_extra and self._limits.is_over(peer):  # the suspended ones keep their places
+        if peer.may_replace_suspended and self._limits.is_over(peer):  # the suspended ones keep their places
             return _rejected(peer, "over-limit", self._limits.refusal_of(peer))
         self._engine.set_mimes(peer, setup)
         peer.frame.max_bytes = self._engine.settings.max_frame_bytes

@@ -51,7 +51,7 @@ class ConnectionLimits:
             return self._by_address.refusal_of(address)
         if not is_principal_free:
             return self._by_principal.refusal_of(principal)
-        peer.is_extra = self.is_over(peer)
+        peer.may_replace_suspended = self.is_over(peer)
         return ""
 
     def leave(self, peer: Peer) -> None:

@@ -61,7 +61,7 @@ MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per 
 WAITED_FOR: Final = ("no-route", "draining", "no-lease")
 
 
-class Announcement:
+class RouteSetupInRequest:
     """A ROUTE_SETUP that came with a request."""
 
     def __init__(self, peer: Peer, raw: bytes) -> None:
@@ -82,10 +82,10 @@ class Engine(RequestContext):
         self.breakers: Final = Breakers(query.services)
         self._pushes: Final = PushRouter(self, self.egress, self.ingress, self.fanout, self.breakers)
         self.pending: Final = PendingRequests(self.decisions, self.timers, settings)
-        self.announced: Final[list[Announcement]] = []  # in what was received just now: the core empties it
+        self.announced: Final[list[RouteSetupInRequest]] = []  # in what was received just now: the core empties it
         self._looked_at = 0  # generation of the masks when the pending requests were looked at
         self.congestions_n = 0  # times that a peer became congested, or was relieved
-        self.extra_n = 0  # ever: as how many frames more those count that were more work than others
+        self.extra_n = 0  # cost of frames that took more work than others, ever, in frames
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._request: Final = Request()
@@ -148,7 +148,7 @@ class Engine(RequestContext):
         metadata_at = request.metadata_at
         metadata_to = request.metadata_to
         if request.reassembly is None and is_cut(frame, metadata_to):
-            self._ask(self.gather(peer, frame), frame.now)
+            self._route_held(self.gather(peer, frame), frame.now)
             return
         at, to = self.find_address(peer, data, metadata_at, metadata_to, False)
         if at >= 0:
@@ -164,13 +164,13 @@ class Engine(RequestContext):
         else:
             self.refuse(peer, frame.stream_id, frame.kind, None, self.no_address(peer, at))
 
-    def carry_out(self) -> None:
+    def apply_decisions(self) -> None:
         """Does what was decided about held requests since the last call: to be called when a stream has had its say."""
         for decision in self.decisions:
             held = decision.held
             target = decision.target
             if decision.kind == LOOK_AGAIN:
-                self._ask(held, decision.at)
+                self._route_held(held, decision.at)
             elif decision.kind == COUNT:
                 self._count_unrouted(held, target, decision.outcome, decision.at)
             elif decision.kind == REFUSE_CUT:
@@ -272,7 +272,7 @@ class Engine(RequestContext):
             return Refusal("bad-request", "the initial request n is 0, it must be over 0")
         return None
 
-    def _ask(self, reassembly: Reassembly, now: float) -> None:
+    def _route_held(self, reassembly: Reassembly, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
         self.order = 0
         peer = reassembly.caller
@@ -316,7 +316,7 @@ class Engine(RequestContext):
     def _route(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
         if target.refusal is not None:
-            self._turn_away(peer, frame, request, target, target.refusal)
+            self._wait_or_refuse(peer, frame, request, target, target.refusal)
             return
         if target.routing == MULTICAST:
             self._route_to_all(peer, frame, request, target)
@@ -328,7 +328,7 @@ class Engine(RequestContext):
             if why is not None:
                 route = self._choose_fairly(peer, target, route, why, frame.now)
         if route is None:
-            self._turn_away(peer, frame, request, target, blocked_of(target))
+            self._wait_or_refuse(peer, frame, request, target, blocked_of(target))
             return
         self.give(peer, frame, request, target, route)
 
@@ -391,7 +391,7 @@ class Engine(RequestContext):
         routes = self.query.choose_all(target)
         self.order = self.query.choices
         if not routes:
-            self._turn_away(peer, frame, request, target, blocked_of(target))
+            self._wait_or_refuse(peer, frame, request, target, blocked_of(target))
             return
         if self.query.is_spread(target):
             self.fanout.spread(peer, frame, request, target, routes)
@@ -444,7 +444,7 @@ class Engine(RequestContext):
         if request.reassembly is not None:
             self.replay(peer, stream_id, request.reassembly, is_strange, now)
 
-    def _turn_away(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
+    def _wait_or_refuse(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""
         if target.is_announcement:
             self._take_announcement(peer, frame, request)
@@ -471,7 +471,7 @@ class Engine(RequestContext):
 
     def _take_announcement(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A ROUTE_SETUP where a request has its ADDRESS: the core reads it, and the request is complete. D-45"""
-        self.announced.append(Announcement(peer, request.data[request.address_at : request.address_to]))
+        self.announced.append(RouteSetupInRequest(peer, request.data[request.address_at : request.address_to]))
         if frame.kind != REQUEST_FNF:
             peer.send(encode_payload(frame.stream_id, COMPLETE))
         size = frame.end - frame.start

@@ -82,7 +82,7 @@ class Peer:
         "is_blocked",
         "is_congested",
         "is_ending",
-        "is_extra",
+        "may_replace_suspended",
         "is_fed",
         "is_framed",
         "is_lost",
@@ -196,7 +196,9 @@ class Peer:
         self.keepalives_at = 0.0
         self.announcements_at = 0.0  # ROUTE_SETUPs
         self.fragments_at = 0.0  # small ones
-        self.is_extra = False  # it was let in where one without a socket has its place, because it may be that one
+        self.may_replace_suspended = (
+            False  # it was let in where one without a socket has its place, because it may be that one
+        )
         self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
         self.is_lost = False  # the transport is gone
         self.end_reason = ""  # code word, once it is ending or lost

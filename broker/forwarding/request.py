@@ -408,8 +408,8 @@ def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
 
 
 def _monopoly(held_n: int, where: str, limit: str) -> Refusal:
-    text = f"{held_n} requests of this connection are in flight at {where}, and others ask, too: {limit}"
-    return Refusal("over-limit", f"{text}, of which nobody gets more than half then")
+    text = f"{held_n} requests of this connection are in flight at {where}: {limit}"
+    return Refusal("over-limit", f"{text}, of which a caller gets at most half while others compete")
 
 
 def blocked_of(target: Target) -> Refusal:

@@ -1,8 +1,8 @@
 """Shares: who holds how many of a bounded number of places, so that one caller does not hold them all (D-68).
 
-While others ask, nobody gets a place that would give it more than half of them; who is alone may have all. Somebody
-asks while it holds places, and for ASK_S after it wanted one and half of them were taken. Nobody's place is taken away:
-who holds more than half when another one comes gets no more until it is below, so what becomes free is for others.
+While callers compete, each may hold at most half of the places; a single caller may hold all. A caller competes while
+it holds places, and for ASK_S after it wanted one and half of them were taken. No place is taken away: a caller that
+holds more than half when another one comes gets no more until it is below, so what becomes free is for others.
 
     limit 8, half 4      A holds 8, B asks: refused, there are none
                          A ends 1, asks: refused, B has asked lately      7 of A

@@ -147,7 +147,7 @@ class Streams:
         if flags & NEXT or not flags & COMPLETE:
             if stream.expected_n <= 0:
                 self._end(
-                    stream, f"bad-frame: stream {stream.id}: the other side sent an item that nobody had asked for"
+                    stream, f"bad-frame: stream {stream.id}: the other side sent more payloads than REQUEST_N allowed"
                 )
                 return
             stream.expected_n -= 1

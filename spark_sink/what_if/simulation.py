@@ -2,7 +2,7 @@
 
     lifecycle -> epochs      requests, flows -> totals      -> plan -> results of the parts -> Simulation
 
-Where the rows are read and replayed is for an engine (`here`, `on_spark`). Every record that is not replayed is counted
+Where the rows are read and replayed is for an engine (`local`, `spark`). Every record that is not replayed is counted
 in a sentence of `notes`.
 """
 

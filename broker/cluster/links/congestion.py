@@ -1,11 +1,11 @@
-"""Ways that are behind: a link on the way takes no more for now, and those that send requests that way shall wait. D-74
+"""Congested paths: a link on the path takes no more for now, and those that send requests along it shall wait. D-74
 
     b1 ──── b2 ══ ══ b3    b2 has much to write to b3, and reads from all links always: so it tells b1, which sends
                            requests that way. b1 does not read from callers that send more of them; a link that does
                            is told in its turn
 
-What is told: all brokers to which the way from here is behind, but those whose way leads to who is told. Only links
-that send requests along such a way are told, at once; and all of those, when it is behind no more.
+What is told: all brokers to which the path from here is congested, except those whose next hop is the receiver (split
+horizon). Only links that send requests along such a path are told, at once; and all of those, when it is relieved.
 
     an entry of a METADATA_PUSH, `message/x.rsocket.broker.behind.v0`: 16 bytes of id for each, all of them each time
 
@@ -54,7 +54,8 @@ class Congestion:
     def hear(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         """Reads an entry of a neighbour that is up; InvalidFrame for what is none."""
         if len(raw) % ID_BYTES:
-            raise InvalidFrame(f"{len(raw)} bytes are no ids of brokers, {ID_BYTES} are one", "bad-broker")
+            text = f"{len(raw)} bytes are not a multiple of {ID_BYTES}, the length of a broker id"
+            raise InvalidFrame(text, "bad-broker")
         link = neighbour.peer.link
         assert link is not None  # it is up
         to = min(len(raw), self._max_brokers * ID_BYTES)  # there are no more: the rest cannot be meant

@@ -231,10 +231,10 @@ class Uncounted(Flow):
 class FlowTable:
     """All flows of the current interval, and totals for ever."""
 
-    def __init__(self, request_log: RequestLog, there: dict[str, ServiceLoad] | None = None) -> None:
-        """`there`: the services that have routes, by name."""
+    def __init__(self, request_log: RequestLog, services: dict[str, ServiceLoad] | None = None) -> None:
+        """`services`: the services that have routes, by name."""
         self.request_log: Final = request_log
-        self._there: Final[dict[str, ServiceLoad]] = there if there is not None else {}
+        self._services: Final[dict[str, ServiceLoad]] = services if services is not None else {}
         self._folded: list[bool] = []  # in this interval: totals of services that are gone, refused ones or others
         self.address_bytes = 0  # of the flows made in this interval
         self._over: list[Flow] = []  # of the interval that is over, not taken yet; the last one is the next
@@ -307,7 +307,7 @@ class FlowTable:
         if total is None:
             # Callers make up the names of services that nobody has: they must not crowd out those that are there.
             is_refused = outcome == REJECTED
-            if self._is_full(is_refused) and texts.service in self._there and is_refused not in self._folded:
+            if self._is_full(is_refused) and texts.service in self._services and is_refused not in self._folded:
                 self._folded.append(is_refused)
                 self._fold(is_refused)
             if self._is_full(is_refused):
@@ -335,7 +335,7 @@ class FlowTable:
         No sum over them changes.
         """
         for key, total in list(self.totals.items()):
-            if not key[0] or (key[3] == _REJECTED_NAME) != is_refused or key[0] in self._there:
+            if not key[0] or (key[3] == _REJECTED_NAME) != is_refused or key[0] in self._services:
                 continue
             del self.totals[key]
             if is_refused:

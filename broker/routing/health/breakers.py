@@ -39,9 +39,9 @@ class Open:
 class Breakers:
     """The breakers of one table's services."""
 
-    def __init__(self, there: dict[str, ServiceLoad]) -> None:
-        """`there`: the services that have routes."""
-        self._there: Final = there
+    def __init__(self, services: dict[str, ServiceLoad]) -> None:
+        """`services`: the services that have routes."""
+        self._services: Final = services
         self.changes: Final[list[BreakerChange]] = []  # opened since somebody emptied it: bounded by `_open`
         self.opened = 0  # ever
         self.refused: dict[str, int] = {}  # requests, ever, by service, see MAX_SERVICES
@@ -74,7 +74,7 @@ class Breakers:
     def _fold(self) -> None:
         """Counts those of services that are gone together, so that those that are there have room."""
         for name in list(self.refused):
-            if name and name not in self._there:
+            if name and name not in self._services:
                 self.refused[""] = self.refused.get("", 0) + self.refused.pop(name)
 
     def close(self, now: float) -> list[BreakerChange]:

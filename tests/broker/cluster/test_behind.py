@@ -267,7 +267,7 @@ def test_what_is_no_list_of_brokers_ends_the_link() -> None:
     end = way.net.link("b2", "b1")
     end.peer.send(encode_metadata_push(encode_entry(BEHIND_MIME, bytes(17))))
     way.net.pump()
-    assert way.ended()[0] == "17 bytes are no ids of brokers, 16 are one"
+    assert way.ended()[0] == "17 bytes are not a multiple of 16, the length of a broker id"
 
 
 def test_entries_that_nobody_knows_end_no_link() -> None:

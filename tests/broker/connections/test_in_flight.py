@@ -344,8 +344,10 @@ def test_the_counts_are_those_of_the_open_streams_whatever_happens(
 
 
 def refuse_text(held_n: int, limit: int = 1024, where: str = "a route of orders", of: str = "route") -> str:
-    text = f"over-limit: {held_n} requests of this connection are in flight at {where}, and others ask, too: "
-    return f"{text}protection.max_in_flight_per_{of} is {limit}, of which nobody gets more than half then"
+    text = f"over-limit: {held_n} requests of this connection are in flight at {where}: "
+    return (
+        f"{text}protection.max_in_flight_per_{of} is {limit}, of which a caller gets at most half while others compete"
+    )
 
 
 def answer(service: Wire, caller: Wire, count: int) -> None:

@@ -79,7 +79,7 @@ async def test_items_that_nobody_asked_for_end_the_stream(scripted: Scripted) ->
     scripted.send(b"a", b"b")
     await heard.end()
     assert heard.data == [b"a"]
-    assert "nobody had asked for" in str(heard.error)
+    assert "more payloads than REQUEST_N allowed" in str(heard.error)
     await scripted.caller.expect(frames.CANCEL)
 
 

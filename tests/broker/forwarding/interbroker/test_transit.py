@@ -252,8 +252,8 @@ def test_a_link_is_one_caller_among_others_where_places_are_shared(limit: int) -
     for number in (2, 4):
         service.answer(number, b"")
     link.received()
-    text = f"over-limit: {limit - 2} requests of this connection are in flight at a route of orders, and others ask, "
-    text += f"too: protection.max_in_flight_per_route is {limit}, of which nobody gets more than half then"
+    text = f"over-limit: {limit - 2} requests of this connection are in flight at a route of orders: "
+    text += f"protection.max_in_flight_per_route is {limit}, of which a caller gets at most half while others compete"
     assert ask_over(link, 9_001, 1) == [text]
     for number in (3, 5):
         other.request(REQUEST_RESPONSE, number, ORDERS)
