@@ -1,6 +1,6 @@
 """Where events and tables lie: a folder of this machine, or of whatever file system Spark's Hadoop reaches.
 
-A file comes into a place whole or not at all: on a disk by `segments.seal`; on a Hadoop file system under a hidden name
+A file comes into a place whole or not at all: on a disk by `layout.seal`; on a Hadoop file system under a hidden name
 and then renamed, and on an object store, where a rename is a copy and a file that is being written is not to be seen,
 under its own name at once. Names inside of a place are relative to it, parted by "/".
 """
