@@ -107,7 +107,7 @@ async def test_peer_that_sends_more_items_than_asked_is_cut_off(broker: FakeBrok
             caller.send(payload(stream_id, b"x"))
         await first
         await anext(stream)
-        with pytest.raises(BadRequest, match="nobody had asked"):
+        with pytest.raises(BadRequest, match="more payloads than REQUEST_N allowed"):
             await anext(stream)
         await caller.expect(frames.CANCEL)
 
