@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-PIPE_FORMAT: Final = 3  # of the frames on the pipe to the writer; the broker's header says which one it writes
+PIPE_FORMAT: Final = 3  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
 
 LIFECYCLE: Final = 0
 FLOW: Final = 1

@@ -44,12 +44,15 @@ CLUSTER_WORKED_OUT: Final = {  # in `cluster_settings_of`
 
 
 def options_of(settings: type[Settings | ClusterSettings]) -> dict[str, str]:
-    """The name of the option, `limits.max_frame_bytes`, for each setting that is copied from one. KeyError for a
+    """The name of the option, `limits.max_frame_bytes`, for each setting that is copied from one. KeyError names a
     setting that has none and is not worked out."""
-    by_key = {doc.key: doc.name for doc in OPTIONS.values()}
-    names = [each.name for each in fields(settings)]
-    copied = [name for name in names if name not in (WORKED_OUT if settings is Settings else CLUSTER_WORKED_OUT)]
-    return {name: OTHER_NAMES[name] if name in OTHER_NAMES else by_key[name] for name in copied}
+    by_key = {doc.key: doc.name for doc in OPTIONS.values()} | OTHER_NAMES
+    worked_out = WORKED_OUT if settings is Settings else CLUSTER_WORKED_OUT
+    copied = [each.name for each in fields(settings) if each.name not in worked_out]
+    for name in copied:
+        if name not in by_key:
+            raise KeyError(f"{settings.__name__}.{name} has no option: declare one in broker/config/sections")
+    return {name: by_key[name] for name in copied}
 
 
 def settings_of(config: Config) -> Settings:

@@ -1,6 +1,6 @@
 """broker.config.settings: what the options say reaches the core, each by its own declaration."""
 
-from dataclasses import fields
+from dataclasses import fields, make_dataclass
 from pathlib import Path
 
 import pytest
@@ -94,3 +94,8 @@ def test_what_an_option_says_reaches_the_policy_of_all_services(folder: Path, do
     config = of_file(folder, f"[{doc.section}]\n{doc.key} = {doc.option.example}")
     value = getattr(settings_of(config).policy, doc.key)
     assert value == getattr(getattr(config, doc.section), doc.key) != doc.default
+
+
+def test_a_setting_without_an_option_is_told_by_name() -> None:
+    with pytest.raises(KeyError, match=r"More.example_n has no option: declare one in broker/config/sections"):
+        options_of(make_dataclass("More", ["example_n"]))
