@@ -65,6 +65,7 @@ class Place:
                 **self._environment,
                 "RSB_TLS__CERTIFICATE": str(self.certificate),
                 "RSB_TLS__KEY": str(keys / "localhost.key"),
+                "RSB_LIMITS__MAX_CONNECTIONS": "1000",  # fewer than any machine has descriptors: else it says so first
             },
             stderr=subprocess.PIPE,
             text=True,
