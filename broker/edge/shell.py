@@ -380,16 +380,14 @@ class Shell:
                 continue
             pending_bytes = peer.pending_bytes
             if pending_bytes and not peer.is_blocked:
-                if pending_bytes < LARGE_BYTES and not peer.is_congested:  # as `_write`, of one piece
-                    link.write(peer.take_output())
-                    self._unsent[peer.id] = peer
-                    peer.unsent_bytes = link.pending_bytes()
-                elif room_bytes <= 0:
-                    self.core.write_later(peer)
-                    continue
-                else:
+                if pending_bytes >= LARGE_BYTES:
+                    if room_bytes <= 0:
+                        self.core.write_later(peer)
+                        continue
                     self._write(peer, link)
                     room_bytes -= pending_bytes - peer.pending_bytes
+                else:
+                    self._write(peer, link)
             elif peer.is_congested and not peer.is_blocked:  # what had waited was dropped
                 self._relieve(peer)
             if peer.is_ending:
