@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from admin_api.ctl.terminal import clean
+from spark_sink.terminal import plain
 
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 TIMEOUT_S: Final = 10.0
@@ -60,7 +60,7 @@ class AdminClient:
             reason = getattr(error, "reason", None) or error
             text = getattr(reason, "strerror", None) or reason
             self._end(
-                f"no broker answers at {self._url} ({clean(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER
+                f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER
             )
         if not isinstance(body, dict) or needed not in body:
             self._end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
@@ -85,7 +85,7 @@ class AdminClient:
             text = f"{problem['code']}: {problem['detail']}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
             self._end(f"what answers at {self._url} is no admin API (HTTP {error.code})", EXIT_NO_ANSWER)
-        self._end(clean(text), EXIT_REFUSED)
+        self._end(plain(text), EXIT_REFUSED)
 
     def _end(self, text: str, exit_status: int) -> NoReturn:
         click.echo(f"{self._program}: {text}", err=True)

@@ -14,8 +14,9 @@ import click
 from admin_api.ctl import tables
 from admin_api.ctl.client import AdminClient, Options, client_of, options
 from admin_api.ctl.tables import Item, Table
-from admin_api.ctl.terminal import age, clean, print_json, print_table
+from admin_api.ctl.terminal import age, print_json, print_table
 from admin_api.page import cluster_text, states_text
+from spark_sink.terminal import plain
 
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
 LISTS: Final = {  # command -> table, help
@@ -59,7 +60,7 @@ def asking(function: Callable[..., Output]) -> Callable[..., None]:
 
 def sentence(body: Item, text: str) -> Output:
     """One line."""
-    return Output(body, lambda: click.echo(clean(text)))
+    return Output(body, lambda: click.echo(plain(text)))
 
 
 def list_of(client: AdminClient, table: Table, parameters: Iterable[tuple[str, str]] = ()) -> Output:

@@ -4,14 +4,12 @@ Everything that a peer named is shown without control characters, so that nobody
 """
 
 import json
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from spark_sink.terminal import console_of, plain, print_rows
+from spark_sink.terminal import console_of, print_rows
 from spark_sink.timestamps import span_text
-
-clean: Final = plain
 
 
 def print_json(body: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from admin_api.app import make_app
 from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient
 from admin_api.ctl.commands import ctl
 from admin_api.ctl.tables import state_text, tags_text
-from admin_api.ctl.terminal import age, clean
+from admin_api.ctl.terminal import age
 from broker.edge.event_pipe import PipeState
+from spark_sink.terminal import plain
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
@@ -219,7 +220,7 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_clean_keeps_letters_of_all_languages() -> None:
-    assert clean("grüße 你好\t\x07\n") == "grüße 你好" + "\N{REPLACEMENT CHARACTER}" * 3
+    assert plain("grüße 你好\t\x07\n") == "grüße 你好" + "\N{REPLACEMENT CHARACTER}" * 3
 
 
 def test_tags_are_shown_without_those_that_have_columns() -> None:
