@@ -20,10 +20,9 @@ from broker.routing.targets import Target
 from rsocket_wire.errors import BrokerError, Refusal
 from rsocket_wire.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH, encode_metadata_push
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
-from rsocket_wire.rsocket.metadata import BROKER_MIME, BROKER_MIME_V0, MAX_ENTRIES
+from rsocket_wire.rsocket.metadata import custom_entries, is_broker_mime
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import ADDRESS, MULTICAST
-from rsocket_wire.wire.ints import u24_at
 
 # What metadata has beside an ADDRESS.
 NOTHING: Final = 0  # that anybody but the service reads
@@ -179,23 +178,10 @@ def _survey(data: bytes, at: int, end: int) -> int:
     (D-54). One walk: to search the bytes for the name of annotations costs a fifth of a push.
     """
     found = NOTHING
-    for _ in range(MAX_ENTRIES):
-        if at >= end:
-            break
-        head = data[at]
-        at += 1
-        mime = b""
-        if head < 0x80:
-            mime = data[at : at + head + 1]
-            at += head + 1
-        if end - at < 3:
-            break
-        length = u24_at(data, at)
-        at += 3
-        if mime == BROKER_MIME or mime == BROKER_MIME_V0:
-            if min(length, end - at) < 6 or data[at + 4] >> 2 != ADDRESS:
+    for mime, entry_at, entry_to in custom_entries(data, at, end):
+        if is_broker_mime(mime):
+            if entry_to - entry_at < 6 or data[entry_at + 4] >> 2 != ADDRESS:
                 return OTHER_FRAMES
         elif mime == ANNOTATIONS_MIME:
             found = ANNOTATED
-        at += length
     return found

@@ -19,10 +19,10 @@ ABSENT: Final = -1  # the metadata is whole and has no such entry
 CUT: Final = -2  # the metadata ends before the entry does: more may come
 BROKEN: Final = -3  # more than MAX_ENTRIES entries
 
-BROKER_MIME: Final = MIME_TYPE.encode()
-BROKER_MIME_V0: Final = MIME_TYPE_V0.encode()
-_N: Final = len(BROKER_MIME)
-_N_V0: Final = len(BROKER_MIME_V0)
+_BROKER_MIME: Final = MIME_TYPE.encode()
+_BROKER_MIME_V0: Final = MIME_TYPE_V0.encode()
+_N: Final = len(_BROKER_MIME)
+_N_V0: Final = len(_BROKER_MIME_V0)
 
 
 def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -40,9 +40,9 @@ def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
             if end - at < length + 3:
                 return (found, found_end) if found >= 0 else (CUT, 0)
             if length == _N_V0:
-                is_broker_frame = data[at : at + length] == BROKER_MIME_V0
+                is_broker_frame = data[at : at + length] == _BROKER_MIME_V0
             elif length == _N:
-                is_broker_frame = data[at : at + length] == BROKER_MIME
+                is_broker_frame = data[at : at + length] == _BROKER_MIME
             at += length
         elif end - at < 3:
             return (found, found_end) if found >= 0 else (CUT, 0)
@@ -57,11 +57,9 @@ def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
     return (found, found_end) if at == end else (BROKEN, 0)
 
 
-def broker_frames(data: bytes) -> list[tuple[int, int]]:
-    """(from, to) of all entries of either broker mime type; of one that breaks off `to` is where the metadata ends."""
-    frames: list[tuple[int, int]] = []
-    at = 0
-    end = len(data)
+def custom_entries(data: bytes, at: int, end: int) -> list[tuple[bytes, int, int]]:
+    """(mime, from, to) of entries with a custom mime type; of one that breaks off `to` is where the metadata ends."""
+    found: list[tuple[bytes, int, int]] = []
     for _ in range(MAX_ENTRIES):
         if at >= end:
             break
@@ -75,10 +73,20 @@ def broker_frames(data: bytes) -> list[tuple[int, int]]:
             break
         length = u24_at(data, at)
         at += 3
-        if mime == BROKER_MIME or mime == BROKER_MIME_V0:
-            frames.append((at, min(at + length, end)))
+        if mime:
+            found.append((mime, at, min(at + length, end)))
         at += length
-    return frames
+    return found
+
+
+def broker_frames(data: bytes) -> list[tuple[int, int]]:
+    """(from, to) of all entries of either broker mime type, as `custom_entries` has them."""
+    return [(at, to) for mime, at, to in custom_entries(data, 0, len(data)) if is_broker_mime(mime)]
+
+
+def is_broker_mime(mime: bytes) -> bool:
+    """Entries of this mime type hold a broker frame (D-02)."""
+    return mime == _BROKER_MIME or mime == _BROKER_MIME_V0
 
 
 class Entry:
