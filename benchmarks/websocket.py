@@ -65,14 +65,16 @@ class Place:
                 **self._environment,
                 "RSB_TLS__CERTIFICATE": str(self.certificate),
                 "RSB_TLS__KEY": str(keys / "localhost.key"),
-                "RSB_LIMITS__MAX_CONNECTIONS": "1000",  # fewer than any machine has descriptors: else it says so first
             },
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
         assert self._process.stderr is not None  # asked for with PIPE
-        said = self._process.stderr.readline()
+        said = ""
+        for said in self._process.stderr:  # warnings may come first
+            if "listening" in said:
+                break
         self.urls: Final = {url.split(":")[0]: url for url in re.findall(r"\w+://localhost:\d+", said)}
         if set(self.urls) != set(SCHEMES):
             self.stop()
