@@ -133,8 +133,10 @@ class Supervisor:
         self._ports.close()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-        is_failed = any(task.exception() for task in self._tasks)
-        return not is_failed and all(worker.status in ORDERLY for worker in self._processes)
+        failed = [worker for worker in self._processes if worker.status not in ORDERLY]
+        for worker in failed:
+            _log.error("worker %d: ended with %d when it was told to stop", worker.number, worker.status)
+        return not failed and not any(task.exception() for task in self._tasks)
 
     def _returned(self, number: int) -> None:
         if self.on_return is not None:

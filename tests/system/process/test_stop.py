@@ -254,7 +254,7 @@ async def test_a_hangup_ends_no_broker_that_starts(
         broker.start()
         await until(lambda: broker.errors.count("broker: SIGHUP is ignored") == told_n)
         broker.signal(signal.SIGTERM)
-        assert broker.wait() == 0
+        assert broker.wait() == 0, broker.errors
         assert "started again" not in broker.errors
     finally:
         broker.end()

@@ -130,8 +130,9 @@ async def test_the_second_wish_to_stop_is_passed_on(supervise: Supervise) -> Non
     assert await soon(stopping)
 
 
-async def test_a_worker_that_does_not_end_is_killed(supervise: Supervise) -> None:
+async def test_a_worker_that_does_not_end_is_killed(supervise: Supervise, caplog: pytest.LogCaptureFixture) -> None:
     supervisor = supervise(IGNORES + SAYS_READY + FOR_EVER, stop_extra_s=0.1, server__stop_grace_s=0)
     await soon(supervisor.start())
     assert not await soon(supervisor.stop())
     assert [each.state for each in supervisor.states()] == [ENDED, ENDED]
+    assert caplog.messages[-1] == "worker 2: ended with -9 when it was told to stop"
