@@ -31,8 +31,10 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.timers import Timer
 
+NO_WINDOW: Final = Window()  # where no items are merged
 
-class Branch(Window):
+
+class Branch(Stream):
     """One route's part of the call: a stream of its own, in the table of its route's peer only."""
 
     __slots__ = (
@@ -46,10 +48,10 @@ class Branch(Window):
         "server",
         "stream_id",
         "verdict",
+        "window",
     )
 
     def __init__(self, call: "MulticastCall", server: Peer, route: Route | None) -> None:
-        super().__init__()
         self._call: Final = call
         self.number: Final = call.opened_n  # among the branches of the call
         self.server: Final = server
@@ -60,6 +62,7 @@ class Branch(Window):
         self.is_over = False  # the call has forgotten it
         self.verdict = NEITHER  # on the route: how its stream ended
         self.granted_n = 0  # channel items that it asked of the caller, ever
+        self.window = NO_WINDOW  # of a stream or channel: its own, from its first frame on
 
     def from_route(self, frame: FrameCursor) -> None:
         if not self._call.is_finished:  # else its CANCEL is on the way
@@ -338,8 +341,10 @@ class MulticastCall(Stream):
             return
         self.is_finished = True
         self.forget_body()
-        self.leave(list(self.branches.values()), self.model != frames.REQUEST_FNF or outcome != COMPLETED, b"", now)
-        self.branches = {}
+        if self.branches:
+            branches = list(self.branches.values())
+            self.branches = {}
+            self.leave(branches, self.model != frames.REQUEST_FNF or outcome != COMPLETED, b"", now)
         self.caller.streams.pop(self.caller_id, None)
         self.caller.begun -= 1
         if self.timer is not None:
@@ -362,13 +367,11 @@ class MulticastCall(Stream):
 
         `error`: of the caller, behind its stream id; empty: none.
         """
-        if not branches:
+        if not self.may_at_once(len(branches), now):
+            self.add_step(Leaving(self, branches, cancels, error))
             return
-        leaving = Leaving(self, branches, cancels, error)
-        if self.may_at_once(len(branches), now):
-            leaving.advance(len(branches), now)
-        else:
-            self.add_step(leaving)
+        for branch in branches:
+            self.end_branch(branch, cancels, error)
 
     def end_branch(self, branch: Branch, cancels: bool, error: bytes) -> None:
         """Ends a branch that `leave` has named, if it has not ended by itself since."""

@@ -24,7 +24,7 @@ from typing import Final
 
 from broker.forwarding.multicast.call import Branch, MulticastCall
 from broker.forwarding.multicast.steps import Step, StepQueue
-from broker.forwarding.multicast.window import PIECE_BYTES
+from broker.forwarding.multicast.window import PIECE_BYTES, Window
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.flows import COMPLETED, FAILED, ROUTE_LOST, Flow
@@ -56,11 +56,11 @@ class Merge(MulticastCall):
         self._first_n = max(1, min(self.caller.settings.multicast_prefetch_n, credit_n // branches_n))
 
     def first_frame(self, branch: Branch, frame: FrameCursor) -> None:
-        branch.asked_n = branch.reach_n = self._first_n
+        branch.window = Window(self._first_n)
         self._open_n += 1
         self.caller.merging_n += 1
         at = frame.start
-        head = frame.data[at + 4 : at + frames.HEADER_BYTES] + branch.asked_n.to_bytes(4, "big")
+        head = frame.data[at + 4 : at + frames.HEADER_BYTES] + self._first_n.to_bytes(4, "big")
         if frame.end - at < LARGE_BYTES:
             rest = frame.data[at + frames.HEADER_BYTES + 4 : frame.end]
             branch.server.request(branch.stream_id.to_bytes(4, "big") + head + rest)
@@ -86,7 +86,7 @@ class Merge(MulticastCall):
         while passed_n < most_n and self.credit_n > 0 and self._ready:
             branch = self._ready.popleft()
             self._pass_oldest(branch)
-            if branch.waiting_n:
+            if branch.window.waiting_n:
                 self._ready.append(branch)
             if not branch.is_done:
                 self._ask(branch)
@@ -98,7 +98,7 @@ class Merge(MulticastCall):
         for _ in range(most_n):
             branch = self._hungry.popleft()
             if not branch.is_done:
-                self._send_ask(branch, branch.wanted_n(self.credit_n, self._share_bytes()))
+                self._send_ask(branch, branch.window.wanted_n(self.credit_n, self._share_bytes()))
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         if frame.kind == frames.PAYLOAD:
@@ -167,8 +167,8 @@ class Merge(MulticastCall):
     def _payload_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
         flags = frame.flags
         is_last = flags & frames.COMPLETE != 0
-        has_item = flags & (frames.NEXT | frames.FOLLOWS) != 0 or branch.partial_bytes > 0
-        if has_item and branch.asked_n == 0:  # D-29: it breaks the protocol, and there is no room for its item
+        has_item = flags & (frames.NEXT | frames.FOLLOWS) != 0 or branch.window.partial_bytes > 0
+        if has_item and branch.window.asked_n == 0:  # D-29: it breaks the protocol, and there is no room for its item
             if not is_last or not self.is_over_when_done(branch):
                 branch.server.send(frames.encode_cancel(branch.stream_id))
             self._leave(branch, f"a route of {branch.service} sent more items than it was asked for", frame.now)
@@ -186,11 +186,12 @@ class Merge(MulticastCall):
     def _take(self, branch: Branch, frame: FrameCursor) -> bool:
         """An item or a fragment of one: passes it on or keeps it; False when that is too much: the call has ended."""
         is_whole = branch.is_done or not frame.flags & frames.FOLLOWS
+        window = branch.window
         prefetch_n = self.caller.settings.multicast_prefetch_n
-        if is_whole and not branch.partial_bytes and self.credit_n > 0 and not branch.waiting_n:
+        if is_whole and not window.partial_bytes and self.credit_n > 0 and not window.waiting_n:
             # Credit is left, and nothing of the branch waits: this is the next item.
             size = frame.end - frame.start
-            branch.came(size - 4 + PIECE_BYTES, prefetch_n)
+            window.came(size - 4 + PIECE_BYTES, prefetch_n)
             self.credit_n -= 1
             self._items_out += 1
             if branch.is_done:
@@ -199,13 +200,13 @@ class Merge(MulticastCall):
                 self._bytes_out += size
                 self.caller.forward(frame, self.caller_id)
             return True
-        self.hold(branch.hold(_without_complete(frame)))
+        self.hold(window.hold(_without_complete(frame)))
         if is_whole:
-            branch.close_item(prefetch_n)
+            window.close_item(prefetch_n)
             self._waiting_n += 1
             if self.credit_n > 0:  # the oldest of the branch, so that a step that passes on what waits comes to an end
                 self._pass_oldest(branch)
-            elif branch.waiting_n == 1:
+            elif window.waiting_n == 1:
                 self._ready.append(branch)
         return self._is_within_bounds(frame.now)
 
@@ -222,7 +223,7 @@ class Merge(MulticastCall):
         return not text
 
     def _pass_oldest(self, branch: Branch) -> None:
-        item = branch.take_item()
+        item = branch.window.take_item()
         self._waiting_n -= 1
         self.let_go(item.size)
         self.credit_n -= 1
@@ -232,17 +233,18 @@ class Merge(MulticastCall):
 
     def _ask(self, branch: Branch) -> None:
         """Keeps the window of a branch open that is not done; called whenever an item of it came or went."""
-        if branch.asked_n * 2 > branch.reach_n:
+        window = branch.window
+        if window.asked_n * 2 > window.reach_n:
             return  # far from empty
         if self.credit_n > 0:
-            more = branch.wanted_n(self.credit_n, self._share_bytes())
+            more = window.wanted_n(self.credit_n, self._share_bytes())
             if more:
                 self._send_ask(branch, more)
-        elif not branch.asked_n and not branch.waiting_n:
+        elif not window.asked_n and not window.waiting_n:
             self._hungry.append(branch)
 
     def _send_ask(self, branch: Branch, n: int) -> None:
-        branch.asked_n += n
+        branch.window.asked_n += n
         branch.server.send(frames.encode_request_n(branch.stream_id, n))
 
     def _share_bytes(self) -> int:
@@ -256,7 +258,7 @@ class Merge(MulticastCall):
             self.drop_branch(branch)
             self.fail(Refusal("route-lost", text), ROUTE_LOST, now)
             return
-        self.let_go(branch.drop_partial())
+        self.let_go(branch.window.drop_partial())
         if not branch.is_done:
             branch.is_done = True
             self._done(branch)

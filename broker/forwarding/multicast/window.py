@@ -10,8 +10,6 @@ together.
 
 from typing import Final
 
-from broker.forwarding.stream import Stream
-
 PIECE_BYTES: Final = 64  # what a frame that waits costs beside its content: or fragments of 2 bytes would cost 30 times
 
 
@@ -26,7 +24,7 @@ class Item:
         self.next: Item | None = None  # the one behind it; None: it is the youngest
 
 
-class Window(Stream):
+class Window:
     """What a branch may send, and what it has sent that the caller did not get yet."""
 
     __slots__ = (
@@ -41,9 +39,10 @@ class Window(Stream):
         "waiting_n",
     )
 
-    def __init__(self) -> None:
-        self.asked_n = 0
-        self.reach_n = 0  # grows by one with each item, up to the prefetch: doubles with each round trip
+    def __init__(self, first_n: int = 0) -> None:
+        """`first_n`: items that the branch was asked for at first."""
+        self.asked_n = first_n
+        self.reach_n = first_n  # grows by one with each item, up to the prefetch: doubles with each round trip
         self.item_bytes = 1  # the size to reckon with: that of the largest item, slowly forgotten
         self.partial: list[bytes] = []
         self.partial_bytes = 0

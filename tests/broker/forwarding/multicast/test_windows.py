@@ -206,7 +206,7 @@ def test_what_waits_of_a_fast_branch_does_not_hold_a_slow_one_back() -> None:
     for _ in range(4):
         fast.send()
     slow.send()
-    assert [source.branch.waiting_n for source in fan.sources] == [4, 1, 0]
+    assert [source.branch.window.waiting_n for source in fan.sources] == [4, 1, 0]
     fan.caller.ask(1, 2)
     assert fan.names() == "ab"
     slow.send()
