@@ -7,7 +7,7 @@ exact. Where single requests are written, too, the flow hands each one on (`requ
 
 from typing import Final, NamedTuple
 
-from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_of
+from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_high_us, bucket_low_us, bucket_of
 from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
@@ -50,11 +50,13 @@ class Counts:
         "bucket_n",
         "bytes_in",
         "bytes_out",
+        "high_us",
         "histogram",
         "items_in",
         "items_out",
         "latency_max_us",
         "latency_sum_us",
+        "low_us",
         "requests",
     )
 
@@ -70,6 +72,8 @@ class Counts:
         self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them, see `settle`
         self.bucket = 0  # the latest one; its requests are counted here first, as they come in runs
         self.bucket_n = 0
+        self.low_us = 0  # latencies of that bucket: from
+        self.high_us = 0  # and below
 
     def add(self, more: "Counts") -> None:
         """Adds other counts, whose histogram is whole."""
@@ -83,6 +87,13 @@ class Counts:
         self.latency_max_us = max(self.latency_max_us, more.latency_max_us)
         for bucket, number in more.histogram.items():
             self.histogram[bucket] = self.histogram.get(bucket, 0) + number
+
+    def enter(self, latency_us: int) -> None:
+        """The next request is one of another bucket."""
+        self.settle()
+        self.bucket = bucket_of(latency_us)
+        self.low_us = bucket_low_us(self.bucket)
+        self.high_us = bucket_high_us(self.bucket)
 
     def settle(self) -> None:
         """Makes the histogram whole."""
@@ -170,14 +181,11 @@ class Flow:
         counts.latency_sum_us += latency_us
         if latency_us > counts.latency_max_us:
             counts.latency_max_us = latency_us
-        bucket = bucket_of(latency_us)
-        if bucket != counts.bucket:
-            counts.settle()
-            counts.bucket = bucket
+        if latency_us < counts.low_us or latency_us >= counts.high_us:
+            counts.enter(latency_us)
         counts.bucket_n += 1
         log = self._table.request_log
-        seq = log.draw() if log.every_n else 0
-        if seq:
+        if log.every_n and (seq := log.draw()):
             if not self.number:
                 self.number = log.define((*self.texts, address_text(self.address)))
             log.rows.append(
