@@ -13,6 +13,8 @@ _KEPT: Final = 64  # cancelled timers that are not worth a sweep
 class Timed:
     """What can be over by time."""
 
+    __slots__ = ()
+
     def expire(self, now: float) -> None:
         """Its moment has come."""
 

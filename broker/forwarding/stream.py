@@ -13,6 +13,8 @@ from rsocket_wire.timers import Timed
 class Stream(Timed):
     """One stream of one or two peers, as the peers' tables of streams see it."""
 
+    __slots__ = ()
+
     def from_caller(self, frame: FrameCursor) -> None:
         """A frame of the peer that began the stream."""
 
