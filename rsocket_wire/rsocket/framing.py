@@ -18,6 +18,7 @@ from rsocket_wire.wire.ints import u16_at, u24_at, u32_at
 MAX_FRAME_BYTES: Final = 0xFFFFFF  # what 24 bits can say, on every transport
 MIN_FRAME_BYTES: Final = 6  # stream id, type and flags
 LENGTH_BYTES: Final = 3
+_SHORTEST_BYTES: Final = LENGTH_BYTES + MIN_FRAME_BYTES
 FOLD_PIECES: Final = 512  # a piece costs some 50 bytes beside its content, so a peer may not make us hold millions
 
 
@@ -93,9 +94,9 @@ class FrameCursor:
             return self._advance_message()
         data = self.data
         at = self._next
-        left = len(data) - at
-        if left < LENGTH_BYTES + MIN_FRAME_BYTES:
-            self._keep_head(at, left)
+        size = len(data)
+        if size - at < _SHORTEST_BYTES:
+            self._keep_head(at, size - at)
             return False
         # One read for the low 16 bits of the length, the stream id, the type and the flags (figures: `wire.ints`).
         head = read_i64_be(data, at + 1)
@@ -103,12 +104,13 @@ class FrameCursor:
         if length < MIN_FRAME_BYTES or length > self.max_bytes:
             self._refuse(length)
             return False
-        if left - LENGTH_BYTES < length:
-            self._keep(at, length + LENGTH_BYTES - left)
+        start = at + LENGTH_BYTES
+        end = start + length
+        if end > size:
+            self._keep(at, end - size)
             return False
-        at += LENGTH_BYTES
-        self.start = at
-        self.end = self._next = at + length
+        self.start = start
+        self.end = self._next = end
         self.stream_id = (head >> 16) & 0x7FFFFFFF
         self.kind = (head >> 10) & 0x3F
         self.flags = head & 0x3FF
