@@ -35,7 +35,7 @@ from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.table import Table
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP
-from rsocket_wire.rsocket.connection import OPEN, is_fatal
+from rsocket_wire.rsocket.connection import OPEN
 from rsocket_wire.rsocket.frames import (
     ERROR,
     FOLLOWS,
@@ -45,7 +45,6 @@ from rsocket_wire.rsocket.frames import (
     PAYLOAD,
     REQUEST_CHANNEL,
     REQUEST_RESPONSE,
-    RESUME_OK,
     has_position,
     is_sound,
 )
@@ -184,6 +183,7 @@ class Core:
         frame = peer.frame
         session = peer.session
         begins = peer.begins
+        fed = self._fed
         frames = 0
         engine = self.engine
         extra_n = engine.extra_n
@@ -206,12 +206,12 @@ class Core:
                     if self._decisions:
                         engine.apply_decisions()
                 else:
-                    if self._fed:
+                    if fed:
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
                     if self._retries:
                         engine.retry(frame)
-                    if self._fed:  # its answer let something go on that had waited
+                    if fed:  # its answer let something go on that had waited
                         self._pause_nobody(now)
             else:
                 self.lifecycle.handle_zero(peer, frame)
@@ -474,14 +474,7 @@ class Core:
             return
         if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
             return
-        fault = ""
-        if frame.kind > RESUME_OK or frame.kind == 0:
-            if is_fatal(frame.kind, frame.flags):
-                fault = f"frame type 0x{frame.kind:02x} on stream {frame.stream_id} is unknown and may not be ignored"
-            else:
-                self.engine.ignored += 1
-        else:
-            fault = self.engine.handle_request(peer, frame)
+        fault = self.engine.handle_request(peer, frame)
         if fault:
             self.lifecycle.end(peer, "bad-frame", fault, frame.now)
 

@@ -30,6 +30,7 @@ from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import REJECTED as REJECTED_CODE
 from rsocket_wire.errors import Refusal
+from rsocket_wire.rsocket.connection import is_fatal
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
@@ -40,6 +41,7 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
+    RESUME_OK,
     encode_payload,
     encode_request_n,
     initial_n,
@@ -96,6 +98,8 @@ class Engine(RequestContext):
         if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or frame.stream_id & 1 != peer.begins:
             # "All other received frames that are not accounted for in previous sections MUST be ignored": late frames
             # of ended streams, and requests with an id that only the broker may use. D-24
+            if (kind > RESUME_OK or kind == 0) and is_fatal(kind, frame.flags):
+                return f"frame type 0x{kind:02x} on stream {frame.stream_id} is unknown and may not be ignored"
             self.ignored += 1
             return ""
         data = frame.data
@@ -108,31 +112,33 @@ class Engine(RequestContext):
             return f"a request of {size} bytes on stream {frame.stream_id} declares more metadata than it has"
         peer.requests += 1
         self.order = 0
-        refusal = self._refusal_of(peer, frame)
-        if refusal is not None:
-            self.refuse(peer, frame.stream_id, kind, None, refusal)
-            return ""
+        if self.is_draining or peer.begun >= peer.max_streams or kind >= REQUEST_STREAM:
+            refusal = self._refusal_of(peer, frame)
+            if refusal is not None:
+                self.refuse(peer, frame.stream_id, kind, None, refusal)
+                return ""
         request = self._request
         request.data = data
         request.metadata_at = metadata_at
         request.metadata_to = metadata_to
         request.mimes = peer.mimes
         request.reassembly = None
-        misses = self.query.misses
         if peer.link is not None:
+            misses = self.query.misses
             self.ingress.handle(peer, frame, request)
             self.extra_n += MISS_N * (self.query.misses - misses)
             return ""
         metadata = data[metadata_at:metadata_to]
-        is_whole = not frame.flags & FOLLOWS  # or an ADDRESS cut by fragmentation could pass for a shorter one
         target = peer.latest_target
-        if target is not None and is_whole and metadata == peer.latest_metadata:
-            # Found as it was the last time. Saves the walk through the metadata and the making and hashing of a key.
+        # Found as it was the last time? Saves the walk through the metadata and the making and hashing of a key. Only
+        # where it is whole, or an ADDRESS cut by fragmentation could pass for a shorter one.
+        if target is not None and metadata == peer.latest_metadata and not frame.flags & FOLLOWS:
             self.query.refresh(target)
             request.address_at = metadata_at + peer.latest_at
             request.address_to = metadata_at + peer.latest_to
             self._route(peer, frame, request, target)
             return ""
+        misses = self.query.misses
         self.extra_n += WALK_N
         verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
         if verdict == PASSES:
@@ -323,7 +329,7 @@ class Engine(RequestContext):
             return
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
         self.order = self.query.choices
-        if route is not None and frame.kind == REQUEST_RESPONSE and route.load.is_watched:
+        if route is not None and route.load.is_watched and frame.kind == REQUEST_RESPONSE:
             why = self.monopoly_of(peer, route.load, frame.now)
             if why is not None:
                 route = self._choose_fairly(peer, target, route, why, frame.now)
@@ -396,10 +402,10 @@ class Engine(RequestContext):
         if self.query.is_spread(target):
             self.fanout.spread(peer, frame, request, target, routes)
             return
-        caller_mimes = self.mimes[peer.mimes]
         is_strange = False  # some route cannot read it as it is
         for route in routes:
-            if not passes(caller_mimes, self.mimes[owner_of(route).mimes]):
+            mimes = owner_of(route).mimes
+            if mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes]):
                 is_strange = True
         if is_strange and self.must_wait(peer, frame, request, target):
             return
