@@ -185,6 +185,7 @@ class Core:
         begins = peer.begins
         fed = self._fed
         frames = 0
+        is_left = False
         engine = self.engine
         extra_n = engine.extra_n
         while frame.advance():
@@ -219,8 +220,8 @@ class Core:
                 most_n -= ZERO_N + engine.extra_n - extra_n
                 extra_n = engine.extra_n
             if frames >= most_n or peer.held_n:
+                is_left = frame.has_more()
                 break
-        is_left = (frames >= most_n or peer.held_n > 0) and frame.has_more()
         self.frames_in += frames
         if frame.fault and not peer.is_ending:
             self.lifecycle.end(peer, "bad-frame", frame.fault, now)

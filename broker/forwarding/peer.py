@@ -449,8 +449,7 @@ class Peer:
         if not pending_bytes:
             return pieces
         queue = self._outbound
-        queued_bytes = queue.wire_bytes if queue is not None else 0
-        size = pending_bytes - queued_bytes
+        size = pending_bytes if queue is None else pending_bytes - queue.wire_bytes
         if size:
             if self.is_framed:
                 pieces.append(self._writer.getvalue())
@@ -462,13 +461,17 @@ class Peer:
                 for message in self._messages:
                     pieces.append(message)
                 self._messages = []
-        if queue is not None and size < room_bytes:
+        if queue is None:
+            self.pending_bytes = 0
+            self.bytes_out += size
+            return pieces
+        if size < room_bytes:
             if self.session is not None:
                 self._write_queued(self.session, queue, pieces, room_bytes - size)
-            elif queued_bytes:
+            elif queue.wire_bytes:
                 pieces += queue.take(room_bytes - size)
             self.is_queueing = queue.held_bytes > 0 or self.is_blocked
-        self.pending_bytes = queue.wire_bytes if queue is not None else 0
+        self.pending_bytes = queue.wire_bytes
         self.bytes_out += pending_bytes - self.pending_bytes
         return pieces
 
