@@ -1,4 +1,3 @@
-import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,6 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         if here in Path(item.path).parents:
             for each in (*UNHEARD, "error::pytest.PytestUnraisableExceptionWarning"):
                 item.add_marker(pytest.mark.filterwarnings(each))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def old_things_are_not_looked_through() -> None:
-    """The modules of all tests are many, and every test looks for what it has left itself."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

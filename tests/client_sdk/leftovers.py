@@ -31,6 +31,7 @@ class Leftovers:
         self._unheard: list[str] = []
         self._handler = self._loop.get_exception_handler()
         self._loop.set_exception_handler(self._hear)
+        gc.freeze()  # what was there before, the modules of all tests above all, is not looked through
 
     async def assert_none(self, said: list[logging.LogRecord]) -> None:
         """AssertionError with everything that is left; `said` in the log by the test."""
