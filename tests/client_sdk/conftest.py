@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.leftovers import Leftovers, bound_tests_below
+from tests.client_sdk.leftovers import Leftovers, bound_tests_below, is_below
 from tests.client_sdk.raw_broker import Attempts, RawBroker
 
 UNHEARD = ("error::ResourceWarning", "error:coroutine .* was never awaited:RuntimeWarning")
@@ -15,7 +15,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     here = Path(__file__).parent
     bound_tests_below(here, items)
     for item in items:
-        if here in Path(item.path).parents:
+        if is_below(here, item):
             for each in (*UNHEARD, "error::pytest.PytestUnraisableExceptionWarning"):
                 item.add_marker(pytest.mark.filterwarnings(each))
 

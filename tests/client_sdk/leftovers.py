@@ -80,11 +80,15 @@ def where(tasks: set[asyncio.Task[Any]]) -> str:
     return "\n".join(lines)
 
 
+def is_below(folder: Path, item: Any) -> bool:
+    """The test stands in this folder or below it."""
+    return str(item.path).startswith(f"{folder}{os.sep}")
+
+
 def bound_tests_below(folder: Path, items: list[Any]) -> None:
     """Gives the asynchronous tests in this folder and those below it TEST_S at most."""
     for item in items:
-        is_below = folder in Path(item.path).parents
-        if is_below and inspect.iscoroutinefunction(getattr(item, "obj", None)):
+        if is_below(folder, item) and inspect.iscoroutinefunction(getattr(item, "obj", None)):
             item.obj = _bounded(item.obj)
 
 
