@@ -189,16 +189,13 @@ class Peer:
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
         self.address = ""  # where it comes from and who it is, as connections are counted; see `ConnectionLimits`
         self.principal = ""
-        # What it shares with other connections of the same caller (D-37): the principal, else the address. Empty:
-        # nothing; a link carries the requests of many, and two brokers may have one address.
+        # What it shares with other connections of its caller (D-37): the principal, else the address; empty of a link.
         self.shared_origin = ""
         # When its buckets are full again, seconds, monotonic; see `TokenBucket`.
         self.keepalives_at = 0.0
         self.announcements_at = 0.0  # ROUTE_SETUPs
         self.fragments_at = 0.0  # small ones
-        self.may_replace_suspended = (
-            False  # it was let in where one without a socket has its place, because it may be that one
-        )
+        self.may_replace_suspended = False  # it has the place of one without a socket: it may be that one
         self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
         self.is_lost = False  # the transport is gone
         self.end_reason = ""  # code word, once it is ending or lost
