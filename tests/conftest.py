@@ -4,6 +4,7 @@ A test that needs a program or package which is not there skips with one line th
 environment says `CI=true` it fails instead, so that a machine that is meant to have all cannot pass by having less.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -188,3 +189,8 @@ def _starting(folder: Path) -> Iterator[StartBroker]:
             process.end()
             said = process.output.splitlines()[-SHOWN_LINES:]
             print("\n".join([f"--- broker {process.pid} said:", *said]))  # pytest shows it when the test failed
+
+
+def pytest_collection_finish() -> None:
+    """All tests and their modules stay to the end: no collection of garbage has to look through them."""
+    gc.freeze()
