@@ -341,7 +341,7 @@ class Lifecycle:
         if session is not None:
             session.acknowledge(frames.keepalive_position(frame.data, frame.start, frame.end))
         elif not frame.flags & frames.RESPOND and self.cluster.knows(peer):
-            self.cluster.heard(peer, frame.data[frame.start + 14 : frame.end], frame.now)
+            self.cluster.received_keepalive(peer, frame.data[frame.start + 14 : frame.end], frame.now)
         answer = peer.connection.handle_keepalive(frame, session.received_position if session is not None else 0)
         if answer is not None:
             peer.send(answer)
@@ -365,7 +365,7 @@ class Lifecycle:
         if self.cluster.knows(peer) and not is_request:
             self._handle_link(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
         elif to - at < 6:
-            departure = self.migration.hear(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
+            departure = self.migration.receive(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
             if departure is not None:
                 self._depart(departure, now)
             else:
@@ -378,7 +378,7 @@ class Lifecycle:
     def _handle_link(self, peer: Peer, metadata: bytes, now: float) -> None:
         """A METADATA_PUSH of another broker: one entry after the other, as each may end connections."""
         for entry in self.cluster.entries_of(peer, metadata, now):
-            self.cluster.hear(peer, entry.mime, metadata[entry.start : entry.end], now)
+            self.cluster.receive(peer, entry.mime, metadata[entry.start : entry.end], now)
             self.end_for_cluster(now)
             if peer.is_ending:
                 break

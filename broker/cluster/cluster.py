@@ -126,7 +126,7 @@ class Cluster:
         return peer.id in self.handshakes.neighbours
 
     def entries_of(self, peer: Peer, metadata: bytes, now: float) -> list[Entry]:
-        """Cuts the METADATA_PUSH of a neighbour into entries for `hear`; none where it breaks off: the link ends."""
+        """Cuts the METADATA_PUSH of a neighbour into entries for `receive`; none where it breaks off: the link ends."""
         found = entries(metadata)
         if found is None:
             self.handshakes.refuse(
@@ -135,17 +135,17 @@ class Cluster:
             return []
         return found
 
-    def hear(self, peer: Peer, mime: bytes, raw: bytes, now: float) -> None:
+    def receive(self, peer: Peer, mime: bytes, raw: bytes, now: float) -> None:
         """Reads one entry of a METADATA_PUSH of a neighbour."""
         neighbour = self.handshakes.neighbours[peer.id]
         try:
             if mime == CLUSTER_MIME:
                 if neighbour.is_up:
-                    self._hear_message(neighbour, raw, now)
+                    self._receive_message(neighbour, raw, now)
             elif mime in (MIME_TYPE.encode(), MIME_TYPE_V0.encode()):
-                self._hear_frame(neighbour, raw, now)
+                self._receive_frame(neighbour, raw, now)
             elif mime == BEHIND_MIME and neighbour.is_up:
-                self.congestion.hear(neighbour, raw, now)
+                self.congestion.receive(neighbour, raw, now)
         except BrokerError as error:
             self.handshakes.refuse(peer, Refusal("bad-broker", error.text), now)
 
@@ -162,11 +162,11 @@ class Cluster:
         elif isinstance(ending, Outbid):
             self.replication.settle_outbid(ending.route_id, now)
 
-    def heard(self, peer: Peer, data: bytes, now: float) -> None:
+    def received_keepalive(self, peer: Peer, data: bytes, now: float) -> None:
         """Reads the answer to one of our KEEPALIVEs."""
         neighbour = self.handshakes.neighbours.get(peer.id)
         if neighbour is not None:
-            neighbour.heard(data, now)
+            neighbour.received_keepalive(data, now)
 
     def lost(self, peer: Peer, now: float) -> None:
         """Forgets a connection that has ended, or is about to."""
@@ -281,12 +281,12 @@ class Cluster:
     def _linked(self, neighbour: Neighbour, info: Info, now: float) -> None:
         self._tell_link(LINK_UP, neighbour, "", "", now)
         # First what it says now: what it said before it went away names us, and it would seem to be there, and gone.
-        self.membership.hear(neighbour, info, info.public().encode(), now)
+        self.membership.receive(neighbour, info, info.public().encode(), now)
         self.membership.advertise_link(now)
         self.flush()
         neighbour.push([_entry_of(entry) for entry in self.replication.gossip.entries()])  # the full picture
 
-    def _hear_frame(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+    def _receive_frame(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         frame = decode_frame(raw)
         if not neighbour.is_up:
             if isinstance(frame, BrokerInfo):
@@ -295,11 +295,11 @@ class Cluster:
                     self._linked(neighbour, info, now)
             return
         if isinstance(frame, RouteAdd | RouteRemove):
-            self.replication.hear(raw, frame, neighbour.peer.id, now)
+            self.replication.receive(raw, frame, neighbour.peer.id, now)
         elif isinstance(frame, BrokerInfo):
-            self.membership.hear(neighbour, read_info(frame), raw, now)
+            self.membership.receive(neighbour, read_info(frame), raw, now)
 
-    def _hear_message(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+    def _receive_message(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         message = decode_message(raw)
         if isinstance(message, DigestMessage):
             self._compare(neighbour, message, now)
@@ -308,7 +308,7 @@ class Cluster:
         elif isinstance(message, RedirectMessage):
             if message.timestamp_ms > MAX_STAMP_MS:
                 self.replication.ignored_n += 1
-            elif self.redirections.hear(message, self._event_log.wall(now)):
+            elif self.redirections.apply(message, self._event_log.wall(now)):
                 self.replication.publish_redirect(message, raw, neighbour.peer.id, now)
 
     def _compare(self, neighbour: Neighbour, message: DigestMessage, now: float) -> None:

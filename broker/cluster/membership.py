@@ -93,7 +93,7 @@ class Membership:
             self.say(now)
             self.find_ways(now)
 
-    def hear(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
+    def receive(self, neighbour: Neighbour, info: Info, raw: bytes, now: float) -> None:
         """Reads what some broker says of itself, from whomever."""
         if info.timestamp_ms > MAX_STAMP_MS:
             self._replication.ignored_n += 1

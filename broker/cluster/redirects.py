@@ -37,7 +37,7 @@ class Redirects:
         if service not in self._latest and len(self._latest) >= MAX_REDIRECTS:
             raise BrokerError("over-limit", f"{len(self._latest)} redirects are set, the limit is {MAX_REDIRECTS}")
         message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, to)
-        self.hear(message, at_ms)
+        self.apply(message, at_ms)
         return message
 
     def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectMessage | None:
@@ -45,10 +45,10 @@ class Redirects:
         if service not in self.by_service:
             return None
         message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, "")
-        self.hear(message, at_ms)
+        self.apply(message, at_ms)
         return message
 
-    def hear(self, message: RedirectMessage, at_ms: int) -> bool:
+    def apply(self, message: RedirectMessage, at_ms: int) -> bool:
         """Takes what some broker's operator said; False when something newer is known, or there are too many."""
         latest = self._latest.get(message.service)
         if latest is not None:

@@ -170,7 +170,7 @@ class Replication:
 
     # What others say
 
-    def hear(self, raw: bytes, frame: RouteAdd | RouteRemove, from_peer: int, now: float) -> None:
+    def receive(self, raw: bytes, frame: RouteAdd | RouteRemove, from_peer: int, now: float) -> None:
         """Takes a ROUTE_ADD or ROUTE_REMOVE of a neighbour, about a route of any broker."""
         if frame.timestamp_ms > MAX_STAMP_MS:
             self.ignored_n += 1

@@ -121,7 +121,7 @@ class Migration:
             self._end_at = NEVER
             self._tell_all(now)
 
-    def hear(self, peer: Peer, metadata: bytes, now: float) -> Departure | None:
+    def receive(self, peer: Peer, metadata: bytes, now: float) -> Departure | None:
         """Reads a METADATA_PUSH that is for the broker itself; None: it does not say that the client has moved."""
         if peer.id not in self._clients or said_by_client(metadata) != HAS_MOVED:
             return None

@@ -51,7 +51,7 @@ class Congestion:
         if neighbour is not None:
             self._tell(neighbour, False, now)
 
-    def hear(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
+    def receive(self, neighbour: Neighbour, raw: bytes, now: float) -> None:
         """Reads an entry of a neighbour that is up; InvalidFrame for what is none."""
         if len(raw) % ID_BYTES:
             text = f"{len(raw)} bytes are not a multiple of {ID_BYTES}, the length of a broker id"

@@ -84,7 +84,7 @@ class Neighbour:
         self.hello_at = now + hello_s
         self.peer.send(encode_keepalive(int(now * 1e6).to_bytes(8, "big"), True))
 
-    def heard(self, data: bytes, now: float) -> None:
+    def received_keepalive(self, data: bytes, now: float) -> None:
         """Reads the answer to one of our signs of life."""
         if len(data) == 8:
             lag_us = int(now * 1e6) - int.from_bytes(data, "big")

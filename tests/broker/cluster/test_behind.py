@@ -285,5 +285,5 @@ def test_as_many_brokers_as_there_may_be_are_heard_of() -> None:
     neighbour = core.cluster.handshakes.neighbours[way.net.link("b1", "b2").peer.id]
     link = neighbour.peer.link
     assert link is not None
-    core.cluster.congestion.hear(neighbour, b"".join(route_id(number) for number in range(5_000)), way.net.now)
+    core.cluster.congestion.receive(neighbour, b"".join(route_id(number) for number in range(5_000)), way.net.now)
     assert len(link.behind) == ClusterSettings(b"").max_brokers
