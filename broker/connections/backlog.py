@@ -28,11 +28,11 @@ FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused
 
 
 class BehindRoute:
-    """A route of another broker that is behind, and the callers that are not read from because they feed it."""
+    """A route of another broker that is behind, and the callers that are not read from until it takes more."""
 
     def __init__(self, route: Route) -> None:
         self.route: Final = route
-        self.feeders: Final[dict[int, Peer]] = {}  # by id
+        self.paused_callers: Final[dict[int, Peer]] = {}  # by id
 
 
 class Backlog:
@@ -75,17 +75,17 @@ class Backlog:
                     credit.stream.from_caller(frame)
                 else:
                     credit.stream.from_route(frame)
-        feeders = peer.feeders
-        if not feeders:
+        paused_callers = peer.paused_callers
+        if not paused_callers:
             return []
-        peer.feeders = {}
-        return self._resume(peer.id, feeders, now)
+        peer.paused_callers = {}
+        return self._resume(peer.id, paused_callers, now)
 
     def forget(self, peer: Peer) -> None:
         """Forgets a peer that is gone: nobody waits with it any more."""
-        for feeders in peer.feeds.values():
-            feeders.pop(peer.id, None)
-        peer.feeds = {}
+        for paused_callers in peer.paused_by.values():
+            paused_callers.pop(peer.id, None)
+        peer.paused_by = {}
 
     # Who is paused
 
@@ -99,10 +99,10 @@ class Backlog:
             fed.is_fed = False
             if fed is caller or caller.is_lost:
                 continue
-            if fed.is_congested and caller.id not in fed.feeders:
-                fed.feeders[caller.id] = caller
+            if fed.is_congested and caller.id not in fed.paused_callers:
+                fed.paused_callers[caller.id] = caller
                 if caller.link is None:
-                    self._pause_until(caller, fed.id, fed.feeders)
+                    self._pause_until(caller, fed.id, fed.paused_callers)
                 elif fed.link is not None:
                     is_told = True
         self.fed.clear()
@@ -131,9 +131,9 @@ class Backlog:
             behind = self.behind.get(route.number)
             if behind is None:
                 behind = self.behind[route.number] = BehindRoute(route)
-            if caller.id not in behind.feeders:
-                behind.feeders[caller.id] = caller
-                self._pause_until(caller, -route.number, behind.feeders)
+            if caller.id not in behind.paused_callers:
+                behind.paused_callers[caller.id] = caller
+                self._pause_until(caller, -route.number, behind.paused_callers)
         self._engine.congested_requests.clear()
         return links
 
@@ -141,9 +141,9 @@ class Backlog:
         """Looks for routes of other brokers that have caught up, or left; returns links that sent them requests."""
         links: list[Peer] = []
         for number, behind in list(self.behind.items()):
-            if behind.route.slot < 0 or not is_behind(behind.route) or not behind.feeders:
+            if behind.route.slot < 0 or not is_behind(behind.route) or not behind.paused_callers:
                 del self.behind[number]
-                links += self._resume(-number, behind.feeders, now)
+                links += self._resume(-number, behind.paused_callers, now)
         return links
 
     # What other brokers are told
@@ -188,7 +188,7 @@ class Backlog:
             peer = self._peers.get(peer_id)
             if queue is None or peer is None:
                 continue
-            is_fed = bool(peer.feeders) or peer.link is not None
+            is_fed = bool(peer.paused_callers) or peer.link is not None
             fed_limit = limit + FED_BYTES if is_fed else limit
             of_callers = f", and {FED_BYTES} for what callers had sent already" if is_fed else ""
             while queue.is_over(fed_limit):
@@ -244,31 +244,31 @@ class Backlog:
 
     # Inside
 
-    def _resume(self, key: int, feeders: dict[int, Peer], now: float) -> list[Peer]:
-        """Reads again from those that fed what takes more again, `key` of their `feeds`. Returns links among them."""
+    def _resume(self, key: int, paused_callers: dict[int, Peer], now: float) -> list[Peer]:
+        """Reads again from callers of what takes more again, `key` of their `paused_by`. Returns links among them."""
         links: list[Peer] = []
-        for feeder in feeders.values():
-            if feeder.link is not None:
-                links.append(feeder)
+        for caller in paused_callers.values():
+            if caller.link is not None:
+                links.append(caller)
                 continue
-            if feeder.feeds.pop(key, None) is None:
+            if caller.paused_by.pop(key, None) is None:
                 continue
-            if not feeder.feeds:
-                feeder.heard_at = now  # what it sent meanwhile was not read
-                self.turned.append(feeder)
+            if not caller.paused_by:
+                caller.heard_at = now  # what it sent meanwhile was not read
+                self.turned.append(caller)
         return links
 
-    def _pause_until(self, caller: Peer, key: int, feeders: dict[int, Peer]) -> None:
-        """Stops reading from the caller until what it feeds takes more again."""
-        caller.feeds[key] = feeders
-        if len(caller.feeds) == 1:
+    def _pause_until(self, caller: Peer, key: int, paused_callers: dict[int, Peer]) -> None:
+        """Stops reading from the caller until what it has sent requests to takes more again."""
+        caller.paused_by[key] = paused_callers
+        if len(caller.paused_by) == 1:
             self.turned.append(caller)
 
     def _pause_itself(self, peer: Peer) -> None:
         """Stops reading from a peer until it has read: too much waits for it of which nothing can be dropped."""
-        if peer.is_congested and peer.id not in peer.feeders:
-            peer.feeders[peer.id] = peer
-            self._pause_until(peer, peer.id, peer.feeders)
+        if peer.is_congested and peer.id not in peer.paused_callers:
+            peer.paused_callers[peer.id] = peer
+            self._pause_until(peer, peer.id, peer.paused_callers)
 
     def _count_dropped(self, peer: Peer) -> None:
         """Counts a fire-and-forget or push for it that was dropped."""

@@ -68,8 +68,8 @@ class Peer:
         "connection",
         "end_detail",
         "end_reason",
-        "feeders",
-        "feeds",
+        "paused_callers",
+        "paused_by",
         "flows",
         "fragments_at",
         "frame",
@@ -178,11 +178,11 @@ class Peer:
         # REQUEST_N frames that wait until it is not congested any more: by stream id the stream and the sum of them.
         self.held_credit: dict[int, HeldCredit] = {}  # bounded by MAX_HELD_CREDIT beyond the open streams
         self.is_fed = False  # it is in `_fed`, for one of both reasons
-        # By id: callers not read from until it does, and links, which are; bounded by the connections.
-        self.feeders: dict[int, Peer] = {}
-        # The `feeders` of congested peers that it feeds, by the peer's id, and of far routes that are behind, by the
-        # route's number below 0; it is not read from meanwhile.
-        self.feeds: dict[int, dict[int, Peer]] = {}
+        # By id: callers not read from until it reads, and links, which are; bounded by the connections.
+        self.paused_callers: dict[int, Peer] = {}
+        # It is not read from meanwhile: the `paused_callers` of congested peers to which it has sent requests, by the
+        # peer's id, and of far routes that are behind, by the route's number below 0.
+        self.paused_by: dict[int, dict[int, Peer]] = {}
         self.told_until = 0.0  # for other brokers it is congested until then at least, seconds, monotonic
         self.pending_bytes = 0  # of output that nobody has taken, `_outbound` included
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
@@ -213,7 +213,7 @@ class Peer:
     @property
     def is_paused(self) -> bool:
         """It is not to be read from now."""
-        return len(self.feeds) > 0
+        return len(self.paused_by) > 0
 
     @property
     def is_open(self) -> bool:

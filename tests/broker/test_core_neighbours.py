@@ -62,7 +62,7 @@ def test_callers_that_feed_a_congested_service_are_not_read_from_until_it_is_rel
     service.unblock()
     assert len(service.received()) == 2  # what was read is passed on
     assert not caller.is_paused
-    assert (service.peer.feeders, caller.peer.feeds) == ({}, {})
+    assert (service.peer.paused_callers, caller.peer.paused_by) == ({}, {})
 
 
 def test_callers_that_come_feed_and_go_leave_nothing_at_a_congested_service() -> None:
@@ -74,7 +74,7 @@ def test_callers_that_come_feed_and_go_leave_nothing_at_a_congested_service() ->
         caller.request(REQUEST_FNF, 1, ORDERS)
         assert caller.is_paused
         caller.lose()
-    assert service.peer.feeders == {}
+    assert service.peer.paused_callers == {}
 
 
 def test_a_service_is_not_held_up_for_what_its_answer_lets_go_on() -> None:
@@ -87,7 +87,7 @@ def test_a_service_is_not_held_up_for_what_its_answer_lets_go_on() -> None:
     caller.answer(1, b"early", NEXT)
     honest.ask(2, 10)
     assert not honest.is_paused
-    assert slow.peer.feeders == {}
+    assert slow.peer.paused_callers == {}
 
 
 def test_a_stranger_is_not_held_up_for_what_a_loss_let_go_on() -> None:

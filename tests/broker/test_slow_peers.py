@@ -152,7 +152,7 @@ def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
     """REJECTED says that nothing was processed."""
     world, service, caller = made()
     service.block()
-    service.peer.feeders.clear()
+    service.peer.paused_callers.clear()
     other = world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS, bytes(60_000))
     for number in range((LIMIT + FED_BYTES) // 16_000_000 + 1):

@@ -148,7 +148,7 @@ class Twin:
         streams = {number: type(stream).__name__ for number, stream in peer.streams.items()}
         return (
             (streams, peer.begun, peer.requests, peer.bytes_in, peer.bytes_out, peer.buffered_bytes),
-            (peer._next_id, peer.waiting_bytes, peer.end_reason, peer.end_detail, sorted(peer.feeds)),
+            (peer._next_id, peer.waiting_bytes, peer.end_reason, peer.end_detail, sorted(peer.paused_by)),
         )
 
     def happened(self) -> list[tuple[object, ...]]:

@@ -76,7 +76,7 @@ def test_callers_go_on_when_the_route_that_was_behind_has_left() -> None:
     way.service.lose()
     way.net.advance(SOON_S)
     assert not caller.is_paused
-    assert caller.peer.feeds == {}
+    assert caller.peer.paused_by == {}
 
 
 def test_callers_go_on_when_the_link_to_the_route_that_was_behind_has_broken() -> None:
@@ -105,7 +105,7 @@ def test_who_has_waited_for_a_route_that_is_behind_waits_for_it_and_nobody_else_
     assert (broker.core.engine.pending.size, caller.is_paused, bystander.is_paused) == (0, True, False)
     route.load.is_behind = False
     broker.advance(0.1)
-    assert (caller.is_paused, caller.peer.feeds) == (False, {})
+    assert (caller.is_paused, caller.peer.paused_by) == (False, {})
 
 
 def test_callers_that_come_feed_and_go_leave_nothing() -> None:
@@ -151,7 +151,7 @@ class Line(Way):
     def drops(self) -> list[int]:
         return [world.core.engine.drops.total_n for world in self.net.worlds.values()]
 
-    def feeders(self) -> list[Any]:
+    def paused_callers(self) -> list[Any]:
         """What is left of the waiting at any broker."""
         cores = [world.core for world in self.net.worlds.values()]
         told = [list(core.cluster.congestion._told) for core in cores]
@@ -175,7 +175,7 @@ def test_callers_wait_for_a_link_on_the_way_and_nothing_is_lost(brokers_n: int, 
     assert [frame.data for frame in way.service.received()] == [b"%d" % number for number in range(sent_n)]
     assert way.drops() == [0] * brokers_n
     way.net.advance(SOON_S)
-    assert way.feeders() == []
+    assert way.paused_callers() == []
 
 
 def test_as_much_as_was_under_way_is_all_that_a_link_on_the_way_must_hold() -> None:
@@ -209,8 +209,8 @@ def test_callers_go_on_when_the_link_on_the_way_has_broken() -> None:
         send_until_paused(way, caller)
         way.net.break_link(*broken)
         way.net.advance(SOON_S)
-        assert (caller.is_paused, caller.peer.feeds) == (False, {})
-        assert way.feeders() == []
+        assert (caller.is_paused, caller.peer.paused_by) == (False, {})
+        assert way.paused_callers() == []
 
 
 def test_nobody_waits_for_a_link_that_is_not_on_the_way() -> None:
@@ -239,7 +239,7 @@ def test_callers_go_on_when_a_better_way_has_come() -> None:
     assert not caller.is_paused
     way.slow.unblock()
     net.advance(SOON_S)
-    assert way.feeders() == []
+    assert way.paused_callers() == []
 
 
 def test_a_link_that_is_often_slow_for_a_moment_is_no_flood_of_words() -> None:

@@ -60,7 +60,7 @@ def test_the_new_link_serves_the_old_peer_and_the_old_link_nobody() -> None:
 
 def test_a_peer_that_is_not_to_be_read_from_is_not_on_its_new_link_either() -> None:
     bench = Bench()
-    bench.peer.feeds = {bench.peer.id: {}}
+    bench.peer.paused_by = {bench.peer.id: {}}
     second = bench.resume()
     assert second.is_paused
 

@@ -87,15 +87,15 @@ def test_a_slow_service_behind_a_link_has_the_room_that_it_has_for_callers_of_it
     core = way.service.world.core
     core.congested(way.service.peer)
     way.ask(way.caller(), 1)
-    (feeder,) = way.service.peer.feeders.values()
-    assert (feeder.link is not None, feeder.is_paused) == (True, False)
+    (caller,) = way.service.peer.paused_callers.values()
+    assert (caller.link is not None, caller.is_paused) == (True, False)
     way.service.unblock()
-    assert way.service.peer.feeders == {}
+    assert way.service.peer.paused_callers == {}
     core.congested(way.service.peer)
     way.ask(way.caller(), 1)
     way.net.break_link("b1", "b2")
     way.service.unblock()
-    assert way.service.peer.feeders == {}
+    assert way.service.peer.paused_callers == {}
 
 
 def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_does() -> None:
