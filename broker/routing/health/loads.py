@@ -50,12 +50,12 @@ class Load:
     __slots__ = (
         "_counts_all",
         "_elsewhere_at",
-        "_erred_for",
+        "_error_callers",
         "_good_at",
-        "_good_before",
+        "_good_callers_before",
         "_good_caller",
-        "_good_for",
-        "_good_from",
+        "_good_callers",
+        "_good_origin",
         "_good_until",
         "_half_n",
         "_limit",
@@ -65,8 +65,8 @@ class Load:
         "awaited_n",
         "ejected_until",
         "ejections_n",
-        "erred_by",
-        "erred_from",
+        "error_caller",
+        "error_origin",
         "errors_n",
         "ewma_at",
         "ewma_us",
@@ -98,18 +98,18 @@ class Load:
         self.weight = 1  # 1..65535, its tag `weight`
         self.warm_at: Final = now + service.policy.slow_start_s  # from then on it gets a full share
         self.errors_n = 0  # in a row
-        self.erred_by = NOBODY  # who met the first of them
-        self.erred_from = ""  # and where that is, see `ended`
-        self._erred_for = 0  # all who met some of them, a bit for each
+        self.error_caller = NOBODY  # who met the first of them
+        self.error_origin = ""  # and where that is, see `ended`
+        self._error_callers = 0  # all who met some of them, a bit for each
         self.is_joint = False  # others, elsewhere, have met some of them, too
         self.is_suspected = False  # it is among the suspects for them
         # Whom it served well, a bit for each: until `_good_until`, and in the `eject_s` before that began.
-        self._good_for = 0
-        self._good_before = 0
+        self._good_callers = 0
+        self._good_callers_before = 0
         self._good_until = 0.0
         self._good_caller = NOBODY  # the last of them
         # Where the last of them was, and when; and when the last one that was elsewhere: seconds, monotonic.
-        self._good_from = ""
+        self._good_origin = ""
         self._good_at = _LONG_AGO
         self._elsewhere_at = _LONG_AGO
         self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
@@ -195,23 +195,23 @@ class Load:
         eject_s = self.service.policy.eject_s
         if now - self._good_at >= eject_s:
             return True
-        if self._good_from != self.erred_from or now - self._elsewhere_at < eject_s:
+        if self._good_origin != self.error_origin or now - self._elsewhere_at < eject_s:
             return False
-        lately = self._good_for if now >= self._good_until else self._good_for | self._good_before
-        return lately & ~self._erred_for == 0
+        lately = self._good_callers if now >= self._good_until else self._good_callers | self._good_callers_before
+        return lately & ~self._error_callers == 0
 
     def take_blame(self, old: "Load") -> None:
         """Its errors, and who met them, are those of another load: its connection offered that route before."""
         self.errors_n = old.errors_n
-        self.erred_by = old.erred_by
-        self.erred_from = old.erred_from
-        self._erred_for = old._erred_for
+        self.error_caller = old.error_caller
+        self.error_origin = old.error_origin
+        self._error_callers = old._error_callers
         self.is_joint = old.is_joint
-        self._good_for = old._good_for
-        self._good_before = old._good_before
+        self._good_callers = old._good_callers
+        self._good_callers_before = old._good_callers_before
         self._good_until = old._good_until
         self._good_caller = old._good_caller
-        self._good_from = old._good_from
+        self._good_origin = old._good_origin
         self._good_at = old._good_at
         self._elsewhere_at = old._elsewhere_at
 
@@ -219,26 +219,26 @@ class Load:
         """It is somebody else's turn to be served well, or the bits of those that were long ago are to be forgotten."""
         if now >= self._good_until:
             eject_s = self.service.policy.eject_s
-            self._good_before = self._good_for if now < self._good_until + eject_s else 0
-            self._good_for = 0
+            self._good_callers_before = self._good_callers if now < self._good_until + eject_s else 0
+            self._good_callers = 0
             self._good_until = now + eject_s
         self._good_caller = caller
-        self._good_for |= 1 << caller % _TOLD_APART
-        if origin != self._good_from:
+        self._good_callers |= 1 << caller % _TOLD_APART
+        if origin != self._good_origin:
             self._elsewhere_at = self._good_at
-            self._good_from = origin
+            self._good_origin = origin
 
     def _erred(self, caller: int, origin: str, now: float) -> None:
         self.errors_n += 1
         if self.errors_n == 1:
-            self.erred_by = caller
-            self.erred_from = origin
-            self._erred_for = 0
+            self.error_caller = caller
+            self.error_origin = origin
+            self._error_callers = 0
             self.is_joint = False
             self.is_suspected = False
-        elif origin != self.erred_from or (not origin and caller != self.erred_by):
+        elif origin != self.error_origin or (not origin and caller != self.error_caller):
             self.is_joint = True
-        self._erred_for |= 1 << caller % _TOLD_APART
+        self._error_callers |= 1 << caller % _TOLD_APART
         limit = self.service.policy.eject_after_errors
         if 0 < limit <= self.errors_n and not self.is_suspected and self.is_believed(now):
             self.is_suspected = True
