@@ -15,9 +15,9 @@ from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import MODEL_NAMES, REJECTED, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import RequestLog
+from broker.routing.fair_shares import UNKNOWN
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
-from broker.routing.shares import UNKNOWN
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import CODE_WORDS, BrokerError, Refusal

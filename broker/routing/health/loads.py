@@ -7,10 +7,10 @@ on a list (`Loads.suspects`), `outliers` judges.
 from math import exp
 from typing import Final
 
+from broker.routing.fair_shares import NOBODY, Shares
 from broker.routing.health.leases import Lease
 from broker.routing.health.masks import Masks
 from broker.routing.policies import Policies, Policy
-from broker.routing.shares import NOBODY, Shares
 
 # How a request ended, as far as it says something about the route.
 GOOD: Final = 0

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from broker.core import CoreSettings
 from broker.events import BREAKER_OPENED, ROUTE_EJECTED, LifecycleEvent
+from broker.routing.fair_shares import ASK_S, UNKNOWN
 from broker.routing.health.breakers import QUIET_S
 from broker.routing.policies import Policy
-from broker.routing.shares import ASK_S, UNKNOWN
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.routing.shares import ASK_S, UNKNOWN, Shares
+from broker.routing.fair_shares import ASK_S, UNKNOWN, Shares
 
 A, B, C = 1, 2, 3
 
