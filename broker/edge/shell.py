@@ -380,14 +380,13 @@ class Shell:
                 continue
             pending_bytes = peer.pending_bytes
             if pending_bytes and not peer.is_blocked:
-                if pending_bytes >= LARGE_BYTES:
-                    if room_bytes <= 0:
-                        self.core.write_later(peer)
-                        continue
-                    self._write(peer, link)
+                is_large = pending_bytes >= LARGE_BYTES
+                if is_large and room_bytes <= 0:
+                    self.core.write_later(peer)
+                    continue
+                self._write(peer, link)
+                if is_large:
                     room_bytes -= pending_bytes - peer.pending_bytes
-                else:
-                    self._write(peer, link)
             elif peer.is_congested and not peer.is_blocked:  # what had waited was dropped
                 self._relieve(peer)
             if peer.is_ending:
