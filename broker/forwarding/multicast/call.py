@@ -341,10 +341,8 @@ class MulticastCall(Stream):
             return
         self.is_finished = True
         self.forget_body()
-        if self.branches:
-            branches = list(self.branches.values())
-            self.branches = {}
-            self.leave(branches, self.model != frames.REQUEST_FNF or outcome != COMPLETED, b"", now)
+        self.leave(list(self.branches.values()), self.model != frames.REQUEST_FNF or outcome != COMPLETED, b"", now)
+        self.branches = {}
         self.caller.streams.pop(self.caller_id, None)
         self.caller.begun -= 1
         if self.timer is not None:
@@ -367,6 +365,8 @@ class MulticastCall(Stream):
 
         `error`: of the caller, behind its stream id; empty: none.
         """
+        if not branches:
+            return
         if not self.may_at_once(len(branches), now):
             self.add_step(Leaving(self, branches, cancels, error))
             return
