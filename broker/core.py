@@ -178,12 +178,12 @@ class Core:
         return self._work_off(peer, now, most_n)
 
     def _work_off(self, peer: Peer, now: float, most_n: int) -> bool:
-        if self._fed:
+        fed = self._fed
+        if fed:
             self._pause_nobody(now)  # what was let go since by time, or by somebody's end
         frame = peer.frame
         session = peer.session
         begins = peer.begins
-        fed = self._fed
         frames = 0
         is_left = False
         engine = self.engine
@@ -225,7 +225,7 @@ class Core:
         self.frames_in += frames
         if frame.fault and not peer.is_ending:
             self.lifecycle.end(peer, "bad-frame", frame.fault, now)
-        if self._fed:
+        if fed:
             self._pause(peer)
         if self._over:
             self.lifecycle.shed(now)

@@ -41,7 +41,6 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    RESUME_OK,
     encode_payload,
     encode_request_n,
     initial_n,
@@ -96,10 +95,10 @@ class Engine(RequestContext):
         """A frame on a stream id that is not in use; a fault that ends the connection, or an empty text."""
         kind = frame.kind
         if kind < REQUEST_RESPONSE or kind > REQUEST_CHANNEL or frame.stream_id & 1 != peer.begins:
+            if is_fatal(kind, frame.flags):
+                return f"frame type 0x{kind:02x} on stream {frame.stream_id} is unknown and may not be ignored"
             # "All other received frames that are not accounted for in previous sections MUST be ignored": late frames
             # of ended streams, and requests with an id that only the broker may use. D-24
-            if (kind > RESUME_OK or kind == 0) and is_fatal(kind, frame.flags):
-                return f"frame type 0x{kind:02x} on stream {frame.stream_id} is unknown and may not be ignored"
             self.ignored += 1
             return ""
         data = frame.data
@@ -268,6 +267,7 @@ class Engine(RequestContext):
         return self.find_address(peer, frame.data, frame.start + HEADER_BYTES, frame.end, False)
 
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
+        """Why a request is refused unseen; `handle_request` asks where one of these may be, and saves a call else."""
         if self.is_draining and peer.link is None:  # of another broker: decided there, or only on its way through
             return Refusal("draining", "the broker takes no new requests")
         if peer.begun >= peer.max_streams:
