@@ -99,7 +99,7 @@ class Membership:
             self._replication.ignored_n += 1
             return
         if info.id == self._id:
-            self._hear_of_us(info, now)
+            self._receive_of_us(info, now)
             return
         member = self._members.get(info.id)
         if member is not None and info.timestamp_ms <= member.timestamp_ms:
@@ -123,7 +123,7 @@ class Membership:
             self._replication.publish_info(member, neighbour.peer.id, now)
         self.find_ways(now, neighbour.peer.id)
 
-    def _hear_of_us(self, info: Info, now: float) -> None:
+    def _receive_of_us(self, info: Info, now: float) -> None:
         """Answers what somebody says that we have said of ourselves, in this life or before."""
         mine = self._members[self._id]
         is_newer = info.timestamp_ms > mine.timestamp_ms

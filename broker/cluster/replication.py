@@ -178,7 +178,7 @@ class Replication:
         is_removed = isinstance(frame, RouteRemove)
         entry = GossipEntry(route_key(frame.route_id, frame.broker_id), frame.timestamp_ms, raw, is_removed)
         if frame.broker_id == self._id:
-            self._hear_of_us(entry, frame.route_id, from_peer, now)
+            self._receive_of_us(entry, frame.route_id, from_peer, now)
             return
         member = self._members.get(frame.broker_id)
         if member is None or not member.is_reachable:
@@ -282,7 +282,7 @@ class Replication:
         if was_draining and not masks.draining.has(route.slot):
             self._engine.route_opened(route, now)
 
-    def _hear_of_us(self, entry: GossipEntry, route_id: bytes, from_peer: int, now: float) -> None:
+    def _receive_of_us(self, entry: GossipEntry, route_id: bytes, from_peer: int, now: float) -> None:
         """Answers what somebody passes on that we have said ourselves, in this life or before."""
         ours = self.gossip.find(entry.key)
         if ours is not None and ours.timestamp_ms >= entry.timestamp_ms:
