@@ -68,8 +68,6 @@ class Peer:
         "connection",
         "end_detail",
         "end_reason",
-        "paused_callers",
-        "paused_by",
         "flows",
         "fragments_at",
         "frame",
@@ -103,6 +101,8 @@ class Peer:
         "mimes",
         "name",
         "origin",
+        "paused_by",
+        "paused_callers",
         "pending_bytes",
         "principal",
         "requests",
@@ -189,7 +189,7 @@ class Peer:
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
         self.address = ""  # where it comes from and who it is, as connections are counted; see `ConnectionLimits`
         self.principal = ""
-        # What it shares with other connections of its caller (D-37): the principal, else the address; empty of a link.
+        # What its caller's connections share (D-37): principal, else address; none of a link, which carries many's.
         self.shared_origin = ""
         # When its buckets are full again, seconds, monotonic; see `TokenBucket`.
         self.keepalives_at = 0.0

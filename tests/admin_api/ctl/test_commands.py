@@ -219,7 +219,7 @@ def test_durations(seconds: float, text: str) -> None:
     assert age(seconds) == text
 
 
-def test_clean_keeps_letters_of_all_languages() -> None:
+def test_plain_text_keeps_letters_of_all_languages() -> None:
     assert plain("grüße 你好\t\x07\n") == "grüße 你好" + "\N{REPLACEMENT CHARACTER}" * 3
 
 

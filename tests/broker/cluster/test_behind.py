@@ -151,7 +151,7 @@ class Line(Way):
     def drops(self) -> list[int]:
         return [world.core.engine.drops.total_n for world in self.net.worlds.values()]
 
-    def paused_callers(self) -> list[Any]:
+    def waiting(self) -> list[Any]:
         """What is left of the waiting at any broker."""
         cores = [world.core for world in self.net.worlds.values()]
         told = [list(core.cluster.congestion._told) for core in cores]
@@ -175,7 +175,7 @@ def test_callers_wait_for_a_link_on_the_way_and_nothing_is_lost(brokers_n: int, 
     assert [frame.data for frame in way.service.received()] == [b"%d" % number for number in range(sent_n)]
     assert way.drops() == [0] * brokers_n
     way.net.advance(SOON_S)
-    assert way.paused_callers() == []
+    assert way.waiting() == []
 
 
 def test_as_much_as_was_under_way_is_all_that_a_link_on_the_way_must_hold() -> None:
@@ -210,7 +210,7 @@ def test_callers_go_on_when_the_link_on_the_way_has_broken() -> None:
         way.net.break_link(*broken)
         way.net.advance(SOON_S)
         assert (caller.is_paused, caller.peer.paused_by) == (False, {})
-        assert way.paused_callers() == []
+        assert way.waiting() == []
 
 
 def test_nobody_waits_for_a_link_that_is_not_on_the_way() -> None:
@@ -239,7 +239,7 @@ def test_callers_go_on_when_a_better_way_has_come() -> None:
     assert not caller.is_paused
     way.slow.unblock()
     net.advance(SOON_S)
-    assert way.paused_callers() == []
+    assert way.waiting() == []
 
 
 def test_a_link_that_is_often_slow_for_a_moment_is_no_flood_of_words() -> None:
