@@ -162,11 +162,15 @@ class Dialer:
             await dialled.opened()
             return
         link = TcpLink(self._shell, place.scheme, url)
-        if place.scheme == "unix":
-            await loop.create_unix_connection(lambda: link, place.path)
-            return
-        name = self._name_of(url, place.host) if context is not None else None
-        await loop.create_connection(lambda: link, place.host, place.port, ssl=context, server_hostname=name)
+        try:
+            if place.scheme == "unix":
+                await loop.create_unix_connection(lambda: link, place.path)
+                return
+            name = self._name_of(url, place.host) if context is not None else None
+            await loop.create_connection(lambda: link, place.host, place.port, ssl=context, server_hostname=name)
+        except BaseException:
+            link.give_up()
+            raise
 
     def _fail(self, url: str, text: str) -> None:
         now = time.monotonic()

@@ -57,6 +57,12 @@ class StreamLink(asyncio.Protocol):
         if self._peer is not None:
             self._shell.lost(self._peer, LEFT if exc is None else str(exc))
 
+    def give_up(self) -> None:
+        """Its dial was given up. uvloop closes the transport then, and calls no `connection_lost`."""
+        if self._peer is not None:
+            self._shell.lost(self._peer, LEFT)
+            self._peer = None
+
     def pause_writing(self) -> None:
         if self._peer is not None:
             self._shell.congested(self._peer)

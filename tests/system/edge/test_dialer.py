@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from broker.config.load import load
 from broker.config.urls import PeerUrl
@@ -375,6 +377,34 @@ async def test_a_dialer_that_has_stopped_dials_nobody_and_leaves_no_task(bench: 
     for _ in range(10):
         await asyncio.sleep(0)
     assert (bench.dials.asked_n, bench.dials.failed) == (asked_n, [])
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "unix"])
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_dial_that_is_given_up_when_it_has_just_become_a_connection_leaves_none(
+    run: Callable[[Coroutine[Any, Any, None]], None], scheme: str, tmp_path: Path
+) -> None:
+    """uvloop closes it and tells its protocol nothing."""
+
+    async def give_up() -> None:
+        bench = Bench()
+        path = str(tmp_path / "socket")
+        loop = asyncio.get_running_loop()
+        async with (
+            await loop.create_unix_server(asyncio.Protocol, path),
+            await loop.create_server(asyncio.Protocol, "127.0.0.1", 0) as server,
+        ):
+            bench.dial(f"unix://{path}" if scheme == "unix" else f"{scheme}://127.0.0.1:{port_of(server)}")
+            async with asyncio.timeout(10.0):
+                while not bench.core.peers():
+                    await asyncio.sleep(0)
+            assert bench.dialer is not None
+            await bench.dialer.stop()
+            bench.shell.flush()
+            await until(lambda: (bench.core.peers(), bench.shell.links_open()) == ([], 0))
+            await bench.end()
+
+    run(give_up())
 
 
 def is_up(make: Callable[[], list[bool]]) -> Callable[[], bool]:
