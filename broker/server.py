@@ -28,7 +28,8 @@ from broker.core import COMPILED, Core
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
 from broker.edge.event_pipe import EventPipe, PipeState
-from broker.edge.frames.log import FrameLog, FrameLoggingShell
+from broker.edge.frames.log import FrameLog
+from broker.edge.frames.shell import FrameLoggingShell
 from broker.edge.origins import address_in
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from broker.core import Core
 from broker.edge.link import Link, Loop
@@ -22,25 +23,33 @@ from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.request_log import RequestRows
 
-HIGH_MARK_BYTES = 1 << 20  # waiting for a peer, above which it is congested
-LOW_MARK_BYTES = 1 << 18  # and below which it is relieved
-WRITE_BYTES = 256 << 10  # at a time to a transport, of what has waited for it
-TICK_S = 0.05  # how exact the core's deadlines are, and how long an event waits at most
+HIGH_MARK_BYTES: Final = 1 << 20  # waiting for a peer, above which it is congested
+LOW_MARK_BYTES: Final = 1 << 18  # and below which it is relieved
+WRITE_BYTES: Final = 256 << 10  # at a time to a transport, of what has waited for it
+TICK_S: Final = 0.05  # how exact the core's deadlines are, and how long an event waits at most
 # How long a single request waits: a kill -9 costs 20 ms of them, where the loop is 5 ms late at most.
-REQUESTS_S = 0.015
-QUIET_S = 10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
-WEIGH_S = 1.0  # how often it is added up what all connections hold back
-WEIGH_PARTS = 20  # a part of them with each tick
+REQUESTS_S: Final = 0.015
+QUIET_S: Final = (
+    10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
+)
+WEIGH_S: Final = 1.0  # how often it is added up what all connections hold back
+WEIGH_PARTS: Final = 20  # a part of them with each tick
 # Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
-SLICE_FRAMES = 256  # worked off before the time is looked at, fewer if they are more work than others (`core.receive`)
-SLICE_MESSAGES = 32  # the same for messages, each of which is received by itself
-TURN_S = 0.00025  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
-EVENTS_N = 500  # which are handed out at once; fewer wait for the next tick
-TURN_BYTES = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
-FLUSH_BYTES = 1 << 20  # of large output, handed to all transports together
-LOOK_S = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
-CLOSE_S = 3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
-MAX_CLOSE_S = 60.0  # for all of them: the rest of a frame, and the reason why it ends
+SLICE_FRAMES: Final = (
+    256  # worked off before the time is looked at, fewer if they are more work than others (`core.receive`)
+)
+SLICE_MESSAGES: Final = 32  # the same for messages, each of which is received by itself
+TURN_S: Final = (
+    0.00025  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
+)
+EVENTS_N: Final = 500  # which are handed out at once; fewer wait for the next tick
+TURN_BYTES: Final = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
+FLUSH_BYTES: Final = 1 << 20  # of large output, handed to all transports together
+LOOK_S: Final = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
+CLOSE_S: Final = (
+    3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
+)
+MAX_CLOSE_S: Final = 60.0  # for all of them: the rest of a frame, and the reason why it ends
 
 
 class CongestedPeer:
@@ -86,10 +95,10 @@ class Backlog:
 class ClosingPeer:
     """An ended peer that has not taken its last bytes yet."""
 
-    def __init__(self, peer: Peer, confirmed_bytes: int, now: float) -> None:
+    def __init__(self, peer: Peer, confirmed_bytes: int, now: float, look_at: float) -> None:
         self.peer = peer
         self.confirmed_bytes = confirmed_bytes  # at the last look
-        self.look_at = now + CLOSE_S  # seconds, monotonic
+        self.look_at = look_at  # seconds, monotonic
         self.until = now + MAX_CLOSE_S
 
 
@@ -112,6 +121,7 @@ class Shell:
         self._clock = clock
         self._quiet_s = quiet_s
         self.turn_s = turn_s  # seconds of one connection in one turn of the loop
+        self.close_s = CLOSE_S
         self.core = core
         self._stuck_s = stuck_s
         self._congested: dict[int, CongestedPeer] = {}  # by peer id
@@ -301,7 +311,7 @@ class Shell:
             return
         link.serve(None)  # what it has not taken waits in its session
         link.close()
-        self._loop.call_at(self._loop.time() + CLOSE_S, link.abort)
+        self._loop.call_at(self._loop.time() + self.close_s, link.abort)
         self._lose(peer, reason)
 
     def lost(self, peer: Peer, reason: str) -> None:
@@ -396,7 +406,7 @@ class Shell:
                 if link.pending_bytes():
                     self.core.lifecycle.remember_close_reason(peer, self._clock())
                 now = self._loop.time()
-                self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now))
+                self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now, now + self.close_s))
         if self._arrived_at:
             # What has just been written has been here since its bytes arrived, at most since the first ones. Those that
             # arrived later in the turn were in the kernel while the first were handled, so it is the truth about them.
@@ -468,7 +478,7 @@ class Shell:
                 link.abort()
                 continue
             closing.confirmed_bytes = confirmed
-            closing.look_at = now + CLOSE_S
+            closing.look_at = now + self.close_s
             self._closing.append(closing)
 
     def _end_stuck(self) -> None:

@@ -14,15 +14,11 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from broker.core import Core
 from broker.edge.frames.text import RECEIVED, REQUESTS, SENT, SeenFrame
-from broker.edge.link import Link, Loop
-from broker.edge.origins import NOWHERE, Origin
-from broker.edge.shell import Shell
-from broker.events import FlowRecord, LifecycleEvent
+from broker.edge.link import Link
+from broker.edge.origins import Origin
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
-from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import LimitedLog
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
@@ -154,35 +150,3 @@ def _ends(frame: SeenFrame) -> int:
         return 1
     has_ended = frame.kind in (frames.PAYLOAD, frames.REQUEST_CHANNEL) and frame.flags & frames.COMPLETE
     return 1 if has_ended else 0
-
-
-class FrameLoggingShell(Shell):
-    """A shell whose links are looked at."""
-
-    def __init__(
-        self,
-        log: FrameLog,
-        core: Core,
-        stuck_s: float,
-        on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
-        loop: Loop | None = None,
-        on_requests: Callable[[RequestRows], None] | None = None,
-    ) -> None:
-        super().__init__(core, stuck_s, on_events, loop, on_requests)
-        self._frame_log: Final = log
-
-    def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:
-        return super().connected(name, framed, LoggedLink(link, name, origin, self._frame_log), origin)
-
-    def dialled(self, name: str, framed: bool, link: Link, url: str, origin: Origin = NOWHERE) -> Peer:
-        return super().dialled(name, framed, LoggedLink(link, name, origin, self._frame_log), url, origin)
-
-    def received(self, peer: Peer, data: bytes) -> None:
-        link = self._links.get(peer.id)
-        if isinstance(link, LoggedLink):
-            link.received(data)
-        super().received(peer, data)
-
-    def stop(self) -> None:
-        super().stop()
-        self._frame_log.flush()

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.edge import shell
 from rsocket_wire.rsocket.frames import REQUEST_FNF, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE
@@ -89,11 +88,9 @@ async def assert_gone(caller: Wire) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
-async def test_who_closes_while_bytes_wait_is_no_route_any_more(
-    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    monkeypatch.setattr(shell, "CLOSE_S", 0.1)
+async def test_who_closes_while_bytes_wait_is_no_route_any_more(make_server: MakeServer, scheme: str) -> None:
     server = await make_server()
+    server.shell.close_s = 0.1
     caller = await Wire.caller(url_of(server, "tcp"))
     service = await flooded(url_of(server, scheme), caller)
     await until(lambda: any(peer.is_congested for peer in server.core.peers()))

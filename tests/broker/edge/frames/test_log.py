@@ -13,7 +13,8 @@ import pytest
 from broker.config.load import load
 from broker.config.sections.process import LogOptions
 from broker.core import Core, CoreSettings
-from broker.edge.frames.log import LINES_PER_S, FrameLog, FrameLoggingShell, LoggedLink
+from broker.edge.frames.log import LINES_PER_S, FrameLog, LoggedLink
+from broker.edge.frames.shell import FrameLoggingShell
 from broker.edge.frames.text import LINE_CHARS, RECEIVED, SeenFrame
 from broker.edge.origins import Origin
 from broker.edge.shell import Shell
