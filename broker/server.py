@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from broker import VERSION
 from broker.cluster.settings import ClusterSettings
+from broker.config.certificates import client_context, server_context
 from broker.config.cluster import found_peers, reachable
 from broker.config.hosts import own_names
 from broker.config.options import Config
@@ -33,7 +34,6 @@ from broker.edge.frames.shell import FrameLoggingShell
 from broker.edge.origins import address_in
 from broker.edge.shell import Shell
 from broker.edge.tcp import listen_tcp, listen_unix
-from broker.edge.tls import client_context, server_context
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent

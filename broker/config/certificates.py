@@ -1,7 +1,6 @@
-"""Certificates and keys in files: whether they are what they should be, and whose eyes they are for.
+"""Certificates and keys in files: whether they are what they should be, whose eyes they are for, and contexts of them.
 
-Decides that before anybody listens or dials with them. What a certificate says, and until when, is for those to whom it
-is shown.
+What a certificate says, and until when, is for those to whom it is shown.
 """
 
 import os
@@ -9,8 +8,12 @@ import ssl
 import stat
 from typing import Final
 
+from rsocket_wire.errors import BrokerError
+
 CERTIFICATE: Final = "certificate"
 KEY: Final = "key"
+
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
@@ -50,9 +53,46 @@ def fault_of_roots(path: str) -> str:
     return ""
 
 
+def server_context(certificate: str, key: str, client_ca: str = "", min_version: str = "1.2") -> ssl.SSLContext:
+    """A context for accepting; with `client_ca` every client must show a certificate signed by it.
+
+    Raises BrokerError "bad-config" when a file is not what it should be.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[min_version]
+    try:
+        load_pair(context, certificate, key)
+        if client_ca:
+            context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (ssl.SSLError, OSError) as error:
+        raise _bad_files((certificate, key, client_ca), error) from None
+    return context
+
+
+def client_context(ca: str = "", certificate: str = "", key: str = "", min_version: str = "1.2") -> ssl.SSLContext:
+    """A context for dialling: the other end must show a certificate of its host's name, signed by one of `ca`.
+
+    `ca` empty: by one of those whom the system trusts. `certificate` and `key` are shown to who asks for them. Raises
+    BrokerError "bad-config" when a file is not what it should be.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+        context.minimum_version = _VERSIONS[min_version]
+        if certificate:
+            load_pair(context, certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise _bad_files((ca, certificate, key), error) from None
+    return context
+
+
 def is_open_to_all(path: str) -> bool:
     """Every user of this machine may read the file."""
     try:
         return os.stat(path).st_mode & stat.S_IROTH != 0
     except OSError:
         return False
+
+
+def _bad_files(paths: tuple[str, ...], error: Exception) -> BrokerError:
+    return BrokerError("bad-config", f"tls: {', '.join(path for path in paths if path)}: {error}")

@@ -15,7 +15,6 @@ from broker.edge.descriptors import AdmissionProtocol
 from broker.edge.link import LEFT
 from broker.edge.origins import origin_of, peer_name
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
-from broker.edge.tls import is_over_tls
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.forwarding.outbound import Piece
@@ -51,7 +50,7 @@ class StreamLink(asyncio.Protocol):
         if self._peer is None:
             return False
         self._shell.left(self._peer, LEFT)
-        return not is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+        return not _is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
@@ -136,6 +135,11 @@ async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
     return await loop.create_unix_server(
         lambda: AdmissionProtocol(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
     )
+
+
+def _is_over_tls(transport: asyncio.BaseTransport) -> bool:
+    """What is written to it is encrypted."""
+    return transport.get_extra_info("sslcontext") is not None
 
 
 def _remove_stale(path: str) -> None:

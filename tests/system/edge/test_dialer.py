@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from broker.config.certificates import client_context
 from broker.config.load import load
 from broker.config.urls import PeerUrl
 from broker.core import Core, CoreSettings
 from broker.edge.dialer import Bounds, Dialer, _reason
 from broker.edge.shell import Shell
-from broker.edge.tls import client_context
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from broker.server import Server
