@@ -66,7 +66,11 @@ FLOORS = [
     ["broker.server"],
 ]
 CORE_FLOORS = 8  # so many floors from below are the core
-SHELL = ["broker.edge.shell", "broker.edge.frames.shell"]  # compiled with the core, and knows clock and loop
+SHELL = [
+    "broker.edge.shell",
+    "broker.edge.slow_peers",
+    "broker.edge.frames.shell",
+]  # know clock and loop, and are compiled
 WIRE_ROOMS = ["rsocket_wire.errors", "rsocket_wire.timers", "rsocket_wire.wire", "rsocket_wire.rsocket"]  # lowest first
 MAX_ROOMS = 20  # folders in the broker
 

@@ -18,6 +18,7 @@ from broker.core import Core
 from broker.edge.link import Link, Loop
 from broker.edge.memory import Memory
 from broker.edge.origins import NOWHERE, Origin
+from broker.edge.slow_peers import SlowPeers
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
@@ -45,37 +46,6 @@ TURN_S: Final = (
 EVENTS_N: Final = 500  # which are handed out at once; fewer wait for the next tick
 TURN_BYTES: Final = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
 FLUSH_BYTES: Final = 1 << 20  # of large output, handed to all transports together
-LOOK_S: Final = 1.0  # between two looks at what the system holds for a peer for which it takes nothing
-CLOSE_S: Final = (
-    3.0  # in which an ended peer must take some of its last bytes: one that reads nothing would stay for ever
-)
-MAX_CLOSE_S: Final = 60.0  # for all of them: the rest of a frame, and the reason why it ends
-
-
-class CongestedPeer:
-    """A congested peer: how many bytes this system had taken for it at the last look, and since when it reads nothing.
-
-    What waits says nothing about that: it grows while others send, however fast the peer reads. Nor does what this
-    system takes, while it takes nothing: it may hold megabytes that the peer reads at leisure.
-    """
-
-    def __init__(self, peer: Peer, taken_bytes: int, now: float) -> None:
-        self.peer = peer
-        self.took(taken_bytes, now)
-
-    def took(self, taken_bytes: int, now: float) -> None:
-        """This system has taken more for it, because the peer has read something."""
-        self.taken_bytes = taken_bytes
-        self.since = now
-        self.unconfirmed_bytes = -1  # at the last look; -1: nobody has looked since
-        self.look_at = now
-
-    def looked(self, unconfirmed_bytes: int, now: float) -> None:
-        """This system has taken no more: what it holds shrinks by what the peer reads."""
-        if unconfirmed_bytes < self.unconfirmed_bytes:
-            self.since = now
-        self.unconfirmed_bytes = unconfirmed_bytes
-        self.look_at = now + LOOK_S
 
 
 class Backlog:
@@ -90,16 +60,6 @@ class Backlog:
         self.fault: tuple[str, str] | None = None  # code word and text of what followed
         self.left_reason: str | None = None  # the other end has closed
         self.lost_reason: str | None = None  # the transport is gone
-
-
-class ClosingPeer:
-    """An ended peer that has not taken its last bytes yet."""
-
-    def __init__(self, peer: Peer, confirmed_bytes: int, now: float, look_at: float) -> None:
-        self.peer = peer
-        self.confirmed_bytes = confirmed_bytes  # at the last look
-        self.look_at = look_at  # seconds, monotonic
-        self.until = now + MAX_CLOSE_S
 
 
 class Shell:
@@ -121,15 +81,11 @@ class Shell:
         self._clock = clock
         self._quiet_s = quiet_s
         self.turn_s = turn_s  # seconds of one connection in one turn of the loop
-        self.close_s = CLOSE_S
         self.core = core
-        self._stuck_s = stuck_s
-        self._congested: dict[int, CongestedPeer] = {}  # by peer id
         self._on_events = on_events
         self._on_requests = on_requests
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
-        self._closing: deque[ClosingPeer] = deque()  # whose last bytes are awaited, by when they are looked at
         self._backlogs: dict[int, Backlog] = {}  # by peer id
         self._memory = Memory()
         self._is_working_off = False
@@ -137,6 +93,7 @@ class Shell:
         self._messages_of: Peer | None = None  # of whom
         self._messages_from = 0.0  # when the first of them came, seconds, monotonic
         self._loop: Loop = asyncio.get_running_loop() if loop is None else loop
+        self.slow_peers: Final = SlowPeers(core, self._links, stuck_s, self._loop, clock)
         self._is_waking = False
         self._reads = 0  # since the last writing
         self._was_alone = True  # not more than one read came before the last writing
@@ -294,7 +251,7 @@ class Shell:
         self.wake()
 
     def left(self, peer: Peer, reason: str) -> None:
-        """The other end has closed the connection: it serves nobody any more, and has CLOSE_S to take what waits."""
+        """The other end has closed the connection: it serves nobody any more, and has `CLOSE_S` to take what waits."""
         backlog = self._backlogs.get(peer.id)
         if backlog is not None and not peer.is_ending:
             backlog.left_reason = reason
@@ -311,7 +268,7 @@ class Shell:
             return
         link.serve(None)  # what it has not taken waits in its session
         link.close()
-        self._loop.call_at(self._loop.time() + self.close_s, link.abort)
+        self._loop.call_at(self._loop.time() + self.slow_peers.close_s, link.abort)
         self._lose(peer, reason)
 
     def lost(self, peer: Peer, reason: str) -> None:
@@ -320,7 +277,7 @@ class Shell:
         if backlog is not None and not peer.is_ending:
             backlog.lost_reason = reason
             self._links.pop(peer.id, None)
-            self._congested.pop(peer.id, None)
+            self.slow_peers.forget(peer)
             self._unsent.pop(peer.id, None)
             return
         self._lose(peer, reason)
@@ -330,7 +287,7 @@ class Shell:
         self._backlogs.pop(peer.id, None)
         self.core.lost(peer, reason, self._clock())
         self._move()
-        self._congested.pop(peer.id, None)
+        self.slow_peers.forget(peer)
         self._unsent.pop(peer.id, None)
         self._turn()
         self.wake()
@@ -339,15 +296,13 @@ class Shell:
         """A transport has more to write than its high mark."""
         link = self._links.get(peer.id)
         if link is not None:
-            if peer.id not in self._congested:
-                self._congested[peer.id] = CongestedPeer(peer, self._taken_bytes(peer, link), self._loop.time())
-            self.core.congested(peer)
+            self.slow_peers.congest(peer, link)
 
     def relieved(self, peer: Peer) -> None:
         """A transport has less to write than its low mark again."""
         self.core.relieved(peer, self._clock())
         if not peer.is_congested:
-            self._congested.pop(peer.id, None)
+            self.slow_peers.forget(peer)
         self._turn()
         self.wake()
 
@@ -381,77 +336,58 @@ class Shell:
         self._was_alone = self._reads <= 1
         self._reads = 0
         self._messages_of = None
-        if self.core.has_read_changes():
+        core = self.core
+        if core.has_read_changes():
             self._turn()
         room_bytes = FLUSH_BYTES
-        for peer in self.core.take_writes():
+        for peer in core.take_writes():
             link = self._links.get(peer.id)
             if link is None:
                 continue
             pending_bytes = peer.pending_bytes
             if pending_bytes and not peer.is_blocked:
-                is_large = pending_bytes >= LARGE_BYTES
-                if is_large and room_bytes <= 0:
-                    self.core.write_later(peer)
-                    continue
-                self._write(peer, link)
-                if is_large:
+                if pending_bytes < LARGE_BYTES:
+                    link.write(peer.take_output())
+                elif room_bytes > 0:
+                    self._write_large(peer, link)
                     room_bytes -= pending_bytes - peer.pending_bytes
-            elif peer.is_congested and not peer.is_blocked:  # what had waited was dropped
-                self._relieve(peer)
+                else:
+                    core.write_later(peer)
+                    continue
+                self._unsent[peer.id] = peer
+                peer.unsent_bytes = link.pending_bytes()
+            if peer.is_congested and not peer.is_blocked and not peer.pending_bytes:  # all is written, or was dropped
+                core.relieved(peer, self._clock())
+                self.slow_peers.forget(peer)
             if peer.is_ending:
-                link.end()
-                if not peer.pending_bytes:
-                    link.close()
-                if link.pending_bytes():
-                    self.core.lifecycle.remember_close_reason(peer, self._clock())
-                now = self._loop.time()
-                self._closing.append(ClosingPeer(peer, self._confirmed_bytes(peer, link), now, now + self.close_s))
+                self.slow_peers.close(peer, link)
         if self._arrived_at:
             # What has just been written has been here since its bytes arrived, at most since the first ones. Those that
             # arrived later in the turn were in the kernel while the first were handled, so it is the truth about them.
             self._written_at = self._clock()
-            frames = self.core.frames_in
-            self.core.added.add(self._written_at - self._arrived_at, frames - self._frames_seen)
+            frames = core.frames_in
+            core.added.add(self._written_at - self._arrived_at, frames - self._frames_seen)
             self._frames_seen = frames
             self._arrived_at = 0.0
         if self._on_requests is not None:
             self._gather_requests()
-        if self.core.has_writes() or self.core.has_work():
+        if core.has_writes() or core.has_work():
             self.wake()
 
-    def _write(self, peer: Peer, link: Link) -> None:
-        """Writes what waits for the peer, until its transport has enough."""
+    def _write_large(self, peer: Peer, link: Link) -> None:
+        """Writes what waits for the peer, a part at a time, until its transport has enough."""
         pieces = peer.take_output(WRITE_BYTES)
         while pieces:
             link.write(pieces)
             if peer.is_blocked or not peer.pending_bytes:
                 break
             pieces = peer.take_output(WRITE_BYTES)
-        self._unsent[peer.id] = peer
-        peer.unsent_bytes = link.pending_bytes()
-        if peer.is_congested and not peer.is_blocked and not peer.pending_bytes:
-            self._relieve(peer)
-
-    def _relieve(self, peer: Peer) -> None:
-        """All that has waited for it is written, or dropped."""
-        self.core.relieved(peer, self._clock())
-        self._congested.pop(peer.id, None)
-
-    def _taken_bytes(self, peer: Peer, link: Link) -> int:
-        """Returns how many bytes this system has accepted for the peer, ever."""
-        return peer.bytes_out - link.pending_bytes()
-
-    def _confirmed_bytes(self, peer: Peer, link: Link) -> int:
-        """What the peer's system has confirmed, but for what TLS adds: to be compared with what it was before."""
-        return self._taken_bytes(peer, link) - link.unconfirmed_bytes()
 
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
         self.core.lag.add(self.lag_s, 1)
         self.core.tick(self._clock(), time.time_ns() // 1_000_000)
-        self._abort_overdue()
-        self._end_stuck()
+        self.slow_peers.look()
         if self._loop.time() >= self._weigh_at:
             self._look_at_unsent()
         if self.core.limits.weigh_part(WEIGH_PARTS):
@@ -464,42 +400,6 @@ class Shell:
         self._hand_out()
         self._tick_at = self._loop.time() + TICK_S
         self._timer = self._loop.call_at(self._tick_at, self._tick)
-
-    def _abort_overdue(self) -> None:
-        """Closes the transports of ended peers that have not taken their last bytes, once they take no more of them."""
-        now = self._loop.time()
-        while self._closing and self._closing[0].look_at <= now:
-            closing = self._closing.popleft()
-            link = self._links.get(closing.peer.id)
-            if link is None:
-                continue
-            confirmed = self._confirmed_bytes(closing.peer, link)
-            if confirmed <= closing.confirmed_bytes or now >= closing.until:
-                link.abort()
-                continue
-            closing.confirmed_bytes = confirmed
-            closing.look_at = now + self.close_s
-            self._closing.append(closing)
-
-    def _end_stuck(self) -> None:
-        """Ends the peers that have read nothing for too long."""
-        now = self._loop.time()
-        for each in list(self._congested.values()):
-            peer = each.peer
-            if peer.is_ending:
-                continue  # see `_abort_overdue`
-            link = self._links[peer.id]
-            taken = self._taken_bytes(peer, link)
-            if taken > each.taken_bytes:
-                each.took(taken, now)
-                continue
-            if now >= each.look_at or now - each.since >= self._stuck_s:
-                each.looked(link.unconfirmed_bytes(), now)
-            if now - each.since >= self._stuck_s:
-                waiting = link.pending_bytes() + peer.pending_bytes
-                text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s (limits.stuck_s)"
-                self.core.stuck(peer, text, self._clock())
-                self._drop(peer, link)
 
     def _look_at_unsent(self) -> None:
         """Tells the core what the transports hold back."""
@@ -516,20 +416,13 @@ class Shell:
         for peer in self.core.weigh(self._clock()):
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
-                self._drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
-
-    def _drop(self, peer: Peer, link: Link) -> None:
-        """Closes the transport at once, with what waits for it."""
-        self.core.lifecycle.remember_close_reason(peer, self._clock())
-        peer.take_output()
-        self._congested.pop(peer.id, None)
-        link.abort()
+                self.slow_peers.drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed
 
     def _move(self) -> None:
         """Gives transports to the peers that were resumed on them, and closes those that peers have lost."""
         for move in self.core.take_moves():
             peer = move.peer
-            self._congested.pop(peer.id, None)
+            self.slow_peers.forget(peer)
             self._backlogs.pop(peer.id, None)  # has not been looked at, so it is not confirmed and will be sent again
             old = self._links.pop(peer.id, None)
             if old is not None:

@@ -90,7 +90,7 @@ async def assert_gone(caller: Wire) -> None:
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
 async def test_who_closes_while_bytes_wait_is_no_route_any_more(make_server: MakeServer, scheme: str) -> None:
     server = await make_server()
-    server.shell.close_s = 0.1
+    server.shell.slow_peers.close_s = 0.1
     caller = await Wire.caller(url_of(server, "tcp"))
     service = await flooded(url_of(server, scheme), caller)
     await until(lambda: any(peer.is_congested for peer in server.core.peers()))

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from broker.core import Core, CoreSettings
-from broker.edge.shell import CLOSE_S, FLUSH_BYTES, LOOK_S, TICK_S, WEIGH_S, Shell
+from broker.edge.shell import FLUSH_BYTES, TICK_S, WEIGH_S, Shell
+from broker.edge.slow_peers import CLOSE_S, LOOK_S
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload

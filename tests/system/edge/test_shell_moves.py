@@ -1,7 +1,8 @@
 """The shell gives the links of new sockets to the peers that are resumed on them (D-39)."""
 
 from broker.core import Core, CoreSettings
-from broker.edge.shell import CLOSE_S, TURN_BYTES, Shell
+from broker.edge.shell import TURN_BYTES, Shell
+from broker.edge.slow_peers import CLOSE_S
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
