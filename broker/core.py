@@ -86,11 +86,11 @@ class Core:
         # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
-        self._steps: Final = self.engine.steps
+        self._fan_outs: Final = self.engine.steps.calls
+        self._records_due: Final = self.engine.flows.over
         self._congested_requests: Final = self.engine.congested_requests
         self._decisions: Final = self.engine.decisions
         self._retries: Final = self.engine.retries
-        self._flows: Final = self.engine.flows
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
         name = settings.broker_name or f"broker-{self.id_text[:8]}"
         state = ClusterState(cluster or ClusterSettings(), broker_id, name, at_ms, self._event_log)
@@ -121,7 +121,7 @@ class Core:
         self.added: Final = Histogram()  # what the broker adds to each frame: from arrival to the end of the writing
         self.lag: Final = Histogram()  # how late its ticks are
         flow_s = settings.flow_interval_s
-        self._flow_intervals: Final = FlowIntervals(self._flows, self._event_log, flow_s, now, at_ms)
+        self._flow_intervals: Final = FlowIntervals(self.engine.flows, self._event_log, flow_s, now, at_ms)
         self._snapshots: Final = Snapshots(self.table, self.query, self._event_log, settings.snapshot_s, now)
         tags = started_tags(settings, cluster.mates if cluster is not None else [], seed, COMPILED)
         self._event_log.tell(BROKER_STARTED, at_ms, tags=tags, detail="compiled" if COMPILED else "interpreted")
@@ -245,17 +245,17 @@ class Core:
 
     def has_work(self) -> bool:
         """Work that is done a part at a time is left: `work` is to be called in each turn."""
-        return self._steps.has_work() or self._flows.has_records()
+        return len(self._fan_outs) > 0 or len(self._records_due) > 0
 
     def work(self, now: float) -> None:
         """A turn of what goes to many branches, and of the records of flows."""
-        if self._flows.has_records():
+        if self._records_due:
             self._flow_intervals.write(False)
         done_n = 0
-        while self._steps.has_work() and done_n < MAX_BRANCHES_PER_TURN:
+        while self._fan_outs and done_n < MAX_BRANCHES_PER_TURN:
             if self._fed:
                 self._pause_nobody(now)
-            step, branches_n = self._steps.advance(now)
+            step, branches_n = self.engine.steps.advance(now)
             done_n += max(1, branches_n)
             if self._fed:
                 self._pause(step.caller)

@@ -26,7 +26,7 @@ class FlowIntervals:
         """Ends the interval when it is over, and writes records that are left of the one before."""
         if now >= self._ends_at:
             self._end(now)
-        if self._flows.has_records():
+        if self._flows.over:
             self.write(False)
 
     def write(self, all_of_them: bool) -> None:

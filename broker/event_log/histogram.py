@@ -8,13 +8,17 @@ from broker.events import MAX_BUCKET, bucket_of
 class Histogram:
     """Adding costs a few list reads, and memory is the same whatever is added."""
 
-    __slots__ = ("max_us", "number", "numbers", "sum_us")
+    __slots__ = ("max_us", "numbers", "sum_us")
 
     def __init__(self) -> None:
         self.numbers: Final[list[int]] = [0] * (MAX_BUCKET + 1)  # by bucket
-        self.number = 0  # all of them
         self.sum_us = 0
         self.max_us = 0
+
+    @property
+    def number(self) -> int:
+        """All that was added."""
+        return sum(self.numbers)
 
     def add(self, seconds: float, number: int) -> None:
         """So many took so long; a negative duration counts as none."""
@@ -22,7 +26,6 @@ class Histogram:
         if us < 0:
             us = 0
         self.numbers[bucket_of(us)] += number
-        self.number += number
         self.sum_us += us * number
         if us > self.max_us:
             self.max_us = us

@@ -96,7 +96,11 @@ class FrameCursor:
         at = self._next
         size = len(data)
         if size - at < _SHORTEST_BYTES:
-            self._keep_head(at, size - at)
+            if size <= at:  # as nearly always: nothing is kept
+                self.data = b""
+                self._next = 0
+            else:
+                self._keep_head(at, size - at)
             return False
         # One read for the low 16 bits of the length, the stream id, the type and the flags (figures: `wire.ints`).
         head = read_i64_be(data, at + 1)
@@ -166,10 +170,9 @@ class FrameCursor:
 
     def _keep(self, at: int, missing: int) -> None:
         rest = self.data[at:]
-        if rest:
-            self._parts = [rest]
-            self._missing = missing
-            self.held_bytes = len(rest)
+        self._parts = [rest]
+        self._missing = missing
+        self.held_bytes = len(rest)
         self.data = b""
         self._next = 0
 

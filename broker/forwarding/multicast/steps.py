@@ -39,13 +39,9 @@ class StepQueue:
     """The fan-outs of one broker."""
 
     def __init__(self) -> None:
-        self._turns: Final[deque[CallSteps]] = deque()  # with steps to do
+        self.calls: Final[deque[CallSteps]] = deque()  # with steps to do, by whose turn it is
         self._left_n = 0  # branches that may still be served at once, until
         self._until = 0.0  # seconds, monotonic
-
-    def has_work(self) -> bool:
-        """There are steps to do."""
-        return len(self._turns) > 0
 
     def may(self, branches_n: int, now: float) -> bool:
         """So many branches may be served at once; then they are counted."""
@@ -61,18 +57,18 @@ class StepQueue:
         """A step behind those that the call has still to do."""
         if not call.steps:
             call.caller.held_n += 1
-            self._turns.append(call)
+            self.calls.append(call)
         call.steps.append(step)
 
     def advance(self, now: float) -> tuple[CallSteps, int]:
         """A part of the next fan-out's work: whose it was, and for how many branches. There must be work."""
-        call = self._turns.popleft()
+        call = self.calls.popleft()
         step = call.steps[0]
         done_n = step.advance(STEP_BRANCHES, now)
         if not done_n:
             call.steps.popleft()
         if call.steps:
-            self._turns.append(call)
+            self.calls.append(call)
         else:
             call.caller.held_n -= 1
         return call, done_n

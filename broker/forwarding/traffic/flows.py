@@ -7,7 +7,7 @@ exact. Where single requests are written, too, the flow hands each one on (`requ
 
 from typing import Final, NamedTuple
 
-from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_high_us, bucket_low_us, bucket_of
+from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_low_us, bucket_of, bucket_width_us
 from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
@@ -91,9 +91,9 @@ class Counts:
     def enter(self, latency_us: int) -> None:
         """The next request is one of another bucket."""
         self.settle()
-        self.bucket = bucket_of(latency_us)
-        self.low_us = bucket_low_us(self.bucket)
-        self.high_us = bucket_high_us(self.bucket)
+        bucket = self.bucket = bucket_of(latency_us)
+        low_us = self.low_us = bucket_low_us(bucket)
+        self.high_us = low_us + bucket_width_us(bucket)
 
     def settle(self) -> None:
         """Makes the histogram whole."""
@@ -245,7 +245,7 @@ class FlowTable:
         self._services: Final[dict[str, ServiceLoad]] = services if services is not None else {}
         self._folded: list[bool] = []  # in this interval: totals of services that are gone, refused ones or others
         self.address_bytes = 0  # of the flows made in this interval
-        self._over: list[Flow] = []  # of the interval that is over, not taken yet; the last one is the next
+        self.over: Final[list[Flow]] = []  # of the interval that is over, not taken yet; the last one is the next
         self.active: list[Flow] = []  # those that counted something in this interval
         self.opened = 0  # flows made in this interval
         # By service, model, routing, outcome, word; see MAX_TOTALS.
@@ -271,24 +271,18 @@ class FlowTable:
     def end_interval(self) -> None:
         """Ends the interval: what counts from now on is of the next one, but at flows that are still to be taken."""
         self.active.reverse()
-        self._over = self.active + self._over
+        self.over[:0] = self.active
         self.active = []
         self.opened = 0
         self.address_bytes = 0
         self._folded = []
 
-    def has_records(self) -> bool:
-        """Flows of the interval that is over have not been taken yet."""
-        return len(self._over) > 0
-
     def take_records(self, seq: int, at_ms: int, interval_ms: int, all_of_them: bool = True) -> list[FlowRecord]:
         """Records of the interval that is over, numbered from `seq` on, or some of them; their counters begin anew."""
         records: list[FlowRecord] = []
-        taken = self._over if all_of_them else self._over[-TAKEN_N:]
-        if all_of_them:
-            self._over = []
-        else:
-            del self._over[-TAKEN_N:]
+        taken_n = len(self.over) if all_of_them else TAKEN_N
+        taken = self.over[-taken_n:]
+        del self.over[-taken_n:]
         taken.reverse()
         for flow in taken:
             flow.owner.pop(flow.key, None)

@@ -483,7 +483,7 @@ def test_many_flows_become_records_a_part_at_a_time_and_each_once() -> None:
     book.table.end_interval()
     book.count(30_000)
     sizes = []
-    while book.table.has_records():
+    while book.table.over:
         sizes.append(len(book.table.take_records(1, 0, 1000, False)))
     assert sizes == [TAKEN_N] * (30_000 // TAKEN_N)
     assert len(book.end()) == 1
