@@ -95,8 +95,9 @@ class Link:
     def unconfirmed_bytes(self) -> int:
         return 0
 
-    def write(self, pieces: list[Piece]) -> None:
+    def write(self, pieces: list[Piece]) -> int:
         b"".join(pieces)  # as the link of a socket does
+        return 0
 
     def pause(self) -> None:
         pass

@@ -104,6 +104,7 @@ class Core:
         self.cluster: Final = self.lifecycle.cluster
         self._dirty: Final = self.lifecycle.dirty
         self._backlog: Final = self.lifecycle.backlog
+        self.read_changes: Final = self._backlog.turned  # not empty: there is something in `take_read_changes`
         self._congestion: Final = self.cluster.congestion
         self.outbound: Final = self._backlog.outbound
         self._over: Final = self.outbound.over
@@ -245,7 +246,7 @@ class Core:
 
     def has_work(self) -> bool:
         """Work that is done a part at a time is left: `work` is to be called in each turn."""
-        return len(self._fan_outs) > 0 or len(self._records_due) > 0
+        return bool(self._fan_outs or self._records_due)
 
     def work(self, now: float) -> None:
         """A turn of what goes to many branches, and of the records of flows."""
@@ -281,15 +282,11 @@ class Core:
         if not peer.pending_bytes:
             self.lifecycle.release(peer, now)
 
-    def has_read_changes(self) -> bool:
-        """Tells whether somebody is to be read from no more, or again."""
-        return len(self._backlog.turned) > 0
-
     def take_read_changes(self) -> list[Peer]:
         """Peers that are to be read from no more, or again: see `Peer.is_paused`."""
-        turned = self._backlog.turned[:]
-        self._backlog.turned.clear()
-        return turned
+        changes = self.read_changes[:]
+        self.read_changes.clear()
+        return changes
 
     def lost(self, peer: Peer, reason: str, now: float) -> None:
         """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
@@ -379,6 +376,10 @@ class Core:
     def has_writes(self) -> bool:
         """Somebody has bytes to be written, or is to be closed."""
         return len(self._dirty) > 0
+
+    def has_more(self) -> bool:
+        """Tells whether there are writes, or work."""
+        return bool(self._dirty or self._fan_outs or self._records_due)
 
     def take_writes(self) -> list[Peer]:
         """Peers with output (`Peer.take_output`) or to be closed after it (`Peer.is_ending`)."""

@@ -27,8 +27,8 @@ class Link(Protocol):
         A system call: asked only of a peer that seems to take nothing.
         """
 
-    def write(self, pieces: list[Piece]) -> None:
-        """Writes without waiting; the pieces of a stream, or one message each.
+    def write(self, pieces: list[Piece]) -> int:
+        """Writes without waiting; the pieces of a stream, or one message each. Returns `pending_bytes`.
 
         Where more waits then than its high mark, it has said so (`Shell.congested`) when this returns.
         """

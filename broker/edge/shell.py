@@ -337,7 +337,7 @@ class Shell:
         self._reads = 0
         self._messages_of = None
         core = self.core
-        if core.has_read_changes():
+        if core.read_changes:
             self._turn()
         room_bytes = FLUSH_BYTES
         for peer in core.take_writes():
@@ -347,7 +347,7 @@ class Shell:
             pending_bytes = peer.pending_bytes
             if pending_bytes and not peer.is_blocked:
                 if pending_bytes < LARGE_BYTES:
-                    link.write(peer.take_output())
+                    peer.unsent_bytes = link.write(peer.take_output())
                 elif room_bytes > 0:
                     self._write_large(peer, link)
                     room_bytes -= pending_bytes - peer.pending_bytes
@@ -355,7 +355,6 @@ class Shell:
                     core.write_later(peer)
                     continue
                 self._unsent[peer.id] = peer
-                peer.unsent_bytes = link.pending_bytes()
             if peer.is_congested and not peer.is_blocked and not peer.pending_bytes:  # all is written, or was dropped
                 core.relieved(peer, self._clock())
                 self.slow_peers.forget(peer)
@@ -371,14 +370,14 @@ class Shell:
             self._arrived_at = 0.0
         if self._on_requests is not None:
             self._gather_requests()
-        if core.has_writes() or core.has_work():
+        if core.has_more():
             self.wake()
 
     def _write_large(self, peer: Peer, link: Link) -> None:
         """Writes what waits for the peer, a part at a time, until its transport has enough."""
         pieces = peer.take_output(WRITE_BYTES)
         while pieces:
-            link.write(pieces)
+            peer.unsent_bytes = link.write(pieces)
             if peer.is_blocked or not peer.pending_bytes:
                 break
             pieces = peer.take_output(WRITE_BYTES)

@@ -87,11 +87,13 @@ class StreamLink(asyncio.Protocol):
     def unconfirmed_bytes(self) -> int:
         return unconfirmed_bytes(self._transport)
 
-    def write(self, pieces: list[Piece]) -> None:
+    def write(self, pieces: list[Piece]) -> int:
+        transport = self._transport
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
-            if self._transport.is_closing():  # it has failed, which is told later; uvloop's would raise RuntimeError
-                return
-            self._transport.write(piece)
+            if transport.is_closing():  # it has failed, which is told later; uvloop's would raise RuntimeError
+                break
+            transport.write(piece)
+        return transport.get_write_buffer_size()
 
     def end(self) -> None:
         """The core has all that was read."""

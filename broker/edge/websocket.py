@@ -106,10 +106,10 @@ class WebSocketLink(StreamLink):
         if not self._is_closing:
             super().pause()
 
-    def write(self, pieces: list[Piece]) -> None:
-        if self._is_closing:
-            return
+    def write(self, pieces: list[Piece]) -> int:
         for piece in pieces:  # one, but of what has waited: large pieces are never copied
+            if self._is_closing:
+                break
             behind = self._writer.pass_on(len(piece)) if isinstance(piece, memoryview) else None
             if behind is None:
                 self._send(self._writer.encode(bytes(piece)))
@@ -117,6 +117,7 @@ class WebSocketLink(StreamLink):
             self._send(piece)
             if behind:
                 self._send(behind)
+        return self.pending_bytes()
 
     def end(self) -> None:
         self._reader.drop()

@@ -443,15 +443,14 @@ class Peer:
         """
         pieces: list[Piece] = []
         pending_bytes = self.pending_bytes
-        if not pending_bytes:
-            return pieces
         queue = self._outbound
         size = pending_bytes if queue is None else pending_bytes - queue.wire_bytes
         if size:
             if self.is_framed:
-                pieces.append(self._writer.getvalue())
+                writer = self._writer
+                pieces.append(writer.getvalue())
                 if size <= _KEPT_BYTES:
-                    self._writer.truncate(0)
+                    writer.truncate(0)
                 else:
                     self._writer = BytesWriter()  # truncating keeps the memory
             else:

@@ -82,10 +82,10 @@ class LoggedLink:
         """Looks at bytes that have come."""
         self._look(RECEIVED, self._received, data)
 
-    def write(self, pieces: list[Piece]) -> None:
+    def write(self, pieces: list[Piece]) -> int:
         for piece in pieces:
             self._look(SENT, self._sent, bytes(piece))
-        self._link.write(pieces)
+        return self._link.write(pieces)
 
     def _look(self, direction: str, cursor: FrameCursor, data: bytes) -> None:
         cursor.feed(data, 0.0)

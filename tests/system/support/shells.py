@@ -117,11 +117,12 @@ class FakeLink:
         self.looks += 1
         return self.unconfirmed
 
-    def write(self, pieces: list[Piece]) -> None:
+    def write(self, pieces: list[Piece]) -> int:
         self.written += map(bytes, pieces)
         if not self.takes:
             self.pending += sum(map(len, pieces))
         self.writes += 1
+        return self.pending
 
     def pause(self) -> None:
         self.is_paused = True
