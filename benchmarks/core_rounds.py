@@ -30,7 +30,6 @@ CALLERS: Final = 16
 BATCH: Final = 64  # requests of a caller in one turn
 TURNS: Final = 20  # between two looks at the clock
 PAYLOAD: Final = b"x" * 100
-MAX_PENDING_BYTES: Final = 1 << 30
 STUCK_S: Final = 10.0
 
 

@@ -83,7 +83,6 @@ class Partial(NamedTuple):
 
 MAX_COLUMN: Final = "latency_max_us"
 HISTOGRAM_COLUMNS: Final = ("latency_buckets", "latency_counts")
-SUM_COLUMNS: Final = FLOW_SUMS
 
 _TRAFFIC: Final = Partial(
     TRAFFIC,

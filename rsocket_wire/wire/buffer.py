@@ -5,7 +5,7 @@ error which field wanted how many bytes and how many there were. Neither knows a
 """
 
 from rsocket_wire.errors import BrokerError, InvalidFrame
-from rsocket_wire.wire.ints import u16_at, u16_bytes, u24_at, u24_bytes, u32_at, u32_bytes, u64_at, u64_bytes
+from rsocket_wire.wire.ints import u16_at, u16_bytes, u24_at, u32_at, u32_bytes, u64_at, u64_bytes
 
 
 class Reader:
@@ -100,11 +100,6 @@ class Writer:
         """A 16-bit number."""
         check_fits(number, 16, subject)
         self.pieces.append(u16_bytes(number))
-
-    def push_u24(self, number: int, subject: str = "frame") -> None:
-        """A 24-bit number."""
-        check_fits(number, 24, subject)
-        self.pieces.append(u24_bytes(number))
 
     def push_u32(self, number: int, subject: str = "frame") -> None:
         """A 32-bit number."""

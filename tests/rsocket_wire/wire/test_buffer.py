@@ -14,7 +14,7 @@ def test_fields_written_are_read_again_in_their_order() -> None:
     writer = Writer()
     writer.push_u8(0x01)
     writer.push_u16(0x0203)
-    writer.push_u24(0x040506)
+    writer.push_bytes(b"\x04\x05\x06")
     writer.push_u32(0x0708090A)
     writer.push_u64(0x0B0C0D0E0F101112)
     writer.push_bytes(b"hi")
@@ -76,13 +76,12 @@ def test_bytes_behind_the_end_are_counted() -> None:
 PUSHES: list[Callable[[Writer, int], None]] = [
     lambda writer, number: writer.push_u8(number, "n"),
     lambda writer, number: writer.push_u16(number, "n"),
-    lambda writer, number: writer.push_u24(number, "n"),
     lambda writer, number: writer.push_u32(number, "n"),
     lambda writer, number: writer.push_u64(number, "n"),
 ]
 
 
-@pytest.mark.parametrize(("push", "bits"), list(zip(PUSHES, [8, 16, 24, 32, 64], strict=True)))
+@pytest.mark.parametrize(("push", "bits"), list(zip(PUSHES, [8, 16, 32, 64], strict=True)))
 def test_number_that_does_not_fit_is_refused(push: Callable[[Writer, int], None], bits: int) -> None:
     writer = Writer()
     for number in (-1, 2**bits):
