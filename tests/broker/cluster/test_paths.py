@@ -65,10 +65,6 @@ def test_a_link_counts_when_both_ends_name_each_other_and_the_larger_cost_is_tak
     assert ways(A, {A: {B: 10}, B: {A: 30}}) == ways(A, {A: {B: 30}, B: {A: 10}}) == {B: (B, 1, 30)}
 
 
-def test_the_cheapest_way_is_taken_even_if_it_is_longer() -> None:
-    assert ways(A, graph((A, D, 31), (A, B, 10), (B, C, 10), (C, D, 10)))[D] == (B, 3, 30)
-
-
 def test_of_equally_cheap_ways_fewer_links_win_and_then_the_smaller_id_of_the_next_hop() -> None:
     """D-48"""
     assert ways(A, graph((A, D, 30), (A, B, 10), (B, C, 10), (C, D, 10)))[D] == (D, 1, 30)
@@ -79,10 +75,6 @@ def test_of_equally_cheap_ways_fewer_links_win_and_then_the_smaller_id_of_the_ne
 def test_costs_beyond_what_a_link_can_cost_count_as_the_nearest_that_can() -> None:
     said = graph((A, B, 0), (B, C, -5), (C, D, MAX_COST + 1))
     assert ways(A, said) == {B: (B, 1, 1), C: (B, 2, 2), D: (B, 3, 2 + MAX_COST)}
-
-
-def test_who_names_itself_says_nothing_by_it() -> None:
-    assert ways(A, {A: {A: 1, B: 10}, B: {B: 1, A: 10}}) == {B: (B, 1, 10)}
 
 
 def test_a_forgotten_broker_leads_nowhere() -> None:
@@ -102,11 +94,6 @@ def test_ways_are_computed_again_only_when_something_else_was_said() -> None:
     assert line.ways() is before
     line.set_neighbours(B, {A: 20, C: 10})
     assert line.ways() is not before
-
-
-def test_a_broker_alone_has_no_ways() -> None:
-    assert Paths(A).ways() == {}
-    assert ways(A, {A: {}}) == {}
 
 
 NAMES = [bytes([number]) * 16 for number in range(8)]
