@@ -23,10 +23,6 @@ def values(message: messages.Message) -> tuple[object, ...]:
     return (message.kind, message.timestamp_ms, message.broker_id, message.service, message.to)
 
 
-def test_the_mime_type_is_our_own() -> None:
-    assert messages.CLUSTER_MIME == b"message/x.rsocket.broker.cluster.v0"
-
-
 @pytest.mark.parametrize(
     "raw, message, expected",
     [
