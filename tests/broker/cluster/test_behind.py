@@ -68,25 +68,19 @@ def test_other_brokers_hear_of_a_service_that_is_behind_though_nobody_says_anyth
     assert send_until_paused(way, way.caller()) == 1
 
 
-def test_callers_go_on_when_the_route_that_was_behind_has_left() -> None:
-    way = Way(2)
-    caller = way.caller()
-    way.service.block()
-    send_until_paused(way, caller)
-    way.service.lose()
-    way.net.advance(SOON_S)
-    assert not caller.is_paused
-    assert caller.peer.paused_by == {}
-
-
-def test_callers_go_on_when_the_link_to_the_route_that_was_behind_has_broken() -> None:
+@pytest.mark.parametrize("gone", ["route", "link"])
+def test_callers_go_on_when_the_route_that_was_behind_or_the_link_to_it_is_gone(gone: str) -> None:
     way = Way(2)
     caller = way.caller()
     way.service.block()
     send_until_paused(way, caller, kind=REQUEST_RESPONSE)
-    way.net.break_link("b1", "b2")
-    way.net.worlds["b1"].advance(0.1)
-    assert not caller.is_paused
+    if gone == "route":
+        way.service.lose()
+        way.net.advance(SOON_S)
+    else:
+        way.net.break_link("b1", "b2")
+        way.net.worlds["b1"].advance(0.1)
+    assert (caller.is_paused, caller.peer.paused_by) == (False, {})
 
 
 def test_who_has_waited_for_a_route_that_is_behind_waits_for_it_and_nobody_else_does() -> None:
