@@ -5,20 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
-from tests.fakes import Wire, address, composite, route_id, tags_of
+from rsocket_wire.wire.frames import MULTICAST
+from tests.fakes import address
 from tests.invariants import check_masks
-from tests.topology import Net, line, linked, route_text
-
-
-def says(wire: Wire, number: int, service: str, **tags: str | None) -> None:
-    """Another ROUTE_SETUP on the same connection."""
-    wire.push(composite((MIME_TYPE, RouteSetup(route_id(number), service, tags_of(tags)).encode())))
-
-
-def check(net: Net) -> None:
-    for world in net.worlds.values():
-        check_masks(world.core)
+from tests.topology import line, linked, route_text
 
 
 @pytest.mark.parametrize("service", ["orders", "stock"])
@@ -32,7 +22,7 @@ def test_a_connection_that_says_another_route_id_leaves_the_old_one_to_another_b
     b2 = net.worlds["b2"]
     other = b2.service("orders", 3)
     second = b2.service("orders", 1, region="us")
-    says(second, 2, service)  # before b1 hears of the first one
+    second.announce(2, service)  # before b1 hears of the first one
     check_masks(b2.core)
     caller = b2.caller()
     caller.request(REQUEST_FNF, 1, address(MULTICAST, service="orders", region="eu"))
@@ -43,7 +33,8 @@ def test_a_connection_that_says_another_route_id_leaves_the_old_one_to_another_b
     assert got == ([2, 2] if service == "orders" else [4, 0])
     net.pump()
     net.advance(3.0)
-    check(net)
+    for world in net.worlds.values():
+        check_masks(world.core)
     assert first.is_closed  # the second connection had its id, once
     expected = {route_text(2): "b2", route_text(3): "b2"}
     assert net.tables() == {"b1": expected, "b2": expected}

@@ -28,7 +28,7 @@ def settings(name: str) -> CoreSettings:
 
 
 class History:
-    """Two brokers with routes of the same services; callers at some of them, who ask for anything."""
+    """Two brokers with routes of the same services; callers at some of them, who have asked for anything."""
 
     def __init__(self, seed: int, callers_at: tuple[int, ...]) -> None:
         self.dice = random.Random(seed)
@@ -44,6 +44,9 @@ class History:
         self.callers = [self.worlds[place].caller() for place in callers_at]
         self.asked: Counter[int] = Counter()  # by the place of the caller in `callers`
         self.net.advance(1.0)
+        for _ in range(STEPS):
+            self.step()
+        self.end()
 
     def step(self) -> None:
         dice = self.dice
@@ -99,9 +102,6 @@ class History:
 @pytest.mark.parametrize("seed", range(4))
 def test_relayed_requests_have_their_rows_where_their_callers_are_and_equal_the_flow_records(seed: int) -> None:
     history = History(seed, callers_at=(0,))
-    for _ in range(STEPS):
-        history.step()
-    history.end()
     here, there = history.taken
     assert sums_of_requests(here.requests) == sums_of_flows(here.flows)
     assert len(here.requests) == history.asked.total()
@@ -118,9 +118,6 @@ def test_relayed_requests_have_their_rows_where_their_callers_are_and_equal_the_
 @pytest.mark.parametrize("seed", range(4))
 def test_brokers_that_relay_for_each_other_tell_every_request_once(seed: int) -> None:
     history = History(seed, callers_at=(0, 1, 1))
-    for _ in range(STEPS):
-        history.step()
-    history.end()
     for place, taken in enumerate(history.taken):
         assert sums_of_requests(taken.requests) == sums_of_flows(taken.flows)
         here = [caller for caller, at in enumerate((0, 1, 1)) if at == place]

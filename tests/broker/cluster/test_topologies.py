@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.links.neighbour import GREET_S, Neighbour
+from broker.cluster.links.neighbour import GREET_S
 from broker.core import CoreSettings
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST, ROUTE_REMOVE
-from tests.fakes import Frame, Wire, World, address
+from tests.fakes import Frame, Wire, address
 from tests.topology import LINKED_S, Net, line, linked, ring, route_text, star
 
 DIGEST_ROUND_S = 2.0
@@ -176,12 +176,10 @@ def test_a_route_that_moves_is_one_connection_in_the_whole_cluster() -> None:
 def await_links(net: Net) -> None:
     """Until the links that were being made when frames got lost are up: at the latest when their greetings are late."""
     until = net.now + GREET_S + LINKED_S
-    while net.now < until and any(not each.is_up for world in net.worlds.values() for each in links(world)):
+    while net.now < until and any(
+        not link.is_up for world in net.worlds.values() for link in world.core.cluster.links()
+    ):
         net.advance(0.1)
-
-
-def links(world: World) -> list[Neighbour]:
-    return world.core.cluster.links()
 
 
 def is_advert(frame: Frame) -> bool:

@@ -23,8 +23,7 @@ def machines(locality: str = "local", lb_method: str = "round_robin") -> Net:
     def make(name: str) -> CoreSettings:
         return CoreSettings(broker_name=name, locality=locality, policy=Policy(lb_method))
 
-    net = linked(Net(names, list(combinations(names, 2)), make=make, machines=[HERE, THERE]))
-    return net
+    return linked(Net(names, list(combinations(names, 2)), make=make, machines=[HERE, THERE]))
 
 
 def offered(net: Net, *names: str) -> list[Wire]:
