@@ -14,19 +14,15 @@ from broker.cluster.links.admissions import (
     Admissions,
 )
 from rsocket_wire.errors import REJECTED_SETUP
-from tests.conformance.links import AT_MS, Broker, cluster, value_of
+from tests.broker.cluster.links.test_handshakes import WRONG, links
+from tests.conformance.links import Broker, cluster, value_of
 from tests.conformance.scripts import heard
 from tests.fakes import Wire, World, error
 
-WRONG = b"another secret of sixteen bytes"
 PLACE = "were proving that they are brokers, the limit is"
 GIVEN_UP = "it had been at it for longest, and one more came"
 ATTACKERS = 66
 RENEWED_S = 2.8  # before their time is over
-
-
-def links(world: World) -> list[str]:
-    return [link.name for link in world.core.cluster.links() if link.is_up]
 
 
 def greet(world: World, number: int, address: str = "") -> Broker:
@@ -205,6 +201,3 @@ def test_a_certificate_of_somebody_else_takes_no_place() -> None:
     (said,) = stranger.wire.received()
     assert said.text.startswith("wrong-secret: the subject of its certificate is 'CN=evil', which is not among")
     assert (stranger.wire.is_closed, world.core.cluster.handshakes.admissions.size()) == (True, 0)
-    broker = Broker(world).dial(principal="CN=b9", address="10.1.1.1")
-    broker.say(broker.info(AT_MS))
-    assert links(world) == ["b9"]
