@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core import CoreSettings
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
-from broker.routing.table import Route
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.resuming import ORDERS, Client, closed, event_names, request, resumed, setup
 from tests.fakes import Frame, World, address, addressed, framed, moved, raw_frame
@@ -85,20 +83,6 @@ def test_half_a_frame_that_came_before_the_break_does_not_count() -> None:
     assert world.core.peers()[1].begun == 1
 
 
-def test_a_route_stands_behind_the_mask_congested_while_it_is_suspended() -> None:
-    """The soft one: whoever finds nobody else waits there."""
-    world = World()
-    client = Client(world, b"s", "orders", 1)
-    route = client.wire.peer.route
-    assert isinstance(route, Route)
-    masks = world.core.table.masks
-    assert not masks.congested.has(route.load.slot)
-    client.wire.lose()
-    assert masks.congested.has(route.load.slot)
-    client.resume()
-    assert not masks.congested.has(route.load.slot)
-
-
 def test_others_are_preferred_while_a_route_is_suspended() -> None:
     world = World()
     client = Client(world, b"s", "orders", 1)
@@ -112,19 +96,6 @@ def test_others_are_preferred_while_a_route_is_suspended() -> None:
     for at in range(4, 8):
         caller.request(REQUEST_RESPONSE, 1 + 2 * at, ORDERS)
     assert (len(other.received()), len(client.take())) == (2, 2)
-
-
-def test_both_wires_may_be_of_different_kinds() -> None:
-    world = World()
-    service = Client(world, b"s", "orders", 1, framed=True)
-    caller = world.caller()
-    for is_framed in (False, True, False):
-        service.wire.lose()
-        asked = caller.request(REQUEST_FNF, 1, ORDERS)
-        assert [frame for frame in service.resume(is_framed) if frame.stream_id] == [
-            moved(asked, frame.stream_id) for frame in service.got[-1:]
-        ]
-    assert len(service.got) == 3
 
 
 def test_bytes_behind_the_resume_are_those_of_the_resumed_peer() -> None:
@@ -218,17 +189,6 @@ def test_a_silent_socket_is_given_up_and_the_peer_suspended() -> None:
     world.advance(89)
     assert not client.wire.peer.is_suspended
     world.advance(1)
-    assert client.wire.peer.is_suspended
-
-
-def test_a_resumed_peer_has_to_be_heard_of_in_time_again() -> None:
-    world = World(CoreSettings(resume_ttl_s=1000))
-    client = Client(world, b"t")
-    client.wire.lose()
-    client.resume()
-    world.advance(89.9)
-    assert not client.wire.peer.is_suspended
-    world.advance(0.1)
     assert client.wire.peer.is_suspended
 
 
