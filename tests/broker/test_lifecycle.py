@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import CoreSettings
 from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import EXT, IGNORE, LEASE, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, SETUP
@@ -113,17 +112,6 @@ def test_an_operator_may_end_a_connection() -> None:
     world.pump()
     assert service.received() == [error(0, errors.CONNECTION_CLOSE, "closed-by-operator: enough")]
     assert (service.is_closed, routes_in(world)) == (True, [])
-
-
-def test_connections_beyond_the_limit_are_refused() -> None:
-    world = World(CoreSettings(max_connections=2))
-    one, two, three = world.caller(), world.connect(), world.connect()
-    text = "over-limit: 2 connections are open, limits.max_connections is 2"
-    assert (one.is_closed, two.is_closed, three.is_closed) == (False, False, True)
-    assert three.received() == [error(0, errors.REJECTED_SETUP, text)]
-    three.lose()
-    one.lose()
-    assert not world.caller().is_closed
 
 
 def test_a_stopped_broker_says_good_bye_to_all() -> None:

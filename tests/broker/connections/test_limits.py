@@ -9,18 +9,14 @@ import pytest
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Frame, Wire, World, address, addressed, error
+from tests.fakes import Frame, Wire, World, address, addressed, error, framed, setup
 
 # Where connections come from
 
 
 def connect(world: World, address: str = "", principal: str = "") -> Wire:
-    wire = Wire(world, world.core.connected("tcp 127.0.0.1:1", True, world.now, address, principal))
-    world.wires[wire.peer.id] = wire
-    world.pump()
-    return wire
+    return world.connect(origin=(address, principal))
 
 
 def refused(text: str) -> list[Frame]:
@@ -47,7 +43,7 @@ def test_who_was_let_in_keeps_its_place_while_others_are_refused(limit: str) -> 
     world = World(CoreSettings(**{limit: 1}))  # type: ignore[arg-type]
     first, *others = (connect(world, "10.0.0.4", "uid 7") for _ in range(3))
     assert [wire.is_closed for wire in others] == [True, True]
-    first.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode(), frames.encode_keepalive(b"", respond=True))
+    first.send(setup(), frames.encode_keepalive(b"", respond=True))
     assert first.received() == [Frame(frames.encode_keepalive(b""))]
 
 
@@ -63,8 +59,13 @@ def test_connections_of_one_principal_are_counted_wherever_they_come_from() -> N
 
 def test_connections_from_nowhere_have_no_bound_but_that_of_all() -> None:
     world = World(CoreSettings(max_connections=3, max_connections_per_address=1, max_connections_per_principal=1))
-    assert [connect(world).received() for _ in range(3)] == [[], [], []]
-    assert connect(world).received() == refused("3 connections are open, limits.max_connections is 3")
+    first, *others = (connect(world) for _ in range(3))
+    assert [wire.received() for wire in (first, *others)] == [[], [], []]
+    surplus = connect(world)
+    assert surplus.received() == refused("3 connections are open, limits.max_connections is 3")
+    for wire in (surplus, first):
+        wire.lose()
+    assert not connect(world).is_closed
 
 
 def test_origins_of_lost_connections_are_forgotten() -> None:
@@ -162,7 +163,7 @@ def test_what_is_ended_for_memory_writes_only_why() -> None:
     world = World(CoreSettings(max_buffered_bytes=10))
     caller = world.caller()
     raw = frames.encode_keepalive(bytes(1000), respond=True)
-    world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
+    world.core.receive(caller.peer, framed(raw), world.now)
     assert weighed(world) == [caller]
     assert [frame.name for frame in caller.received()] == ["ERROR"]
 
