@@ -6,7 +6,6 @@ import ast
 import importlib
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,12 +15,11 @@ from broker.core import CoreSettings
 from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.routing.choosers.sticky import MAX_CHOICES
 from broker.routing.policies import Policy
-from rsocket_wire.errors import REJECTED_SETUP
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
-from tests.fakes import Wire, World, address, asked, error, orders, route_id, tags_of
+from tests.fakes import Wire, World, address, asked, orders, route_id, tags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs/limits.md").read_text()
@@ -228,14 +226,6 @@ def test_addresses_with_new_tags_again_and_again_fill_no_table() -> None:
     totals = world.core.engine.flows.totals
     assert sum(total.requests for total in totals.values()) == 4 * asked_n
     assert sum(1 for key in totals if key[4]) <= MAX_REFUSED_TOTALS + 5  # and one for the others, by model
-
-
-def test_one_route_has_no_more_tags_than_it_may() -> None:
-    world = World(CoreSettings(max_tags_per_route=3))
-    tags: dict[str, Any] = {f"key-{number}": "x" for number in range(4)}
-    service = world.service("orders", 1, **tags)
-    assert service.received() == [error(0, REJECTED_SETUP, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
-    assert world.core.table.index.size() == 0
 
 
 def test_a_completed_item_is_no_fragment_whatever_its_length() -> None:

@@ -5,58 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from rsocket_wire.errors import (
-    CONNECTION_ERROR,
-    REJECTED,
-    REJECTED_SETUP,
-)
-from rsocket_wire.rsocket.frames import (
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    Setup,
-)
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED, REJECTED_SETUP
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, RouteSetup
-from tests.fakes import (
-    World,
-    address,
-    composite,
-    error,
-    moved,
-    route_id,
-    routes_in,
-    tags_of,
-)
+from tests.fakes import World, address, composite, error, moved, route_id, routes_in, setup
 
 ORDERS = address(service="orders")
-
-
-@pytest.mark.parametrize("mime", [COMPOSITE_MIME, MIME_TYPE, MIME_TYPE_V0])
-@pytest.mark.parametrize("framed", [True, False])
-def test_a_setup_may_announce_a_route(mime: str, framed: bool) -> None:
-    world = World()
-    world.service("orders", 1, framed, mime, region="eu")
-    (route,) = world.core.table.routes()
-    assert (route.id, route.service) == (route_id(1), "orders")
-    assert [(tag.key.short_name, tag.value) for tag in route.tags] == [
-        ("region", "eu"),
-        ("service", "orders"),
-        ("route_id", "00000000-0000-0000-0000-000000000001"),
-    ]
-
-
-def test_a_route_in_the_composite_entry_of_the_other_mime_type_counts() -> None:
-    world = World()
-    raw = RouteSetup(route_id(1), "orders", []).encode()
-    metadata = composite(("text/plain", b"before"), (MIME_TYPE_V0, raw), ("text/plain", b"behind"))
-    world.connect().send(Setup(COMPOSITE_MIME, "a/b", 5, 5, metadata).encode())
-    assert routes_in(world) == [["orders"]]
-
-
-def test_a_push_of_plain_metadata_may_announce_a_route() -> None:
-    world = World()
-    world.caller(metadata_mime=MIME_TYPE).push(RouteSetup(route_id(1), "orders", []).encode())
-    assert routes_in(world) == [["orders"]]
 
 
 def test_a_connection_may_change_the_tags_of_its_route() -> None:
@@ -64,7 +18,7 @@ def test_a_connection_may_change_the_tags_of_its_route() -> None:
     service = world.service("orders", 1, region="eu")
     caller = world.caller()
     caller.request(REQUEST_RESPONSE, 1, address(service="orders", region="eu"))
-    service.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "us"})).encode())))
+    service.announce(1, "orders", region="us")
     assert routes_in(world) == [["orders", "us"]]
     service.received()
     service.answer(2, b"what ran goes on")
@@ -81,17 +35,25 @@ def test_a_connection_may_change_the_tags_of_its_route() -> None:
 def test_a_connection_may_change_the_id_of_its_route() -> None:
     world = World()
     service = world.service("orders", 1)
-    service.push(composite((MIME_TYPE, RouteSetup(route_id(2), "stock", []).encode())))
+    service.announce(2, "stock")
     assert routes_in(world) == [["stock"]]
     assert world.core.table.find(route_id(1)) is None
 
 
-def test_a_route_with_more_tags_than_it_may_have_is_refused_with_the_setup() -> None:
-    """The conformance tests have what else cannot be a route."""
+@pytest.mark.parametrize(("is_later", "code"), [(False, REJECTED_SETUP), (True, CONNECTION_ERROR)])
+def test_a_route_with_more_tags_than_it_may_have_is_refused(is_later: bool, code: int) -> None:
+    """The conformance tests have what else cannot be a route. Protocol: a client MUST ignore an ERROR[…
+    REJECTED_SETUP …] after it has completed connection establishment.
+    """
     world = World(CoreSettings(max_tags_per_route=3))
-    wire = world.service("orders", 1, a="1", b="2", c="3", d="4")
-    assert wire.received() == [error(0, REJECTED_SETUP, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
-    assert (wire.is_closed, routes_in(world)) == (True, [])
+    tags: dict[str, str | None] = {"a": "1", "b": "2", "c": "3", "d": "4"}
+    if is_later:
+        wire = world.service("orders", 1)
+        wire.announce(1, "orders", **tags)
+    else:
+        wire = world.service("orders", 1, **tags)  # type: ignore[arg-type]
+    assert wire.received() == [error(0, code, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
+    assert (wire.is_closed, routes_in(world), world.core.table.index.size()) == (True, [], 0)
 
 
 @pytest.mark.parametrize("is_later", [False, True])
@@ -101,20 +63,10 @@ def test_the_last_of_several_route_setups_counts(is_later: bool) -> None:
     setups = [RouteSetup(route_id(1), name, []).encode() for name in ("orders", "stock")]
     metadata = composite((MIME_TYPE, setups[0]), ("text/plain", b"x"), (MIME_TYPE_V0, setups[1]))
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, None if is_later else metadata).encode())
+    wire.send(setup(None if is_later else metadata))
     if is_later:
         wire.push(metadata)
     assert (wire.is_closed, routes_in(world)) == (False, [["stock"]])
-
-
-def test_a_route_that_cannot_be_is_a_connection_error_when_it_comes_later() -> None:
-    """Protocol: a client MUST ignore an ERROR[… REJECTED_SETUP …] after it has completed connection establishment."""
-    world = World(CoreSettings(max_tags_per_route=3))
-    service = world.service("orders", 1)
-    setup = RouteSetup(route_id(1), "orders", tags_of({f"t{number}": "x" for number in range(4)}))
-    service.push(composite((MIME_TYPE, setup.encode())))
-    assert service.received() == [error(0, CONNECTION_ERROR, "bad-route: 4 tags, limits.max_tags_per_route is 3")]
-    assert (service.is_closed, routes_in(world)) == (True, [])
 
 
 def test_as_many_tags_as_the_limit_says_are_taken() -> None:
@@ -125,7 +77,7 @@ def test_as_many_tags_as_the_limit_says_are_taken() -> None:
 
 def test_composite_metadata_of_a_setup_that_breaks_off_is_refused() -> None:
     wire = World().connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 5, 5, composite((MIME_TYPE, b"abc"))[:-1]).encode())
+    wire.send(setup(composite((MIME_TYPE, b"abc"))[:-1]))
     text = "bad-route: the composite metadata of the SETUP breaks off"
     assert wire.received() == [error(0, REJECTED_SETUP, text)]
 
@@ -134,14 +86,14 @@ def test_composite_metadata_of_a_setup_that_breaks_off_is_refused() -> None:
 def test_a_connection_without_a_route_is_a_caller(metadata: bytes | None) -> None:
     world = World()
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 5, 5, metadata).encode())
+    wire.send(setup(metadata))
     assert (wire.is_closed, routes_in(world), wire.peer.route) == (False, [], None)
 
 
 def test_metadata_of_another_mime_type_is_nobodys_business() -> None:
     world = World()
     wire = world.connect()
-    wire.send(Setup("application/json", "a/b", 5, 5, b"{}").encode())
+    wire.send(setup(b"{}", "application/json"))
     assert (wire.is_closed, routes_in(world)) == (False, [])
 
 
@@ -154,5 +106,5 @@ def test_a_replaced_connection_that_still_sends_is_not_heard() -> None:
     second = world.service("orders", 1)
     first.received()
     first.request(REQUEST_FNF, 1, ORDERS)
-    first.push(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode())))
+    first.announce(1, "orders")
     assert (first.received(), second.received(), second.is_closed) == ([], [], False)
