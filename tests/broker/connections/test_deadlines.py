@@ -1,4 +1,4 @@
-"""Peers are looked at in time: KEEPALIVE, silence, a SETUP that does not come."""
+"""Peers are looked at in time: KEEPALIVE, silence, a SETUP that does not come (D-43)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
-from rsocket_wire.errors import (
-    CONNECTION_ERROR,
-    INVALID_SETUP,
-)
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import (
-    START_MS,
-    Frame,
-    World,
-    address,
-    addressed,
-    error,
-    raw_frame,
-    routes_in,
-)
+from tests.fakes import START_MS, Frame, World, address, addressed, error, framed, raw_frame, routes_in
 
 ORDERS = address(service="orders")
 
@@ -71,7 +59,7 @@ def test_the_silence_of_a_peer_whose_frames_wait_in_the_broker_is_not_its_own() 
     world = World()
     wire = world.caller()
     raw = frames.encode_keepalive(b"")
-    assert world.core.receive(wire.peer, (len(raw).to_bytes(3, "big") + raw) * 3, world.now, 1)
+    assert world.core.receive(wire.peer, framed(raw, raw, raw), world.now, 1)
     world.advance(1000)
     assert world.core.go_on(wire.peer, world.now, 1)
     world.advance(1000)
@@ -88,7 +76,7 @@ def test_the_silence_of_a_peer_that_waits_for_its_multicast_is_not_its_own() -> 
         world.service("many", number)
     wire = world.caller()
     raw = frames.encode_request(frames.REQUEST_STREAM, 1, b"hi", addressed(address(MULTICAST, service="many")), 1)
-    assert world.core.receive(wire.peer, len(raw).to_bytes(3, "big") + raw, world.now)
+    assert world.core.receive(wire.peer, framed(raw), world.now)
     world.now += 1000
     world.core.tick(world.now, world.at_ms)
     assert not wire.peer.is_ending
@@ -99,22 +87,30 @@ def test_the_silence_of_a_peer_that_waits_for_its_multicast_is_not_its_own() -> 
     assert wire.is_closed
 
 
-def test_a_lifetime_shorter_than_the_keepalive_interval_gets_one_interval_more() -> None:
+@pytest.mark.parametrize(
+    ("keepalive_ms", "lifetime_ms", "silent_s", "why"),
+    [
+        (100, 300, 0.3, "the SETUP promised 0.3 s"),  # less than the time for the SETUP
+        (10_000, 1_000, 11.0, "the SETUP promised 11.0 s"),  # one interval more
+        (20_000, 3_600_000, 300.0, "the limit is 300.0 s"),  # D-43
+        (200_000, 3_600_000, 400.0, "the limit is 400.0 s"),  # D-43: two intervals
+    ],
+)
+def test_a_peer_may_be_silent_for_its_lifetime_within_bounds(
+    keepalive_ms: int, lifetime_ms: int, silent_s: float, why: str
+) -> None:
     world = World()
     wire = world.connect()
-    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 10_000, 1_000).encode())
-    world.advance(10.9)
-    assert not wire.is_closed
-    world.advance(0.2)
-    assert wire.is_closed
-
-
-def test_a_lifetime_shorter_than_the_time_for_the_setup_is_kept() -> None:
-    world = World()
-    wire = world.connect()
-    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 100, 300).encode())
-    world.advance(0.31)
-    assert wire.is_closed
+    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", keepalive_ms, lifetime_ms).encode())
+    for _ in range(3):
+        world.advance(0.99 * silent_s)
+        wire.send(frames.encode_keepalive(b"", respond=True))
+    assert wire.received() == [Frame(frames.encode_keepalive(b""))] * 3
+    world.advance(0.99 * silent_s)
+    assert wire.received() == []
+    world.advance(0.02 * silent_s)
+    text = f"keepalive-timeout: nothing arrived for {silent_s:.1f} s, {why}"
+    assert wire.received() == [error(0, CONNECTION_ERROR, text)]
 
 
 @given(

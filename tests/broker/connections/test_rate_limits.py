@@ -8,9 +8,7 @@ from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, To
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
-from tests.fakes import Frame, Wire, World, address, addressed, composite, error, route_id, tags_of
+from tests.fakes import Frame, Wire, World, address, addressed, error, framed
 
 MANY = 20_000  # of what a flood has a million of: enough to pass every bound that is not a matter of time
 
@@ -105,18 +103,14 @@ def test_d_43_keepalives_at_their_rate_and_those_that_want_no_answer_are_no_floo
     assert caller.received() == [Frame(frames.encode_keepalive(b""))] * 500
 
 
-def announcement(number: int, **tags: str | None) -> bytes:
-    return composite((MIME_TYPE, RouteSetup(route_id(1), f"orders-{number}", tags_of(tags)).encode()))
-
-
 def test_d_43_a_flood_of_route_setups_ends_its_connection() -> None:
     world = World()
     service = world.service("orders", 1)
     for number in range(99):  # one came with the SETUP
-        service.push(announcement(number))
+        service.announce(1, f"orders-{number}")
     assert service.received() == []
     assert world.core.table.size() == 1
-    service.push(announcement(99))
+    service.announce(1, "orders-99")
     text = "over-limit: ROUTE_SETUPs: more than 100 came faster than 10 a second (limits.max_route_setups_per_s)"
     assert service.received() == ended(text)
     assert world.core.table.size() == 0
@@ -193,37 +187,8 @@ def test_answers_that_a_caller_does_not_read_count_as_buffered() -> None:
     before = caller.peer.bytes_out
     for number in range(10):
         raw = frames.encode_request(frames.REQUEST_RESPONSE, 2 * number + 1, b"", addressed(address(service="nobody")))
-        world.core.receive(caller.peer, len(raw).to_bytes(3, "big") + raw, world.now)
+        world.core.receive(caller.peer, framed(raw), world.now)
     waiting = caller.peer.buffered_bytes
     world.pump()
     assert caller.peer.bytes_out - before == waiting > 10 * 9
     assert caller.peer.buffered_bytes == 0
-
-
-# How long silence may last
-
-
-def silent(world: World, keepalive_ms: int, lifetime_ms: int) -> Wire:
-    wire = world.connect()
-    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", keepalive_ms, lifetime_ms).encode())
-    return wire
-
-
-def test_d_43_a_client_that_promises_to_be_silent_for_long_is_looked_at_after_max_lifetime_s() -> None:
-    world = World()
-    wire = silent(world, 20_000, 3_600_000)
-    world.advance(299.0)
-    assert wire.received() == []
-    world.advance(1.5)
-    assert wire.received() == ended("keepalive-timeout: nothing arrived for 300.0 s, the limit is 300.0 s")
-
-
-def test_d_43_a_client_with_a_long_keepalive_interval_is_given_two_of_them() -> None:
-    world = World()
-    wire = silent(world, 200_000, 3_600_000)
-    for _ in range(3):
-        world.advance(399.0)
-        wire.send(frames.encode_keepalive(b"", respond=True))
-    assert wire.received() == [Frame(frames.encode_keepalive(b""))] * 3
-    world.advance(401.0)
-    assert wire.received() == ended("keepalive-timeout: nothing arrived for 400.0 s, the limit is 400.0 s")
