@@ -10,22 +10,26 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.broker.resuming import NO_SESSION
-from tests.fakes import World, address, addressed, composite, error, moved, raw_frame, route_id, routes_in
+from tests.fakes import (
+    World,
+    address,
+    addressed,
+    composite,
+    error,
+    framed,
+    moved,
+    raw_frame,
+    route_id,
+    routes_in,
+    setup,
+)
 
 ORDERS = address(service="orders")
-PLAIN_SETUP = frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode()
+PLAIN_SETUP = setup()
 
 
 def resume_frame() -> bytes:
     return raw_frame(frames.RESUME, 0, b"\x00\x01\x00\x00" + b"\x00\x05token" + bytes(16))
-
-
-@pytest.mark.parametrize("framed", [True, False])
-def test_a_setup_opens_the_connection_without_an_answer(framed: bool) -> None:
-    world = World()
-    wire = world.connect(framed)
-    wire.send(PLAIN_SETUP)
-    assert (wire.received(), wire.is_closed, wire.peer.is_open) == ([], False, True)
 
 
 OTHER_FIRST_FRAMES = [
@@ -95,13 +99,16 @@ def test_a_resume_behind_the_setup_ends_the_connection() -> None:
     assert (service.received(), service.is_closed, routes_in(world)) == ([error(0, CONNECTION_ERROR, text)], True, [])
 
 
-def test_requests_may_come_in_the_same_bytes_as_the_setup() -> None:
+@pytest.mark.parametrize("size", [1, 1000])
+def test_bytes_may_arrive_one_by_one_and_requests_with_the_setup(size: int) -> None:
     world = World()
     service = world.service("orders", 1)
     wire = world.connect()
     request = frames.encode_request(frames.REQUEST_RESPONSE, 1, b"hi", addressed(ORDERS))
-    wire.send_bytes(b"".join(len(raw).to_bytes(3, "big") + raw for raw in (PLAIN_SETUP, request)))
-    assert service.received() == [moved(request, 2)]
+    data = framed(PLAIN_SETUP, request)
+    for at in range(0, len(data), size):
+        wire.send_bytes(data[at : at + size])
+    assert (service.received(), wire.received()) == ([moved(request, 2)], [])
 
 
 def test_requests_behind_a_refused_setup_are_not_looked_at() -> None:
@@ -110,18 +117,8 @@ def test_requests_behind_a_refused_setup_are_not_looked_at() -> None:
     wire = world.connect()
     request = frames.encode_request(frames.REQUEST_FNF, 1, b"hi", addressed(ORDERS))
     refused = frames.Setup(COMPOSITE_MIME, "a/b", 0, 1).encode()
-    wire.send_bytes(b"".join(len(raw).to_bytes(3, "big") + raw for raw in (refused, request)))
+    wire.send_bytes(framed(refused, request))
     assert service.received() == []
-
-
-def test_bytes_may_arrive_one_by_one() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    wire = world.connect()
-    request = frames.encode_request(frames.REQUEST_FNF, 1, b"hi", addressed(ORDERS))
-    for byte in b"".join(len(raw).to_bytes(3, "big") + raw for raw in (PLAIN_SETUP, request)):
-        wire.send_bytes(bytes([byte]))
-    assert service.received() == [moved(request, 2)]
 
 
 @pytest.mark.parametrize(
