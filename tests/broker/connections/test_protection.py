@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from broker.core import CoreSettings
-from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED
+from broker.events import BREAKER_CLOSED, BREAKER_OPENED, ROUTE_EJECTED, ROUTE_RELIEVED, LifecycleEvent
 from broker.routing.health.breakers import QUIET_S
 from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import Key
-from tests.fakes import Wire, World, address, addressed, composite, route_id, tags_of
+from tests.fakes import START_MS, Wire, World, address, addressed, route_id, setup
 
 ORDERS = address(service="orders")
 
@@ -22,16 +21,15 @@ ORDERS = address(service="orders")
 class Crowd:
     """Routes 1, 2, 3 … of orders, and a caller."""
 
-    def __init__(self, count: int, policy: Policy | None = None) -> None:
-        self.world = World(CoreSettings(policy or Policy()))
+    def __init__(self, count: int, policy: Policy | None = None, policies: dict[str, Policy] | None = None) -> None:
+        self.world = World(CoreSettings(policy or Policy(), policies=policies or {}))
         self.services = {number: self.world.service("orders", number) for number in range(1, count + 1)}
         self.caller = self.world.caller()
 
     def to(self, number: int, kind: int = frames.REQUEST_RESPONSE, caller: Wire | None = None) -> int:
         """A request to exactly this route; its stream there."""
-        raw = address(route_id=str(self.world.core.table.find(route_id(number)).id_text))  # type: ignore[union-attr]
         caller = caller or self.caller
-        caller.request(kind, caller.peer.requests * 2 + 1, raw)
+        caller.request(kind, caller.peer.requests * 2 + 1, address(route_id=id_text(route_id(number))))
         return self.services[number].received()[-1].stream_id
 
     def fail(self, number: int, times: int, code: int = APPLICATION_ERROR) -> None:
@@ -121,7 +119,7 @@ def test_one_caller_that_others_do_not_agree_with_ejects_nobody(kind: int) -> No
 def connected(world: World, place: str, principal: str = "") -> Wire:
     """A caller from this address, with this principal."""
     wire = world.connect(origin=(place, principal))
-    wire.send(frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000).encode())
+    wire.send(setup())
     return wire
 
 
@@ -237,10 +235,7 @@ def test_a_caller_cannot_eject_a_route_by_deadlines_of_its_own_making(kind: int,
 def test_deadlines_of_a_route_that_cannot_be_reached_are_no_errors(is_suspended: bool) -> None:
     """D-37: its connection is suspended, or does not take what is written to it."""
     world = World()
-    raw = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
-    setup = frames.Setup(COMPOSITE_MIME, "text/plain", 20000, 90000, raw, wants_resume=is_suspended, token=b"token")
-    service, caller = world.connect(), world.caller()
-    service.send(setup.encode())
+    service, caller = world.service("orders", 1, token=b"token" if is_suspended else None), world.caller()
     if is_suspended:
         service.lose()
     for number in range(6):
@@ -278,9 +273,7 @@ def test_a_service_may_have_a_policy_of_its_own() -> None:
 def test_tags_that_change_do_not_end_an_ejection_and_a_new_connection_does() -> None:
     crowd = Crowd(3)
     crowd.fail(1, 5)
-    crowd.services[1].push(
-        composite((MIME_TYPE, RouteSetup(route_id(1), "orders", tags_of({"region": "eu"})).encode()))
-    )
+    crowd.services[1].announce(1, "orders", region="eu")
     assert crowd.served(4) == [0, 2, 2]
     crowd.services[1].lose()
     crowd.services[1] = crowd.world.service("orders", 1)
@@ -293,8 +286,7 @@ def test_tags_that_change_do_not_end_an_ejection_and_a_new_connection_does() -> 
 def rename(crowd: Crowd, number: int, *names: str) -> None:
     """The route takes these service names one after another, on the same connection."""
     for name in names:
-        raw = RouteSetup(route_id(number), name, []).encode()
-        crowd.services[number].push(composite((MIME_TYPE, raw)))
+        crowd.services[number].announce(number, name)
 
 
 @pytest.mark.parametrize("names", [["stock", "orders"], ["stock", "stock", "orders"], ["stock", "bills", "orders"]])
@@ -331,10 +323,7 @@ def test_another_service_name_keeps_errors_and_earlier_ejections() -> None:
 @pytest.mark.parametrize("after_errors, ejected", [(0, []), (3, ["stock"])])
 def test_the_policy_of_the_new_service_judges_the_errors_of_the_old(after_errors: int, ejected: list[str]) -> None:
     """D-37"""
-    crowd = Crowd(3)
-    crowd.world = World(CoreSettings(policies={"stock": Policy(eject_after_errors=after_errors)}))
-    crowd.services = {number: crowd.world.service("orders", number) for number in (1, 2, 3)}
-    crowd.caller = crowd.world.caller()
+    crowd = Crowd(3, policies={"stock": Policy(eject_after_errors=after_errors)})
     crowd.fail(1, 4)
     rename(crowd, 1, "stock")
     assert [event.service for event in crowd.world.events() if event.kind == ROUTE_EJECTED] == ejected
@@ -355,26 +344,26 @@ def test_no_limit_can_be_switched_off_by_nothing_but_a_zero() -> None:
     assert Policy().max_in_flight_per_route == 1024
 
 
-def news(world: World) -> list[tuple[int, str, str]]:
-    return [
-        (event.kind, event.service, event.detail)
-        for event in world.events()
-        if event.kind in (BREAKER_OPENED, BREAKER_CLOSED)
-    ]
-
-
 def test_a_breaker_that_opens_is_told_once_and_closes_when_none_was_refused_for_a_second() -> None:
     crowd = Crowd(1, limited(1))
+    crowd.world.advance(0.25)
+    crowd.world.events()
     crowd.served(4, kind=frames.REQUEST_RESPONSE)
     crowd.world.advance(QUIET_S / 2)
-    opened = crowd.caller.received()[0].text.partition(": ")[2]
-    assert news(crowd.world) == [(BREAKER_OPENED, "orders", opened)]
+    text = "of 1 routes with service=orders: 1 have as many requests in flight as they may"
+    text += "; protection.max_in_flight_per_route is 1"
+    (event,) = crowd.world.events()
+    opened = LifecycleEvent(
+        BREAKER_OPENED, event.seq, START_MS + 250, service="orders", reason="over-limit", detail=text, choices=2
+    )
+    assert event.row() == opened.row()
     crowd.served(1, kind=frames.REQUEST_RESPONSE)
     crowd.world.advance(QUIET_S - 0.01)
-    assert news(crowd.world) == []
+    assert crowd.world.events() == []
     crowd.world.advance(0.01)
     closed = "requests refused in 0.5 s: 4; in flight now: 1"
-    assert news(crowd.world) == [(BREAKER_CLOSED, "orders", closed)]
+    told = [(event.kind, event.service, event.detail) for event in crowd.world.events()]
+    assert told == [(BREAKER_CLOSED, "orders", closed)]
 
 
 def test_a_waiting_policy_does_not_wait_for_a_full_route() -> None:
