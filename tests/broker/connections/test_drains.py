@@ -8,11 +8,10 @@ from broker.connections.drains import MAX_DRAINS
 from broker.core import CoreSettings
 from broker.events import DRAIN_ENDED, DRAIN_STARTED
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP, BrokerError
-from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, Setup
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, RouteSetup
+from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, address, composite, error, route_id, tags_of
+from tests.fakes import Wire, World, address, error, route_id
 
 ORDERS = address(service="orders")
 EU = Tag.of("region", "eu")
@@ -105,8 +104,8 @@ def test_a_drained_tag_concerns_those_that_have_it_and_those_that_join_with_it()
     wires.append(world.service("orders", 3, region="eu"))
     ask(caller, 3)
     assert served(wires) == [0, 3, 0]
-    wires[1].push(composite((MIME_TYPE, RouteSetup(route_id(2), "orders", tags_of({"region": "eu"})).encode())))
-    wires[2].push(composite((MIME_TYPE, RouteSetup(route_id(3), "orders", tags_of({"region": "us"})).encode())))
+    wires[1].announce(2, "orders", region="eu")
+    wires[2].announce(3, "orders", region="us")
     ask(caller, 3)
     assert served(wires) == [0, 0, 3]
     world.core.drains.undrain_tag(EU, world.now)
@@ -163,8 +162,7 @@ def test_a_broker_that_drains_refuses_requests_and_connections_and_closes_those_
     assert world.core.drains.drain_broker(10, 4, True, world.now) == 2
     caller.request(REQUEST_RESPONSE, 3, ORDERS)
     assert [frame.text.partition(":")[0] for frame in caller.received()] == ["draining"]
-    late = world.connect()
-    late.send(Setup(COMPOSITE_MIME, "a/b", 1000, 1000).encode())
+    late = world.caller()
     assert late.received() == [error(0, REJECTED_SETUP, "draining: the broker takes no new connections")]
     service.answer(2, b"done")
     assert [frame.data for frame in caller.received()] == [b"done"]
@@ -221,10 +219,14 @@ def test_each_drain_is_told() -> None:
     world.events()
     world.core.drains.drain_tag(EU, 10, 20, True, world.now)
     world.core.drains.undrain_tag(EU, world.now)
-    told = [(event.kind, event.reason, event.detail) for event in world.events()]
+    world.core.drains.drain_broker(10, 20, False, world.now)
+    world.core.drains.undrain_broker(world.now)
+    told = [(event.kind, event.route_id, event.reason, event.detail) for event in world.events()]
     assert told == [
-        (DRAIN_STARTED, "tag", "region=eu: 1 connections are closed within 30 s"),
-        (DRAIN_ENDED, "tag", "region=eu: in service again after 0.0 s"),
+        (DRAIN_STARTED, "", "tag", "region=eu: 1 connections are closed within 30 s"),
+        (DRAIN_ENDED, "", "tag", "region=eu: in service again after 0.0 s"),
+        (DRAIN_STARTED, "", "broker", "1 connections stay open"),
+        (DRAIN_ENDED, "", "broker", "in service again after 0.0 s"),
     ]
 
 
@@ -238,14 +240,3 @@ def test_no_more_is_drained_than_may_be() -> None:
     world.core.drains.undrain_tag(Tag.of("user", "6"), world.now)
     world.core.drains.drain_tag(Tag.of("user", "more"), 0, 0, False, world.now)
     assert len(world.core.drains.all()) == MAX_DRAINS
-
-
-def test_the_end_of_a_drain_of_the_broker_has_no_name_to_tell() -> None:
-    world = World()
-    world.core.drains.drain_broker(10, 20, False, world.now)
-    world.core.drains.undrain_broker(world.now)
-    told = [(event.kind, event.route_id, event.reason, event.detail) for event in world.events()[1:]]
-    assert told == [
-        (DRAIN_STARTED, "", "broker", "0 connections stay open"),
-        (DRAIN_ENDED, "", "broker", "in service again after 0.0 s"),
-    ]
