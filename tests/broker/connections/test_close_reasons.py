@@ -6,8 +6,7 @@ import pytest
 
 from broker.connections.close_reasons import KEPT_S, MAX_CLOSE_REASONS, CloseReasons
 from broker.core import CoreSettings
-from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume, Setup
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_RESPONSE, Resume
 from rsocket_wire.rsocket.notices import (
     CLIENT_ID_BYTES,
     MAY_BE_TOLD,
@@ -18,16 +17,16 @@ from rsocket_wire.rsocket.notices import (
     find_notice,
     said_by_client,
 )
-from tests.fakes import Wire, World, address
+from tests.fakes import Wire, World, address, setup
 
 ME = b"m" * CLIENT_ID_BYTES
 OTHER = b"o" * CLIENT_ID_BYTES
 TEXT = "9000000 bytes wait to be read, nothing was for 10 s (limits.stuck_s)"
 
 
-def come(world: World, entry: bytes) -> Wire:
+def come(world: World, entry: bytes, token: bytes | None = None) -> Wire:
     wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, entry).encode())
+    wire.send(setup(entry, token=token))
     return wire
 
 
@@ -54,9 +53,7 @@ def test_the_reason_is_told_at_the_next_setup_and_once() -> None:
 def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
     """It is suspended first, and what waits for it then is too much for a session."""
     world = World(CoreSettings(resume_buffer_bytes=10_000))
-    service, wire = world.service("orders", 1), world.connect()
-    token = {"token": b"token", "wants_resume": True}
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, client_entry(ME), **token).encode())  # type: ignore[arg-type]
+    service, wire = world.service("orders", 1), come(world, client_entry(ME), b"t")
     wire.request(REQUEST_RESPONSE, 1, address(service="orders"))
     wire.block()
     service.answer(2, bytes(20_000))
@@ -67,15 +64,9 @@ def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
     assert text.startswith("resume-overrun: ")
 
 
-def come_with_a_session(world: World) -> Wire:
-    wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, client_entry(ME), wants_resume=True, token=b"t").encode())
-    return wire
-
-
 def test_whose_session_ended_while_its_socket_was_broken_is_told_at_the_next_setup() -> None:
     world = World()
-    come_with_a_session(world).lose()
+    come(world, client_entry(ME), b"t").lose()
     world.advance(world.core.sessions.ttl_s)
     world.connect().send(Resume(b"t", 0, 0).encode())  # is refused: there is no such session
     assert told(come(world, client_entry(ME))) == ["resume-timeout: nobody resumed it within 60 s"]
@@ -83,7 +74,7 @@ def test_whose_session_ended_while_its_socket_was_broken_is_told_at_the_next_set
 
 def test_who_is_told_that_its_session_cannot_be_resumed_is_told_once() -> None:
     world = World()
-    come_with_a_session(world).lose()
+    come(world, client_entry(ME), b"t").lose()
     newcomer = world.connect()
     newcomer.send(Resume(b"t", 1000, 0).encode())
     assert [frame.text.split(":")[0] for frame in newcomer.received()] == ["cannot-resume"]

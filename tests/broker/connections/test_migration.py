@@ -8,16 +8,9 @@ from broker.connections.migration import DIAL_S, MOVED_S, SETTLE_S, TELL_EVERY_S
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.rsocket.notices import (
-    HAS_MOVED_ENTRY,
-    MAX_NOTICE_URLS,
-    MAY_BE_TOLD_ENTRY,
-    Notice,
-    find_notice,
-)
-from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, RouteSetup, decode_frame
-from tests.fakes import Frame, Wire, World, address, composite, error, route_id
+from rsocket_wire.rsocket.notices import HAS_MOVED_ENTRY, MAX_NOTICE_URLS, MAY_BE_TOLD_ENTRY, Notice, find_notice
+from rsocket_wire.wire.frames import BrokerInfo, decode_frame
+from tests.fakes import Frame, Wire, World, address, announcement, error, route_id, setup
 from tests.topology import Net, line, linked, route_text, star
 
 ORDERS = address(service="orders")
@@ -28,9 +21,9 @@ B2 = "tcp://b2.example:7000"
 
 def client(world: World, number: int = 0, entry: bytes = MAY_BE_TOLD_ENTRY) -> Wire:
     """A client that may be told of other brokers; with a number it offers `orders`."""
-    offer = composite((MIME_TYPE, RouteSetup(route_id(number), "orders", []).encode())) if number else b""
+    offer = announcement(number, "orders") if number else b""
     wire = world.connect()
-    wire.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, offer + entry).encode())
+    wire.send(setup(offer + entry))
     return wire
 
 
@@ -58,10 +51,6 @@ def welcomed(*numbers: int) -> tuple[Net, World, list[Wire]]:
     net.advance(TELL_EVERY_S)
     assert [told(wire) for wire in wires] == [[([B2], False, 0)]] * len(wires)
     return net, world, wires
-
-
-def is_refusing(world: World) -> bool:
-    return world.core.engine.is_draining
 
 
 def test_a_client_is_told_of_the_other_brokers_after_its_setup() -> None:
@@ -176,9 +165,9 @@ def test_clients_are_asked_to_move_and_served_until_they_have() -> None:
     assert caller.one().data == b"still here"
     newcomer = client(world)
     assert newcomer.received() == [error(0, REJECTED_SETUP, "draining: the broker takes no new connections")]
-    assert not is_refusing(world)
+    assert not world.core.engine.is_draining
     net.advance(WITHIN_S + DIAL_S)
-    assert is_refusing(world)
+    assert world.core.engine.is_draining
 
 
 def test_other_brokers_send_requests_to_its_routes_only_while_nobody_else_has_them() -> None:
@@ -322,9 +311,9 @@ def test_it_is_over_soon_after_the_last_client_has_moved() -> None:
     assert not world.core.migration.is_over
     wires[1].lose()  # which is as good
     net.advance(SETTLE_S / 2)
-    assert not is_refusing(world)
+    assert not world.core.engine.is_draining
     net.advance(SETTLE_S)
-    assert (world.core.migration.is_over, is_refusing(world)) == (True, True)
+    assert (world.core.migration.is_over, world.core.engine.is_draining) == (True, True)
 
 
 def test_the_word_of_who_was_not_asked_counts_for_nothing() -> None:
@@ -354,7 +343,7 @@ def test_a_broker_that_stays_after_all_tells_so_and_takes_connections() -> None:
     net.advance(0.1)
     assert told(wire) == [([B2], True, 4000), ([B2], False, 0)]
     net.advance(WITHIN_S + GRACE_S)
-    assert (wire.is_closed, is_refusing(world)) == (False, False)
+    assert (wire.is_closed, world.core.engine.is_draining) == (False, False)
     other = client(net.worlds["b2"])
     net.advance(TELL_EVERY_S)
     assert told(other) == [(["tcp://b1.example:7000"], False, 0)]
@@ -370,9 +359,9 @@ def test_a_drained_broker_asks_its_clients_first_and_closes_the_others_in_their_
     world.core.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
     net.advance(WITHIN_S)
     assert told(able) == [([B2], True, 4000)]
-    assert (able.is_closed, unable.is_closed, is_refusing(world)) == (False, True, False)
+    assert (able.is_closed, unable.is_closed, world.core.engine.is_draining) == (False, True, False)
     net.advance(DIAL_S + 0.1)
-    assert (able.is_closed, is_refusing(world)) == (True, True)
+    assert (able.is_closed, world.core.engine.is_draining) == (True, True)
     assert net.worlds["b1"].core.cluster.links()  # those stay
 
 
@@ -397,7 +386,7 @@ def test_an_error_of_the_client_ends_its_part_in_it() -> None:
     leave(net)
     wire.send(frames.encode_error(0, CONNECTION_CLOSE, "bye"))
     net.advance(SETTLE_S + 0.1)
-    assert is_refusing(world)
+    assert world.core.engine.is_draining
 
 
 def test_a_setup_with_an_entry_that_nobody_knows_is_as_good_as_one_without() -> None:
