@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,8 +50,6 @@ STARTED = [
     ("max_in_flight_per_route", "1024"),
     ("max_in_flight_per_service", "0"),
 ]
-ADDRESS = address(service="orders")
-ADDRESS_FRAME = b64encode(ADDRESS[:6] + bytes(16) + ADDRESS[22:]).decode()
 ID = "00000000-0000-0000-0000-00000000000{}"
 
 

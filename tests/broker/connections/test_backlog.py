@@ -6,7 +6,7 @@ from broker.connections.backlog import TOLD_S
 from broker.core import CoreSettings
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import REQUEST_FNF, encode_request
-from tests.fakes import Wire, World, address, addressed
+from tests.fakes import Wire, World, address, addressed, framed
 
 
 def congested(world: World) -> tuple[Wire, Wire]:
@@ -23,7 +23,7 @@ def sent(number: int, data: bytes = b"x") -> bytes:
 def test_a_caller_is_paused_until_the_peer_that_it_feeds_is_relieved() -> None:
     world = World()
     caller, service = congested(world)
-    world.core.receive(caller.peer, len(sent(0)).to_bytes(3, "big") + sent(0), world.now)
+    world.core.receive(caller.peer, framed(sent(0)), world.now)
     assert (world.core.take_read_changes(), caller.peer.is_paused) == ([caller.peer], True)
     assert world.core.lifecycle.backlog.release(service.peer, world.now) == []  # no links among them
     assert (world.core.take_read_changes(), caller.peer.is_paused) == ([caller.peer], False)

@@ -13,8 +13,6 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import START_MS, Frame, World, address, addressed, error, framed, raw_frame, routes_in
 
-ORDERS = address(service="orders")
-
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(4096)])
 def test_a_keepalive_is_echoed_without_its_flag(data: bytes) -> None:

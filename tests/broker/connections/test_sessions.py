@@ -9,11 +9,11 @@ from broker.routing.table import Route
 from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import MAX_TOKEN_BYTES
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
+from rsocket_wire.rsocket.metadata import encode_well_known_entry
 from rsocket_wire.rsocket.resumption import FRAME_COST
-from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from tests import fakes
 from tests.broker.resuming import NO_SESSION, ORDERS, Client, closed, event_names, request, resumed, setup
-from tests.fakes import Frame, World, address, addressed, composite, error, moved, route_id
+from tests.fakes import Frame, World, address, addressed, error, framed, moved
 
 # Refused
 
@@ -90,7 +90,7 @@ def test_what_comes_in_the_same_bytes_as_the_setup_counts() -> None:
     world.service("orders", 1)
     wire = world.connect()
     raw = request(1)
-    wire.send_bytes(b"".join(len(each).to_bytes(3, "big") + each for each in (setup(b"t"), raw)))
+    wire.send_bytes(framed(setup(b"t"), raw))
     wire.send(frames.encode_keepalive(b"", True))
     assert wire.one() == Frame(frames.encode_keepalive(b"", position=len(raw)))
 
@@ -98,9 +98,7 @@ def test_what_comes_in_the_same_bytes_as_the_setup_counts() -> None:
 def test_leases_begin_anew() -> None:
     """ "LEASE semantics MUST be restarted upon a new connection by sending a LEASE frame from the server."."""
     world = World()
-    service = world.connect()
-    metadata = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
-    service.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000, metadata, b"", True, True, b"t").encode())
+    service = world.service("orders", 1, wants_lease=True, token=b"t")
     service.send(frames.encode_lease(10_000, 5))
     granted = service.one()
     masks = world.core.table.masks
@@ -324,7 +322,7 @@ def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
     text = "over-limit: 3 connections are open, limits.max_connections is 2"
     assert (full.one(), full.is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
     full.lose()
-    stranger.send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode())
+    stranger.send(fakes.setup())
     text = "over-limit: 2 connections are open, limits.max_connections is 2"
     assert (stranger.one(), stranger.is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
     stranger.lose()
@@ -359,7 +357,7 @@ def test_suspended_peers_keep_their_places_among_those_of_their_origin(origin: t
     assert [wire.is_closed for wire in strangers] == [False, False]
     text = f"over-limit: 4 connections of {who} are open, limits.max_connections_per_{option} is 2"
     assert world.connect(origin=origin).one() == error(0, errors.REJECTED_SETUP, text)
-    strangers[0].send(frames.Setup(COMPOSITE_MIME, "a/b", 20_000, 90_000).encode())
+    strangers[0].send(fakes.setup())
     assert strangers[0].received()[0].code == errors.REJECTED_SETUP
     for wire in world.wires.values():
         wire.lose()

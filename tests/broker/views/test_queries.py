@@ -13,19 +13,9 @@ from broker.forwarding.traffic.flows import Counts
 from broker.routing.policies import Policy
 from broker.views import queries, schemas
 from broker.views.queries import TagFilter
-from broker.views.schemas import (
-    DrainView,
-    Listed,
-    Moment,
-    Part,
-    ProtectionView,
-    RouteView,
-    ServiceView,
-    WaitingView,
-)
+from broker.views.schemas import DrainView, Listed, Moment, Part, ProtectionView, RouteView, ServiceView, WaitingView
 from rsocket_wire.errors import BrokerError
-from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM, Setup, encode_lease
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM, encode_lease
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import Key
@@ -35,7 +25,6 @@ from tests.fakes import START_MS, World, address, composite, route_id, tags_of
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 ORDERS_US = "00000000-0000-0000-0000-000000000002"
-BILLING = "00000000-0000-0000-0000-000000000003"
 
 
 def moment(world: World) -> Moment:
@@ -70,14 +59,8 @@ def test_a_route_that_reads_too_slowly_or_calls_itself_unhealthy_says_so() -> No
     world.service("orders", 4, health="down", weight="7")
     assert [shown(world, number).states for number in (1, 2, 4)] == [["congested"], [], ["unhealthy"]]
     assert [shown(world, number).weight for number in (1, 4)] == [1, 7]
-    assert queries.route_states(world.core) == {
-        "draining": 0,
-        "full": 0,
-        "unleased": 0,
-        "ejected": 0,
-        "unhealthy": 1,
-        "congested": 1,
-    }
+    none = dict.fromkeys(["draining", "full", "unleased", "ejected", "unhealthy", "congested"], 0)
+    assert queries.route_states(world.core) == {**none, "unhealthy": 1, "congested": 1}
 
 
 def test_a_route_with_all_the_requests_that_it_may_have_is_full() -> None:
@@ -115,9 +98,7 @@ def test_a_route_that_fails_is_shown_with_its_errors_and_for_how_long_it_is_ejec
 
 def test_a_route_that_grants_requests_is_shown_with_what_is_left() -> None:
     world = World()
-    metadata = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
-    wire = world.connect()
-    wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, metadata, wants_lease=True).encode())
+    wire = world.service("orders", 1, wants_lease=True)
     assert (shown(world, 1).grants, shown(world, 1).states) == (0, ["unleased"])
     wire.send(encode_lease(60_000, 2))
     assert (shown(world, 1).grants, shown(world, 1).states) == (2, [])
@@ -189,7 +170,7 @@ def test_a_connection_is_connecting_until_its_setup_and_ending_until_its_last_by
 def test_a_connection_without_a_socket_that_may_come_back_is_suspended() -> None:
     world = World()
     for token in (b"1", b"2"):
-        world.connect().send(Setup("a/b", "a/b", 20_000, 90_000, wants_resume=True, token=token).encode())
+        world.caller(token=token)
     world.wires[1].lose()
     states = [each.state for each in queries.connections(world.core, moment(world), Part()).items]
     assert states == ["suspended", "open"]
