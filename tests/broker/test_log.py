@@ -232,26 +232,6 @@ def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
     assert json.loads(line)["text"] == "a\nb\u2028\udc80"
 
 
-def test_what_goes_wrong_between_brokers_is_a_warning_and_a_second_link_is_not(out: io.StringIO) -> None:
-    setup("warning", "text", out)
-    log_event(LifecycleEvent(events.LINK_UP, 1, 0, peer="a", detail="eu-2"))
-    log_event(LifecycleEvent(events.LINK_DOWN, 2, 0, peer="b", reason="duplicate-link"))
-    log_event(LifecycleEvent(events.LINK_DOWN, 3, 0, peer="c", reason="keepalive-timeout"))
-    log_event(LifecycleEvent(events.BROKER_JOINED, 4, 0, detail="eu-2"))
-    log_event(LifecycleEvent(events.BROKER_LEFT, 5, 0, detail="eu-2"))
-    log_event(LifecycleEvent(events.ANNOTATIONS_REFUSED, 6, 0, peer="d", reason="from-client", requests=1))
-    log_event(LifecycleEvent(events.DIGEST_MISMATCH, 7, 0, peer="e"))
-    log_event(LifecycleEvent(events.REDIRECT_SET, 8, 0, service="orders"))
-    log_event(LifecycleEvent(events.ROUTE_UNSAID, 9, 0, ROUTE, "orders"))
-    assert [line[25:] for line in out.getvalue().splitlines()] == [
-        "warning link c: down after 0.0 s: keepalive-timeout",
-        "warning cluster: a broker is out of reach: eu-2",
-        "warning peer d: annotations of 1 requests refused: from-client",
-        "warning link e: both ends know different things",
-        f"warning route {ROUTE} (orders): other brokers cannot be told of it",
-    ]
-
-
 def refused(at_ms: int, peer: str = "tcp b1:7000", word: str = "wrong-secret") -> LifecycleEvent:
     detail = f"the peer sent an ERROR on stream 0: {word}: b2 does not know it"
     return LifecycleEvent(events.PEER_CLOSED, 1, at_ms, peer=peer, reason="left", detail=detail)
@@ -281,23 +261,35 @@ def test_so_many_refusals_are_remembered_and_then_forgotten() -> None:
     assert refusals.is_news(refused(0, peers[0]))
 
 
-def test_ends_that_are_a_peers_fault_ejections_refusals_and_dropped_events_are_warnings(out: io.StringIO) -> None:
+ORDINARY = [
+    *(of_peer(events.PEER_CLOSED, reason=each) for each in ("left", "replaced", "draining")),
+    *(of_peer(events.PEER_CLOSED, reason=each) for each in ("closed-by-operator", "broker-stopped")),
+    of_peer(events.LINK_UP, detail="eu-2"),
+    of_peer(events.LINK_DOWN, reason="duplicate-link"),
+    told(events.BROKER_JOINED, detail="eu-2"),
+    of_service(events.REDIRECT_SET),
+    of_route(events.ROUTE_RELIEVED),
+    of_service(events.BREAKER_CLOSED),
+]
+WARNINGS = [
+    of_peer(events.PEER_CLOSED, reason="bad-frame"),
+    of_peer(events.LINK_DOWN, reason="keepalive-timeout"),
+    of_peer(events.ANNOTATIONS_REFUSED, reason="from-client", requests=1),
+    of_peer(events.DIGEST_MISMATCH),
+    told(events.BROKER_LEFT, detail="eu-2"),
+    told(events.EVENTS_DROPPED),
+    of_route(events.ROUTE_UNSAID),
+    of_route(events.ROUTE_EJECTED, reason="errors-in-row"),
+    told(events.BREAKER_OPENED, service="orders", reason=FULL),
+]
+
+
+def test_faults_refusals_and_what_goes_wrong_between_brokers_are_warnings(out: io.StringIO) -> None:
     setup("warning", "text", out)
-    log_event(LifecycleEvent(events.PEER_CLOSED, 1, 0, peer="a", reason="left"))
-    for reason in ("replaced", "draining", "closed-by-operator", "broker-stopped"):
-        log_event(LifecycleEvent(events.PEER_CLOSED, 2, 0, peer="b", reason=reason))
-    log_event(LifecycleEvent(events.PEER_CLOSED, 3, 0, peer="c", reason="bad-frame"))
-    log_event(LifecycleEvent(events.EVENTS_DROPPED, 4, 0))
-    log_event(LifecycleEvent(events.ROUTE_EJECTED, 5, 0, "7", "orders", reason="errors-in-row"))
-    log_event(LifecycleEvent(events.ROUTE_RELIEVED, 6, 0, "7", "orders"))
-    log_event(LifecycleEvent(events.BREAKER_OPENED, 7, 0, service="orders", reason="over-limit"))
-    log_event(LifecycleEvent(events.BREAKER_CLOSED, 8, 0, service="orders"))
-    assert [line[25:] for line in out.getvalue().splitlines()] == [
-        "warning peer c: closed after 0.0 s: bad-frame",
-        "warning broker: events dropped",
-        "warning route 7 (orders): ejected",
-        "warning service orders: requests are refused",
-    ]
+    for event in (*ORDINARY, *WARNINGS):
+        log_event(event)
+    lines = [line[25:] for line in out.getvalue().splitlines()]
+    assert lines == [f"warning {event_line(event)}" for event in WARNINGS]
 
 
 def test_what_is_for_event_files_alone_is_said_only_for_debugging(out: io.StringIO) -> None:
