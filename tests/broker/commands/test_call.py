@@ -19,6 +19,7 @@ from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.client_sdk.sync.orders import Orders
 
 ROOT = Path(__file__).resolve().parents[3]
+MAIN = [sys.executable, "-m", "broker.commands.main"]
 SOON_S = 5.0
 RUN_S = 60.0  # a command takes half a second; a machine that is busy with other tests takes longer
 
@@ -43,14 +44,18 @@ def call(url: str, *arguments: str, given: str = "") -> Result:
     return run("call", url, "--service", "orders", *arguments, given=given)
 
 
+def environment() -> dict[str, str]:
+    """That of a process which finds the same packages."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])}
+
+
 class Command:
     """The command in a process of its own, with pipes."""
 
     def __init__(self, *arguments: str) -> None:
-        path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker.commands.main", *arguments],
-            env={**os.environ, "PYTHONPATH": path},
+            [*MAIN, *arguments],
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -343,11 +348,8 @@ def test_bytes_that_are_no_text_go_as_they_are(broker: SyncLocalBroker) -> None:
 def test_output_that_cannot_be_written_is_one_line(broker: SyncLocalBroker, to: str) -> None:
     line = 'exec "$@" >&-' if to == "closed" else f'exec "$@" >{to}'
     with sync.connect(broker, service=_echo()):
-        command = [sys.executable, "-m", "broker.commands.main", "call", broker, "--service", "echo"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-        done = subprocess.run(
-            ["/bin/sh", "-c", line, "sh", *command], env=environment, capture_output=True, timeout=RUN_S
-        )
+        command = ["/bin/sh", "-c", line, "sh", *MAIN, "call", broker, "--service", "echo"]
+        done = subprocess.run(command, env=environment(), capture_output=True, timeout=RUN_S)
     assert (done.returncode, done.stderr.count(b"\n"), done.stderr[:16]) == (1, 1, b"rsocket-broker: "), done.stderr
 
 

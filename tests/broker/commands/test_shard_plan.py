@@ -96,13 +96,11 @@ def test_table_has_a_row_for_each_method() -> None:
         "method keys moved % ideal % fullest route max/mean gini",
     ]
     assert [line.split()[0] for line in lines[2:]] == list(NAMES)
-    ids = made_ids(9)
-    keys = [f"key-{number}".encode() for number in range(2000)]
-    before, after = owners("modulo", ids[:8], keys), owners("modulo", ids, keys)
-    moved = sum(old != new for old, new in zip(before, after, strict=True))
-    counts = [after.count(id_text(each)) for each in ids]
-    most = max(counts)
-    row = f"modulo {moved:,} {moved / 20:.2f} 11.11 {most:,} {most * 9 / 2000:.3f} {gini(counts):.4f}"
+    methods = told("--routes", "8", "--join", "1", *FEW)["methods"]
+    assert isinstance(methods, dict)
+    said = methods["modulo"]
+    moved, most = said["keys_moved"], said["fullest_keys"]
+    row = f"modulo {moved:,} {said['moved_percent']:.2f} 11.11 {most:,} {said['max_over_mean']:.3f} {said['gini']:.4f}"
     assert lines[-1] == row
 
 

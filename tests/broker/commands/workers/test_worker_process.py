@@ -68,8 +68,9 @@ def test_who_lives_is_started_at_once_and_who_does_not_later_each_time(
 async def test_a_worker_that_ends_is_started_again(run: Run) -> None:
     worker = run(SAYS_READY + WAITS)
     assert await soon(worker.first) == ""
-    pid = worker.pid
-    assert (worker.state, worker.name, worker.restarts) == (READY, "w1", 0)
+    pid, view = worker.pid, worker.view()
+    assert (view.number, view.name, view.pid, view.state, view.restarts) == (1, "w1", pid, READY, 0)
+    assert view.ready_at_ms > 0
     worker._signal(signal.SIGKILL)
     await until(lambda: worker.restarts == 1 and worker.state == READY)
     assert worker.pid not in (0, pid)
@@ -163,11 +164,3 @@ async def test_a_worker_that_waits_to_be_started_again_stops_at_once(run: Run) -
     worker.stop()
     await until(lambda: worker.state == ENDED)
     assert worker.restarts == 0
-
-
-async def test_operators_see_how_it_is(run: Run) -> None:
-    worker = run(SAYS_READY + WAITS)
-    await soon(worker.first)
-    view = worker.view()
-    assert (view.number, view.name, view.pid, view.state, view.restarts) == (1, "w1", worker.pid, READY, 0)
-    assert view.ready_at_ms > 0
