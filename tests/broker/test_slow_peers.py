@@ -125,11 +125,11 @@ def test_beyond_the_limit_the_request_for_which_most_waits_ends_and_the_connecti
 def test_at_the_limit_nothing_ends() -> None:
     _, service, caller = made()
     caller.request(REQUEST_STREAM, 1, ORDERS, n=1000)
+    service.received()
     caller.block()
     cost = len(frames.encode_payload(1, NEXT, b"")) + WAITING_COST
     service.answer(2, bytes(LIMIT // 2 - cost - LANE_COST), NEXT)
     service.answer(2, bytes(LIMIT - LIMIT // 2 - cost), NEXT)
-    service.received()
     assert service.received() == []
     service.answer(2, b"", NEXT)
     assert service.received() == [cancelled(2)]
@@ -265,12 +265,8 @@ def test_pushes_that_find_no_room_are_dropped_and_counted_and_the_service_stays(
         world.caller().push(addressed(ORDERS, ("x/y", b"%d" % number + bytes(16_000_000))))
     assert (world.core.engine.drops.total_n, service.is_closed) == (3, False)
     service.unblock()
-    assert [frame.raw[-16_000_001:-16_000_000] for frame in service.received()] == [
-        b"3",
-        b"4",
-        b"5",
-        b"6",
-    ]  # the newest
+    numbers = [frame.raw[-16_000_001:-16_000_000] for frame in service.received()]
+    assert numbers == [b"3", b"4", b"5", b"6"]  # the newest
 
 
 def test_a_route_hears_of_the_end_of_a_request_whose_last_frames_find_no_room() -> None:
