@@ -6,7 +6,7 @@ from broker.connections.backlog import TOLD_S
 from broker.core import CoreSettings
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import REQUEST_FNF, encode_request
-from tests.fakes import Wire, World, address, addressed, framed
+from tests.fakes import Wire, World, address, addressed
 
 
 def congested(world: World) -> tuple[Wire, Wire]:
@@ -14,19 +14,6 @@ def congested(world: World) -> tuple[Wire, Wire]:
     service, caller = world.service("orders", 1), world.caller()
     world.core.congested(service.peer)
     return caller, service
-
-
-def sent(number: int, data: bytes = b"x") -> bytes:
-    return encode_request(REQUEST_FNF, 2 * number + 1, data, addressed(address(service="orders")))
-
-
-def test_a_caller_is_paused_until_the_peer_that_it_feeds_is_relieved() -> None:
-    world = World()
-    caller, service = congested(world)
-    world.core.receive(caller.peer, framed(sent(0)), world.now)
-    assert (world.core.take_read_changes(), caller.peer.is_paused) == ([caller.peer], True)
-    assert world.core.lifecycle.backlog.release(service.peer, world.now) == []  # no links among them
-    assert (world.core.take_read_changes(), caller.peer.is_paused) == ([caller.peer], False)
 
 
 def test_a_congested_route_is_told_at_once_and_held_for_a_while() -> None:
