@@ -86,13 +86,6 @@ def test_of_two_redirects_of_one_moment_that_of_the_larger_broker_id_counts_ever
     assert [entry.is_removed for entry in there.entries()] == [True]
 
 
-def test_an_advert_knows_who_said_it() -> None:
-    assert [each.broker_id for each in (route(1, 7), info(8), redirect("orders", "a", 9))] == [
-        id_of(n) for n in (7, 8, 9)
-    ]
-    assert route(1, 7).route_id == id_of(1)
-
-
 def test_hashes_tell_keys_timestamps_and_removal_apart() -> None:
     """And are the same wherever they are made: they go over the wire."""
     made = [

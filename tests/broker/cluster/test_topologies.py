@@ -129,16 +129,6 @@ def test_a_broker_that_comes_back_is_complete_within_two_seconds() -> None:
     reached(net, "b3", "orders", service)
 
 
-def test_a_broker_that_begins_anew_with_its_old_id_has_no_routes_of_its_earlier_life() -> None:
-    net = linked(line(3))
-    offer(net, "b2", "orders", 1)
-    net.kill("b2")
-    net.start("b2")
-    net.advance(2.0)
-    assert net.tables() == {"b1": {}, "b2": {}, "b3": {}}
-    agree(net)
-
-
 def test_two_islands_that_join_know_each_other_and_each_route_once() -> None:
     net = Net(["b1", "b2", "b3", "b4"], [("b1", "b2"), ("b3", "b4"), ("b2", "b3")])
     net.part(["b1", "b2"], ["b3", "b4"])
