@@ -312,24 +312,6 @@ def test_connected_clients_that_acknowledge_nothing_end_no_suspended_session() -
     assert len(suspended.resume()) == 1 + 20
 
 
-def test_a_suspended_peer_keeps_its_place_among_the_connections() -> None:
-    world = World(CoreSettings(max_connections=2))
-    clients = [Client(world, bytes([at]), "orders", at) for at in (1, 2)]
-    clients[0].wire.lose()
-    stranger = world.connect()  # it could be the one that comes back
-    assert not stranger.is_closed
-    full = world.connect()  # here the sockets end
-    text = "over-limit: 3 connections are open, limits.max_connections is 2"
-    assert (full.one(), full.is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
-    full.lose()
-    stranger.send(fakes.setup())
-    text = "over-limit: 2 connections are open, limits.max_connections is 2"
-    assert (stranger.one(), stranger.is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
-    stranger.lose()
-    assert clients[0].resume() == [resumed(0)]
-    assert world.connect().is_closed
-
-
 def test_a_suspended_peer_keeps_its_pair_of_mime_types() -> None:
     world = World()
     mimes = world.core.engine.mimes
@@ -346,19 +328,30 @@ def test_a_suspended_peer_keeps_its_pair_of_mime_types() -> None:
     assert len(mimes) == before_n - 1
 
 
-@pytest.mark.parametrize("origin", [("10.0.0.4", ""), ("", "uid 7")])
-def test_suspended_peers_keep_their_places_among_those_of_their_origin(origin: tuple[str, str]) -> None:
-    world = World(CoreSettings(max_connections_per_address=2, max_connections_per_principal=2))
-    who, option = ("this address", "address") if origin[0] else ("uid 7", "principal")
+@pytest.mark.parametrize(
+    ("origin", "option", "who"),
+    [
+        (("", ""), "max_connections", ""),
+        (("10.0.0.4", ""), "max_connections_per_address", " of this address"),
+        (("", "uid 7"), "max_connections_per_principal", " of uid 7"),
+    ],
+)
+def test_suspended_peers_keep_their_places_among_all_connections_and_those_of_their_origin(
+    origin: tuple[str, str], option: str, who: str
+) -> None:
+    world = World(CoreSettings(**{option: 2}))  # type: ignore[arg-type]
     clients = [Client(world, bytes([at]), origin=origin) for at in (1, 2)]
     for client in clients:
         client.wire.lose()
     strangers = [world.connect(origin=origin) for _ in range(2)]  # they could be the ones that come back
     assert [wire.is_closed for wire in strangers] == [False, False]
-    text = f"over-limit: 4 connections of {who} are open, limits.max_connections_per_{option} is 2"
-    assert world.connect(origin=origin).one() == error(0, errors.REJECTED_SETUP, text)
+    text = f"over-limit: 4 connections{who} are open, limits.{option} is 2"
+    surplus = world.connect(origin=origin)  # here the sockets end
+    assert (surplus.one(), surplus.is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
+    surplus.lose()
     strangers[0].send(fakes.setup())
-    assert strangers[0].received()[0].code == errors.REJECTED_SETUP
+    text = f"over-limit: 3 connections{who} are open, limits.{option} is 2"
+    assert (strangers[0].one(), strangers[0].is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
     for wire in world.wires.values():
         wire.lose()
     for client in clients:
