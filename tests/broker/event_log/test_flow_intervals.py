@@ -40,12 +40,6 @@ def test_an_interval_is_over_after_its_time_and_not_before() -> None:
     assert (flows.records(), flows.intervals.next_at()) == ([(2500, 2500, 1)], 104.5)
 
 
-def test_an_interval_without_requests_has_no_records() -> None:
-    flows = Flows()
-    flows.intervals.tick(102.0)
-    assert flows.records() == []
-
-
 def test_the_end_of_the_broker_ends_the_interval() -> None:
     flows = Flows()
     flows.send()

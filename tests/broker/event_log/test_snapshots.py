@@ -223,19 +223,6 @@ def test_the_tables_of_a_cluster_are_what_their_events_tell(seed: int) -> None:
 # Peers that read too slowly
 
 
-def test_a_peer_that_is_ended_for_what_waits_for_it_is_told_first() -> None:
-    world = World()
-    wire = world.service("orders", 1)
-    world.events()
-    world.core.stuck(wire.peer, "9 bytes wait to be read, nothing was for 10 s", world.now)
-    slow, *others = world.events()
-    assert (slow.kind, slow.reason, slow.service) == (SLOW_PEER_ENDED, "slow-peer", "orders")
-    assert (slow.route_id, slow.detail) == (id_text(route_id(1)), "9 bytes wait to be read, nothing was for 10 s")
-    assert [event.name for event in others] == ["RouteLeft", "PeerClosed"]
-    world.core.lifecycle.end_slow(wire.peer, "slow-peer", "again", world.now)
-    assert world.events() == []
-
-
 def test_a_connection_that_is_ended_because_all_hold_too_much_is_told_too() -> None:
     world = World(CoreSettings(max_buffered_bytes=10))
     service, caller = world.service("orders", 1), world.caller()
