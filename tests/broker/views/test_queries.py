@@ -46,13 +46,6 @@ def shown(world: World, number: int) -> RouteView:
     return found
 
 
-def test_a_route_that_is_drained_says_so() -> None:
-    world = shop()
-    world.core.drains.drain_tag(Tag.of("region", "eu"), 10, 10, False, world.now)
-    assert [shown(world, number).states for number in (1, 2, 3)] == [["draining"], [], ["draining"]]
-    assert queries.route_states(world.core)["draining"] == 2
-
-
 def test_a_route_that_reads_too_slowly_or_calls_itself_unhealthy_says_so() -> None:
     world = shop()
     world.core.congested(world.wires[1].peer)
