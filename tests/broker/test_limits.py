@@ -16,7 +16,7 @@ from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_T
 from broker.routing.choosers.sticky import MAX_CHOICES
 from broker.routing.policies import Policy
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
 from tests.fakes import Wire, World, address, asked, orders, route_id, tags_of
@@ -226,11 +226,3 @@ def test_addresses_with_new_tags_again_and_again_fill_no_table() -> None:
     totals = world.core.engine.flows.totals
     assert sum(total.requests for total in totals.values()) == 4 * asked_n
     assert sum(1 for key in totals if key[4]) <= MAX_REFUSED_TOTALS + 5  # and one for the others, by model
-
-
-def test_a_completed_item_is_no_fragment_whatever_its_length() -> None:
-    _, service, caller = orders(CoreSettings(max_small_fragments_per_s=1))
-    for number in range(100):
-        caller.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
-        service.answer(service.one().stream_id, b"x", NEXT | COMPLETE)
-        assert caller.one().data == b"x"

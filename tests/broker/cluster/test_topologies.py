@@ -97,16 +97,6 @@ def test_the_routes_of_a_broker_that_dies_leave_everywhere_at_once() -> None:
     reached(net, "b4", "others", keeps)
 
 
-def test_a_broker_that_says_nothing_is_lost_after_three_seconds() -> None:
-    net = linked(line(3))
-    offer(net, "b3", "orders", 1)
-    net.part(["b1", "b2"], ["b3"])
-    net.advance(2.5)
-    assert net.table("b1") == {route_text(1): "b3"}
-    net.advance(1.0)
-    assert net.table("b1") == net.table("b2") == {}
-
-
 def test_nothing_heard_one_way_is_as_bad_as_nothing_at_all() -> None:
     net = linked(ring(3))
     offer(net, "b2", "orders", 1)
