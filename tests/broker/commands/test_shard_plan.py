@@ -137,10 +137,7 @@ def test_numbers_and_names_add_up_and_the_last_ones_leave(tmp_path: Path) -> Non
     body = told(
         "--route-ids", str(file), "--leave", "1", "--leave", id_text(ids[4]), "--leave", "1", "--join", "2", *FEW
     )
-    assert (body["left"], body["joined"]) == (
-        [id_text(each) for each in ids[2:5]],
-        [id_text(each) for each in ids[5:]],
-    )
+    assert (body["left"], body["joined"]) == ([id_text(each) for each in ids[2:5]], [id_text(each) for each in ids[5:]])
 
 
 def test_keys_of_a_file_count_as_often_as_they_stand_there(tmp_path: Path) -> None:
@@ -211,11 +208,7 @@ def test_mistakes_are_one_sentence_and_exit_status_2(arguments: tuple[str, ...],
         ),
         ("--route-ids", f"{1:032x}\n\n{1:032x}\n", f"line 3: {id_text((1).to_bytes(16))} is line 1, too"),
         ("--keys-file", "\n", "no keys; write one a line"),
-        (
-            "--keys-file",
-            "a\n" + "b" * 128,
-            "line 2: a key of 128 bytes; the value of a tag has at most 127",
-        ),
+        ("--keys-file", "a\n" + "b" * 128, "line 2: a key of 128 bytes; the value of a tag has at most 127"),
     ],
 )
 def test_mistakes_in_a_file_are_told_by_line(tmp_path: Path, option: str, text: str, sentence: str) -> None:

@@ -46,11 +46,6 @@ def mistakes_of(
 def write_pem(folder: Path) -> None:
     """Files as options name them, and some that are something else."""
     texts = {"certificate": CERTIFICATE, "key": KEY, "client_ca": CERTIFICATE, "both": CERTIFICATE + KEY}
-    for name, text in {
-        **texts,
-        "encrypted": ENCRYPTED_KEY,
-        "other": OTHER_KEY,
-        "junk": "no PEM\n",
-        "empty": "",
-    }.items():
+    others = {"encrypted": ENCRYPTED_KEY, "other": OTHER_KEY, "junk": "no PEM\n", "empty": ""}
+    for name, text in {**texts, **others}.items():
         (folder / name).write_text(text)

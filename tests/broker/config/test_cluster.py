@@ -39,14 +39,8 @@ A_SECRET = f'secret = "{SECRET}"\n'
         ("secret = 123456", "2: cluster.secret: must be printable text of 0 to 4095 bytes"),
         (f"{A_SECRET}silent_s = 1", "3: cluster.silent_s: must be more than cluster.hello_s, 1"),
         (f"{A_SECRET}hello_s = 3", "3: cluster.hello_s: must be less than cluster.silent_s, 3"),
-        (
-            f'{A_SECRET}peers = [\n"tcp://a:0"]',
-            '4: cluster.peers: "tcp://a:0" has port 0, which cannot be dialled',
-        ),
-        (
-            f'{A_SECRET}peers = ["dns+ws://a:1"]',
-            f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}',
-        ),
+        (f'{A_SECRET}peers = [\n"tcp://a:0"]', '4: cluster.peers: "tcp://a:0" has port 0, which cannot be dialled'),
+        (f'{A_SECRET}peers = ["dns+ws://a:1"]', f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}'),
         (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" has no port'),
         (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" has no port'),
         (
@@ -57,10 +51,7 @@ A_SECRET = f'secret = "{SECRET}"\n'
             f'{A_SECRET}peers = ["dns+tcp://a:1/x"]',
             '3: cluster.peers: "dns+tcp://a:1/x" must be a scheme, a name and a port',
         ),
-        (
-            f"{A_SECRET}peers = [5]",
-            f"3: cluster.peers: 5 is not a URL of {SCHEMES}",
-        ),
+        (f"{A_SECRET}peers = [5]", f"3: cluster.peers: 5 is not a URL of {SCHEMES}"),
         (f'{A_SECRET}peers = "tcp://a:1"', '3: cluster.peers: must be a list of URLs, not "tcp://a:1"'),
         ("principals = [1]", "2: cluster.principals: 1 is not printable text"),
         (
@@ -252,13 +243,8 @@ def test_others_are_told_where_the_broker_listens_by_a_name_that_they_can_reach(
 @pytest.mark.parametrize(
     "url",
     [
-        "tcp://a:1",
-        "tls://[::1]:1",
-        "wss://a:1/x",
-        "unix:///a",
-        "dns+tcp://a:1",
-        "dns+tls://[::1]:1",
-        "srv+tls://_a._tcp.b",
+        *("tcp://a:1", "tls://[::1]:1", "wss://a:1/x", "unix:///a"),
+        *("dns+tcp://a:1", "dns+tls://[::1]:1", "srv+tls://_a._tcp.b"),
     ],
 )
 def test_the_url_of_a_peer_is_parsed_and_written_back(url: str) -> None:

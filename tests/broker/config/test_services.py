@@ -49,10 +49,7 @@ def test_what_tables_of_services_say_is_kept_by_name(folder: Path) -> None:
         ),
         ("service = 1", "2: service: must be a section, not 1"),
         ('[service.""]', '2: service."": the name of a service must be printable text of 1 to 255 bytes'),
-        (
-            '[service."a\\tb"]',
-            '2: service."a\\tb": the name of a service must be printable text of 1 to 255 bytes',
-        ),
+        ('[service."a\\tb"]', '2: service."a\\tb": the name of a service must be printable text of 1 to 255 bytes'),
         ("[services.orders]", "2: services: unknown section; did you mean service?"),
     ],
 )

@@ -296,9 +296,7 @@ STEPS = st.tuples(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=60))
-def test_the_counts_are_those_of_the_open_streams_whatever_happens(
-    steps: list[tuple[str, int, int, bool]],
-) -> None:
+def test_the_counts_are_those_of_the_open_streams_whatever_happens(steps: list[tuple[str, int, int, bool]]) -> None:
     traffic = Traffic()
     for step in steps:
         traffic.step(*step)
