@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Resume, encode_request, encode_resume_ok, has_position
 from tests import fakes
-from tests.fakes import Frame, World, address, addressed, announcement
+from tests.fakes import Frame, Wire, World, address, addressed, announcement
 
 ORDERS = address(service="orders")
 NO_SESSION = "unknown-session: there is no session to resume, connect again with a SETUP"
@@ -71,6 +72,18 @@ class Client:
     def places(self) -> list[int]:
         """Where each frame that it sent begins."""
         return [sum(map(len, self.sent[:at])) for at in range(len(self.sent))]
+
+
+def calling(settings: CoreSettings | None = None) -> tuple[World, Wire, Client]:
+    """A broker, its service `orders`, and a caller that resumes."""
+    world = World(settings)
+    return world, world.service("orders", 1), Client(world, b"c")
+
+
+def serving(settings: CoreSettings | None = None) -> tuple[World, Client, Wire]:
+    """A broker, its service `orders`, which resumes, and a caller."""
+    world = World(settings)
+    return world, Client(world, b"s", "orders", 1), world.caller()
 
 
 def resumed(position: int) -> Frame:

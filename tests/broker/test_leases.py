@@ -12,7 +12,7 @@ from rsocket_wire.rsocket.frames import LEASE, REQUEST_FNF, REQUEST_RESPONSE, en
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Wire, World, address, addressed, setup
+from tests.fakes import Wire, World, address, addressed, orders, setup
 
 ORDERS = address(service="orders")
 GRANT = bytes.fromhex("00000000 0800 7fffffff 7fffffff")  # what the broker grants: 24 days, 2^31-1 requests
@@ -23,6 +23,12 @@ def leased(world: World, number: int = 1, framed: bool = True) -> Wire:
     wire = world.service("orders", number, framed, wants_lease=True)
     assert [frame.raw for frame in wire.received()] == [GRANT]
     return wire
+
+
+def leased_orders(settings: CoreSettings | None = None, framed: bool = True) -> tuple[World, Wire, Wire]:
+    """A broker, its service `orders`, which asks for leases, and a caller."""
+    world = World(settings)
+    return world, leased(world, framed=framed), world.caller()
 
 
 def leased_caller(world: World) -> Wire:
@@ -44,8 +50,7 @@ def ask(caller: Wire, count: int, kind: int = REQUEST_FNF, raw: bytes = ORDERS) 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_before_its_first_lease_it_is_sent_nothing(kind: int) -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    _, service, caller = leased_orders()
     ask(caller, 1, kind)
     assert service.received() == []
     if kind != REQUEST_FNF:
@@ -56,8 +61,7 @@ def test_before_its_first_lease_it_is_sent_nothing(kind: int) -> None:
 @pytest.mark.parametrize("framed", [True, False])
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_is_sent_exactly_what_it_granted(kind: int, framed: bool) -> None:
-    world = World()
-    service, caller = leased(world, framed=framed), world.caller()
+    _, service, caller = leased_orders(framed=framed)
     grant(service, 3)
     ask(caller, 5, kind)
     assert [frame.kind for frame in service.received()] == [kind] * 3
@@ -67,8 +71,7 @@ def test_it_is_sent_exactly_what_it_granted(kind: int, framed: bool) -> None:
 
 
 def test_a_lease_looks_at_no_more_waiting_requests_than_it_lets_in() -> None:
-    world = World(CoreSettings(no_route="wait"))
-    service, caller = leased(world), world.caller()
+    world, service, caller = leased_orders(CoreSettings(no_route="wait"))
     ask(caller, 50)
     before = world.core.engine.query.hits
     grant(service, 2)
@@ -77,8 +80,7 @@ def test_a_lease_looks_at_no_more_waiting_requests_than_it_lets_in() -> None:
 
 
 def test_a_lease_beside_grants_that_are_left_looks_at_no_waiting_request() -> None:
-    world = World(CoreSettings(no_route="wait"))
-    service, caller = leased(world), world.caller()
+    world, service, caller = leased_orders(CoreSettings(no_route="wait"))
     ask(caller, 50, raw=address(service="orders", region="eu"))
     grant(service, 2)
     before = world.core.engine.query.hits
@@ -87,8 +89,7 @@ def test_a_lease_beside_grants_that_are_left_looks_at_no_waiting_request() -> No
 
 
 def test_grants_end_with_their_time() -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    world, service, caller = leased_orders()
     grant(service, 100, 1000)
     ask(caller, 1)
     world.advance(0.999)
@@ -100,8 +101,7 @@ def test_grants_end_with_their_time() -> None:
 
 
 def test_a_later_lease_takes_the_place_of_an_earlier() -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    world, service, caller = leased_orders()
     grant(service, 100, 1000)
     grant(service, 2, 60_000)
     world.advance(2)  # the first one's time
@@ -161,8 +161,7 @@ def test_the_owner_of_a_key_that_grants_nothing_has_no_deputy() -> None:
 
 
 def test_a_push_needs_no_grant() -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    _, service, caller = leased_orders()
     grant(service, 1)
     caller.push(addressed(ORDERS))
     caller.push(addressed(ORDERS))
@@ -171,8 +170,7 @@ def test_a_push_needs_no_grant() -> None:
 
 
 def test_grants_stay_when_the_tags_change_and_when_the_name_does() -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    _, service, caller = leased_orders()
     grant(service, 3)
     ask(caller, 1)
     service.announce(1, "orders", region="eu")
@@ -192,8 +190,7 @@ def test_a_lease_that_comes_before_the_route_counts() -> None:
 
 
 def test_a_lease_of_one_that_did_not_ask_for_leases_is_ignored() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     grant(service, 1)
     ask(caller, 3)
     assert len(service.received()) == 3
@@ -201,8 +198,7 @@ def test_a_lease_of_one_that_did_not_ask_for_leases_is_ignored() -> None:
 
 
 def test_a_lease_that_is_too_short_is_ignored() -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    _, service, caller = leased_orders()
     grant(service, 2)
     service.send(encode_lease(0, 0)[:-1])
     ask(caller, 3)
@@ -233,8 +229,7 @@ def test_the_broker_grants_again_before_its_grant_ends() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["grant", "ask", "wait"]), st.integers(0, 4)), max_size=50))
 @settings(deadline=None, max_examples=100, derandomize=True)
 def test_never_more_than_granted_whatever_happens(steps: list[tuple[str, int]]) -> None:
-    world = World()
-    service, caller = leased(world), world.caller()
+    world, service, caller = leased_orders()
     left, until = 0, 0.0
     for step, n in steps:
         if step == "grant":

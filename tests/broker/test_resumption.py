@@ -10,16 +10,14 @@ from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
-from tests.broker.resuming import ORDERS, Client, closed, event_names, request, resumed, setup
+from tests.broker.resuming import ORDERS, Client, calling, closed, event_names, request, resumed, serving, setup
 from tests.fakes import Frame, World, address, addressed, framed, moved, raw_frame
 
 # Suspended
 
 
 def test_a_route_stays_and_its_requests_wait_while_its_socket_is_broken() -> None:
-    world = World()
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    world, service, caller = serving()
     service.wire.lose()
     asked = caller.request(REQUEST_RESPONSE, 1, ORDERS)
     world.advance(59.9)
@@ -32,9 +30,7 @@ def test_a_route_stays_and_its_requests_wait_while_its_socket_is_broken() -> Non
 
 
 def test_a_caller_gets_what_was_sent_while_its_socket_was_broken() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    world, service, caller = calling()
     caller.send(request(1, kind=REQUEST_STREAM))
     service.answer(2, b"one", NEXT)
     caller.take()
@@ -48,9 +44,7 @@ def test_a_caller_gets_what_was_sent_while_its_socket_was_broken() -> None:
 
 
 def test_what_was_not_even_written_when_the_socket_broke_is_sent_once() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    world, service, caller = calling()
     caller.send(request(1))
     answer = frames.encode_payload(2, NEXT | COMPLETE, b"ok")
     world.core.receive(service.peer, framed(answer), world.now)
@@ -99,9 +93,7 @@ def test_others_are_preferred_while_a_route_is_suspended() -> None:
 
 
 def test_bytes_behind_the_resume_are_those_of_the_resumed_peer() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    world, service, caller = calling()
     caller.wire.lose()
     raw = request(1)
     caller.wire = world.connect()
@@ -209,9 +201,7 @@ def test_a_socket_that_takes_nothing_is_given_up_and_the_peer_suspended() -> Non
 
 
 def test_a_resume_takes_over_a_socket_that_the_broker_still_believes_in() -> None:
-    world = World()
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    world, service, caller = serving()
     old = service.wire
     world.events()
     asked = caller.request(REQUEST_RESPONSE, 1, ORDERS)
@@ -225,9 +215,7 @@ def test_a_resume_takes_over_a_socket_that_the_broker_still_believes_in() -> Non
 
 def test_what_is_said_about_a_connection_does_not_outlive_its_socket() -> None:
     """KEEPALIVE has no position; neither has EXT, which may be ignored."""
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    _, service, caller = calling()
     caller.send(request(1, kind=REQUEST_STREAM))
     caller.wire.send(frames.encode_keepalive(b"", True))
     caller.wire.lose()
@@ -236,9 +224,7 @@ def test_what_is_said_about_a_connection_does_not_outlive_its_socket() -> None:
 
 
 def test_a_metadata_push_waits_for_a_suspended_route_and_comes_once() -> None:
-    world = World()
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    _, service, caller = serving()
     push = Frame(frames.encode_metadata_push(addressed(ORDERS)))
     caller.push(addressed(ORDERS))
     assert service.take() == [push]
@@ -250,9 +236,7 @@ def test_a_metadata_push_waits_for_a_suspended_route_and_comes_once() -> None:
 
 
 def test_keepalives_tell_and_hear_positions() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    world, service, caller = calling()
     caller.send(request(1, kind=REQUEST_STREAM))
     service.answer(2, b"one", NEXT)
     caller.take()
@@ -349,9 +333,7 @@ def test_each_stream_is_as_if_nothing_had_been_cut(steps: list[tuple[str, int]])
 
 @pytest.mark.parametrize("count", range(12))
 def test_a_stream_goes_on_wherever_it_was_cut(count: int) -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    world, service, caller = calling()
     caller.send(request(1, kind=REQUEST_STREAM, n=20))
     for at in range(11):
         service.answer(2, b"%d" % at, NEXT | COMPLETE * (at == 10))

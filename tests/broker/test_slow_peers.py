@@ -10,7 +10,7 @@ from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Frame, Wire, World, address, addressed, cancelled, framed
+from tests.fakes import Frame, Wire, World, address, addressed, cancelled, framed, orders
 
 ORDERS = address(service="orders")
 ALL_ORDERS = address(MULTICAST, service="orders")
@@ -18,8 +18,7 @@ LIMIT = 100_000
 
 
 def made(limit: int = LIMIT) -> tuple[World, Wire, Wire]:
-    world = World(CoreSettings(max_pending_bytes=limit))
-    return world, world.service("orders", 1), world.caller()
+    return orders(CoreSettings(max_pending_bytes=limit))
 
 
 def kinds(frames: list[Frame]) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP, BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, address, error, route_id
+from tests.fakes import Wire, World, address, error, orders, route_id
 
 ORDERS = address(service="orders")
 EU = Tag.of("region", "eu")
@@ -28,8 +28,7 @@ def ask(caller: Wire, count: int, kind: int = REQUEST_FNF, raw: bytes = ORDERS) 
 
 def busy(kind: int) -> tuple[World, Wire, Wire]:
     """A service that has got a request, and its caller."""
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     caller.request(kind, 1, ORDERS)
     service.received()
     return world, service, caller
@@ -173,8 +172,7 @@ def test_a_broker_that_drains_refuses_requests_and_connections_and_closes_those_
 
 
 def test_a_broker_that_is_in_service_again_takes_requests() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     world.core.drains.drain_broker(10, 10, False, world.now)
     assert world.core.drains.undrain_broker(world.now)
     ask(caller, 1)

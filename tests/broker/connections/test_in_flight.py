@@ -23,15 +23,15 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY, Key
-from tests.fakes import START_MS, Wire, World, address, addressed
+from tests.fakes import START_MS, Wire, World, address, addressed, orders
 
 ORDERS = address(service="orders")
 TO_ALL = address(MULTICAST, service="orders")
 
 
-def limited(per_route: int = 0, per_service: int = 0, **more: int) -> World:
+def bounds(per_route: int = 0, per_service: int = 0, **more: int) -> CoreSettings:
     policy = Policy(max_in_flight_per_route=per_route, max_in_flight_per_service=per_service, **more)  # type: ignore[arg-type]
-    return World(CoreSettings(policy))
+    return CoreSettings(policy)
 
 
 def ask(caller: Wire, count: int = 1, raw: bytes = ORDERS, kind: int = REQUEST_RESPONSE) -> None:
@@ -54,8 +54,7 @@ def full(world: World) -> list[int]:
 
 
 def test_the_default_lets_a_route_have_1024_in_flight_and_not_one_more() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     ask(caller, 1023)
     assert full(world) == []
     ask(caller)
@@ -72,8 +71,7 @@ ENDS = ["answer", "error", "cancel", "caller lost", "route lost", "deadline", "a
 
 @pytest.mark.parametrize("how", ENDS)
 def test_whatever_ends_a_request_ends_it_in_the_counts(how: str) -> None:
-    world = limited(1, 1)
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(bounds(1, 1))
     if how == "another answered":
         other = world.service("orders", 2)
         ask(caller, raw=TO_ALL)
@@ -105,8 +103,7 @@ def test_whatever_ends_a_request_ends_it_in_the_counts(how: str) -> None:
 
 
 def test_other_tags_make_no_room() -> None:
-    world = limited(1)
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(bounds(1))
     ask(caller)
     service.announce(1, "orders", region="eu")
     ask(caller)
@@ -116,8 +113,7 @@ def test_other_tags_make_no_room() -> None:
 
 
 def test_a_multicast_reaches_full_routes_and_they_stay_full_until_they_are_below_the_limit() -> None:
-    world = limited(1)
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(bounds(1))
     ask(caller)
     ask(caller, raw=TO_ALL)
     assert (counted(world), full(world)) == ([(2, 2)], [0])
@@ -128,7 +124,7 @@ def test_a_multicast_reaches_full_routes_and_they_stay_full_until_they_are_below
 
 
 def test_the_limit_of_a_service_is_no_business_of_another() -> None:
-    world = limited(0, 2)
+    world = World(bounds(0, 2))
     orders, stock = world.service("orders", 1, region="eu"), world.service("stock", 2, region="eu")
     caller = world.caller()
     ask(caller, 3)
@@ -152,8 +148,7 @@ def test_the_limit_of_a_service_is_no_business_of_another() -> None:
 )
 @pytest.mark.parametrize("limits", [(1, 0), (0, 1)])
 def test_all_that_must_choose_is_refused_and_counted(raw: bytes, kind: int, limits: tuple[int, int]) -> None:
-    world = limited(*limits)
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(bounds(*limits))
     ask(caller)
     service.received()
     ask(caller, 1, raw, kind)
@@ -162,8 +157,7 @@ def test_all_that_must_choose_is_refused_and_counted(raw: bytes, kind: int, limi
 
 
 def test_a_push_to_a_full_route_is_dropped_and_counted() -> None:
-    world = limited(1)
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(bounds(1))
     ask(caller)
     service.received()
     caller.push(addressed(ORDERS))
@@ -194,8 +188,7 @@ def test_an_ejection_is_told_with_all_that_is_known() -> None:
 
 
 def test_the_broker_asks_for_a_tick_at_the_end_of_an_ejection_and_of_a_breaker() -> None:
-    world = World(CoreSettings(policy=Policy(max_in_flight_per_route=1), flow_interval_s=1000.0))
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(CoreSettings(policy=Policy(max_in_flight_per_route=1), flow_interval_s=1000.0))
     world.advance(3.0)  # the times to the SETUP are over
     for number in range(5):
         ask(caller)
@@ -208,8 +201,7 @@ def test_the_broker_asks_for_a_tick_at_the_end_of_an_ejection_and_of_a_breaker()
 
 
 def test_a_fire_and_forget_whose_fragments_a_route_does_not_want_counts_as_an_error() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     for number in range(5):
         caller.request(REQUEST_FNF, 2 * number + 1, ORDERS, flags=FOLLOWS)
         service.fail(2 * number + 2, REJECTED, "no")
@@ -221,7 +213,7 @@ class Traffic:
     """Two services of two routes each, two callers, and a model of what is in flight."""
 
     def __init__(self) -> None:
-        self.world = limited(2, 3, eject_after_errors=3)
+        self.world = World(bounds(2, 3, eject_after_errors=3))
         self.models: dict[tuple[int, int], int] = {}  # by connection and stream: what the services were asked
         self.routes: dict[int, Wire] = {}
         for number in range(4):
@@ -356,7 +348,7 @@ def test_by_default_nobody_holds_more_than_half_of_a_route_while_others_ask() ->
 
 
 def test_who_is_alone_again_may_have_all_places_once_nobody_has_asked_for_long_enough() -> None:
-    world = limited(4)
+    world = World(bounds(4))
     service, greedy, other = world.service("orders", 1), world.caller(), world.caller()
     ask(greedy, 4)
     ask(other)
@@ -371,7 +363,7 @@ def test_who_is_alone_again_may_have_all_places_once_nobody_has_asked_for_long_e
 
 
 def test_who_has_its_share_of_one_route_goes_to_another_that_has_room() -> None:
-    world = limited(4)
+    world = World(bounds(4))
     services = [world.service("orders", number) for number in (1, 2, 3)]
     greedy, other = world.caller(), world.caller()
     ask(other, 3)  # one at each
@@ -388,7 +380,7 @@ def test_who_has_its_share_of_one_route_goes_to_another_that_has_room() -> None:
 
 def test_a_share_is_of_request_responses_only() -> None:
     """What else there is has no place, and gets into no route that is full."""
-    world = limited(4)
+    world = World(bounds(4))
     service, greedy, other = world.service("orders", 1), world.caller(), world.caller()
     ask(other)
     ask(greedy, 2)
@@ -400,7 +392,7 @@ def test_a_share_is_of_request_responses_only() -> None:
 
 
 def test_the_owner_of_a_shard_is_shared_like_any_other() -> None:
-    world = limited(2)
+    world = World(bounds(2))
     world.service("orders", 1)
     greedy, other = world.caller(), world.caller()
     mine = address(SHARD, [(SHARD_KEY, "id")], service="orders", id="7")
@@ -415,7 +407,7 @@ def test_the_owner_of_a_shard_is_shared_like_any_other() -> None:
 
 
 def test_nobody_holds_more_than_half_of_the_places_of_a_service_while_others_ask() -> None:
-    world = limited(0, 4)
+    world = World(bounds(0, 4))
     world.service("orders", 1)
     world.service("orders", 2)
     greedy, other = world.caller(), world.caller()
@@ -434,7 +426,7 @@ def test_nobody_holds_more_than_half_of_the_places_of_a_service_while_others_ask
 
 
 def test_refusals_for_shares_open_the_breaker_and_are_counted() -> None:
-    world = limited(4)
+    world = World(bounds(4))
     world.service("orders", 1)
     greedy, other = world.caller(), world.caller()
     ask(other)
@@ -458,8 +450,7 @@ def test_a_request_in_fragments_and_a_multicast_hold_places_like_others() -> Non
 
 
 def test_who_holds_what_is_counted_only_where_half_is_taken_and_until_a_quarter_is() -> None:
-    world = World()
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders()
     (load,) = [route.load for route in world.core.table.routes()]
     ask(caller, 511)
     assert (load.shares, load.is_watched) == (None, False)
@@ -484,7 +475,7 @@ MOVES = st.lists(
 @settings(max_examples=25, deadline=None)
 def test_shares_hold_whatever_happens(limits: tuple[int, int], moves: list[tuple[str, int]]) -> None:
     """A request is refused only when all places are taken, or its caller has half of them and another one asks."""
-    world = limited(*limits)
+    world = World(bounds(*limits))
     service = world.service("orders", 1)
     callers = [world.caller() for _ in range(3)]
     limit = min(each for each in limits if each)

@@ -8,7 +8,7 @@ from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, To
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
 from rsocket_wire.rsocket import frames
-from tests.fakes import Frame, Wire, World, address, addressed, error, framed
+from tests.fakes import Frame, Wire, World, address, addressed, error, framed, orders
 
 MANY = 20_000  # of what a flood has a million of: enough to pass every bound that is not a matter of time
 
@@ -138,9 +138,7 @@ def test_d_43_a_flood_of_small_fragments_ends_its_connection(framed: bool) -> No
 
 
 def test_d_43_fragments_of_64_bytes_last_ones_and_those_of_services_within_the_rate_are_no_flood() -> None:
-    world = World(CoreSettings(max_small_fragments_per_s=1))
-    service = world.service("orders", 1)
-    caller = world.caller()
+    _, service, caller = orders(CoreSettings(max_small_fragments_per_s=1))
     caller.request(frames.REQUEST_CHANNEL, 1, address(service="orders"))
     stream_id = service.one().stream_id
     flood_of(caller, small(1, b"x" * 55), 100)
@@ -155,9 +153,7 @@ def test_d_43_fragments_of_64_bytes_last_ones_and_those_of_services_within_the_r
 
 
 def test_a_request_in_tiny_fragments_is_forwarded_within_the_burst() -> None:
-    world = World()
-    service = world.service("orders", 1)
-    caller = world.caller()
+    _, service, caller = orders()
     metadata = addressed(address(service="orders"))
     caller.send(frames.encode_request(frames.REQUEST_RESPONSE, 1, b"", metadata[:1], 0, frames.FOLLOWS))
     for at in range(1, len(metadata)):

@@ -11,9 +11,8 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import MAX_TOKEN_BYTES
 from rsocket_wire.rsocket.metadata import encode_well_known_entry
 from rsocket_wire.rsocket.resumption import FRAME_COST
-from tests import fakes
-from tests.broker.resuming import NO_SESSION, ORDERS, Client, closed, event_names, request, resumed, setup
-from tests.fakes import Frame, World, address, addressed, error, framed, moved
+from tests.broker.resuming import NO_SESSION, ORDERS, Client, calling, closed, event_names, request, resumed, serving
+from tests.fakes import Frame, World, address, addressed, error, framed, moved, setup
 
 # Refused
 
@@ -58,9 +57,7 @@ def test_a_resume_that_cannot_be_read_ends_its_connection_only() -> None:
 
 
 def test_a_client_that_cannot_resume_loses_its_session() -> None:
-    world = World()
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    world, service, caller = serving()
     caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     service.wire.lose()
     service.position = 1
@@ -90,7 +87,7 @@ def test_what_comes_in_the_same_bytes_as_the_setup_counts() -> None:
     world.service("orders", 1)
     wire = world.connect()
     raw = request(1)
-    wire.send_bytes(framed(setup(b"t"), raw))
+    wire.send_bytes(framed(setup(token=b"t"), raw))
     wire.send(frames.encode_keepalive(b"", True))
     assert wire.one() == Frame(frames.encode_keepalive(b"", position=len(raw)))
 
@@ -138,9 +135,7 @@ def test_the_version_of_a_resume_is_not_looked_at() -> None:
 
 
 def test_nobody_comes_back_in_time() -> None:
-    world = World(CoreSettings(resume_ttl_s=5))
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    world, service, caller = serving(CoreSettings(resume_ttl_s=5))
     caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     service.wire.lose()
     world.events()
@@ -158,9 +153,7 @@ def test_nobody_comes_back_in_time() -> None:
 
 
 def test_a_lost_caller_that_does_not_come_back_cancels_its_requests() -> None:
-    world = World(CoreSettings(resume_ttl_s=5))
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    world, service, caller = calling(CoreSettings(resume_ttl_s=5))
     caller.send(request(1, kind=frames.REQUEST_STREAM))
     service.received()
     caller.wire.lose()
@@ -173,9 +166,7 @@ def test_a_lost_caller_that_does_not_come_back_cancels_its_requests() -> None:
 
 @pytest.mark.parametrize("code", [errors.CONNECTION_ERROR, errors.CONNECTION_CLOSE])
 def test_a_peer_that_says_goodbye_is_not_waited_for(code: int) -> None:
-    world = World()
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    world, service, caller = serving()
     caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     service.wire.send(frames.encode_error(0, code, "bye"))
     assert world.core.table.size() == 0
@@ -234,9 +225,7 @@ def test_a_session_that_ended_leaves_no_deadline_behind_that_ends_another() -> N
 
 def test_as_much_as_the_limit_waits_for_a_suspended_peer_and_one_frame_more_ends_it() -> None:
     asked = frames.encode_request(frames.REQUEST_FNF, 1, b"x" * 100, addressed(ORDERS))
-    world = World(CoreSettings(resume_buffer_bytes=3 * (len(asked) + FRAME_COST)))
-    service = Client(world, b"s", "orders", 1)
-    caller = world.caller()
+    world, service, caller = serving(CoreSettings(resume_buffer_bytes=3 * (len(asked) + FRAME_COST)))
     service.wire.lose()
     for at in range(3):
         caller.request(frames.REQUEST_FNF, 1 + 2 * at, ORDERS, b"x" * 100)
@@ -260,9 +249,7 @@ def test_an_overrun_that_the_clock_causes_ends_the_session_at_that_tick() -> Non
 
 
 def test_connected_a_session_retains_no_more_than_its_limit() -> None:
-    world = World(CoreSettings(resume_buffer_bytes=1000))
-    service = world.service("orders", 1)
-    caller = Client(world, b"c")
+    _, service, caller = calling(CoreSettings(resume_buffer_bytes=1000))
     caller.send(request(1, kind=frames.REQUEST_STREAM, n=100))
     for _ in range(100):
         service.answer(2, b"item", frames.NEXT)
@@ -349,7 +336,7 @@ def test_suspended_peers_keep_their_places_among_all_connections_and_those_of_th
     surplus = world.connect(origin=origin)  # here the sockets end
     assert (surplus.one(), surplus.is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
     surplus.lose()
-    strangers[0].send(fakes.setup())
+    strangers[0].send(setup())
     text = f"over-limit: 3 connections{who} are open, limits.{option} is 2"
     assert (strangers[0].one(), strangers[0].is_closed) == (error(0, errors.REJECTED_SETUP, text), True)
     for wire in world.wires.values():

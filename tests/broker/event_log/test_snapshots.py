@@ -21,7 +21,7 @@ from broker.events import (
 )
 from broker.routing.digest import Digest, route_mark
 from rsocket_wire.wire.ids import id_text
-from tests.fakes import START_MS, Wire, World, route_id
+from tests.fakes import START_MS, Wire, World, orders, route_id
 from tests.topology import LINKED_S, Net, line, linked
 
 SNAPSHOTS = CoreSettings(snapshot_s=10.0, flow_interval_s=1000.0)
@@ -224,8 +224,7 @@ def test_the_tables_of_a_cluster_are_what_their_events_tell(seed: int) -> None:
 
 
 def test_a_connection_that_is_ended_because_all_hold_too_much_is_told_too() -> None:
-    world = World(CoreSettings(max_buffered_bytes=10))
-    service, caller = world.service("orders", 1), world.caller()
+    world, service, caller = orders(CoreSettings(max_buffered_bytes=10))
     world.events()
     caller.peer.unsent_bytes = 100
     assert world.core.weigh(world.now) == [caller.peer]
