@@ -77,30 +77,24 @@ def test_callers_that_come_feed_and_go_leave_nothing_at_a_congested_service() ->
     assert service.peer.paused_callers == {}
 
 
-def test_a_service_is_not_held_up_for_what_its_answer_lets_go_on() -> None:
-    """A held item of the caller goes to the congested member when the slowest one asks for more."""
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_nobody_is_held_up_for_what_a_service_lets_go_on(is_lost: bool) -> None:
+    """A held item of the caller goes to the congested member when the slowest one asks for more, or is lost."""
     world = World()
     slow, honest, caller = world.service("orders", 1), world.service("orders", 2), world.caller()
-    caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, service="orders"))
-    slow.ask(2, 10)
-    world.core.congested(slow.peer)
-    caller.answer(1, b"early", NEXT)
-    honest.ask(2, 10)
-    assert not honest.is_paused
-    assert slow.peer.paused_callers == {}
-
-
-def test_a_stranger_is_not_held_up_for_what_a_loss_let_go_on() -> None:
-    world = World()
-    slow, lost, caller = world.service("orders", 1), world.service("orders", 2), world.caller()
     stranger = world.caller()
     caller.request(REQUEST_CHANNEL, 1, address(MULTICAST, service="orders"))
     slow.ask(2, 10)
     world.core.congested(slow.peer)
     caller.answer(1, b"early", NEXT)
-    lost.lose()
+    if is_lost:
+        honest.lose()
+    else:
+        honest.ask(2, 10)
+    assert not honest.is_paused
     stranger.send(frames.encode_keepalive(b"", True))
     assert not stranger.is_paused
+    assert slow.peer.paused_callers == {}
 
 
 def test_nobody_waits_for_a_peer_that_was_relieved_before_the_callers_bytes_were_looked_at() -> None:

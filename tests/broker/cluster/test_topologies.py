@@ -17,6 +17,7 @@ from tests.fakes import Frame, Wire, address
 from tests.topology import LINKED_S, Net, line, linked, ring, route_text, star
 
 DIGEST_ROUND_S = 2.0
+SHAPES = {"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}
 
 
 def offer(net: Net, name: str, service: str, number: int) -> Wire:
@@ -57,9 +58,9 @@ def agree(net: Net) -> None:
     assert len(net.digests()) == 1
 
 
-@pytest.mark.parametrize("shape", ["line", "ring", "star"])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_service_at_any_broker_is_reached_from_every_broker_by_the_shortest_way(shape: str) -> None:
-    net = linked({"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]())
+    net = linked(SHAPES[shape]())
     services = {name: offer(net, name, f"at-{name}", number) for number, name in enumerate(net.names, 1)}
     agree(net)
     for name in net.names:
@@ -247,10 +248,10 @@ def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
     assert all(world.core.engine.annotations.loops_refused == 0 for world in net.worlds.values())
 
 
-@pytest.mark.parametrize("shape", ["line", "ring", "star"])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [frames.REQUEST_FNF, frames.REQUEST_STREAM])
 def test_each_member_of_a_multicast_gets_exactly_one_copy(shape: str, kind: int) -> None:
-    net = linked({"line": lambda: line(5), "ring": lambda: ring(4), "star": lambda: star(5)}[shape]())
+    net = linked(SHAPES[shape]())
     members = [offer(net, net.names[number % len(net.names)], "orders", number + 1) for number in range(11)]
     caller = net.worlds["b2"].caller()
     caller.request(kind, 1, address(MULTICAST, service="orders"), b"all", 100)

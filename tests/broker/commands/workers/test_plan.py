@@ -6,6 +6,7 @@ import io
 import os
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -61,10 +62,9 @@ def test_workers_without_a_configured_secret_have_one_that_nobody_else_knows() -
     assert (configured.secret, configured.mesh) == ("x" * 16, True)
 
 
-def test_a_secret_in_a_file_is_that_of_the_workers(tmp_path: os.PathLike[str]) -> None:
-    path = os.path.join(tmp_path, "secret")
-    with open(path, "w") as file:
-        file.write("y" * 20)
+def test_a_secret_in_a_file_is_that_of_the_workers(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("y" * 20)
     cluster = assignment(2, cluster__secret_file=path).cluster
     assert (cluster.secret, secret_of(cluster)) == ("", b"y" * 20)
 
