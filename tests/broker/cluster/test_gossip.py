@@ -66,15 +66,6 @@ def test_a_newer_word_is_news_and_an_older_or_equally_old_one_is_not() -> None:
     assert raws(made.routes_of(id_of(7))) == raws(made.route_entries(id_of(1))) == [b"ADD 1 7 7"]
 
 
-def test_what_the_old_broker_says_late_does_not_touch_a_route_that_has_moved() -> None:
-    """D-47"""
-    made = gossip(route(1, 7, 0), route(1, 8, 10))
-    assert raws(made.route_entries(id_of(1))) == [b"ADD 1 7 0", b"ADD 1 8 10"]
-    assert made.apply(removed(1, 7, 20), AT_MS)
-    assert raws(made.route_entries(id_of(1))) == [b"ADD 1 8 10"]
-    assert (raws(made.routes_of(id_of(8))), made.routes_of(id_of(7))) == ([b"ADD 1 8 10"], [])
-
-
 def test_of_two_redirects_of_one_moment_that_of_the_larger_broker_id_counts_everywhere() -> None:
     """D-47"""
     one, other = redirect("orders", "a", 7), redirect("orders", "b", 8)
