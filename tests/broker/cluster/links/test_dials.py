@@ -156,15 +156,10 @@ def test_one_url_too_many_is_not_dialled_and_those_that_nobody_names_give_way() 
     assert len(made.state()) == MAX_TARGETS
 
 
-@pytest.mark.parametrize("word", ["failed", "linked", "know", "is_self"])
-def test_what_is_said_of_a_url_that_nobody_named_changes_nothing(word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "more"), [("failed", ("refused", 5.0)), ("linked", (ID,)), ("know", (ID,)), ("is_self", ())]
+)
+def test_what_is_said_of_a_url_that_nobody_named_changes_nothing(word: str, more: tuple[object, ...]) -> None:
     made = dials(ONE)
-    if word == "failed":
-        made.failed(OTHER, "refused", 5.0)
-    elif word == "linked":
-        made.linked(OTHER, ID)
-    elif word == "know":
-        made.know(OTHER, ID)
-    else:
-        made.is_self(OTHER)
+    getattr(made, word)(OTHER, *more)
     assert shown(made) == [(ONE, 0, "", False, False)]

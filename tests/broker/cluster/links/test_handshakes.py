@@ -95,18 +95,13 @@ def test_the_proof_of_the_other_end_is_none() -> None:
     refused(other.wire, REJECTED_SETUP, KEY)
 
 
-@pytest.mark.parametrize("what", ["id", "name", "version"])
-def test_who_is_somebody_else_with_the_proof_is_refused(what: str) -> None:
+@pytest.mark.parametrize(("what", "other_value"), [("id", ident(0xBA)), ("name", "b1"), ("version", 0)])
+def test_who_is_somebody_else_with_the_proof_is_refused(what: str, other_value: object) -> None:
     world = cluster()
     other = Broker(world).dial()
     nonce = value_of(heard(other.wire)[0], "nonce", 16)
     signed = proof(b"dial", other.id, OURS, nonce, other.nonce)
-    if what == "id":
-        other.id = ident(0xBA)
-    elif what == "name":
-        other.name = "b1"
-    else:
-        other.version = 0
+    setattr(other, what, other_value)
     other.say(other.info(AT_MS, ("proof", signed)))
     refused(other.wire, REJECTED_SETUP, "bad-broker: it has changed its id, name or version while it greeted")
     assert links(world) == []
