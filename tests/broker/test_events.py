@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,9 +53,10 @@ STARTED = [
     ("max_in_flight_per_service", "0"),
 ]
 ID = "00000000-0000-0000-0000-00000000000{}"
+Tags = list[tuple[str, str]]
 
 
-def tags(service: str, number: int, **more: str) -> list[tuple[str, str]]:
+def tags(service: str, number: int, **more: str) -> Tags:
     """A route's tags as an event tells them."""
     own = [(f"io.rsocket.routing.{name.capitalize()}", value) for name, value in more.items()]
     return [*own, ("io.rsocket.routing.ServiceName", service), ("io.rsocket.routing.RouteId", ID.format(number))]
@@ -68,34 +71,11 @@ def seqs(events: list[LifecycleEvent | FlowRecord]) -> list[int]:
 
 
 def lifecycle(
-    kind: int,
-    seq: int,
-    at: int,
-    route: int = 0,
-    service: str = "",
-    told: list[tuple[str, str]] | None = None,
-    peer: str = "",
-    reason: str = "",
-    detail: str = "",
-    uptime_ms: int = 0,
-    requests: int = 0,
-    choices: int = 0,
+    kind: int, seq: int, at: int, route: int = 0, service: str = "", told: Tags | None = None, *rest: Any, **more: Any
 ) -> tuple[object, ...]:
-    """The row of an event, `at` milliseconds after the start."""
-    return LifecycleEvent(
-        kind,
-        seq,
-        START_MS + at,
-        ID.format(route) if route else "",
-        service,
-        told or (),
-        peer,
-        reason,
-        detail,
-        uptime_ms,
-        requests,
-        choices,
-    ).row()
+    """The row of an event, `at` milliseconds after the start; `rest`, `more`: what LifecycleEvent has behind tags."""
+    id = ID.format(route) if route else ""
+    return LifecycleEvent(kind, seq, START_MS + at, id, service, told or (), *rest, **more).row()
 
 
 PEER = "tcp 127.0.0.1:1"
