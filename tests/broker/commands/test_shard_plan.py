@@ -23,6 +23,7 @@ from tests.admin_api.fakes import FakeAdmin, shop
 
 MADE = ["84fa41f7398a43079ab3a5a3e0ca80ab", "ad88ce2b3ee782a29ee40ea37d6599f9"]
 NOBODY = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+WHICH_ROUTES = "say which routes there are: one of --routes N, --route-ids FILE, --service NAME"
 FEW = ("--keys", "2000")
 
 
@@ -105,16 +106,10 @@ def test_table_has_a_row_for_each_method() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, ideal",
-    [
-        (("--join", "2"), 20.0),
-        (("--leave", "2"), 25.0),
-        (("--join", "1", "--leave", "1"), 12.5),
-        (("--join", "8"), 50.0),
-    ],
+    "change, ideal", [("--join 2", 20.0), ("--leave 2", 25.0), ("--join 1 --leave 1", 12.5), ("--join 8", 50.0)]
 )
-def test_ideal_is_the_least_that_can_move(arguments: tuple[str, ...], ideal: float) -> None:
-    assert told("--routes", "8", *arguments, "--method", "modulo", "--keys", "1")["ideal_percent"] == ideal
+def test_ideal_is_the_least_that_can_move(change: str, ideal: float) -> None:
+    assert told("--routes", "8", *change.split(), "--method", "modulo", "--keys", "1")["ideal_percent"] == ideal
 
 
 def test_routes_are_named_in_a_file_and_leave_and_join_by_name(tmp_path: Path) -> None:
@@ -156,45 +151,30 @@ def test_keys_of_a_file_count_as_often_as_they_stand_there(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        (("--join", "1"), "say which routes there are: one of --routes N, --route-ids FILE, --service NAME"),
+        ("--join 1", WHICH_ROUTES),
+        ("--routes 2 --service orders --join 1", WHICH_ROUTES),
         (
-            ("--routes", "2", "--service", "orders", "--join", "1"),
-            "say which routes there are: one of --routes N, --route-ids FILE, --service NAME",
-        ),
-        (
-            ("--routes", "2", "--admin", "localhost:1", "--join", "1"),
+            "--routes 2 --admin localhost:1 --join 1",
             "--admin needs --service NAME: it is asked for the routes of a service",
         ),
-        (("--routes", "2"), "say what changes: --join N, --leave N, or both"),
-        (("--routes", "2", "--leave", "2"), "nobody would be left; a key needs at least one route"),
-        (("--routes", "2", "--leave", "3"), "--leave 3: there are only 2 routes that can leave"),
-        (("--routes", "2", "--join", "0"), "--join '0' is neither a number from 1 to 100,000 nor a Route Id"),
-        (("--routes", "2", "--leave", "x"), "--leave 'x' is neither a number from 1 to 100,000 nor a Route Id"),
-        (("--routes", "2", "--leave", NOBODY), f"--leave {NOBODY}: there is no such route"),
+        ("--routes 2", "say what changes: --join N, --leave N, or both"),
+        ("--routes 2 --leave 2", "nobody would be left; a key needs at least one route"),
+        ("--routes 2 --leave 3", "--leave 3: there are only 2 routes that can leave"),
+        ("--routes 2 --join 0", "--join '0' is neither a number from 1 to 100,000 nor a Route Id"),
+        ("--routes 2 --leave x", "--leave 'x' is neither a number from 1 to 100,000 nor a Route Id"),
+        (f"--routes 2 --leave {NOBODY}", f"--leave {NOBODY}: there is no such route"),
+        (f"--routes 2 --join {MADE[0]}", f"--join {id_text(made_ids(1)[0])}: this route is there already"),
         (
-            ("--routes", "2", "--join", made_ids(1)[0].hex()),
-            f"--join {id_text(made_ids(1)[0])}: this route is there already",
-        ),
-        (
-            ("--routes", str(MAX_ROUTES), "--join", "1"),
+            f"--routes {MAX_ROUTES} --join 1",
             f"{MAX_ROUTES + 1:,} routes afterwards; at most {MAX_ROUTES:,} can be looked at",
         ),
-        (
-            ("--routes", "2", "--join", "1", "--method", "fair"),
-            "--method 'fair' is none of rendezvous, maglev, ring, jump, modulo, all",
-        ),
-        (
-            ("--routes", "2", "--join", "1", "--keys", "1", "--keys-file", "-"),
-            "--keys and --keys-file exclude each other",
-        ),
-        (
-            ("--route-ids", "-", "--join", "1", "--keys-file", "-"),
-            "--route-ids and --keys-file cannot both be standard input",
-        ),
+        ("--routes 2 --join 1 --method fair", "--method 'fair' is none of rendezvous, maglev, ring, jump, modulo, all"),
+        ("--routes 2 --join 1 --keys 1 --keys-file -", "--keys and --keys-file exclude each other"),
+        ("--route-ids - --join 1 --keys-file -", "--route-ids and --keys-file cannot both be standard input"),
     ],
 )
-def test_mistakes_are_one_sentence_and_exit_status_2(arguments: tuple[str, ...], sentence: str) -> None:
-    assert mistake(*arguments) == sentence
+def test_mistakes_are_one_sentence_and_exit_status_2(arguments: str, sentence: str) -> None:
+    assert mistake(*arguments.split()) == sentence
 
 
 @pytest.mark.parametrize(

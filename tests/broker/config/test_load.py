@@ -10,6 +10,8 @@ from broker.config.urls import Listen
 from rsocket_wire.errors import BrokerError
 from tests.broker.config.sources import A_CHOOSER, LISTS_ALL, SCHEMES, mistakes_of, of_file
 
+A_NUMBER_OF_TAGS = "must be a whole number from 1 to 125"
+
 
 def test_no_source_gives_the_defaults() -> None:
     config = load(None, {"PATH": "/bin"}, {})
@@ -92,18 +94,9 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ("[events]\nroll_s = 0", "3: events.roll_s: must be a number from 0.1 to 3600, not 0"),
         ('[routing]\nchooser = "best"', f'3: routing.chooser: must be {A_CHOOSER}, not "best"'),
         ("[routing]\nstrict_hints = 1", "3: routing.strict_hints: must be true or false, not 1"),
-        (
-            "[limits]\nmax_tags_per_route = 126",
-            "3: limits.max_tags_per_route: must be a whole number from 1 to 125, not 126",
-        ),
-        (
-            "[limits]\nmax_tags_per_route = 5.0",
-            "3: limits.max_tags_per_route: must be a whole number from 1 to 125, not 5.0",
-        ),
-        (
-            "[limits]\nmax_tags_per_route = false",
-            "3: limits.max_tags_per_route: must be a whole number from 1 to 125, not false",
-        ),
+        ("[limits]\nmax_tags_per_route = 126", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not 126"),
+        ("[limits]\nmax_tags_per_route = 5.0", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not 5.0"),
+        ("[limits]\nmax_tags_per_route = false", f"3: limits.max_tags_per_route: {A_NUMBER_OF_TAGS}, not false"),
         ('[log]\nlevel = "loud"', '3: log.level: must be "debug", "info", "warning" or "error", not "loud"'),
         ("[admin]\nlisten = 7070", '3: admin.listen: must be HOST:PORT or "off", not 7070'),
         ('[admin]\nlisten = "7070"', '3: admin.listen: "7070" has no port; 0 takes any free one'),
@@ -202,8 +195,8 @@ def test_a_text_that_toml_chokes_on_is_a_mistake_as_well(folder: Path, text: str
         ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
         ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}'),
         ("RSB_SERVER__STOP_GRACE_S", "1e3", 'must be a number from 0 to 3600, not "1e3"'),
-        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", 'must be a whole number from 1 to 125, not "many"'),
-        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", "must be a whole number from 1 to 125, not 0"),
+        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", f'{A_NUMBER_OF_TAGS}, not "many"'),
+        ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", f"{A_NUMBER_OF_TAGS}, not 0"),
         ("RSB_ROUTING__STRICT_HINTS", "yes", 'must be true or false, not "yes"'),
         ("RSB_TLS__KEY", "no.pem", '"no.pem" cannot be read: No such file or directory'),
     ],
