@@ -216,10 +216,13 @@ class World:
         metadata_mime: str = COMPOSITE_MIME,
         data_mime: str = "text/plain",
         token: bytes | None = None,
+        metadata: bytes | None = None,
+        wants_lease: bool = False,
+        origin: tuple[str, str] = ("", ""),
     ) -> Wire:
-        """A connection with a SETUP and without a route."""
-        wire = self.connect(framed)
-        wire.send(setup(None, metadata_mime, data_mime, token=token))
+        """A connection with a SETUP and without a route. `origin`: its address and principal."""
+        wire = self.connect(framed, origin=origin)
+        wire.send(setup(metadata, metadata_mime, data_mime, wants_lease, token))
         return wire
 
     def service(

@@ -12,7 +12,7 @@ from rsocket_wire.rsocket.frames import LEASE, REQUEST_FNF, REQUEST_RESPONSE, en
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Wire, World, address, addressed, orders, setup
+from tests.fakes import Wire, World, address, addressed, orders
 
 ORDERS = address(service="orders")
 GRANT = bytes.fromhex("00000000 0800 7fffffff 7fffffff")  # what the broker grants: 24 days, 2^31-1 requests
@@ -33,8 +33,7 @@ def leased_orders(settings: CoreSettings | None = None, framed: bool = True) -> 
 
 def leased_caller(world: World) -> Wire:
     """A connection that asks for leases and offers nothing."""
-    wire = world.connect()
-    wire.send(setup(wants_lease=True))
+    wire = world.caller(wants_lease=True)
     assert [frame.raw for frame in wire.received()] == [GRANT]
     return wire
 

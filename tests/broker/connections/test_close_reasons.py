@@ -17,17 +17,11 @@ from rsocket_wire.rsocket.notices import (
     find_notice,
     said_by_client,
 )
-from tests.fakes import Wire, World, address, setup
+from tests.fakes import Wire, World, address
 
 ME = b"m" * CLIENT_ID_BYTES
 OTHER = b"o" * CLIENT_ID_BYTES
 TEXT = "9000000 bytes wait to be read, nothing was for 10 s (limits.stuck_s)"
-
-
-def come(world: World, entry: bytes, token: bytes | None = None) -> Wire:
-    wire = world.connect()
-    wire.send(setup(entry, token=token))
-    return wire
 
 
 def told(wire: Wire) -> list[str]:
@@ -36,7 +30,7 @@ def told(wire: Wire) -> list[str]:
 
 
 def get_stuck(world: World, entry: bytes) -> None:
-    wire = come(world, entry)
+    wire = world.caller(metadata=entry)
     world.core.congested(wire.peer)
     world.core.stuck(wire.peer, TEXT, world.now)
     wire.lose()
@@ -45,55 +39,55 @@ def get_stuck(world: World, entry: bytes) -> None:
 def test_the_reason_is_told_at_the_next_setup_and_once() -> None:
     world = World()
     get_stuck(world, client_entry(ME))
-    assert told(come(world, client_entry(OTHER))) == []
-    assert told(come(world, client_entry(ME))) == [f"slow-peer: {TEXT}"]
-    assert told(come(world, client_entry(ME))) == []
+    assert told(world.caller(metadata=client_entry(OTHER))) == []
+    assert told(world.caller(metadata=client_entry(ME))) == [f"slow-peer: {TEXT}"]
+    assert told(world.caller(metadata=client_entry(ME))) == []
 
 
 def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
     """It is suspended first, and what waits for it then is too much for a session."""
     world = World(CoreSettings(resume_buffer_bytes=10_000))
-    service, wire = world.service("orders", 1), come(world, client_entry(ME), b"t")
+    service, wire = world.service("orders", 1), world.caller(metadata=client_entry(ME), token=b"t")
     wire.request(REQUEST_RESPONSE, 1, address(service="orders"))
     wire.block()
     service.answer(2, bytes(20_000))
     world.core.stuck(wire.peer, TEXT, world.now)
     wire.lose()
     world.advance(1.0)
-    [text] = told(come(world, client_entry(ME)))
+    [text] = told(world.caller(metadata=client_entry(ME)))
     assert text.startswith("resume-overrun: ")
 
 
 def test_whose_session_ended_while_its_socket_was_broken_is_told_at_the_next_setup() -> None:
     world = World()
-    come(world, client_entry(ME), b"t").lose()
+    world.caller(metadata=client_entry(ME), token=b"t").lose()
     world.advance(world.core.sessions.ttl_s)
     world.connect().send(Resume(b"t", 0, 0).encode())  # is refused: there is no such session
-    assert told(come(world, client_entry(ME))) == ["resume-timeout: nobody resumed it within 60 s"]
+    assert told(world.caller(metadata=client_entry(ME))) == ["resume-timeout: nobody resumed it within 60 s"]
 
 
 def test_who_is_told_that_its_session_cannot_be_resumed_is_told_once() -> None:
     world = World()
-    come(world, client_entry(ME), b"t").lose()
+    world.caller(metadata=client_entry(ME), token=b"t").lose()
     newcomer = world.connect()
     newcomer.send(Resume(b"t", 1000, 0).encode())
     assert [frame.text.split(":")[0] for frame in newcomer.received()] == ["cannot-resume"]
-    assert told(come(world, client_entry(ME))) == []
+    assert told(world.caller(metadata=client_entry(ME))) == []
 
 
 def test_who_could_be_told_is_told_once() -> None:
     world = World()
-    wire = come(world, client_entry(ME))
+    wire = world.caller(metadata=client_entry(ME))
     world.core.end(wire.peer, "closed-by-operator", "enough", world.now)
     world.pump()
     assert [frame.text for frame in wire.received()] == ["closed-by-operator: enough"]
-    assert told(come(world, client_entry(ME))) == []
+    assert told(world.caller(metadata=client_entry(ME))) == []
 
 
 def test_a_client_that_has_not_said_who_it_is_is_told_nothing() -> None:
     world = World()
     get_stuck(world, MAY_BE_TOLD_ENTRY)
-    assert told(come(world, MAY_BE_TOLD_ENTRY)) == []
+    assert told(world.caller(metadata=MAY_BE_TOLD_ENTRY)) == []
 
 
 def test_after_a_while_it_is_forgotten() -> None:

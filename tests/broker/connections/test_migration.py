@@ -10,7 +10,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.notices import HAS_MOVED_ENTRY, MAX_NOTICE_URLS, MAY_BE_TOLD_ENTRY, Notice, find_notice
 from rsocket_wire.wire.frames import BrokerInfo, decode_frame
-from tests.fakes import Frame, Wire, World, address, announcement, error, route_id, setup
+from tests.fakes import Frame, Wire, World, address, announcement, error, route_id
 from tests.topology import Net, line, linked, route_text, star
 
 ORDERS = address(service="orders")
@@ -22,9 +22,7 @@ B2 = "tcp://b2.example:7000"
 def client(world: World, number: int = 0, entry: bytes = MAY_BE_TOLD_ENTRY) -> Wire:
     """A client that may be told of other brokers; with a number it offers `orders`."""
     offer = announcement(number, "orders") if number else b""
-    wire = world.connect()
-    wire.send(setup(offer + entry))
-    return wire
+    return world.caller(metadata=offer + entry)
 
 
 def told(wire: Wire) -> list[tuple[list[str], bool, int]]:

@@ -13,7 +13,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import Key
-from tests.fakes import START_MS, Wire, World, address, addressed, route_id, setup
+from tests.fakes import START_MS, Wire, World, address, addressed, route_id
 
 ORDERS = address(service="orders")
 
@@ -116,21 +116,14 @@ def test_one_caller_that_others_do_not_agree_with_ejects_nobody(kind: int) -> No
     assert crowd.judged() == [(ROUTE_EJECTED, "01")]
 
 
-def connected(world: World, place: str, principal: str = "") -> Wire:
-    """A caller from this address, with this principal."""
-    wire = world.connect(origin=(place, principal))
-    wire.send(setup())
-    return wire
-
-
 @pytest.mark.parametrize("principals", [("", ""), ("CN=x", "CN=x")])
 @pytest.mark.parametrize("content", ["10.0.0.4", "10.0.0.5"])
 def test_one_address_or_principal_on_many_connections_is_one_caller(principals: tuple[str, str], content: str) -> None:
     """A second socket made two callers of one, which nobody else had to agree with."""
     crowd = Crowd(2)
-    crowd.caller = connected(crowd.world, content)
+    crowd.caller = crowd.world.caller(origin=(content, ""))
     places = ("10.0.0.4", "10.0.0.4") if principals[0] == "" else ("10.0.0.4", "10.0.0.6")
-    strangers = [connected(crowd.world, *each) for each in zip(places, principals, strict=True)]
+    strangers = [crowd.world.caller(origin=each) for each in zip(places, principals, strict=True)]
     crowd.succeed(1)
     for number in range(20):
         crowd.services[1].fail(crowd.to(1, caller=strangers[number % 2]), APPLICATION_ERROR, "no such thing")
@@ -142,8 +135,8 @@ def test_one_address_or_principal_on_many_connections_is_one_caller(principals: 
 @pytest.mark.parametrize("others", [("10.0.0.6", ""), ("10.0.0.4", "CN=x")])
 def test_two_addresses_or_principals_are_two_callers(others: tuple[str, str]) -> None:
     crowd = Crowd(2)
-    crowd.caller = connected(crowd.world, "10.0.0.5")
-    strangers = [connected(crowd.world, "10.0.0.4"), connected(crowd.world, *others)]
+    crowd.caller = crowd.world.caller(origin=("10.0.0.5", ""))
+    strangers = [crowd.world.caller(origin=each) for each in (("10.0.0.4", ""), others)]
     crowd.succeed(1)
     for number in range(5):
         crowd.services[1].fail(crowd.to(1, caller=strangers[number % 2]), APPLICATION_ERROR, "no such thing")

@@ -8,7 +8,7 @@ from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED, REJECTED_SETUP
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, RouteSetup
-from tests.fakes import World, address, composite, error, moved, route_id, routes_in, setup
+from tests.fakes import World, address, composite, error, moved, route_id, routes_in
 
 ORDERS = address(service="orders")
 
@@ -62,8 +62,7 @@ def test_the_last_of_several_route_setups_counts(is_later: bool) -> None:
     world = World()
     setups = [RouteSetup(route_id(1), name, []).encode() for name in ("orders", "stock")]
     metadata = composite((MIME_TYPE, setups[0]), ("text/plain", b"x"), (MIME_TYPE_V0, setups[1]))
-    wire = world.connect()
-    wire.send(setup(None if is_later else metadata))
+    wire = world.caller(metadata=None if is_later else metadata)
     if is_later:
         wire.push(metadata)
     assert (wire.is_closed, routes_in(world)) == (False, [["stock"]])
@@ -76,8 +75,7 @@ def test_as_many_tags_as_the_limit_says_are_taken() -> None:
 
 
 def test_composite_metadata_of_a_setup_that_breaks_off_is_refused() -> None:
-    wire = World().connect()
-    wire.send(setup(composite((MIME_TYPE, b"abc"))[:-1]))
+    wire = World().caller(metadata=composite((MIME_TYPE, b"abc"))[:-1])
     text = "bad-route: the composite metadata of the SETUP breaks off"
     assert wire.received() == [error(0, REJECTED_SETUP, text)]
 
@@ -85,15 +83,13 @@ def test_composite_metadata_of_a_setup_that_breaks_off_is_refused() -> None:
 @pytest.mark.parametrize("metadata", [None, b"", composite(("text/plain", b"hello"))])
 def test_a_connection_without_a_route_is_a_caller(metadata: bytes | None) -> None:
     world = World()
-    wire = world.connect()
-    wire.send(setup(metadata))
+    wire = world.caller(metadata=metadata)
     assert (wire.is_closed, routes_in(world), wire.peer.route) == (False, [], None)
 
 
 def test_metadata_of_another_mime_type_is_nobodys_business() -> None:
     world = World()
-    wire = world.connect()
-    wire.send(setup(b"{}", "application/json"))
+    wire = world.caller(metadata_mime="application/json", metadata=b"{}")
     assert (wire.is_closed, routes_in(world)) == (False, [])
 
 
