@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.event_log.route_events import owner_text, tell_closed, tell_dropped, tell_route, tell_slow
-from broker.events import PEER_CLOSED, REQUESTS_DROPPED, ROUTE_JOINED, ROUTE_LEFT, SLOW_PEER_ENDED, LifecycleEvent
+from broker.event_log.route_events import owner_text, tell_dropped, tell_route, tell_slow
+from broker.events import REQUESTS_DROPPED, ROUTE_JOINED, ROUTE_LEFT, SLOW_PEER_ENDED, LifecycleEvent
 from broker.forwarding.drops import Dropped
 from broker.forwarding.interbroker.remote import Remote
 from broker.routing.table import Route
@@ -40,14 +40,6 @@ def test_an_owner_is_a_connection_or_a_broker_or_nobody() -> None:
     peer = World().caller().peer
     remote = Remote(route_id(5), "b5", None)
     assert [owner_text(owner) for owner in (peer, remote, None)] == [peer.name, f"broker {id_text(route_id(5))}", ""]
-
-
-def test_a_closed_connection_says_why_and_how_long_it_was_there() -> None:
-    log, peer = new_log(), World().service("orders", 1).peer
-    peer.end_reason, peer.end_detail = "draining", "enough"
-    tell_closed(log, peer, START_MS + 3000)
-    (event,) = log.take()
-    assert fields(event) == (PEER_CLOSED, "", "orders", peer.name, "draining", "enough", 3000)
 
 
 def test_a_slow_connection_is_told_with_its_route_only_while_that_is_there() -> None:
