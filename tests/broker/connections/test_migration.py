@@ -22,7 +22,7 @@ B2 = "tcp://b2.example:7000"
 def client(world: World, number: int = 0, entry: bytes = MAY_BE_TOLD_ENTRY) -> Wire:
     """A client that may be told of other brokers; with a number it offers `orders`."""
     offer = announcement(number, "orders") if number else b""
-    return world.caller(metadata=offer + entry)
+    return world.caller(data_mime="a/b", metadata=offer + entry)
 
 
 def told(wire: Wire) -> list[tuple[list[str], bool, int]]:
