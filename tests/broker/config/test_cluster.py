@@ -167,7 +167,7 @@ def test_the_defaults_are_those_of_the_core(folder: Path) -> None:
     }
 
 
-def test_what_the_options_say_reaches_the_core(folder: Path) -> None:
+def test_what_is_worked_out_or_has_another_name_reaches_the_core(folder: Path) -> None:
     (folder / "ca").write_text(CERTIFICATE)
     config = of_file(
         folder,
@@ -184,17 +184,10 @@ mesh = false
 advertise = ["tls://f:3"]
 client_urls = ["wss://g:4/x"]
 cost = 7
-hello_s = 0.5
-silent_s = 4
-digest_s = 6
-redial_max_s = 8
-max_brokers = 9
-max_links = 11
-max_routes = 12
 """,
     )
     assert values_of(cluster_settings_of(config)) == {
-        "secret": b"",
+        **values_of(ClusterSettings()),
         "auth": "tls",
         "principals": ["organizationName=Acme, commonName=b1", "uid 1000"],
         "peers": ["tls://a:1", "unix:///c"],
@@ -202,14 +195,6 @@ max_routes = 12
         "urls": ["tls://f:3"],
         "client_urls": ["wss://g:4/x"],
         "link_cost": 7,
-        "hello_s": 0.5,
-        "silent_s": 4.0,
-        "digest_s": 6.0,
-        "redial_max_s": 8.0,
-        "max_brokers": 9,
-        "max_links": 11,
-        "max_routes": 12,
-        "mates": [],
         "version": 0,
     }
     assert found_peers(config) == [PeerUrl("tls", "dns", "b", 2), PeerUrl("tls", "srv", "_d._tcp.e")]

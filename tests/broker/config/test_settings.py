@@ -8,7 +8,14 @@ import pytest
 from broker.cluster.settings import ClusterSettings
 from broker.config.load import load
 from broker.config.options import OPTIONS, SERVICE_KEYS, Config, OptionDoc
-from broker.config.settings import CLUSTER_WORKED_OUT, OTHER_NAMES, WORKED_OUT, options_of, settings_of
+from broker.config.settings import (
+    CLUSTER_WORKED_OUT,
+    OTHER_NAMES,
+    WORKED_OUT,
+    cluster_settings_of,
+    options_of,
+    settings_of,
+)
 from broker.forwarding.settings import Settings
 from broker.routing.policies import Policy
 from tests.broker.config.sources import SERVICES, of_file
@@ -81,12 +88,21 @@ def test_single_requests_and_snapshots_are_made_where_somebody_writes_them(
     assert (settings.single_requests, settings.snapshot_s) == (0, 0.0)
 
 
-@pytest.mark.parametrize(("setting", "name"), options_of(Settings).items(), ids=str)
-def test_what_an_option_says_reaches_the_core(folder: Path, setting: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "setting", "name"),
+    [(kind, *each) for kind in (Settings, ClusterSettings) for each in options_of(kind).items() if each[0] != "auth"],
+    ids=str,
+)
+def test_what_an_option_says_reaches_the_core(
+    folder: Path, kind: type[Settings | ClusterSettings], setting: str, name: str
+) -> None:
+    """What `cluster.auth` needs besides stands with the options of the cluster."""
     doc = OPTIONS[name]
-    config = of_file(folder, f"[{doc.section}]\n{doc.key} = {doc.option.example}")
-    value = getattr(settings_of(config), setting)
-    assert value == getattr(getattr(config, doc.section), doc.key) != doc.default
+    section = "" if doc.section == "cluster" else f"[{doc.section}]\n"
+    secret = '[cluster]\nsecret = "one that is long enough"\n'
+    config = of_file(folder, f"{secret}{section}{doc.key} = {doc.option.example}")
+    settings = settings_of(config) if kind is Settings else cluster_settings_of(config)
+    assert getattr(settings, setting) == getattr(getattr(config, doc.section), doc.key) != doc.default
 
 
 @pytest.mark.parametrize("doc", SERVICE_KEYS.values(), ids=lambda doc: doc.name)
