@@ -14,6 +14,7 @@ from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST, ROUTE_REMOVE
 from tests.fakes import Frame, Wire, address
+from tests.invariants import check_masks
 from tests.topology import LINKED_S, Net, line, linked, ring, route_text, star
 
 DIGEST_ROUND_S = 2.0
@@ -358,3 +359,45 @@ def test_a_broker_that_is_full_of_clients_still_dials_others() -> None:
     text = "over-limit: 3 connections are open, limits.max_connections is 2"
     assert (late.one().text, late.is_closed) == (text, True)
     assert not any(wire.is_closed for wire in full)
+
+
+def test_a_url_at_which_several_brokers_are_reached_is_told_once_and_not_by_these() -> None:
+    """D-53: clients are told of other places, never of the one that they would come back to."""
+    net = Net(["w1", "w2", "v1", "v2"], [("w2", "w1"), ("v1", "w1"), ("v2", "v1"), ("v2", "w2")])
+    for name, world in net.worlds.items():
+        world.core.cluster._settings.client_urls[:] = [f"tcp://{name[0]}.example:7000"]
+    net.pump()
+    net.advance(1)
+    found = {name: world.core.cluster.client_urls() for name, world in net.worlds.items()}
+    theirs, ours = ["tcp://v.example:7000"], ["tcp://w.example:7000"]
+    assert found == {"w1": theirs, "w2": theirs, "v1": ours, "v2": ours}
+
+
+@pytest.mark.parametrize("service", ["orders", "stock"])
+def test_a_connection_that_says_another_route_id_leaves_the_old_one_to_another_broker(service: str) -> None:
+    """D-09: what b1 has under the old id is a far route at b2, and the connection's new route is a near one.
+
+    `service`: the name that it has there.
+    """
+    net = linked(line(2))
+    first = net.worlds["b1"].service("orders", 1, region="eu")
+    net.pump()
+    b2 = net.worlds["b2"]
+    other = b2.service("orders", 3)
+    second = b2.service("orders", 1, region="us")
+    second.announce(2, service)  # before b1 hears of the first one
+    check_masks(b2.core)
+    caller = b2.caller()
+    caller.request(frames.REQUEST_FNF, 1, address(MULTICAST, service="orders", region="eu"))
+    b2.core.tick(b2.now, b2.at_ms)
+    for number in range(4):
+        caller.request(frames.REQUEST_RESPONSE, 2 * number + 3, address(service=service))
+    got = [len(wire.received()) for wire in (second, other)]
+    assert got == ([2, 2] if service == "orders" else [4, 0])
+    net.pump()
+    net.advance(3.0)
+    for world in net.worlds.values():
+        check_masks(world.core)
+    assert first.is_closed  # the second connection had its id, once
+    expected = {route_text(2): "b2", route_text(3): "b2"}
+    assert net.tables() == {"b1": expected, "b2": expected}
