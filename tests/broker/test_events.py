@@ -231,16 +231,8 @@ def test_the_numbers_of_outcomes_are_places_among_their_names() -> None:
 
 def test_the_names_of_events_are_nouns_and_past_verbs() -> None:
     names = [LifecycleEvent(kind, 1, 0).name for kind in range(1, 9)]
-    assert names == [
-        "BrokerStarted",
-        "BrokerStopped",
-        "RouteJoined",
-        "RouteLeft",
-        "RouteReplaced",
-        "PeerConnected",
-        "PeerClosed",
-        "EventsDropped",
-    ]
+    assert names[:4] == ["BrokerStarted", "BrokerStopped", "RouteJoined", "RouteLeft"]
+    assert names[4:] == ["RouteReplaced", "PeerConnected", "PeerClosed", "EventsDropped"]
 
 
 # Buckets

@@ -38,8 +38,7 @@ Supervise = Callable[..., Supervisor]
 @pytest.fixture
 async def supervise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Supervise]:
     """`supervise(PROGRAM)`: two workers that run it."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made: list[Supervisor] = []
 
     def make(
