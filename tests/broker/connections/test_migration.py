@@ -187,14 +187,13 @@ def test_other_brokers_send_requests_to_its_routes_only_while_nobody_else_has_th
 
 def moved_service() -> tuple[Net, Wire, Wire, Wire, Frame]:
     """A service that has connected to b2 too, while b1 leaves and a request of b1's caller runs on the old one."""
-    net = linked(line(2))
-    here, there = net.worlds["b1"], net.worlds["b2"]
-    old, caller = client(here, 1), here.caller()
-    net.advance(TELL_EVERY_S)
+    net, here, (old,) = welcomed(1)
+    caller = here.caller()
     caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
+    asked = old.one()
     leave(net)
-    asked = next(frame for frame in old.received() if frame.kind == frames.REQUEST_RESPONSE)
-    new = client(there, 1)
+    assert told(old) == [([B2], True, 4000)]
+    new = client(net.worlds["b2"], 1)
     net.pump()
     return net, old, new, caller, asked
 
@@ -282,10 +281,8 @@ def test_its_route_leaves_in_a_while_when_no_other_broker_has_it() -> None:
 
 
 def test_a_caller_that_has_moved_is_closed_when_its_requests_have_ended() -> None:
-    net = linked(line(2))
-    world = net.worlds["b1"]
-    service, caller = world.service("orders", 1), client(world)
-    net.advance(TELL_EVERY_S)
+    net, world, (caller,) = welcomed(0)
+    service = world.service("orders", 1)
     caller.request(frames.REQUEST_STREAM, 1, ORDERS)
     asked = service.one()
     leave(net)
@@ -349,11 +346,8 @@ def test_a_broker_that_stays_after_all_tells_so_and_takes_connections() -> None:
 
 def test_a_drained_broker_asks_its_clients_first_and_closes_the_others_in_their_turn() -> None:
     """D-42"""
-    net = linked(line(2))
-    world = net.worlds["b1"]
-    able, unable = client(world), client(world, entry=b"")
-    net.advance(TELL_EVERY_S)
-    told(able)
+    net, world, (able,) = welcomed(0)
+    unable = client(world, entry=b"")
     world.core.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
     net.advance(WITHIN_S)
     assert told(able) == [([B2], True, 4000)]
