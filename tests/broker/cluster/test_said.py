@@ -7,8 +7,7 @@ import pytest
 from broker.cluster.replication import STATE
 from broker.events import ROUTE_UNSAID, LifecycleEvent
 from broker.log import event_line
-from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_metadata_push
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, encode_metadata_push
 from rsocket_wire.wire.frames import MIME_TYPE, MINOR_JS, UNICAST, RouteAdd, RouteSetup
 from rsocket_wire.wire.keys import REGION, ROUTE_ID, SERVICE_NAME, parse_key
 from rsocket_wire.wire.tags import Tag
@@ -21,8 +20,7 @@ JS_TEXT = b"x" * 200  # longer than any other client can say
 
 def offered(net: Net, name: str, raw: bytes) -> Wire:
     """A connection at one broker whose SETUP has this ROUTE_SETUP; what it says is known everywhere."""
-    wire = net.worlds[name].connect()
-    wire.send(Setup(COMPOSITE_MIME, "text/plain", 20_000, 90_000, composite((MIME_TYPE, raw))).encode())
+    wire = net.worlds[name].caller(metadata=composite((MIME_TYPE, raw)))
     net.pump()
     return wire
 

@@ -12,7 +12,7 @@ from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from broker.events import LINK_DOWN, LINK_UP
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import Setup, encode_keepalive
+from rsocket_wire.rsocket.frames import encode_keepalive
 from tests.conformance.links import AT_MS, OURS, Broker, cluster, neighbours, proof, value_of
 from tests.conformance.scripts import COMPOSITE, FORWARDING, carried, composite, connected, heard, ident, setup
 from tests.fakes import Frame, Wire, World, error
@@ -420,11 +420,9 @@ def test_links_are_not_resumed_and_grant_nothing(what: str) -> None:
     """A session would keep a silent broker for minutes."""
     world = World(CoreSettings(resume_ttl_s=60.0), cluster=ClusterSettings(SECRET))
     other = Broker(world)
-    wire = world.connect()
     metadata = composite((FORWARDING, other.info(AT_MS, ("nonce", other.nonce))))
-    token = b"token" if what == "resume" else b""
-    first = Setup(COMPOSITE, OCTETS, 1000, 3000, metadata, b"", what == "lease", what == "resume", token)
-    wire.send(first.encode())
+    token = b"token" if what == "resume" else None
+    wire = world.caller(data_mime=OCTETS, token=token, metadata=metadata, wants_lease=what == "lease")
     text = "links are not resumed, since a silent one is lost, and nobody grants requests there"
     refused(wire, REJECTED_SETUP, f"bad-broker: {text}")
 
