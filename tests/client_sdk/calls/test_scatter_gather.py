@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,12 +9,9 @@ from client_sdk import (
     Answer,
     ApplicationError,
     Client,
-    NoHandler,
-    NoRoute,
     Payload,
     Service,
     TooLarge,
-    address,
     connect,
     multicast,
 )
@@ -80,6 +76,10 @@ def told(answer: Answer) -> tuple[str, str, bytes, bytes | None, str]:
     return answer.route_id, answer.service, answer.data, answer.metadata, word
 
 
+async def listed(client: Client) -> list[Answer]:
+    return await client.gather(ALL, route="count", timeout_s=10)
+
+
 async def test_everybody_answers_and_says_who_it_is() -> None:
     mall = Mall("3", "5", "none")
     async with mall as client:
@@ -94,12 +94,6 @@ async def test_everybody_answers_and_says_who_it_is() -> None:
             ]
         )
         assert type(next(each.error for each in answers if not each.is_ok)) is ApplicationError
-
-
-async def test_a_service_without_the_handler_is_an_answer_too() -> None:
-    async with Mall("3") as client:
-        (answer,) = await client.gather(ALL, route="price", timeout_s=10)
-        assert type(answer.error) is NoHandler
 
 
 async def test_who_is_late_is_not_there_and_gets_cancel() -> None:
@@ -136,42 +130,10 @@ async def test_a_service_that_leaves_is_not_there() -> None:
     mall = Mall("3", "5")
     async with mall as client:
         mall.shops[1].is_open.clear()
-        gathered = asyncio.ensure_future(_list_of(client))
+        gathered = asyncio.ensure_future(listed(client))
         await mall.shops[1].began.wait()
         await mall.offered[1].close()
         assert [answer.data for answer in await gathered] == [b"3"]
-
-
-async def _list_of(client: Client) -> list[Answer]:
-    return await client.gather(ALL, route="count", timeout_s=10)
-
-
-async def test_nobody_at_all_is_no_route() -> None:
-    async with Mall() as client:
-        with pytest.raises(NoRoute):
-            await client.gather(ALL, timeout_s=10)
-
-
-async def test_a_service_with_a_stream_handler_gives_several_answers() -> None:
-    prices = Service("prices")
-
-    @prices.request_stream()
-    async def two(data: bytes) -> AsyncIterator[bytes]:
-        yield b"1"
-        yield b"2"
-
-    async with local_broker() as url, connect(url, service=prices) as offered, connect(url) as client:
-        answers = await client.gather(address("prices"), timeout_s=10)
-        assert [told(answer) for answer in answers] == [
-            (offered.route_id, "prices", b"1", None, ""),
-            (offered.route_id, "prices", b"2", None, ""),
-        ]
-
-
-async def test_items_that_are_not_marked_are_answers_of_nobody_knows_whom(broker: FakeBroker) -> None:
-    Script(broker, b"plain")
-    async with connect(broker.url) as client:
-        assert [told(answer) for answer in await client.gather(ALL)] == [("", "", b"plain", None, "")]
 
 
 async def test_the_brokers_deadline_ends_it_like_ours(broker: FakeBroker) -> None:
@@ -186,7 +148,7 @@ async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.Monkey
     monkeypatch.setattr(gathering, "MAX_ANSWERS", 2)
     Script(broker, None)
     async with connect(broker.url) as client:
-        gathered = asyncio.ensure_future(_list_of(client))
+        gathered = asyncio.ensure_future(listed(client))
         peer = await broker.peer(0)
         stream_id = (await peer.expect(frames.STREAM))[0].stream_id
         for _ in range(3):
