@@ -40,9 +40,17 @@ def test_service_may_be_given_by_position_or_by_name() -> None:
 
 
 def test_hints_are_metadata_and_no_tags() -> None:
-    frame = frame_of(address("orders", lb="round_robin"))
-    assert [repr(tag) for tag in frame.metadata] == ["lb_method=round_robin"]
-    assert frame.tags == [Tag.of(SERVICE_NAME, "orders")]
+    frame = frame_of(address("orders", lb="round_robin", sticky=["session", "user"], session="4711", user="ada"))
+    assert [repr(tag) for tag in frame.metadata] == [
+        "lb_method=round_robin",
+        "sticky_route_key=session",
+        "sticky_route_key=user",
+    ]
+    assert frame.tags == [
+        Tag.of(SERVICE_NAME, "orders"),
+        Tag.of(Key.text("session"), "4711"),
+        Tag.of(Key.text("user"), "ada"),
+    ]
 
 
 def test_multicast_sets_its_flag() -> None:

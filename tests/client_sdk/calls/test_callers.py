@@ -7,7 +7,6 @@ import pytest
 
 from client_sdk import (
     NO_RETRY,
-    ApplicationError,
     ConnectionLost,
     DeadlineExceeded,
     Hedging,
@@ -61,7 +60,6 @@ class Script:
 NO_ROUTE = (0x202, "no-route: nobody")
 OVER_LIMIT = (0x202, "over-limit: busy")
 ROUTE_LOST = (CANCELED, "route-lost: it went")
-SOLD_OUT = (0x201, "sold-out: none is left")
 
 
 # Retries
@@ -99,14 +97,6 @@ async def test_what_may_have_been_processed_is_tried_again_only_when_it_is_marke
             await client.request_response(TO)
         assert script.asked_n == 1
         assert (await client.request_response(TO, idempotent=True)).data == b"yes"
-
-
-async def test_what_the_handler_says_is_an_answer(broker: FakeBroker) -> None:
-    script = Script(broker, SOLD_OUT)
-    async with connect(broker.url, retry=AGAIN) as client:
-        with pytest.raises(ApplicationError):
-            await client.request_response(TO, idempotent=True)
-        assert script.asked_n == 1
 
 
 async def test_a_retry_that_would_begin_after_the_deadline_is_not_waited_for(broker: FakeBroker) -> None:
@@ -251,15 +241,6 @@ async def test_a_second_request_that_would_begin_after_the_deadline_is_not_made(
         assert script.asked_n == 1
 
 
-# Waiting for a connection
-
-
-@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
-def test_a_wait_without_an_end_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="it must be finite"):
-        connect("tcp://x", wait_for_reconnect=seconds)
-
-
 # Deadlines
 
 
@@ -289,23 +270,6 @@ async def test_who_would_not_understand_is_told_no_deadline(
     async with connect(broker.url, says_deadlines=wanted, **more) as client:  # type: ignore[arg-type]
         await client.request_response(TO, timeout_s=60)
         assert deadlines_of(await broker.peer(0)) == [[]]
-
-
-def test_a_deadline_that_makes_no_sense_is_refused() -> None:
-    for timeout_s in (0, -1, math.nan):
-        with pytest.raises(ValueError, match="timeout_s"):
-            connect("tcp://x", timeout_s=timeout_s)
-
-
-async def test_a_sticky_key_is_a_hint(broker: FakeBroker) -> None:
-    Script(broker, b"1")
-    async with connect(broker.url) as client:
-        await client.request_response(address("chat", sticky=["session", "user"], session="4711", user="ada"))
-        frame = address_of((await broker.peer(0)).of(frames.RESPONSE)[0])
-        assert [(tag.key.short_name, tag.value) for tag in frame.metadata] == [
-            ("sticky_route_key", "session"),
-            ("sticky_route_key", "user"),
-        ]
 
 
 # What a call carries

@@ -46,11 +46,6 @@ def test_the_deadline_is_a_hint_among_the_others(timeout_s: float | None, hints:
     )
 
 
-def test_whoever_does_not_want_it_says_no_deadline() -> None:
-    cache = MetadataCache(MIME_TYPE, ORIGIN, False)
-    assert cache.of(address("orders"), None, 1.5) == cache.of(address("orders"), None, None)
-
-
 @pytest.mark.parametrize("says_deadlines", [True, False])
 @pytest.mark.parametrize("nonsense_s", [math.nan, -math.inf])
 def test_a_deadline_that_is_no_time_is_refused(says_deadlines: bool, nonsense_s: float) -> None:

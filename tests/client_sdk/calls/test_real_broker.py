@@ -8,7 +8,6 @@ import pytest
 
 from client_sdk import (
     ApplicationError,
-    ConnectionLost,
     NoRoute,
     Payload,
     RouteLost,
@@ -94,14 +93,3 @@ async def test_multicast_asks_everybody_and_cancels_the_slow() -> None:
         client = await stack.enter_async_context(connect(url))
         assert (await client.request_response(multicast(group="g"), b"x", timeout_s=5)).data == b"x"
         await slow.cancelled.wait()
-
-
-async def test_second_client_with_a_route_id_replaces_the_first_for_ever() -> None:
-    route_id = "11223344-5566-7788-99aa-bbccddeeff00"
-    async with local_broker() as url, connect(url, service="s", route_id=route_id) as first:
-        second = await connect(url, service="s", route_id=route_id)
-        await first.closed()
-        with pytest.raises(ConnectionLost, match="replaced"):
-            await first.request_response(address("s"))
-        assert second.is_connected
-        await second.close()

@@ -1,26 +1,16 @@
 """Connections that are refused, lost, replaced and won back."""
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
 
-from client_sdk import BadAddress, Client, ConnectionLost, DeadlineExceeded, address, connect
+from client_sdk import BadAddress, ConnectionLost, DeadlineExceeded, address, connect
 from client_sdk.reconnect.backoff import Backoff
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import Never, Pair, echo_service
-
-
-async def lose(broker: FakeBroker, client: Client) -> None:
-    """Stops the broker; returns when the client knows."""
-    broker.is_silent = True
-    call = asyncio.ensure_future(client.request_response(address("x")))
-    await (await broker.peer(0)).expect(frames.RESPONSE)
-    await broker.stop()
-    with pytest.raises(ConnectionLost):
-        await call
-    assert not client.is_connected
 
 
 async def test_next_url_is_tried_when_the_first_does_not_answer(broker: FakeBroker, other: FakeBroker) -> None:
@@ -38,14 +28,6 @@ async def test_service_comes_back_by_itself_with_the_same_route_id_and_tags(brok
         assert first.route is not None
         assert again.route == first.route
         assert (await client.request_response(address("echo", region="eu"), b"hello")).data == b"hello"
-
-
-async def test_client_moves_on_to_the_other_broker(broker: FakeBroker, other: FakeBroker) -> None:
-    async with connect([broker.url, other.url]) as client:
-        await broker.stop()
-        await other.peer(0)
-        await client.wait_connected(timeout_s=5)
-        assert client.is_connected
 
 
 async def test_setup_says_what_connect_was_told(broker: FakeBroker) -> None:
@@ -84,7 +66,8 @@ async def test_close_with_a_broker_that_does_not_read_takes_a_bounded_time(broke
 
 async def test_close_while_reconnecting_ends_that_too(broker: FakeBroker) -> None:
     client = await connect(broker.url)
-    await lose(broker, client)
+    await broker.stop()
+    await client.wait_for("reconnecting", timeout_s=5)
     with pytest.raises(DeadlineExceeded, match="no connection within"):
         await client.wait_connected(timeout_s=0.01)
     waiting = asyncio.ensure_future(client.wait_connected())
@@ -120,7 +103,10 @@ def test_backoff_doubles_to_a_bound_and_never_runs_in_step() -> None:
         ({"urls": "tcp://x:99999"}, "port"),
         ({"urls": "unix://"}, "has no path"),
         ({"urls": []}, "at least one URL"),
-        ({"urls": "tcp://x", "keepalive_s": 0}, "keepalive_s"),
+        *(({"urls": "tcp://x", "timeout_s": time}, "timeout_s") for time in (0, -1, math.nan)),
+        *(({"urls": "tcp://x", "wait_for_reconnect": time}, "it must be finite") for time in (-1, math.inf, math.nan)),
+        ({"urls": "tcp://x", "fragment_bytes": 63}, "fragment_bytes"),
+        ({"urls": "tcp://x", "lease": (0, 1.0)}, "lease"),
         ({"urls": "tcp://x", "keepalive_s": 9, "lifetime_s": 3}, "lifetime_s"),
         ({"urls": "tcp://x", "route_id": "abc"}, "no id"),
         ({"urls": "tcp://x", "tags": {"a": "b"}}, "needs service"),
