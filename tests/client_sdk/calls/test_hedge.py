@@ -46,20 +46,12 @@ async def test_a_quick_answer_asks_once() -> None:
     assert len(race.asked.answers) == 1
 
 
-async def test_a_late_answer_asks_once_more_and_the_loser_is_cancelled() -> None:
+@pytest.mark.parametrize("winner", [0, 1])
+async def test_a_late_answer_asks_once_more_and_the_loser_is_cancelled(winner: int) -> None:
     race = await Race().late()
-    first, second = race.asked.answers
-    second.set_result("second")
-    assert await race.call == "second"
-    assert first.cancelled()
-
-
-async def test_the_first_may_still_win() -> None:
-    race = await Race().late()
-    first, second = race.asked.answers
-    first.set_result("first")
-    assert await race.call == "first"
-    assert second.cancelled()
+    race.asked.answers[winner].set_result("first of two")
+    assert await race.call == "first of two"
+    assert [answer.cancelled() for answer in race.asked.answers] == [winner == 1, winner == 0]
 
 
 async def test_without_a_budget_nobody_asks_twice() -> None:

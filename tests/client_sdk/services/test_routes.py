@@ -11,7 +11,7 @@ from client_sdk.services.request import REQUEST_RESPONSE, route_names
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES
 from rsocket_wire.errors import INVALID
-from tests.client_sdk.services.asking import ask, refusal, routes_bytes, stream
+from tests.client_sdk.services.asking import ask, channel, refusal, routes_bytes, stream
 
 
 def service_of(*routes: str | None) -> Service:
@@ -56,13 +56,10 @@ async def test_without_an_unnamed_handler_unknown_routes_are_refused() -> None:
         shown = "b" if more else ""
         text = f"no-handler: service 's' has no request_response handler for route '{shown}'"
         assert refusal(caught) == ("no-handler", INVALID, text)
-
-
-async def test_metadata_is_not_read_where_there_is_only_one_handler() -> None:
-    assert await ask(service_of(None), b"", more=b"\x00rubbish") == Payload(b"unknown")
-    with pytest.raises(Refused) as caught:
-        await ask(service_of("a", None), b"", more=b"\x00rubbish")
-    assert caught.value.word == "bad-metadata"
+    with pytest.raises(Refused, match=r"no-handler: .* no request_stream handler"):
+        await stream(Service("empty"))
+    with pytest.raises(Refused, match=r"no-handler: .* no request_channel handler"):
+        await channel(service, b"")
 
 
 async def test_what_metadata_led_to_is_remembered_up_to_a_bound() -> None:

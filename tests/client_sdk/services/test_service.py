@@ -1,27 +1,9 @@
-"""Handlers: which one a request gets, and which are refused when they are written."""
+"""What a service refuses when it is written, and entries of metadata."""
 
 import pytest
 
-from client_sdk import Request, Service
+from client_sdk import Service
 from client_sdk.metadata import more_bytes, read_entries, route_bytes, route_of
-from client_sdk.services.responder import ServiceResponder
-
-
-async def test_named_handler_comes_before_the_one_without_a_name() -> None:
-    service = Service("s")
-
-    @service.request_response("a")
-    async def a(request: Request) -> bytes:
-        return b"a"
-
-    @service.request_response()
-    async def other(request: Request) -> bytes:
-        return b"other " + request.route.encode()
-
-    responder = ServiceResponder(service)
-    assert await responder.request_response(route_bytes("a"), b"") == b"a"
-    assert await responder.request_response(route_bytes("b"), b"") == b"other b"
-    assert await responder.request_response(None, b"") == b"other "
 
 
 def test_second_handler_for_the_same_route_is_refused() -> None:
