@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import DefaultSubscriber
 from reactivestreams.subscription import Subscription
 from rsocket.payload import Payload
+from rsocket.request_handler import BaseRequestHandler
 
 from client_sdk import Client, Request, Service, address, connect
 from client_sdk.rsocket_py import ClientRSocket
@@ -88,6 +90,32 @@ class Counted(Publisher, Subscription):  # type: ignore[misc]
 
     def cancel(self) -> None:
         self.cancelled.set()
+
+
+class Listening(BaseRequestHandler):  # type: ignore[misc]
+    """A handler that writes down what it is told of its connection, and reconnects when `comes_back`."""
+
+    def __init__(self, comes_back: bool = False) -> None:
+        self.told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.comes_back = comes_back
+        self.rsocket: Any = None  # that of the last `on_close`
+
+    async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
+        self.rsocket = rsocket
+        self.told.put_nowait(("close", exception))
+        if self.comes_back:
+            await rsocket.reconnect()
+
+    async def on_connection_error(self, rsocket: Any, exception: Exception) -> None:
+        self.told.put_nowait(("connection_error", exception))
+        if self.comes_back:
+            await rsocket.reconnect()
+
+    async def on_keepalive_timeout(self, time_since_last_keepalive: timedelta, rsocket: Any) -> None:
+        self.told.put_nowait(("keepalive", time_since_last_keepalive))
+
+    async def on_error(self, error_code: Any, payload: Any) -> None:
+        self.told.put_nowait(("error", (error_code, payload.data)))
 
 
 def things() -> Service:

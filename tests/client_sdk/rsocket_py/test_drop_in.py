@@ -25,13 +25,12 @@ from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rsocket.transports.aiohttp_websocket import TransportAioHttpClient, TransportAioHttpWebsocket
 from rsocket.transports.tcp import TransportTCP
 
-from client_sdk.errors import ConnectionLost
 from client_sdk.rsocket_py import RSocketClient, drop_in, lifecycle, substituted
 from client_sdk.rsocket_py.__main__ import main
 from tests.client_sdk import frames
-from tests.client_sdk.fake_broker import CLOSE, FakeBroker
+from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.frames import Frame
-from tests.client_sdk.rsocket_py.strangers import Heard
+from tests.client_sdk.rsocket_py.strangers import Heard, Listening
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -202,33 +201,8 @@ async def test_a_transport_that_breaks_ends_requests(server: Server, where: str,
     await transport.close()
 
 
-class Listening(BaseRequestHandler):  # type: ignore[misc]
-    """A client's handler that writes down what it is told, and reconnects when `comes_back`."""
-
-    def __init__(self) -> None:
-        self.told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self.comes_back = False
-
-    async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
-        self.told.put_nowait(("close", exception))
-        if self.comes_back:
-            await rsocket.reconnect()
-
-    async def on_connection_error(self, rsocket: Any, exception: Exception) -> None:
-        self.told.put_nowait(("connection_error", exception))
-        if self.comes_back:
-            await rsocket.reconnect()
-
-    async def on_keepalive_timeout(self, time_since_last_keepalive: timedelta, rsocket: Any) -> None:
-        self.told.put_nowait(("keepalive", time_since_last_keepalive))
-
-    async def on_error(self, error_code: Any, payload: Any) -> None:
-        self.told.put_nowait(("error", (error_code, payload.data)))
-
-
 async def test_on_close_reconnects_on_the_next_transport(broker: FakeBroker) -> None:
-    handler = Listening()
-    handler.comes_back = True
+    handler = Listening(comes_back=True)
     attempts = 0
 
     class Provider:
@@ -275,20 +249,6 @@ async def test_without_a_connection_requests_fail_and_the_handler_knows_why() ->
         assert await client.connect() is None  # the provider is at its end
         with pytest.raises(RSocketProtocolError, match="no more transports"):
             await client.request_response(Payload(b""))
-
-
-async def test_an_error_of_the_connection_is_told(broker: FakeBroker) -> None:
-    handler = Listening()
-    async with RSocketClient(single_transport_provider(await dialled(broker.port)), handler_factory=lambda: handler):
-        peer = await broker.peer(0)
-        peer.send(frames.error(0, CLOSE, "draining: the broker stops"))
-        assert await handler.told.get() == (
-            "error",
-            (ErrorCode.CONNECTION_ERROR_NO_RETRY, b"draining: the broker stops"),
-        )
-        kind, error = await handler.told.get()
-        assert kind == "close"
-        assert isinstance(error.__cause__, ConnectionLost)
 
 
 async def test_a_refused_setup_is_a_connection_error(broker: FakeBroker) -> None:
