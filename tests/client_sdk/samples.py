@@ -1,11 +1,14 @@
 """Services and callers that many tests of the SDK have."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 from client_sdk import Client, Payload, Service, connect
+from client_sdk.testing import LocalBroker, local_broker
 from tests.client_sdk.listener import Listener
+from tests.system.support.relay import Relay
 
 
 async def items_of(*items: bytes) -> AsyncIterator[bytes]:
@@ -63,31 +66,39 @@ def echo_service(name: str = "echo", **tags: str | None) -> Service:
     return service
 
 
-class Stuck:
-    """A service whose handlers wait for ever, and say when they began and how they ended."""
+class Held:
+    """A service whose handlers work until they are let go, and say when they begin and end; "quick" does so at once."""
 
-    def __init__(self) -> None:
-        self.service = Service("stuck")
-        self.began = asyncio.Event()
+    def __init__(self, name: str = "held") -> None:
+        self.began: asyncio.Queue[bytes] = asyncio.Queue()
+        self.ended: asyncio.Queue[bytes] = asyncio.Queue()
         self.cancelled = asyncio.Event()
+        self.released = asyncio.Event()
+        self.service = Service(name)
+        self.service.request_response()(self.hold)
+        self.service.request_response("quick")(self.quick)
+        self.service.fire_and_forget()(self.note)
+        self.service.request_channel()(self.echo)
 
-        @self.service.request_response()
-        async def answer(data: bytes) -> bytes:
-            await self.wait()
-            return data
-
-        @self.service.request_stream()
-        async def items(data: bytes) -> AsyncIterator[bytes]:
-            await self.wait()
-            yield data
-
-    async def wait(self) -> None:
-        self.began.set()
+    async def hold(self, data: bytes) -> bytes:
+        self.began.put_nowait(data)
         try:
-            await asyncio.Event().wait()
+            await self.released.wait()
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
+        self.ended.put_nowait(data)
+        return data
+
+    async def quick(self, data: bytes) -> bytes:
+        return data
+
+    async def note(self, data: bytes) -> None:
+        await self.hold(data)
+
+    async def echo(self, payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+        async for payload in payloads:
+            yield await self.hold(payload.data or b"")
 
 
 class Pair:
@@ -105,3 +116,11 @@ class Pair:
     async def __aexit__(self, *_: object) -> None:
         await self.client.close()
         await self.server.close()
+
+
+@contextlib.asynccontextmanager
+async def relayed(**options: Any) -> AsyncIterator[tuple[LocalBroker, Relay]]:
+    """The broker of this project, and a wire to it that can be cut."""
+    async with local_broker(**options) as broker:
+        with contextlib.closing(Relay(int(broker.rpartition(":")[2]))) as relay:
+            yield broker, relay

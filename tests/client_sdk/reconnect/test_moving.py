@@ -1,8 +1,7 @@
 """Brokers that name others, and clients that move there before theirs is gone (D-54)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,17 +17,13 @@ from rsocket_wire.wire.frames import MIME_TYPE_V0, Address
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer, entries_of
 from tests.client_sdk.frames import error
-from tests.client_sdk.samples import echo_service
+from tests.client_sdk.samples import Held, echo_service
+from tests.system.support.waits import until
 
 
 def leave(peer: Peer, *urls: str) -> None:
     """Its broker is about to leave; everybody may go at once."""
     peer.tell(*urls, state="draining", move_within_ms="0")
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    while not is_true():
-        await asyncio.sleep(0.001)
 
 
 async def moved(client: Client, old: FakeBroker, new: FakeBroker, number: int = 0) -> tuple[Peer, Peer]:
@@ -98,35 +93,6 @@ async def test_client_moves_with_the_same_setup_and_asks_there(broker: FakeBroke
         there.send(error(0, CLOSE, "replaced: it came elsewhere"))
         await there.gone.wait()
         assert service.is_connected
-
-
-class Held:
-    """A service whose handlers answer when the test lets them."""
-
-    def __init__(self) -> None:
-        self.service = Service("held")
-        self.began: asyncio.Queue[bytes] = asyncio.Queue()
-        self.ended: asyncio.Queue[bytes] = asyncio.Queue()
-        self.released = asyncio.Event()
-
-        @self.service.request_response()
-        async def answer(data: bytes) -> bytes:
-            return await self.hold(data)
-
-        @self.service.fire_and_forget()
-        async def note(data: bytes) -> None:
-            await self.hold(data)
-
-        @self.service.request_channel()
-        async def echo(payloads: AsyncIterator[Any]) -> AsyncIterator[bytes]:
-            async for payload in payloads:
-                yield await self.hold(payload.data)
-
-    async def hold(self, data: bytes) -> bytes:
-        self.began.put_nowait(data)
-        await self.released.wait()
-        self.ended.put_nowait(data)
-        return data
 
 
 async def test_requests_in_flight_end_on_the_old_connection(broker: FakeBroker, other: FakeBroker) -> None:
@@ -411,8 +377,5 @@ async def test_a_client_hears_why_the_connection_before_this_one_ended(
         assert client.last_end == ""
         peer = await broker.peer(0)
         peer.send(Notice([], False, 0, why).encode(bytes(16), 1))
-        async with asyncio.timeout(5.0):
-            while not client.last_end:
-                await asyncio.sleep(0)
-        assert client.last_end == why
+        await until(lambda: client.last_end == why)
     assert f"the broker ended the connection before this one: {why}" in caplog.text

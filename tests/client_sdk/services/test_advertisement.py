@@ -15,8 +15,7 @@ from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.frames import Frame
-from tests.client_sdk.reconnect.test_resumption import Relay
-from tests.client_sdk.samples import echo_service
+from tests.client_sdk.samples import echo_service, relayed
 from tests.client_sdk.services.test_health import tags_in, tags_of
 
 ROUTE_ID = bytes(range(16))
@@ -182,14 +181,14 @@ async def test_tags_that_change_while_a_session_is_broken_are_those_of_the_resum
     service = echo_service("s", version="1")
 
     async with (
-        local_broker() as url,
-        Relay(url) as relay,
+        relayed() as (url, relay),
         connect(relay.url, service=service, resume=True) as server,
         connect(url) as client,
     ):
         relay.cut()
         await service.set_tags({"version": "2"})
         await server.wait_for("reconnecting", timeout_s=5)
+        relay.heal()
         await server.wait_for("connected", timeout_s=5)
         async with asyncio.timeout(5):
             while True:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from client_sdk import Draining, NoRoute, Rejected, Service, address, connect
+from client_sdk import Draining, NoRoute, Rejected, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
 from client_sdk.services import advertisement as module
@@ -14,36 +14,9 @@ from client_sdk.testing import local_broker
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.samples import Held
 from tests.client_sdk.services.asking import MULTICAST, ask, refusal
 from tests.client_sdk.services.test_health import tags_in
-
-
-class Working:
-    """A handler that works until it is let go."""
-
-    def __init__(self) -> None:
-        self.go = asyncio.Event()
-        self.began = asyncio.Event()
-        self.cancelled = asyncio.Event()
-        self.service = Service("s")
-        self.service.request_response()(self.answer)
-        self.service.fire_and_forget()(self.note)
-        self.service.request_response("quick")(self.quick)
-
-    async def answer(self, data: bytes) -> bytes:
-        self.began.set()
-        try:
-            await self.go.wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
-        return b"done " + data
-
-    async def note(self, data: bytes) -> None:
-        await self.answer(data)
-
-    async def quick(self, data: bytes) -> bytes:
-        return data
 
 
 @pytest.fixture(autouse=True)
@@ -52,17 +25,17 @@ def no_long_settling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_route_is_taken_out_what_runs_ends_and_then_goodbye_is_said(broker: FakeBroker) -> None:
-    working = Working()
-    server = await connect(broker.url, service=working.service)
+    held = Held("s")
+    server = await connect(broker.url, service=held.service)
     async with connect(broker.url) as client:
         answer = asyncio.ensure_future(client.request_response(address("s"), b"work"))
-        await working.began.wait()
+        await held.began.get()
         draining = asyncio.create_task(server.drain(timeout_s=10))
         peer = await broker.peer(0)
         assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [{"health": "out"}]
         assert (server.is_connected, draining.done()) == (True, False)
-        working.go.set()
-        assert (await answer).data == b"done work"
+        held.released.set()
+        assert (await answer).data == b"work"
         await draining
         (last,) = peer.of(frames.ERROR)
         assert (last.stream_id, last.code) == (0, CONNECTION_CLOSE)
@@ -70,30 +43,30 @@ async def test_route_is_taken_out_what_runs_ends_and_then_goodbye_is_said(broker
 
 
 async def test_a_request_without_an_answer_is_waited_for_too(broker: FakeBroker) -> None:
-    working = Working()
-    server = await connect(broker.url, service=working.service)
+    held = Held("s")
+    server = await connect(broker.url, service=held.service)
     async with connect(broker.url) as client:
         await client.fire_and_forget(address("s"), b"note")
-        await working.began.wait()
+        await held.began.get()
         draining = asyncio.create_task(server.drain(timeout_s=10))
         await (await broker.peer(0)).expect(frames.PUSH)
         assert not draining.done()
-        working.go.set()
+        held.released.set()
         await draining
-        assert not working.cancelled.is_set()
+        assert not held.cancelled.is_set()
 
 
 async def test_what_has_not_ended_in_time_is_cancelled_and_counted(
     broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    working = Working()
-    server = await connect(broker.url, service=working.service)
+    held = Held("s")
+    server = await connect(broker.url, service=held.service)
     async with connect(broker.url) as client:
         calls = [asyncio.ensure_future(client.request_response(address("s"))) for _ in range(2)]
-        await working.began.wait()
+        await held.began.get()
         with caplog.at_level(logging.WARNING, "client_sdk"):
             await server.drain(timeout_s=0.05)
-        await working.cancelled.wait()
+        await held.cancelled.wait()
         assert "service s: 2 handlers did not end within 0.05 s and are cancelled" in caplog.text
         for call in calls:
             call.cancel()
@@ -101,25 +74,25 @@ async def test_what_has_not_ended_in_time_is_cancelled_and_counted(
 
 
 async def test_who_asks_nevertheless_is_rejected_so_that_it_may_ask_another() -> None:
-    working = Working()
-    responder = ServiceResponder(working.service)
+    held = Held("s")
+    responder = ServiceResponder(held.service)
     responder.is_draining = True
     with pytest.raises(Refused) as caught:
         await responder.request_response(route_bytes("quick"), b"")
     text = "draining: this instance of service 's' is about to stop"
     assert refusal(caught) == ("draining", REJECTED, text)
     assert await responder.request_response(MULTICAST + route_bytes("quick"), b"x") == b"x"
-    assert (await ask(working.service, b"x", "quick")).data == b"x"  # another client of the same service
+    assert (await ask(held.service, b"x", "quick")).data == b"x"  # another client of the same service
 
 
 async def test_draining_a_service_ends_all_of_its_clients(broker: FakeBroker) -> None:
-    working = Working()
-    first = await connect(broker.url, service=working.service)
-    second = await connect(broker.url, service=working.service)
-    await working.service.drain(timeout_s=5)
+    held = Held("s")
+    first = await connect(broker.url, service=held.service)
+    second = await connect(broker.url, service=held.service)
+    await held.service.drain(timeout_s=5)
     await first.closed()
     await second.closed()
-    await working.service.drain(timeout_s=5)  # nobody is left
+    await held.service.drain(timeout_s=5)  # nobody is left
 
 
 async def test_draining_a_caller_closes_it(broker: FakeBroker) -> None:
@@ -130,17 +103,17 @@ async def test_draining_a_caller_closes_it(broker: FakeBroker) -> None:
 
 
 async def test_draining_without_a_broker_ends(broker: FakeBroker) -> None:
-    working = Working()
-    server = await connect(broker.url, service=working.service)
+    held = Held("s")
+    server = await connect(broker.url, service=held.service)
     await broker.stop()
     await server.drain(timeout_s=5)
     assert not server.is_connected
 
 
 async def test_under_load_no_request_is_lost_when_one_of_two_drains() -> None:
-    first, second = Working(), Working()
-    first.go.set()
-    second.go.set()
+    first, second = Held("s"), Held("s")
+    first.released.set()
+    second.released.set()
     async with local_broker() as url, connect(url, service=second.service), connect(url) as client:
         server = await connect(url, service=first.service)
         stop = asyncio.Event()
@@ -148,12 +121,12 @@ async def test_under_load_no_request_is_lost_when_one_of_two_drains() -> None:
         async def call() -> int:
             count_n = 0
             while not stop.is_set():
-                assert (await client.request_response(address("s"), b"x", timeout_s=5)).data == b"done x"
+                assert (await client.request_response(address("s"), b"x", timeout_s=5)).data == b"x"
                 count_n += 1
             return count_n
 
         calls = [asyncio.create_task(call()) for _ in range(20)]
-        await first.began.wait()
+        await first.began.get()
         await server.drain(timeout_s=5)
         await client.request_response(address("s"), b"x", timeout_s=5)
         stop.set()
@@ -161,10 +134,10 @@ async def test_under_load_no_request_is_lost_when_one_of_two_drains() -> None:
 
 
 async def test_under_load_the_only_one_refuses_what_it_does_not_do() -> None:
-    working = Working()
-    working.go.set()
+    held = Held("s")
+    held.released.set()
     async with local_broker() as url, connect(url) as client:
-        server = await connect(url, service=working.service)
+        server = await connect(url, service=held.service)
         refused: list[Rejected] = []
 
         async def call() -> None:
@@ -177,7 +150,7 @@ async def test_under_load_the_only_one_refuses_what_it_does_not_do() -> None:
                     refused.append(error)
 
         calls = [asyncio.create_task(call()) for _ in range(20)]
-        await working.began.wait()
+        await held.began.get()
         await server.drain(timeout_s=5)
         await asyncio.gather(*calls)  # nothing but REJECTED, which is safe to try again
         assert {type(error) for error in refused} <= {Draining}

@@ -15,8 +15,7 @@ from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.samples import echo_service
-from tests.client_sdk.services.test_draining import Working
+from tests.client_sdk.samples import Held, echo_service
 
 
 @pytest.fixture(autouse=True)
@@ -25,17 +24,17 @@ def no_long_settling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeBroker) -> None:
-    working = Working()
-    serving = asyncio.create_task(serve(broker.url, working.service))
+    held = Held("s")
+    serving = asyncio.create_task(serve(broker.url, held.service))
     peer = await broker.peer(0)
     async with connect(broker.url) as client:
         answer = asyncio.ensure_future(client.request_response(address("s"), b"work"))
-        await working.began.wait()
+        await held.began.get()
         os.kill(os.getpid(), signal.SIGTERM)
         await peer.expect(frames.PUSH)
         assert not serving.done()
-        working.go.set()
-        assert (await answer).data == b"done work"
+        held.released.set()
+        assert (await answer).data == b"work"
         await serving
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -58,17 +57,17 @@ async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: Fa
 
 
 async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
-    working = Working()
-    serving = asyncio.create_task(serve(broker.url, working.service, connections=2))
+    held = Held("s")
+    serving = asyncio.create_task(serve(broker.url, held.service, connections=2))
     await broker.peer(1)
     async with connect(broker.url) as client:
         call = asyncio.ensure_future(client.request_response(address("s")))
-        await working.began.wait()
+        await held.began.get()
         os.kill(os.getpid(), signal.SIGINT)
         await (await broker.peer(0)).expect(frames.PUSH)
         os.kill(os.getpid(), signal.SIGINT)
         await serving
-        await working.cancelled.wait()
+        await held.cancelled.wait()
         call.cancel()
         await asyncio.wait([call])
 
