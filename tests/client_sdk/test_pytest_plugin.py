@@ -2,20 +2,17 @@
 
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["pytester"]
+from tests.system.support.processes import ROOT, RUN_S, import_path, run_python
 
-ROOT = Path(__file__).resolve().parents[2]
+pytest_plugins = ["pytester"]
 ENTRY_POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
 PLUGIN = "client_sdk.pytest_plugin"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/sdk/testing.md").read_text(), re.MULTILINE | re.DOTALL)
-RUN_S = 60.0  # a run takes a second; a machine that is busy with other tests takes longer
 
 
 @pytest.fixture
@@ -26,8 +23,7 @@ def run(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: rsocket-broker\nVersion: 0\n")
     lines = [f"{name} = {module}" for name, module in ENTRY_POINTS.items()]
     (about / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines]))
-    path = [str(about.parent), *(each or os.getcwd() for each in sys.path), str(ROOT)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    monkeypatch.setenv("PYTHONPATH", f"{about.parent}{os.pathsep}{import_path()}")
     monkeypatch.setenv("PYTEST_ADDOPTS", "-W error::ResourceWarning")
     return pytester
 
@@ -67,7 +63,4 @@ def test_options_that_are_none_are_told(run: pytest.Pytester) -> None:
 
 def test_a_run_without_its_fixtures_imports_nothing_of_client_and_broker() -> None:
     text = f"import sys, pytest\nold = set(sys.modules)\nimport {PLUGIN}\nprint(sorted(set(sys.modules) - old))"
-    done = subprocess.run(
-        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=True
-    )
-    assert done.stdout == "['client_sdk', 'client_sdk.lazy', 'client_sdk.pytest_plugin']\n"
+    assert run_python("-c", text).stdout == "['client_sdk', 'client_sdk.lazy', 'client_sdk.pytest_plugin']\n"

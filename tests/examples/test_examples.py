@@ -1,56 +1,31 @@
 """Every example runs by itself, does what it says, and is short."""
 
-import asyncio
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from client_sdk.testing import local_broker
+from client_sdk.testing import sync_local_broker
+from tests.system.support.processes import ROOT, run_python
 
-ROOT = Path(__file__).parents[2]
 ALL = sorted((ROOT / "examples").glob("*.py"))
 EXAMPLES = [path for path in ALL if not path.stem.startswith("spark_")]  # those run in tests/spark_sink/data_source
-RUN_S = 60.0  # they take about two seconds; a machine that is busy with other tests takes longer
 MAX_LINES_N = 60
 SEVERAL_BROKERS = {"two_brokers", "resilient_caller"}  # they always start their own
 
 
-async def run_example(path: Path, *arguments: str) -> tuple[int | None, str]:
-    """(exit status, output)"""
-    # In this order, so that they find what the tests found: the compiled core, where they run on that.
-    import_path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(path),
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": import_path},
-        cwd=ROOT,
-    )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), RUN_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-    return process.returncode, output.decode()
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-async def test_example_runs_with_a_broker_of_its_own(path: Path) -> None:
-    status, output = await run_example(path)
-    assert (status, "Traceback" in output) == (0, False), output
-    assert output.strip()
+def test_example_runs_with_a_broker_of_its_own(path: Path) -> None:
+    done = run_python(str(path))
+    assert (done.returncode, "Traceback" in done.stdout + done.stderr) == (0, False), done
+    assert (done.stdout + done.stderr).strip()
 
 
 @pytest.mark.slow
-async def test_examples_run_against_a_broker_that_is_there() -> None:
-    async with local_broker() as url:
+def test_examples_run_against_a_broker_that_is_there() -> None:
+    with sync_local_broker() as url:
         for path in (each for each in EXAMPLES if each.stem not in SEVERAL_BROKERS):
-            status, output = await run_example(path, url)
-            assert status == 0, output
+            done = run_python(str(path), url)
+            assert done.returncode == 0, done
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)

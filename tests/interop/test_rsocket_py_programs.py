@@ -2,9 +2,7 @@
 
 import asyncio
 import importlib.util
-import os
 import runpy
-import sys
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from broker.server import Server
 from client_sdk import address, connect
 from tests.conftest import missing
 from tests.interop.tutorial import CHATS, Tutorial, TutorialMissing, get
-from tests.system.support.processes import ROOT
+from tests.system.support.processes import run_python
 from tests.system.support.waits import until
 
 pytestmark = pytest.mark.interop
@@ -86,23 +84,14 @@ async def test_their_command_line_tool_asks_their_server_on_our_engine(their_com
 
     listening = await asyncio.start_server(session, "127.0.0.1", 0)
     url = f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
-    program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "client_sdk.rsocket_py", their_command, ask, "-r", "here", "-d", "hello", url),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    command = ("-m", "client_sdk.rsocket_py", their_command, ask, "-r", "here", "-d", "hello", url)
     try:
-        said, errors = await program.communicate()
+        done = await asyncio.to_thread(run_python, *command)
     finally:
-        if program.returncode is None:
-            program.kill()
-            await program.wait()
         listening.close()
         for server in servers:
             await server.close()
-    assert (program.returncode, said.decode()) == (0, says), errors.decode()
+    assert (done.returncode, done.stdout) == (0, says), done.stderr
 
 
 async def test_their_tutorial_runs_behind_the_broker(

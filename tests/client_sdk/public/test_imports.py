@@ -2,14 +2,13 @@
 
 import ast
 import pkgutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import client_sdk
 from client_sdk import rsocket_py
+from tests.system.support.processes import run_python
 
 HEAVY = ("aiohttp", "broker", "opentelemetry", "reactivestreams", "rsocket.rsocket", "websockets")
 
@@ -17,7 +16,8 @@ HEAVY = ("aiohttp", "broker", "opentelemetry", "reactivestreams", "rsocket.rsock
 def imported_by(program: str) -> set[str]:
     """The modules that a program imports, each with all packages around it."""
     text = f"import sys; old = set(sys.modules)\n{program}\nprint(*(set(sys.modules) - old))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    done = run_python("-c", text)
+    assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
 

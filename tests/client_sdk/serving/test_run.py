@@ -16,6 +16,7 @@ from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import Held, echo_service
+from tests.system.support.processes import import_path
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +178,7 @@ async def test_a_main_program_of_one_call_ends_by_sigterm_with_status_0(tmp_path
         run(sys.argv[1], orders)
         """)
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": import_path()}
     async with local_broker() as url, connect(url) as client:
         process = await asyncio.create_subprocess_exec(sys.executable, str(program), url, env=environment)
         try:

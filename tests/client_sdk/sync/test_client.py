@@ -5,14 +5,10 @@ import inspect
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
@@ -22,10 +18,10 @@ from client_sdk import DeadlineExceeded, NotConnected, Payload, Service, address
 from client_sdk.sync import background
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.client_sdk.sync.orders import Orders
+from tests.system.support.processes import run_python
+from tests.system.support.waits import until_now
 
-ROOT = Path(__file__).resolve().parents[3]
 SOON_S = 5.0
-RUN_S = 60.0  # for a program of its own, on a busy machine
 ORDERS = address("orders")
 # What only makes sense in an event loop.
 ONLY_ASYNC = {"as_rsocket", "start"}
@@ -48,13 +44,6 @@ def broker(orders: Orders) -> Iterator[SyncLocalBroker]:
 def client(broker: SyncLocalBroker) -> Iterator[sync.Client]:
     with sync.connect(broker) as client:
         yield client
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    end_at = time.monotonic() + SOON_S
-    while not is_true():
-        assert time.monotonic() < end_at, "it has not come true"
-        time.sleep(0.002)
 
 
 def public(kind: type) -> set[str]:
@@ -158,9 +147,9 @@ def test_tags_change_and_a_service_is_drained_without_losing_a_request(broker: S
         service.set_tags({"region": "us"})
         broker.wait_for_routes("slow", region="us")
         call = pool.submit(client.request_response, address("slow"), b"kept", timeout_s=SOON_S)
-        until(lambda: broker.routes("slow")[0].requests == 1)
+        until_now(lambda: broker.routes("slow")[0].requests == 1)
         draining = pool.submit(service.drain, SOON_S)
-        until(lambda: broker.routes("slow") == [] or broker.routes("slow")[0].tags.get("health") is not None)
+        until_now(lambda: broker.routes("slow") == [] or broker.routes("slow")[0].tags.get("health") is not None)
         go.set()
         assert call.result(SOON_S).data == b"kept"
         draining.result(SOON_S)
@@ -376,7 +365,7 @@ def test_client_that_nobody_closes_is_told_of_and_closed(broker: SyncLocalBroker
     before = broker.connections
     with pytest.warns(ResourceWarning, match="unclosed <sync client"):
         drop(sync.connect(broker))
-    until(lambda: broker.connections == before)
+    until_now(lambda: broker.connections == before)
 
 
 def drop(client: sync.Client) -> None:
@@ -416,17 +405,9 @@ def test_program_that_closes_nothing_ends_and_says_goodbye(broker: SyncLocalBrok
         "print(next(stream).data)\n"
     )
     before = broker.connections
-    path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=RUN_S,
-        check=False,
-    )
+    done = run_python("-c", text)
     assert (done.returncode, done.stdout, done.stderr) == (0, "b'0'\n", "")
-    until(lambda: broker.connections == before)
+    until_now(lambda: broker.connections == before)
 
 
 def test_held_open_by_its_service_until_it_is_replaced(broker: SyncLocalBroker) -> None:

@@ -17,7 +17,25 @@ from tests.system.support.waits import WAIT_S
 ROOT = Path(__file__).parents[3]
 START_S = 30.0  # a cold Python with all imports on a busy machine
 LISTENING = "listening "
+RUN_S = 60.0  # a program to its end; a machine that is busy with other tests takes longer
 FEW = 10_000  # connections that a broker of the tests lets in: no machine has too few descriptors for them, and says so
+
+
+def import_path() -> str:
+    """PYTHONPATH of this process: who has it finds what the tests found, the compiled core where they run on that."""
+    return os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
+
+
+def run_python(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """`python ARGUMENTS…` to its end, with this process's import path."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": import_path()},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
 
 
 class Python:
@@ -26,10 +44,8 @@ class Python:
     def __init__(self, log: Path, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self._log = log
         self._command = [sys.executable, "-m", module, *arguments]
-        # In this order, so that it finds the broker that the tests found: the compiled one, where they run on that.
-        path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("RSB_")}
-        self._environment = {**inherited, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **environment}
+        self._environment = {**inherited, "PYTHONPATH": import_path(), "PYTHONUNBUFFERED": "1", **environment}
         self._process: subprocess.Popen[str] | None = None  # None until it is started
         self.lines: list[str] = []  # of standard output, as far as they were read
 
