@@ -35,9 +35,9 @@ class Node:
         self._node = node
         self._folder = folder
 
-    def start(self, script: str, *arguments: str) -> "JsPeer":
+    def start(self, script: str, **options: object) -> "JsPeer":
         """Starts `js/SCRIPT`, which has said `ready` when this returns."""
-        peer = JsPeer([self._node, str(self._folder / "js" / script), *arguments])
+        peer = JsPeer([self._node, str(self._folder / "js" / script), json.dumps(options)])
         try:
             peer.event("ready")
         except BaseException:
@@ -137,6 +137,40 @@ class JsPeer:
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         self.errors.extend(line.rstrip() for line in self._process.stderr)
+
+
+class Peers:
+    """Scripts that a test starts, and that end with it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._started: list[JsPeer] = []
+
+    def start(self, script: str, name: str = "", number: int = 0, **options: object) -> JsPeer:
+        """A peer; with a number it is a service, whose route has joined when this returns."""
+        peer = self._node.start(script, name=name, number=number, **options)
+        self._started.append(peer)
+        if number:
+            # Its own request follows its SETUP on one connection, and so finds the route.
+            assert ask(peer, {"RouteId": uuid(number)}, "up?") == {"data": f"{name}:up?"}
+        return peer
+
+    def end(self) -> None:
+        """All of them."""
+        for peer in self._started:
+            assert peer.end() == 0, peer.errors
+
+
+def uuid(number: int) -> str:
+    """The route id that a number stands for, as text."""
+    raw = f"{number:032x}"
+    return "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
+
+
+def ask(peer: JsPeer, tags: dict[str, str], data: str, **more: object) -> Said:
+    """A request/response; what came, without what is empty or the same for all."""
+    said = peer.ask("response", tags=tags, data=data, **more)
+    return {key: value for key, value in said.items() if key in ("data", "error")}
 
 
 def install() -> Node:

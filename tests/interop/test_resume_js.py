@@ -4,14 +4,12 @@ What is known of it: its RESUME has the version 0.1, it sends no KEEPALIVE of it
 that breaks between its RESUME and the RESUME_OK is never tried again.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.interop.node import JsPeer, Node, Said
-from tests.interop.test_rsocket_js import ask, uuid
+from tests.interop.node import JsPeer, Peers, Said, ask, uuid
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.relay import Relay
 
@@ -33,21 +31,14 @@ def relay(shared_broker: BrokerProcess) -> Iterator[Relay]:
 
 
 @pytest.fixture
-def start(needs_node: Node, shared_broker: BrokerProcess, relay: Relay) -> Iterator[Start]:
+def start(peers: Peers, shared_broker: BrokerProcess, relay: Relay) -> Start:
     """`start("orders", 7, token="t")`: a peer whose socket runs through the relay when it has a token."""
-    peers: list[JsPeer] = []
 
     def go(name: str = "", number: int = 0, token: str = "") -> JsPeer:
         url = relay.url if token else shared_broker.url("tcp")
-        peer = needs_node.start("peer.cjs", json.dumps({"url": url, "name": name, "number": number, "resume": token}))
-        peers.append(peer)
-        if number:
-            assert ask(peer, {"RouteId": uuid(number)}, "up?") == {"data": f"{name}:up?"}
-        return peer
+        return peers.start("peer.cjs", name, number, url=url, resume=token)
 
-    yield go
-    for peer in peers:
-        assert peer.end() == 0, peer.errors
+    return go
 
 
 def counted(caller: JsPeer, service: str, credit: int) -> int:

@@ -1,12 +1,11 @@
 """rsocket-js, the RSocket of browsers and Node, through the broker: 1.0.0-alpha.3 as caller and as service on both of
 its transports, 0.0.27 for METADATA_PUSH, and rsocket-broker-client-js as caller."""
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.interop.node import JsPeer, Node, Said
+from tests.interop.node import JsPeer, Node, Peers, Said, ask, uuid
 from tests.system.support.processes import BrokerProcess
 
 pytestmark = pytest.mark.interop
@@ -20,9 +19,8 @@ Start = Callable[..., JsPeer]
 
 
 @pytest.fixture
-def start(needs_node: Node, shared_broker: BrokerProcess) -> Iterator[Start]:
+def start(peers: Peers, shared_broker: BrokerProcess) -> Start:
     """`start("ws", "orders", 7, region="eu")`: a peer, as a service when it has a name. Its route has joined."""
-    peers: list[JsPeer] = []
 
     def go(
         scheme: str,
@@ -33,17 +31,10 @@ def start(needs_node: Node, shared_broker: BrokerProcess) -> Iterator[Start]:
         fragment: int = 0,
         **tags: str,
     ) -> JsPeer:
-        options = {"url": shared_broker.url(scheme), "name": name, "number": number, "tags": tags}
-        peer = needs_node.start(script, json.dumps({**options, "mime": mime, "fragment": fragment}))
-        peers.append(peer)
-        if number:
-            # Its own request follows its SETUP on one connection, and so finds the route.
-            assert ask(peer, {"RouteId": uuid(number)}, "up?") == {"data": f"{name}:up?"}
-        return peer
+        url = shared_broker.url(scheme)
+        return peers.start(script, name, number, url=url, tags=tags, mime=mime, fragment=fragment)
 
-    yield go
-    for peer in peers:
-        assert peer.end() == 0, peer.errors
+    return go
 
 
 @pytest.fixture(scope="module", params=["tcp-tcp", "tcp-ws", "ws-tcp", "ws-ws"])
@@ -52,11 +43,9 @@ def pair(
 ) -> Iterator[tuple[JsPeer, JsPeer]]:
     """A caller and a service (its name is "orders"), on all pairs of transports."""
     schemes = request.param.split("-")
-    caller = needs_node.start("peer.cjs", json.dumps({"url": shared_broker.url(schemes[0])}))
-    service = needs_node.start(
-        "peer.cjs",
-        json.dumps({"url": shared_broker.url(schemes[1]), "name": "orders", "number": 77, "tags": {"Region": "eu"}}),
-    )
+    caller = needs_node.start("peer.cjs", url=shared_broker.url(schemes[0]))
+    url = shared_broker.url(schemes[1])
+    service = needs_node.start("peer.cjs", url=url, name="orders", number=77, tags={"Region": "eu"})
     assert ask(service, {"ServiceName": "orders"}, "up?")["data"] == "orders:up?"
     service.events.clear()
     yield caller, service
@@ -69,18 +58,6 @@ def forget_events(request: pytest.FixtureRequest) -> None:
     if "pair" in request.fixturenames:
         for peer in request.getfixturevalue("pair"):
             peer.events.clear()
-
-
-def uuid(number: int) -> str:
-    """The route id that a number stands for, as text."""
-    raw = f"{number:032x}"
-    return "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
-
-
-def ask(peer: JsPeer, tags: dict[str, str], data: str, **more: object) -> Said:
-    """A request/response; what came, without what is empty or the same for all."""
-    said = peer.ask("response", tags=tags, data=data, **more)
-    return {key: value for key, value in said.items() if key in ("data", "error")}
 
 
 def eu_orders(data: str, **more: object) -> Said:
@@ -259,8 +236,7 @@ def test_a_service_that_dies_in_the_middle_is_told_to_its_callers(
     start: Start, needs_node: Node, shared_broker: BrokerProcess, scheme: str
 ) -> None:
     caller = start(scheme)
-    options = {"url": shared_broker.url(scheme), "name": f"mortal-{scheme}", "number": 600}
-    service = needs_node.start("peer.cjs", json.dumps(options))
+    service = needs_node.start("peer.cjs", url=shared_broker.url(scheme), name=f"mortal-{scheme}", number=600)
     tags = {"ServiceName": f"mortal-{scheme}"}
     assert ask(service, tags, "up?")["data"] == f"mortal-{scheme}:up?"
     handle = caller.ask("stream", tags=tags, data="count 100", n=2)["handle"]
@@ -297,29 +273,23 @@ def test_a_route_may_be_announced_in_a_push_without_the_m_flag(start: Start) -> 
     assert late.ask("response", tags={"ServiceName": "late", "Region": "eu"}, data="me?") == {"data": "late:me?"}
 
 
-def test_the_java_brokers_js_client_calls_through_us(
-    start: Start, needs_node: Node, shared_broker: BrokerProcess
-) -> None:
+def test_the_java_brokers_js_client_calls_through_us(start: Start, peers: Peers, shared_broker: BrokerProcess) -> None:
     service = start("tcp", "pong", 1000)
-    options = {"url": shared_broker.url("ws"), "name": "web", "id": uuid(1001), "token": "token-123"}
-    client = needs_node.start("broker_client.mjs", json.dumps(options))
-    try:
-        assert client.ask("response", service="pong", route="ping", data="hi") == {"data": "pong:hi"}
-        metadata = service.event("rr", data="hi")["metadata"]
-        assert [mime for mime, _ in metadata] == [
-            "message/x.rsocket.authentication.v0",
-            "message/x.rsocket.routing.v0",
-            JAVA,
-            "message/x.rsocket.mime-type.v0",  # its data is JSON by its SETUP, the service's is not
-        ]
-        # It asks for 5 items, and for more when they came.
-        assert client.ask("stream", service="pong", data="count 12") == {"items": [f"pong:{at}" for at in range(1, 13)]}
-        assert client.ask("channel", service="pong", items=["a", "b", "c"]) == {"items": ["pong:a", "pong:b", "pong:c"]}
-        client.ask("fnf", service="pong", data="forget me")
-        service.event("fnf", data="forget me")
-        client.ask("fnf", service="pong", data="to all", routing="MULTICAST")
-        service.event("fnf", data="to all")
-        error = client.ask("response", service="nobody", data="hi")["error"]
-        assert (error["code"], error["message"].split(":")[0]) == (0x202, "no-route")
-    finally:
-        assert client.end() == 0, client.errors
+    client = peers.start("broker_client.mjs", "web", url=shared_broker.url("ws"), id=uuid(1001), token="token-123")
+    assert client.ask("response", service="pong", route="ping", data="hi") == {"data": "pong:hi"}
+    metadata = service.event("rr", data="hi")["metadata"]
+    assert [mime for mime, _ in metadata] == [
+        "message/x.rsocket.authentication.v0",
+        "message/x.rsocket.routing.v0",
+        JAVA,
+        "message/x.rsocket.mime-type.v0",  # its data is JSON by its SETUP, the service's is not
+    ]
+    # It asks for 5 items, and for more when they came.
+    assert client.ask("stream", service="pong", data="count 12") == {"items": [f"pong:{at}" for at in range(1, 13)]}
+    assert client.ask("channel", service="pong", items=["a", "b", "c"]) == {"items": ["pong:a", "pong:b", "pong:c"]}
+    client.ask("fnf", service="pong", data="forget me")
+    service.event("fnf", data="forget me")
+    client.ask("fnf", service="pong", data="to all", routing="MULTICAST")
+    service.event("fnf", data="to all")
+    error = client.ask("response", service="nobody", data="hi")["error"]
+    assert (error["code"], error["message"].split(":")[0]) == (0x202, "no-route")

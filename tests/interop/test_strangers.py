@@ -1,7 +1,6 @@
 """Strangers with each other: rsocket-js and rsocket-py through one broker, neither knowing the other."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -20,8 +19,8 @@ SCHEMES = ["tcp", "ws"]
 async def test_rsocket_js_calls_rsocket_py_and_back(needs_node: Node, server: Server, scheme: str) -> None:
     """The script obeys in a thread, because the broker and rsocket-py live in this one."""
     url = next(url for url in server.listeners if url.startswith(scheme))
-    options = json.dumps({"url": url, "name": "js", "number": 2, "tags": {"Region": "eu"}})
-    js: JsPeer = await asyncio.to_thread(needs_node.start, "peer.cjs", options)
+    options = {"url": url, "name": "js", "number": 2, "tags": {"Region": "eu"}}
+    js: JsPeer = await asyncio.to_thread(needs_node.start, "peer.cjs", **options)
     try:
         async with offer(url, "py", 1, region="eu") as (handler, py):
             await until(lambda: server.core.table.size() == 2)
@@ -54,8 +53,7 @@ async def test_rsocket_js_calls_rsocket_py_and_back(needs_node: Node, server: Se
 
 async def test_the_first_answer_of_a_mixed_multicast_wins(needs_node: Node, server: Server) -> None:
     url = server.listeners[0]
-    options = json.dumps({"url": url, "name": "mixed", "number": 2})
-    js: JsPeer = await asyncio.to_thread(needs_node.start, "peer.cjs", options)
+    js: JsPeer = await asyncio.to_thread(needs_node.start, "peer.cjs", url=url, name="mixed", number=2)
     try:
         async with offer(url, "mixed", 1) as (handler, _), dial(url) as caller:
             await until(lambda: server.core.table.size() == 2)
