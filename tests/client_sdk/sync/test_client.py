@@ -1,6 +1,5 @@
 """The client for programs without an event loop: what it may share with the other one, and what threads do to it."""
 
-import asyncio
 import inspect
 import os
 import signal
@@ -94,16 +93,6 @@ def test_services_take_the_options_of_connect_that_several_connections_can_share
     assert {name: kind for name, kind in shape(function)[1].items() if name not in own} == options
 
 
-def test_every_public_name_is_typed_and_has_an_example() -> None:
-    for kind in (sync.Client, sync.Items, sync.Flow, sync.Gathering):
-        for name in public(kind):
-            member = vars(kind)[name]
-            function = member.fget if isinstance(member, property) else member
-            assert ">>>" in (inspect.getdoc(member) or ""), f"{kind.__name__}.{name} has no example"
-            assert "return" in function.__annotations__, f"{kind.__name__}.{name} says no type"
-    assert all(">>>" in (inspect.getdoc(getattr(sync, name)) or "") for name in sync.__all__)
-
-
 # What it does
 
 
@@ -113,8 +102,9 @@ def test_all_models(client: sync.Client, orders: Orders) -> None:
     assert orders.seen.get(timeout=SOON_S) == ("fire_and_forget", b"a line")
     client.metadata_push(ORDERS, b"flush")
     assert orders.seen.get(timeout=SOON_S) == ("metadata_push", b"flush")
-    items = client.request_stream(ORDERS, b"300", initial_n=4, timeout_s=SOON_S)
-    assert [item.data for item in items] == [b"%d" % number for number in range(300)]
+    for initial_n in (1, 2, 7, 64):
+        items = client.request_stream(ORDERS, b"300", initial_n=initial_n, timeout_s=SOON_S)
+        assert [item.data for item in items] == [b"%d" % number for number in range(300)]
     sent = [b"%d" % number for number in range(100)]
     assert [item.data for item in client.request_channel(ORDERS, sent, initial_n=3)] == sent
     assert [item.data for item in client.request_channel(ORDERS, (item for item in sent))] == sent
@@ -225,24 +215,11 @@ def test_stream_that_is_left_is_cancelled(client: sync.Client, orders: Orders) -
         assert item.data == b"0"
         break
     assert orders.ended.get(timeout=SOON_S) == "stream"
-    with client.request_stream(ORDERS, b"1000000", initial_n=2) as stream:
-        next(stream)
+    with client.request_stream(ORDERS, b"1000000", initial_n=64) as stream:
+        for _ in range(100):
+            next(stream)
     assert orders.ended.get(timeout=SOON_S) == "stream"
-    assert list(stream) == []
-
-
-@pytest.mark.parametrize("initial_n", [1, 2, 7, 64])
-def test_stream_gives_all_items_in_order_whatever_the_window(client: sync.Client, initial_n: int) -> None:
-    items = client.request_stream(ORDERS, b"500", initial_n=initial_n)
-    assert [int(item.data or b"") for item in items] == list(range(500))
-
-
-def test_closed_stream_gives_nothing_more_though_items_have_come(client: sync.Client) -> None:
-    stream = client.request_stream(ORDERS, b"1000", initial_n=64)
-    for _ in range(100):
-        next(stream)
-    stream.close()
-    assert list(stream) == []
+    assert list(stream) == []  # though items have come
 
 
 def test_channel_that_is_left_closes_the_generator(client: sync.Client, orders: Orders) -> None:
@@ -271,15 +248,6 @@ def test_channel_whose_iterable_waits_for_ever_can_be_left(client: sync.Client) 
     with client.request_channel(ORDERS, silent()) as channel:
         assert next(channel).data == b"first"
     never.set()
-
-
-def test_channel_raises_what_its_iterable_raised(client: sync.Client) -> None:
-    def broken() -> Iterator[bytes]:
-        yield b"1"
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        list(client.request_channel(ORDERS, broken()))
 
 
 # Threads, loops, processes
@@ -418,13 +386,3 @@ def test_held_open_by_its_service_until_it_is_replaced(broker: SyncLocalBroker) 
         with sync.connect(broker, service="once", route_id=route_id):
             ended.join(SOON_S)
             assert not ended.is_alive()
-
-
-def test_result_of_a_coroutine_in_no_loop_is_the_other_clients(broker: SyncLocalBroker) -> None:
-    """Both kinds of client may be used beside each other."""
-
-    async def ask() -> bytes | None:
-        async with client_sdk.connect(broker) as client:
-            return (await client.request_response(ORDERS, b"both")).data
-
-    assert asyncio.run(ask()) == b"both"
