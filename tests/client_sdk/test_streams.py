@@ -59,16 +59,6 @@ async def test_first_item_of_a_channel_needs_no_credit_and_reading_asks_for_more
     assert ledger.granted == [3]
 
 
-async def test_items_that_wait_are_read_before_the_error() -> None:
-    inflow = Inflow(2, 2)
-    inflow.item(Payload(b"1"))
-    inflow.ended(ValueError("end"))
-    assert await inflow.take() == Payload(b"1")
-    with pytest.raises(ValueError, match="end"):
-        await inflow.take()
-    assert await inflow.take() is None
-
-
 async def test_cancel_stops_once_and_only_a_stream_that_lives() -> None:
     inflow = Inflow(2, 2)
     ledger = Ledger(inflow)
@@ -111,15 +101,6 @@ async def test_gate_does_not_count_beyond_31_bits() -> None:
     gate = CreditGate(MAX_N)
     gate.add(MAX_N)
     assert gate._credit_n == MAX_N
-
-
-@pytest.mark.parametrize("initial_n", [0, -1, MAX_N + 1])
-async def test_flow_refuses_credit_that_no_frame_can_say(initial_n: int) -> None:
-    async def never(inflow: Inflow) -> None:
-        raise AssertionError
-
-    with pytest.raises(ValueError, match="initial_n"):
-        Flow(never, initial_n, None, "request_stream")
 
 
 async def test_flow_that_was_closed_before_its_first_item_sends_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from client_sdk import ApplicationError, BadRequest, Request, RetryPolicy, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.frames import payload, request
+from tests.client_sdk.frames import payload
 from tests.client_sdk.samples import Never, Pair
 
 
@@ -95,10 +95,3 @@ async def test_peer_that_sends_more_items_than_asked_is_cut_off(broker: FakeBrok
         with pytest.raises(BadRequest, match="more payloads than REQUEST_N allowed"):
             await anext(stream)
         await caller.expect(frames.CANCEL)
-
-
-async def test_requests_to_a_caller_only_are_refused(broker: FakeBroker) -> None:
-    async with connect(broker.url):
-        peer = await broker.peer(0)
-        peer.send(request(2, frames.RESPONSE, b"x"))
-        assert b"no-handler" in (await peer.expect(frames.ERROR))[0].body

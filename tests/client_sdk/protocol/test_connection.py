@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from client_sdk.protocol.machine import LATE_S, PARDON_S
 from client_sdk.protocol.settings import MAX_GATHERED_BYTES, Settings
-from client_sdk.protocol.stream import LOST
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import KEEPALIVE_S, LIFETIME_S, C, F, Far, M, N, error, frame, said
+from tests.client_sdk.protocol.far import KEEPALIVE_S, LIFETIME_S, C, F, Far, M, N, frame, said
 
 PING = (frames.KEEPALIVE, 0, frames.RESPOND, bytes(8))
 
@@ -52,29 +51,6 @@ def test_a_program_that_was_busy_reads_before_it_calls_the_other_side_silent() -
     far.machine.tick(far.now)
     far.pass_time(PARDON_S)
     assert far.machine.is_over
-
-
-def test_connection_close_lets_streams_end_and_takes_no_new_ones() -> None:
-    far = Far()
-    stream = far.ask()
-    far.send(error(0, 0x102, "broker-stopped: bye"))
-    assert far.machine.failure is not None
-    assert not far.machine.is_over
-    far.send(frame(1, frames.PAYLOAD, N | C, b"still"))
-    assert (stream.data, stream.failure) == (b"still", None)
-    idle = Far()
-    idle.send(error(0, 0x102, "bye"))
-    assert idle.machine.is_over
-
-
-@pytest.mark.parametrize("code", [0x101, 0x201, 0xFFFFFFFF])
-def test_any_other_error_on_stream_0_ends_it_at_once(code: int) -> None:
-    far = Far()
-    stream = far.ask()
-    far.send(error(0, code, "x"))
-    assert far.machine.is_over
-    assert stream.failure is not None
-    assert stream.failure.kind == LOST
 
 
 @pytest.mark.parametrize("raw", [b"abc", b"", bytes(2)])

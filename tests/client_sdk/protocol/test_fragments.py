@@ -1,7 +1,5 @@
 """Payloads in pieces, both ways: whole when they arrive, never mixed, fair to others, bounded."""
 
-import random
-
 import pytest
 
 from client_sdk.protocol.fragments import PIECE_BYTES, Outgoing
@@ -47,26 +45,6 @@ def test_pieces_are_as_long_as_they_may_be_and_come_together_again(metadata_n: i
     far.send(*raws)
     assert stream.items == [(data, metadata)]
     assert (stream.in_open, far.machine.gathered_bytes) == (False, 0)
-
-
-def test_two_payloads_in_pieces_on_one_stream_are_never_mixed_and_the_end_does_not_overtake_them() -> None:
-    far = Far(SMALL)
-    channel = far.ask_items(kind=frames.CHANNEL)
-    far.take()
-    channel.credit_n = 9
-    items = [b"A" * 200, b"B" * 10, b"C" * 150]
-    for item in items:
-        far.machine.send_item(channel, item, None)
-    far.machine.complete(channel)
-    whole, got, flags = b"", [], 0
-    for kind, _, flags, body in far.take():
-        assert kind == frames.PAYLOAD
-        whole += body
-        if not flags & F:
-            got.append(whole)
-            whole = b""
-    assert got == [*items, b""]
-    assert flags == C
 
 
 def test_streams_take_turns_with_their_pieces_and_small_frames_do_not_wait() -> None:
@@ -126,26 +104,6 @@ def test_credit_may_overtake_pieces_and_an_error_ends_them() -> None:
 
 
 # Arriving
-
-
-def test_pieces_of_many_streams_may_come_in_any_order() -> None:
-    rng = random.Random(5)
-    far = Far()
-    contents = {id: (rng.randbytes(rng.randrange(400)), rng.randbytes(rng.randrange(400))) for id in range(2, 42, 2)}
-    queues: dict[int, list[bytes]] = {}
-    for id, (metadata, data) in contents.items():
-        outgoing = Outgoing(id, frames.RESPONSE, 0, 0, metadata, data)
-        queues[id] = []
-        is_last = False
-        while not is_last:
-            raw, is_last = outgoing.next_frame(64)
-            queues[id].append(raw)
-    while queues:
-        id = rng.choice(list(queues))
-        far.send(queues[id].pop(0))
-        if not queues[id]:
-            del queues[id]
-    assert {stream.id: (stream.metadata, stream.data) for stream in far.news()} == contents
 
 
 def test_unfinished_requests_have_a_bound_and_only_the_one_that_wants_more_is_refused() -> None:

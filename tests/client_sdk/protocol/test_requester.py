@@ -37,18 +37,6 @@ def test_ids_wrap_around_those_in_use() -> None:
     assert [first.id, *(far.ask().id for _ in range(3))] == [1, 0x7FFFFFFF, 3, 5]
 
 
-def test_an_answer_ends_its_request_and_a_second_one_is_ignored() -> None:
-    far = Far()
-    stream = far.ask()
-    far.send(
-        frame(1, frames.PAYLOAD, M | N | C, with_metadata(b"meta", b"data")), frame(1, frames.PAYLOAD, N | C, b"again")
-    )
-    assert far.news() == [stream]
-    assert (stream.data, stream.metadata, stream.is_over, stream.failure) == (b"data", b"meta", True, None)
-    assert far.machine.open_streams_n == 0
-    assert far.news() == []
-
-
 @pytest.mark.parametrize("flags", [N, C, N | C, 0])
 def test_any_payload_without_fragments_ends_a_request_response(flags: int) -> None:
     far = Far()
@@ -124,16 +112,6 @@ def test_a_cancel_stops_our_half_of_a_channel_and_no_request_response() -> None:
     assert not far.machine.send_item(channel, b"x", None)
     far.send(frame(1, frames.PAYLOAD, N, b"still"), frame(1, frames.PAYLOAD, C))
     assert (channel.items, channel.is_over) == ([(b"still", None)], True)
-
-
-def test_items_of_ours_that_fail_end_both_halves() -> None:
-    far = Far()
-    stream = far.ask_items(kind=frames.CHANNEL)
-    far.take()
-    far.machine.fail(stream, 0x201, "caller-failed: x")
-    far.machine.fail(stream, 0x201, "again")
-    assert far.take() == [(frames.ERROR, 1, 0, (0x201).to_bytes(4) + b"caller-failed: x")]
-    assert stream.is_over
 
 
 def test_credit_does_not_grow_beyond_31_bits() -> None:

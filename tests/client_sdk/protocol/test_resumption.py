@@ -33,12 +33,6 @@ def resume(far: Far, arrived: int) -> tuple[int, int]:
     return int.from_bytes(body[11:19]), int.from_bytes(body[19:])
 
 
-def test_without_a_session_a_lost_wire_is_the_end() -> None:
-    far = Far()
-    lose(far)
-    assert (far.machine.is_over, far.machine.is_suspended) == (True, False)
-
-
 def test_before_it_was_accepted_there_is_no_session() -> None:
     far = Far(None, Setup("m", "d", 10_000, 30_000, wants_resume=True, token=TOKEN), is_accepted=False)
     lose(far)

@@ -19,17 +19,6 @@ async def read(changes: Changes, n: int) -> list[State]:
     return [(await anext(changes)).state for _ in range(n)]
 
 
-async def test_a_listener_is_told_the_present_state_and_all_that_follow() -> None:
-    states = StateBroadcaster()
-    changes = states.listen()
-    show(states, State.CONNECTED, State.RECONNECTING, State.CONNECTED)
-    assert await read(changes, 4) == ["connecting", "connected", "reconnecting", "connected"]
-    later = states.listen()
-    show(states, State.CLOSED)
-    assert [change.state async for change in later] == ["connected", "closed"]
-    assert [change.state async for change in changes] == ["closed"]
-
-
 async def test_a_listener_waits_for_what_has_not_happened_yet() -> None:
     states = StateBroadcaster()
     changes = states.listen()
