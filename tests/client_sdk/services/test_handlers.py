@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from client_sdk import Payload, Request, Service
-from client_sdk.codecs import BYTES, JSON
+from client_sdk.codecs import BYTES, JSON, Codec
 from client_sdk.errors import Refused
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
@@ -50,64 +50,50 @@ class Upper:
         return str(value).upper().encode()
 
 
-async def test_first_parameter_says_what_a_handler_is_given() -> None:
+async def as_bytes(data: bytes) -> bytes:
+    return data + data
+
+
+async def as_payload(payload: Payload) -> Payload:
+    return Payload(payload.data, b"m")
+
+
+async def as_request(request: Request) -> dict[str, str]:
+    return {request.route: request.data.decode()}
+
+
+async def as_value(book: Book) -> Sold:
+    return Sold(book.title, book.price)
+
+
+async def as_both(book: Book, request: Request) -> list[str]:
+    return [request.route, book.title]
+
+
+async def as_other_way_round(request: Request, line: Line) -> list[str]:
+    return [request.route, line["text"]]
+
+
+async def as_whatever(value: Any) -> Any:
+    return [value]
+
+
+@pytest.mark.parametrize(
+    ("handler", "data", "answer"),
+    [
+        (as_bytes, b"x", Payload(b"xx")),
+        (as_payload, b"y", Payload(b"y", b"m")),
+        (as_request, b"z", Payload(b'{"r":"z"}')),
+        (as_value, b'{"title":"a"}', Payload(b'{"title":"a","count_n":1}')),
+        (as_both, b'{"title":"b"}', Payload(b'["r","b"]')),
+        (as_other_way_round, b'{"text":"c"}', Payload(b'["r","c"]')),
+        (as_whatever, b"1", Payload(b"[1]")),
+    ],
+)
+async def test_first_parameter_says_what_a_handler_is_given(handler: Any, data: bytes, answer: Payload) -> None:
     service = Service("s", codec=JSON)
-    seen: list[Any] = []
-
-    @service.request_response("bytes")
-    async def as_bytes(data: bytes) -> bytes:
-        seen.append(data)
-        return b"raw"
-
-    @service.request_response("payload")
-    async def as_payload(payload: Payload) -> Payload:
-        seen.append(payload.data)
-        return Payload(b"p", b"m")
-
-    @service.request_response("request")
-    async def as_request(request: Request) -> dict[str, str]:
-        seen.append(request.data)
-        return {"route": request.route}
-
-    @service.request_response("value")
-    async def as_value(book: Book) -> Sold:
-        seen.append(book)
-        return Sold(book.title, book.price)
-
-    @service.request_response("both")
-    async def as_both(book: Book, request: Request) -> list[str]:
-        seen.append(book)
-        return [request.route, book.title]
-
-    @service.request_response("other way round")
-    async def other_way_round(request: Request, line: Line) -> str:
-        seen.append(line)
-        return request.route
-
-    @service.request_response("whatever")
-    async def whatever(value: Any) -> Any:
-        seen.append(value)
-        return None
-
-    answers = [
-        await ask(service, b"x", "bytes"),
-        await ask(service, b"y", "payload"),
-        await ask(service, b"z", "request"),
-        await ask(service, b'{"title":"a"}', "value"),
-        await ask(service, b'{"title":"b"}', "both"),
-        await ask(service, b'{"text":"c"}', "other way round"),
-        await ask(service, b"[1]", "whatever"),
-    ]
-    assert seen == [b"x", b"y", b"z", Book("a"), Book("b"), {"text": "c"}, [1]]
-    assert answers == [
-        Payload(b"raw"),
-        Payload(b"p", b"m"),
-        Payload(b'{"route":"request"}'),
-        Payload(b'{"title":"a","count_n":1}'),
-        Payload(b'["both","b"]'),
-        Payload(b'"other way round"'),
-        Payload(b"null"),
-    ]
+    service.request_response("r")(handler)
+    assert await ask(service, data, "r") == answer
 
 
 async def test_data_that_does_not_fit_is_invalid_and_the_handler_is_not_asked() -> None:
@@ -187,65 +173,50 @@ async def test_channel_items_are_bytes_payloads_or_values_as_the_parameter_says(
     assert given == [[b"1"], [b"2"], [b"THREE"]]
 
 
-async def test_a_codec_of_ones_own_is_as_good_as_any() -> None:
-    service = Service("s")
+def twice_in(codecs: list[Codec], own: Codec | None = None) -> Service:
+    """A service whose only handler doubles what its codec gives it."""
+    service = Service("s", codecs=codecs)
 
-    @service.request_response(codec=Upper())
-    async def echo(word: str) -> str:
-        return word + "!"
+    @service.request_response(codec=own)
+    async def twice(value: Any) -> Any:
+        return value + value
 
-    assert await ask(service, b"ABC") == Payload(b"ABC!")
+    return service
+
+
+TWO: list[Codec] = [JSON, Upper()]
+OCTETS = "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("service", "mime", "data", "answer"),
+    [
+        (twice_in(TWO), None, b'"ab"', b'"abab"'),  # the first one is meant where nothing is said
+        (twice_in(TWO), OCTETS, b'"ab"', b'"abab"'),
+        (twice_in(TWO), "application/json", b'"ab"', b'"abab"'),
+        (twice_in(TWO), "text/upper", b"AB", b"ABAB"),
+        (twice_in([JSON, BYTES]), OCTETS, b'"\xff"', b'"\xff""\xff"'),  # the bytes, where they are among the codecs
+        (twice_in([JSON]), "text/css", b'"ab"', b'"abab"'),  # one alone, whatever the request says
+        (twice_in([JSON], Upper()), None, b"ABC", b"ABCABC"),  # that of the handler comes before those of its service
+    ],
+)
+async def test_the_codec_is_that_of_the_handler_or_of_the_mime_type_of_the_request(
+    service: Service, mime: str | None, data: bytes, answer: bytes
+) -> None:
+    assert await ask(service, data, more=data_mime(mime) if mime else b"") == Payload(answer)
+
+
+@pytest.mark.parametrize(
+    ("mime", "data", "text"),
+    [
+        ("text/upper", b"?", "a question mark is no word"),
+        ("text/css", b"AB", "data of text/css is not supported; send application/json, text/upper"),
+    ],
+)
+async def test_data_that_no_codec_takes_is_refused(mime: str, data: bytes, text: str) -> None:
     with pytest.raises(Refused) as caught:
-        await ask(service, b"?")
-    assert refusal(caught) == ("bad-payload", INVALID, "bad-payload: a question mark is no word")
-
-
-async def test_of_several_codecs_the_mime_type_of_the_request_chooses() -> None:
-    service = Service("s", codecs=[JSON, Upper()])
-
-    @service.request_response()
-    async def echo(word: str) -> str:
-        return word
-
-    assert await ask(service, b'"ab"') == Payload(b'"ab"')  # the first one is meant where nothing is said
-    assert await ask(service, b'"ab"', more=data_mime("application/octet-stream")) == Payload(b'"ab"')
-    assert await ask(service, b'"ab"', more=data_mime("application/json")) == Payload(b'"ab"')
-    assert await ask(service, b"AB", more=data_mime("text/upper")) == Payload(b"AB")
-    with pytest.raises(Refused) as caught:
-        await ask(service, b"AB", more=data_mime("text/css"))
-    text = "bad-payload: data of text/css is not supported; send application/json, text/upper"
-    assert refusal(caught) == ("bad-payload", INVALID, text)
-
-
-async def test_octet_stream_means_the_bytes_where_they_are_among_the_codecs() -> None:
-    service = Service("s", codecs=[JSON, BYTES])
-
-    @service.request_response()
-    async def echo(data: Any) -> Any:
-        return data
-
-    assert await ask(service, b'"ab"', more=data_mime("application/octet-stream")) == Payload(b'"ab"')
-    assert await ask(service, b"\xff", more=data_mime("application/octet-stream")) == Payload(b"\xff")
-
-
-async def test_one_codec_is_used_whatever_the_request_says() -> None:
-    service = Service("s", codec=JSON)
-
-    @service.request_response()
-    async def echo(word: str) -> str:
-        return word
-
-    assert await ask(service, b'"ab"', more=data_mime("text/css")) == Payload(b'"ab"')
-
-
-async def test_codec_of_a_handler_comes_before_that_of_its_service() -> None:
-    service = Service("s", codec=JSON)
-
-    @service.request_response(codec=BYTES)
-    async def echo(data: bytes) -> bytes:
-        return data
-
-    assert await ask(service, b"{") == Payload(b"{")
+        await ask(twice_in(TWO), data, more=data_mime(mime))
+    assert refusal(caught) == ("bad-payload", INVALID, f"bad-payload: {text}")
 
 
 async def test_values_that_the_codec_cannot_say_fail_as_any_mistake_of_a_handler_does() -> None:
