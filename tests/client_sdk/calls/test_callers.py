@@ -2,11 +2,13 @@
 
 import asyncio
 import math
+from typing import Any, NamedTuple
 
 import pytest
 
 from client_sdk import (
     NO_RETRY,
+    ClientError,
     ConnectionLost,
     DeadlineExceeded,
     Hedging,
@@ -65,57 +67,46 @@ ROUTE_LOST = (CANCELED, "route-lost: it went")
 # Retries
 
 
-async def test_a_rejected_call_is_tried_again(broker: FakeBroker) -> None:
-    script = Script(broker, NO_ROUTE, OVER_LIMIT, b"at last")
-    async with connect(broker.url, retry=AGAIN) as client:
-        assert (await client.request_response(TO, b"1", timeout_s=5)).data == b"at last"
-        assert script.asked_n == 3
+class Tried(NamedTuple):
+    """What the broker answers, the policy of the client, options of the call, and what becomes of it."""
+
+    answers: list[tuple[int, str] | bytes | None]
+    retry: RetryPolicy
+    options: dict[str, Any]
+    outcome: bytes | type[ClientError]
+    asked_n: int
 
 
-async def test_no_more_often_than_the_policy_says_and_the_last_error_is_the_callers(broker: FakeBroker) -> None:
-    script = Script(broker, OVER_LIMIT, OVER_LIMIT, NO_ROUTE, b"never asked for")
-    async with connect(broker.url, retry=AGAIN) as client:
-        with pytest.raises(NoRoute):
-            await client.request_response(TO)
-        assert script.asked_n == 3
+ONE_IN_TEN_S = RetryBudget(ratio=0, min_per_s=0.1)
+TRIED = {
+    "a rejected call is tried again": Tried([NO_ROUTE, OVER_LIMIT, b"at last"], AGAIN, {}, b"at last", 3),
+    "no more often than the policy says, and the last error counts": Tried(
+        [OVER_LIMIT, OVER_LIMIT, NO_ROUTE], AGAIN, {}, NoRoute, 3
+    ),
+    "one call may want none": Tried([NO_ROUTE], AGAIN, {"retry": NO_RETRY}, NoRoute, 1),
+    "one call may want some": Tried([NO_ROUTE, b"yes"], NO_RETRY, {"retry": AGAIN}, b"yes", 2),
+    "what may have been processed is not": Tried([ROUTE_LOST], AGAIN, {}, RouteLost, 1),
+    "but where it is marked": Tried([ROUTE_LOST, b"yes"], AGAIN, {"idempotent": True}, b"yes", 2),
+    "a retry behind the deadline is not waited for": Tried(
+        [NO_ROUTE], RetryPolicy(first_delay_s=3600, max_delay_s=3600), {"timeout_s": 60}, NoRoute, 1
+    ),
+    "without a budget left an error is an error": Tried(
+        [NO_ROUTE] * 3, RetryPolicy(5, first_delay_s=0, max_delay_s=0, budget=ONE_IN_TEN_S), {}, NoRoute, 2
+    ),
+}
 
 
-async def test_one_call_may_want_it_otherwise(broker: FakeBroker) -> None:
-    script = Script(broker, NO_ROUTE, NO_ROUTE, b"yes")
-    async with connect(broker.url, retry=AGAIN) as client:
-        with pytest.raises(NoRoute):
-            await client.request_response(TO, retry=NO_RETRY)
-    async with connect(broker.url) as client:
-        assert (await client.request_response(TO, retry=AGAIN)).data == b"yes"
-    assert script.asked_n == 3
-
-
-async def test_what_may_have_been_processed_is_tried_again_only_when_it_is_marked(broker: FakeBroker) -> None:
-    script = Script(broker, ROUTE_LOST, ROUTE_LOST, b"yes")
-    async with connect(broker.url, retry=AGAIN) as client:
-        with pytest.raises(RouteLost):
-            await client.request_response(TO)
-        assert script.asked_n == 1
-        assert (await client.request_response(TO, idempotent=True)).data == b"yes"
-
-
-async def test_a_retry_that_would_begin_after_the_deadline_is_not_waited_for(broker: FakeBroker) -> None:
-    script = Script(broker, NO_ROUTE)
-    slow = RetryPolicy(first_delay_s=3600, max_delay_s=3600)
-    async with connect(broker.url, retry=slow) as client:
-        with pytest.raises(NoRoute):
-            await client.request_response(TO, timeout_s=60)
-        assert script.asked_n == 1
-
-
-async def test_without_a_budget_left_an_error_is_an_error(broker: FakeBroker) -> None:
-    script = Script(broker, NO_ROUTE, NO_ROUTE, NO_ROUTE)
-    budget = RetryBudget(ratio=0, min_per_s=0.1)  # one in ten seconds
-    policy = RetryPolicy(5, first_delay_s=0, max_delay_s=0, budget=budget)
-    async with connect(broker.url, retry=policy) as client:
-        with pytest.raises(NoRoute):
-            await client.request_response(TO)
-        assert script.asked_n == 2
+@pytest.mark.parametrize("tried", TRIED.values(), ids=TRIED)
+async def test_a_call_is_tried_again_where_it_may_be(broker: FakeBroker, tried: Tried) -> None:
+    script = Script(broker, *tried.answers)
+    async with connect(broker.url, retry=tried.retry) as client:
+        call = client.request_response(TO, b"1", **tried.options)
+        if isinstance(tried.outcome, bytes):
+            assert (await call).data == tried.outcome
+        else:
+            with pytest.raises(tried.outcome):
+                await call
+        assert script.asked_n == tried.asked_n
 
 
 async def test_a_try_that_takes_too_long_is_given_up_and_tried_again(broker: FakeBroker) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -301,25 +301,7 @@ async def test_functions_that_are_not_async_run_in_a_thread() -> None:
     assert await stream(service, b"2", route_bytes("many")) == [b"[0,true]", b"[1,true]"]
 
 
-async def test_async_function_that_does_not_look_so_is_awaited() -> None:
-    service = Service("s")
-
-    def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(data: bytes) -> Any:
-            return function(data)
-
-        return call
-
-    @service.request_response()
-    @wrapped
-    async def echo(data: bytes) -> bytes:
-        return data
-
-    assert await ask(service, b"x") == Payload(b"x")
-
-
-async def test_async_function_that_does_not_look_so_keeps_its_turn_until_it_ends() -> None:
+async def test_async_function_that_does_not_look_so_is_awaited_and_keeps_its_turn_until_it_ends() -> None:
     service = Service("s")
     go = asyncio.Event()
     began: asyncio.Queue[bytes] = asyncio.Queue()

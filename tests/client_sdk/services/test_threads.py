@@ -1,7 +1,6 @@
 """Handlers in threads: the event loop goes on, there are no more than allowed, and none is waited for for ever."""
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -157,18 +156,6 @@ async def test_when_the_system_has_no_thread_the_turn_is_given_back(
     assert (blocked.working_n(REQUEST_RESPONSE), blocked.working_n(REQUEST_STREAM)) == (0, 0)
     blocked.go.set()
     assert await ask(blocked.service, b"1") == Payload(b"1")
-
-
-async def test_context_of_the_request_is_there_in_the_thread() -> None:
-    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-    service = Service("s")
-
-    @service.request_response()
-    def read(data: bytes) -> bytes:
-        return variable.get().encode()
-
-    variable.set("here")
-    assert await ask(service, b"") == Payload(b"here")
 
 
 async def test_threads_are_used_again_and_end_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
