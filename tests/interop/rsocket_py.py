@@ -22,8 +22,8 @@ from rsocket.transports.aiohttp_websocket import TransportAioHttpClient
 from rsocket.transports.tcp import TransportTCP
 
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
+from tests.client_sdk.rsocket_py.strangers import Heard
 from tests.fakes import route_id, tags_of
-from tests.system.support.waits import until
 
 COMPOSITE = "message/x.rsocket.composite-metadata.v0"
 
@@ -33,7 +33,7 @@ def text(payload: Payload) -> str:
     return str(utf8_decode(payload.data)) if payload.data else ""
 
 
-def code_and_text(error: Exception) -> tuple[ErrorCode, str]:
+def code_and_text(error: Exception | None) -> tuple[ErrorCode, str]:
     """What an ERROR frame said; rsocket-py makes a RuntimeError of an application's."""
     if isinstance(error, RSocketProtocolError):
         return error.error_code, str(error.data)
@@ -127,34 +127,11 @@ class Echo(DefaultSubscriber, Publisher, Subscription):  # type: ignore[misc]
             self.to.on_complete()
 
 
-class Inbox(DefaultSubscriber):  # type: ignore[misc]
-    """What a caller of a stream or channel got."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.items: list[str] = []
-        self.is_complete = False
-        self.error: tuple[ErrorCode, str] | None = None
-
-    def on_next(self, value: Payload, is_complete: bool = False) -> None:
-        self.items.append(text(value))
-        self.is_complete = self.is_complete or is_complete
-
-    def on_complete(self) -> None:
-        self.is_complete = True
-
-    def on_error(self, exception: Exception) -> None:
-        self.error = code_and_text(exception)
-
-    async def has(self, count: int) -> list[str]:
-        """The items once there are so many."""
-        await until(lambda: len(self.items) >= count)
-        return self.items
-
-    async def ended(self) -> list[str]:
-        """The items once the stream has completed or failed."""
-        await until(lambda: self.is_complete or self.error is not None)
-        return self.items
+def reading(request: Any, n: int) -> Heard:
+    """Who has subscribed to a stream or channel, with so much credit."""
+    heard = Heard()
+    request.initial_request_n(n).subscribe(heard)
+    return heard
 
 
 class Handler(BaseRequestHandler):  # type: ignore[misc]

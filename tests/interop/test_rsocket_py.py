@@ -21,13 +21,13 @@ from tests.fakes import address, route_id, tags_of
 from tests.interop.rsocket_py import (
     COMPOSITE,
     Handler,
-    Inbox,
     Items,
     code_and_text,
     dial,
     entry_mimes,
     offer,
     payload,
+    reading,
     request_metadata,
     text,
 )
@@ -90,21 +90,19 @@ async def test_metadata_push_arrives(pair: Pair) -> None:
 
 
 async def test_stream_sends_what_was_asked_for_and_no_more(pair: Pair) -> None:
-    inbox = Inbox()
-    pair.caller.request_stream(payload(ORDERS, "count 7")).initial_request_n(2).subscribe(inbox)
-    assert await inbox.has(2) == ["orders:1", "orders:2"]
+    inbox = reading(pair.caller.request_stream(payload(ORDERS, "count 7")), 2)
+    assert await inbox.has(2) == [b"orders:1", b"orders:2"]
     await soon(pair.caller.request_response(payload(ORDERS, "is there more?")))  # what was behind them would be here
-    assert inbox.items == ["orders:1", "orders:2"]
+    assert inbox.data == [b"orders:1", b"orders:2"]
     inbox.subscription.request(3)
     await inbox.has(5)
     inbox.subscription.request(10)
-    assert await inbox.ended() == [f"orders:{at}" for at in range(1, 8)]
+    assert await inbox.end() == [b"orders:%d" % at for at in range(1, 8)]
     assert pair.handler.streams[0].asked == [2, 3, 10]
 
 
 async def test_cancel_of_a_stream_reaches_the_service(pair: Pair) -> None:
-    inbox = Inbox()
-    pair.caller.request_stream(payload(ORDERS, "count 100")).initial_request_n(3).subscribe(inbox)
+    inbox = reading(pair.caller.request_stream(payload(ORDERS, "count 100")), 3)
     await inbox.has(3)
     inbox.subscription.cancel()
     await until(lambda: pair.handler.streams[0].is_cancelled)
@@ -118,28 +116,25 @@ async def test_cancel_of_a_request_response_reaches_the_service(pair: Pair) -> N
 
 
 async def test_channel_runs_both_ways_with_credit_on_each(pair: Pair) -> None:
-    inbox = Inbox()
     mine = Items(["2", "3", "4"])
-    pair.caller.request_channel(payload(ORDERS, "1"), mine).initial_request_n(2).subscribe(inbox)
-    assert await inbox.has(2) == ["orders:1", "orders:2"]
+    inbox = reading(pair.caller.request_channel(payload(ORDERS, "1"), mine), 2)
+    assert await inbox.has(2) == [b"orders:1", b"orders:2"]
     await soon(pair.caller.request_response(payload(ORDERS, "is there more?")))
-    assert (inbox.items, mine.left) == (["orders:1", "orders:2"], ["4"])  # two were asked for, one more is under way
+    assert (inbox.data, mine.left) == ([b"orders:1", b"orders:2"], ["4"])  # two were asked for, one more is under way
     inbox.subscription.request(9)
-    assert await inbox.ended() == ["orders:1", "orders:2", "orders:3", "orders:4"]
+    assert await inbox.end() == [b"orders:1", b"orders:2", b"orders:3", b"orders:4"]
     assert (inbox.error, mine.asked[:2], pair.handler.channels[0].asked) == (None, [1, 1], [2, 9])
 
 
 async def test_channel_that_its_caller_opens_and_closes_in_one_frame(pair: Pair) -> None:
-    inbox = Inbox()
-    pair.caller.request_channel(payload(ORDERS, "all")).initial_request_n(5).subscribe(inbox)
+    inbox = reading(pair.caller.request_channel(payload(ORDERS, "all")), 5)
     await until(lambda: pair.handler.channels)
     pair.handler.channels[0].on_complete()  # rsocket-py overlooks the C flag of a REQUEST_CHANNEL
-    assert await inbox.ended() == ["orders:all"]
+    assert await inbox.end() == [b"orders:all"]
 
 
 async def test_an_error_of_a_channels_caller_reaches_the_service(pair: Pair) -> None:
-    inbox = Inbox()
-    pair.caller.request_channel(payload(ORDERS, "1"), Items(["2"], breaks=True)).initial_request_n(5).subscribe(inbox)
+    reading(pair.caller.request_channel(payload(ORDERS, "1"), Items(["2"], breaks=True)), 5)
     await until(lambda: pair.handler.channels and pair.handler.channels[0].error is not None)
     assert "broke in the middle" in str(pair.handler.channels[0].error)
 
@@ -147,10 +142,9 @@ async def test_an_error_of_a_channels_caller_reaches_the_service(pair: Pair) -> 
 async def test_errors_of_a_service_arrive_as_they_were(pair: Pair) -> None:
     answer = pair.caller.request_response(payload(ORDERS, "fail"))
     assert await error_of(answer) == (ErrorCode.APPLICATION_ERROR, "asked to fail")
-    inbox = Inbox()
-    pair.caller.request_stream(payload(ORDERS, "break 2")).initial_request_n(5).subscribe(inbox)
-    assert await inbox.ended() == ["orders:1", "orders:2"]
-    assert inbox.error == (ErrorCode.APPLICATION_ERROR, "broke in the middle")
+    inbox = reading(pair.caller.request_stream(payload(ORDERS, "break 2")), 5)
+    assert await inbox.end() == [b"orders:1", b"orders:2"]
+    assert code_and_text(inbox.error) == (ErrorCode.APPLICATION_ERROR, "broke in the middle")
 
 
 async def test_refusals_of_the_broker_begin_with_their_code_word(pair: Pair) -> None:
@@ -168,23 +162,21 @@ async def test_refusals_of_the_broker_begin_with_their_code_word(pair: Pair) -> 
 
 async def test_a_service_that_leaves_in_the_middle_is_told_to_its_callers(pair: Pair) -> None:
     answer = pair.caller.request_response(payload(ORDERS, "hang"))
-    inbox = Inbox()
-    pair.caller.request_stream(payload(ORDERS, "count 100")).initial_request_n(2).subscribe(inbox)
+    inbox = reading(pair.caller.request_stream(payload(ORDERS, "count 100")), 2)
     await inbox.has(2)
     await until(lambda: pair.handler.hanging)
     await pair.service.close()
     code, said = await error_of(answer)
     assert (code, said.split(":")[0]) == (ErrorCode.CANCELED, "route-lost")
-    await inbox.ended()
-    assert inbox.error is not None
-    assert (inbox.error[0], inbox.error[1].split(":")[0]) == (ErrorCode.CANCELED, "route-lost")
+    await inbox.end()
+    code, said = code_and_text(inbox.error)
+    assert (code, said.split(":")[0]) == (ErrorCode.CANCELED, "route-lost")
     code, said = await error_of(pair.caller.request_response(payload(ORDERS, "still there?")))
     assert (code, said.split(":")[0]) == (ErrorCode.REJECTED, "no-route")
 
 
 async def test_a_caller_that_leaves_cancels_what_it_began(pair: Pair) -> None:
-    inbox = Inbox()
-    pair.caller.request_stream(payload(ORDERS, "count 100")).initial_request_n(2).subscribe(inbox)
+    inbox = reading(pair.caller.request_stream(payload(ORDERS, "count 100")), 2)
     waiting = asyncio.ensure_future(pair.caller.request_response(payload(ORDERS, "hang")))
     await inbox.has(2)
     await until(lambda: pair.handler.hanging)
@@ -215,9 +207,8 @@ async def test_both_mime_types_in_composite_and_plain_metadata(
         how = {"mime": caller_mime, "frame_mime": frame_mime}
         answer = await soon(caller.request_response(payload(ORDERS, "hello", **how)))
         assert text(answer) == "orders:hello"
-        inbox = Inbox()
-        caller.request_stream(payload(ORDERS, "count 3", **how)).initial_request_n(9).subscribe(inbox)
-        assert await inbox.ended() == ["orders:1", "orders:2", "orders:3"]
+        inbox = reading(caller.request_stream(payload(ORDERS, "count 3", **how)), 9)
+        assert await inbox.end() == [b"orders:1", b"orders:2", b"orders:3"]
     for metadata in handler.metadata:
         assert metadata is not None
         if service_mime == COMPOSITE:
@@ -279,12 +270,9 @@ async def test_multicast_fire_and_forget_and_push_reach_all(fleet: Fleet) -> Non
 
 
 async def test_multicast_channel_gives_each_item_to_all(fleet: Fleet) -> None:
-    inbox = Inbox()
     mine = Items(["2", "3"])
-    fleet.caller.request_channel(payload(address(MULTICAST, service="many"), "1"), mine).initial_request_n(
-        50
-    ).subscribe(inbox)
-    assert sorted(await inbox.ended()) == sorted(["many:1", "many:2", "many:3"] * 3)
+    inbox = reading(fleet.caller.request_channel(payload(address(MULTICAST, service="many"), "1"), mine), 50)
+    assert sorted(await inbox.end()) == sorted([b"many:1", b"many:2", b"many:3"] * 3)
 
 
 async def test_a_router_of_rsocket_py_finds_its_handler(server: Server) -> None:

@@ -7,7 +7,7 @@ import pytest
 from broker.server import Server
 from tests.fakes import address
 from tests.interop.node import JsPeer, Node
-from tests.interop.rsocket_py import Inbox, dial, offer, payload, text
+from tests.interop.rsocket_py import dial, offer, payload, reading, text
 from tests.system.support.waits import soon, until
 
 pytestmark = pytest.mark.interop
@@ -40,11 +40,10 @@ async def test_rsocket_js_calls_rsocket_py_and_back(needs_node: Node, server: Se
 
             to_js = address(service="js", region="eu")
             assert text(await soon(py.request_response(payload(to_js, "hello")))) == "js:hello"
-            inbox = Inbox()
-            py.request_stream(payload(to_js, "count 5")).initial_request_n(2).subscribe(inbox)
+            inbox = reading(py.request_stream(payload(to_js, "count 5")), 2)
             await inbox.has(2)
             inbox.subscription.request(3)
-            assert await inbox.ended() == [f"js:{at}" for at in range(1, 6)]
+            assert await inbox.end() == [b"js:%d" % at for at in range(1, 6)]
             await soon(py.fire_and_forget(payload(to_js, "forget me")))
             await asyncio.to_thread(js.event, "fnf", data="forget me")
     finally:
