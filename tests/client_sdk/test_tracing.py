@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_sdk import ApplicationError, Client, NoRoute, Payload, Request, Service, address, connect, tracing
+from client_sdk import ApplicationError, NoRoute, Payload, Request, Service, address, connect, tracing
 from client_sdk.metadata import read_entries
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
 from tests.client_sdk import frames
@@ -230,24 +230,17 @@ async def test_every_model_carries_the_trace(broker: FakeBroker) -> None:
         assert [frame.count(PARENT.encode()) for frame in requests] == [1] * 6
 
 
-class SpanClient:
-    """A client whose calls are recorded."""
-
-    def __init__(self, broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.recorded = Recorded()
-        monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: self.recorded.spans)
-        self._connecting = connect(broker.url)
-
-    async def __aenter__(self) -> tuple[Client, Recorded]:
-        return await self._connecting.__aenter__(), self.recorded
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._connecting.__aexit__(*_)
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    """The calls of clients that connect are recorded."""
+    recorded = Recorded()
+    monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: recorded.spans)
+    return recorded
 
 
-async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, recorded: Recorded) -> None:
     Script(broker, b"1", (0x202, "no-route: nobody"), b"item", b"item", (0x201, "sold-out: none"))
-    async with SpanClient(broker, monkeypatch) as (client, recorded):
+    async with connect(broker.url) as client:
         await client.request_response(TO, route="find")
         with pytest.raises(NoRoute):
             await client.request_response(TO)
@@ -257,33 +250,27 @@ async def test_every_call_is_a_span_and_says_how_it_ended(broker: FakeBroker, mo
             await anext(client.request_channel(TO, items_of(b"1")))
         await client.fire_and_forget(TO)
         await client.metadata_push(TO, b"x")
-        ended = [(name, kind, status, labels["rsocket.model"]) for name, kind, status, labels in recorded.finished()]
-        assert ended == [
-            ("x/find", "CLIENT", "UNSET", "request_response"),
-            ("x", "CLIENT", "ERROR", "request_response"),
-            ("x", "CLIENT", "UNSET", "request_stream"),
-            ("x", "CLIENT", "UNSET", "request_stream"),
-            ("x", "CLIENT", "ERROR", "request_channel"),
-            ("x", "CLIENT", "UNSET", "fire_and_forget"),
-            ("x", "CLIENT", "UNSET", "metadata_push"),
+        ended = [
+            (name, kind, status, labels["rsocket.model"], labels.get("error.type"))
+            for name, kind, status, labels in recorded.finished()
         ]
-        assert [labels.get("error.type") for *_, labels in recorded.finished()] == [
-            None,
-            "no-route",
-            None,
-            None,
-            "sold-out",
-            None,
-            None,
+        assert ended == [
+            ("x/find", "CLIENT", "UNSET", "request_response", None),
+            ("x", "CLIENT", "ERROR", "request_response", "no-route"),
+            ("x", "CLIENT", "UNSET", "request_stream", None),
+            ("x", "CLIENT", "UNSET", "request_stream", None),
+            ("x", "CLIENT", "ERROR", "request_channel", "sold-out"),
+            ("x", "CLIENT", "UNSET", "fire_and_forget", None),
+            ("x", "CLIENT", "UNSET", "metadata_push", None),
         ]
         frame = (await broker.peer(0)).of(frames.RESPONSE)[0]
         trace, span, _ = recorded.ids()[0]
         assert f"00-{trace:032x}-{span:016x}-".encode() in frame.body
 
 
-async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, recorded: Recorded) -> None:
     Script(broker, None, None)
-    async with SpanClient(broker, monkeypatch) as (client, recorded):
+    async with connect(broker.url) as client:
         call = asyncio.ensure_future(client.request_response(TO))
         stream = asyncio.ensure_future(anext(client.request_stream(TO)))
         await (await broker.peer(0)).expect(frames.STREAM)
@@ -294,9 +281,7 @@ async def test_a_call_that_is_cancelled_ends_its_span(broker: FakeBroker, monkey
         assert [labels["error.type"] for *_, labels in recorded.finished()] == ["CancelledError"] * 2
 
 
-async def test_who_wants_no_spans_has_none(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded()
-    monkeypatch.setattr(sys.modules["client_sdk.connecting"], "find_spans", lambda: recorded.spans)
+async def test_who_wants_no_spans_has_none(broker: FakeBroker, recorded: Recorded) -> None:
     Script(broker, b"1")
     async with connect(broker.url, tracing=False) as client:
         await client.request_response(TO)

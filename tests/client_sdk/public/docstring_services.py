@@ -5,12 +5,13 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 
-from client_sdk import Payload, Request, Service, connect
+from client_sdk import Request, Service, connect
+from tests.client_sdk.samples import echo_service
 
 orders = Service("orders", tags={"region": "eu"})
 prices = Service("prices")
 clock = Service("clock")
-echo = Service("echo")
+echo = echo_service()
 log = Service("log")
 stock = Service("stock", tags={"room": "a"})
 more_stock = Service("stock", tags={"room": "b"})
@@ -18,10 +19,6 @@ cache = Service("cache")
 
 
 @orders.request_response()
-async def anything(data: bytes) -> bytes:
-    return b"order " + data
-
-
 @orders.request_response("find")
 async def find(data: bytes) -> bytes:
     return b"order " + data
@@ -48,17 +45,6 @@ async def ticker(request: Request) -> AsyncIterator[bytes]:
 async def ticks(request: Request) -> AsyncIterator[bytes]:
     for number in range(3):
         yield b"tick %d" % number
-
-
-@echo.request_response()
-async def echo_one(data: bytes) -> bytes:
-    return data
-
-
-@echo.request_channel()
-async def echo_all(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
-    async for payload in payloads:
-        yield payload
 
 
 @log.fire_and_forget("line")
