@@ -39,14 +39,14 @@ async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeB
 
 @pytest.mark.parametrize("initial_n", [1, 2, 5, 32])
 async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBroker, initial_n: int) -> None:
-    numbers = Service("numbers")
+    numbers, made_n = Service("numbers"), 0
 
     @numbers.request_stream()
     async def count(request: Request) -> AsyncIterator[bytes]:
-        number = 0
+        nonlocal made_n
         while True:
-            yield b"%d" % number
-            number += 1
+            made_n += 1
+            yield b"x"
 
     async with Pair(broker, numbers) as client:
         taken = 0
@@ -61,27 +61,7 @@ async def test_stream_never_has_more_items_under_way_than_asked(broker: FakeBrok
         asked = initial_n + sum(frame.n for frame in caller.of(frames.REQUEST_N))
         assert asked <= 49 + initial_n
         assert len(server.of(frames.PAYLOAD)) <= asked
-
-
-async def test_stream_asks_for_nothing_while_the_consumer_works(broker: FakeBroker) -> None:
-    numbers = Service("numbers")
-    made: list[int] = []
-
-    @numbers.request_stream()
-    async def count(request: Request) -> AsyncIterator[bytes]:
-        for number in range(1000):
-            made.append(number)
-            yield b""
-
-    async with Pair(broker, numbers) as client, client.request_stream(address("numbers"), initial_n=4) as stream:
-        await anext(stream)
-        server = await broker.peer(0)
-        await server.expect(frames.PAYLOAD, 4)
-        # Another request goes the whole way and back; the stream would have had its chance.
-        with pytest.raises(Exception, match="no-handler"):
-            await client.request_response(address("numbers"))
-        assert (await broker.peer(1)).of(frames.REQUEST_N) == []
-        assert len(made) == 5  # four that were asked for, and one ahead to see the end
+        assert made_n <= asked + 1  # one ahead, to see the end
 
 
 async def test_stream_is_requested_with_its_first_item_and_not_before(broker: FakeBroker) -> None:

@@ -84,15 +84,6 @@ async def test_a_signal_ends_all_services_of_a_program_in_order(broker: FakeBrok
     assert signal.getsignal(number) == signal.SIG_DFL
 
 
-async def test_an_event_stops_it_too(broker: FakeBroker) -> None:
-    stop = asyncio.Event()
-    serving = asyncio.create_task(serve(broker.url, echo_service("s"), stop=stop))
-    await (await broker.peer(0)).expect(frames.KEEPALIVE)
-    stop.set()
-    await serving
-    await (await broker.peer(0)).gone.wait()
-
-
 async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureFixture) -> None:
     late = await FakeBroker().start()
     port = late.port
