@@ -48,12 +48,11 @@ def entry_mimes(metadata: bytes) -> list[str]:
     return [bytes(item.encoding).decode() for item in parsed.items]
 
 
-class Items(Publisher, Subscription):  # type: ignore[misc]
-    """Items that are sent as they are asked for, and the credit that came; the last one completes, or breaks."""
+class Sending(Publisher, Subscription):  # type: ignore[misc]
+    """Publishes to one, and keeps the credit that came."""
 
-    def __init__(self, items: list[str], breaks: bool = False) -> None:
-        self.left = list(items)
-        self.breaks = breaks
+    def __init__(self) -> None:
+        super().__init__()
         self.asked: list[int] = []
         self.is_cancelled = False
         self.to: Subscriber | None = None
@@ -61,6 +60,18 @@ class Items(Publisher, Subscription):  # type: ignore[misc]
     def subscribe(self, subscriber: Subscriber) -> None:
         self.to = subscriber
         subscriber.on_subscribe(self)
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Items(Sending):
+    """Items that are sent as they are asked for; the last one completes, or breaks."""
+
+    def __init__(self, items: list[str], breaks: bool = False) -> None:
+        super().__init__()
+        self.left = list(items)
+        self.breaks = breaks
 
     def request(self, n: int) -> None:
         assert self.to is not None
@@ -73,11 +84,8 @@ class Items(Publisher, Subscription):  # type: ignore[misc]
             if is_last and self.breaks:
                 self.to.on_error(RuntimeError("broke in the middle"))
 
-    def cancel(self) -> None:
-        self.is_cancelled = True
 
-
-class Echo(DefaultSubscriber, Publisher, Subscription):  # type: ignore[misc]
+class Echo(Sending, DefaultSubscriber):  # type: ignore[misc]
     """The service's end of a channel: sends back what comes, and asks for the next item when it has sent the last."""
 
     def __init__(self, prefix: str, first: str) -> None:
@@ -85,24 +93,14 @@ class Echo(DefaultSubscriber, Publisher, Subscription):  # type: ignore[misc]
         self.prefix = prefix
         self.waiting = [first]
         self.credit = 0
-        self.asked: list[int] = []
         self.has_all = False
-        self.is_cancelled = False
         self.is_done = False
         self.error: Exception | None = None
-        self.to: Subscriber | None = None
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        self.to = subscriber
-        subscriber.on_subscribe(self)
 
     def request(self, n: int) -> None:
         self.asked.append(n)
         self.credit += n
         self._go()
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
 
     def on_next(self, value: Payload, is_complete: bool = False) -> None:
         self.waiting.append(text(value))
