@@ -12,6 +12,7 @@ from client_sdk.services.limits import Limit
 from client_sdk.services.request import REQUEST_RESPONSE
 from client_sdk.services.responder import ServiceResponder
 from rsocket_wire.errors import REJECTED
+from tests.client_sdk.clocks import rest
 from tests.client_sdk.services.asking import ask, refusal
 
 
@@ -43,16 +44,10 @@ class Slow:
         return [asyncio.create_task(ask(self.service, b"%d" % number)) for number in range(n)]
 
 
-async def turns(n: int = 5) -> None:
-    """The event loop goes round a few times."""
-    for _ in range(n):
-        await asyncio.sleep(0)
-
-
 async def test_no_more_run_at_a_time_than_allowed_and_the_first_come_first() -> None:
     slow = Slow(2, 100)
     tasks = slow.ask(10)
-    await turns()
+    await rest()
     assert (slow.began, slow.limit.working_n, slow.limit.waiting_n) == ([b"0", b"1"], 2, 8)
     slow.go.set()
     assert [(await task).data for task in tasks] == [b"%d" % number for number in range(10)]
@@ -63,7 +58,7 @@ async def test_no_more_run_at_a_time_than_allowed_and_the_first_come_first() -> 
 async def test_one_beyond_those_that_may_wait_is_rejected_at_once() -> None:
     slow = Slow(1, 2)
     tasks = slow.ask(3)
-    await turns()
+    await rest()
     with pytest.raises(Refused) as caught:
         await ask(slow.service, b"")
     text = "over-limit: handler 'request_response' of service 's' is at its limit: 1 requests running, 2 waiting"
@@ -75,7 +70,7 @@ async def test_one_beyond_those_that_may_wait_is_rejected_at_once() -> None:
 async def test_who_waits_and_is_cancelled_leaves_and_takes_nobodys_turn() -> None:
     slow = Slow(1, 2)
     first, second, third = slow.ask(3)
-    await turns()
+    await rest()
     second.cancel()
     await asyncio.wait([second])
     assert slow.limit.waiting_n == 1
@@ -88,7 +83,7 @@ async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None
     limit = Limit(1, 5, "it")
     assert limit.try_enter()
     second, third = (asyncio.create_task(limit.wait_for_turn()) for _ in range(2))
-    await turns()
+    await rest()
     limit.leave()  # the turn of the second
     second.cancel()
     await third
@@ -110,7 +105,7 @@ async def test_a_handler_that_fails_or_refuses_its_data_gives_its_turn_back() ->
             await ask(service, b"")
 
 
-async def test_a_stream_has_its_turn_until_it_is_closed() -> None:
+async def test_a_stream_has_its_turn_until_it_is_closed_and_who_waits_for_it_may_leave() -> None:
     service = Service("s")
 
     @service.request_stream(max_concurrency=1, max_waiting=1)
@@ -119,10 +114,15 @@ async def test_a_stream_has_its_turn_until_it_is_closed() -> None:
         yield data
 
     responder = ServiceResponder(service)
-    first, second = (aiter(responder.request_stream(None, data)) for data in (b"1", b"2"))
+    first, gone, second = (aiter(responder.request_stream(None, data)) for data in (b"1", b"0", b"2"))
     assert await anext(first) == b"1"
+    leaving = asyncio.ensure_future(anext(gone))
+    await rest()
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    await gone.aclose()  # type: ignore[attr-defined]
     waiting = asyncio.ensure_future(anext(second))
-    await turns()
+    await rest()
     third = aiter(responder.request_stream(None, b"3"))
     with pytest.raises(Refused) as caught:
         await anext(third)
@@ -133,25 +133,6 @@ async def test_a_stream_has_its_turn_until_it_is_closed() -> None:
     assert await waiting == b"2"
     await second.aclose()  # type: ignore[attr-defined]
     await second.aclose()  # type: ignore[attr-defined]
-    assert responder.working_n == 0
-
-
-async def test_a_stream_that_is_cancelled_while_it_waits_leaves() -> None:
-    service = Service("s")
-
-    @service.request_stream(max_concurrency=1)
-    async def items(data: bytes) -> AsyncIterator[bytes]:
-        yield data
-
-    responder = ServiceResponder(service)
-    first, second = (aiter(responder.request_stream(None, data)) for data in (b"1", b"2"))
-    assert await anext(first) == b"1"
-    waiting = asyncio.ensure_future(anext(second))
-    await turns()
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    await second.aclose()  # type: ignore[attr-defined]
-    await first.aclose()  # type: ignore[attr-defined]
     assert responder.working_n == 0
 
 
