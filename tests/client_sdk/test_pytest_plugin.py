@@ -52,15 +52,6 @@ def test_each_test_has_a_broker_of_its_own(run: pytest.Pytester) -> None:
     assert outcomes(run, text) == {"passed": 2}
 
 
-def test_options_that_are_none_are_told(run: pytest.Pytester) -> None:
-    run.makepyfile(
-        "import pytest\n@pytest.mark.rsocket_broker(limits__max_conections=1)\ndef test_it(rsocket_broker): pass\n"
-    )
-    result = run.runpytest_subprocess(timeout=RUN_S)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*did you mean limits.max_connections?*"])
-
-
 def test_a_run_without_its_fixtures_imports_nothing_of_client_and_broker() -> None:
     text = f"import sys, pytest\nold = set(sys.modules)\nimport {PLUGIN}\nprint(sorted(set(sys.modules) - old))"
     assert run_python("-c", text).stdout == "['client_sdk', 'client_sdk.lazy', 'client_sdk.pytest_plugin']\n"

@@ -21,10 +21,6 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 SOON_S = 5.0
 
 
-def in_time(run: Run, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    run(asyncio.wait_for(test(), SOON_S))
-
-
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
 def test_broker_answers_at_each_place_on_each_event_loop_and_leaves_nothing(run: Run, scheme: str) -> None:
@@ -37,7 +33,7 @@ def test_broker_answers_at_each_place_on_each_event_loop_and_leaves_nothing(run:
                 assert (await client.request_response(address("orders"), b"tea")).data == b"tea"
         assert asyncio.all_tasks() == before
 
-    in_time(run, test)
+    run(asyncio.wait_for(test(), SOON_S))
 
 
 async def test_the_handle_is_the_url_of_the_first_place() -> None:

@@ -1,7 +1,6 @@
 """Whoever waits is told the end, in whatever moment it comes."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,15 +10,12 @@ from client_sdk.io.dial import Target, dial
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import CLOSE, FakeBroker
 from tests.client_sdk.frames import Frame, error, payload
-
-
-async def items() -> AsyncIterator[bytes]:
-    yield b"1"
+from tests.client_sdk.samples import items_of
 
 
 async def test_a_channel_ends_though_the_connection_is_lost_before_its_items_are_asked_for(broker: FakeBroker) -> None:
     async with connect(broker.url) as client:
-        answers = client.request_channel(address("x"), items(), timeout_s=5)
+        answers = client.request_channel(address("x"), items_of(b"1"), timeout_s=5)
         reading = asyncio.ensure_future(anext(answers))
         await asyncio.sleep(0)  # the channel is about to fetch its first item
         client._manager.connected().lost(None)
