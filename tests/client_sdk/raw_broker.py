@@ -24,7 +24,6 @@ class RawPeer:
     def __init__(self, is_framed: bool) -> None:
         self.is_framed = is_framed
         self.frames: list[Frame] = []
-        self.received_bytes = 0
         self.gone = asyncio.Event()
         self.answers_pings = True
         self._changed = asyncio.Condition()
@@ -127,7 +126,6 @@ class StreamPeer(RawPeer):
             while True:
                 length = int.from_bytes(await reader.readexactly(3))
                 raw = await reader.readexactly(length)
-                self.received_bytes += 3 + length
                 await self._may_read.wait()
                 await self.take(raw)
         self.gone.set()
@@ -158,7 +156,6 @@ class SocketPeer(RawPeer):
         writing = asyncio.create_task(self._write())
         async for message in self._socket:
             if message.type is WSMsgType.BINARY:
-                self.received_bytes += len(message.data)
                 await self.take(message.data)
         self.gone.set()
         self._queue.put_nowait(None)

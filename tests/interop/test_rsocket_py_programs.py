@@ -6,16 +6,13 @@ import runpy
 from typing import Any
 
 import pytest
-from rsocket.helpers import create_response
-from rsocket.payload import Payload
-from rsocket.routing.request_router import RequestRouter
 from rsocket.routing.routing_request_handler import RoutingRequestHandler
 from rsocket.rsocket_server import RSocketServer
-from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rsocket.transports.tcp import TransportTCP
 
 from broker.server import Server
 from client_sdk import address, connect
+from tests.client_sdk.rsocket_py.strangers import their_router
 from tests.conftest import missing
 from tests.interop.tutorial import CHATS, Tutorial, TutorialMissing, get
 from tests.system.support.processes import run_python
@@ -59,32 +56,25 @@ def their_command() -> str:
 
 
 @pytest.mark.parametrize(
-    ("ask", "says"),
-    [("--request", "echo hello\n"), ("--stream", "['0', '1', '2']\n"), ("--channel", "['0', '1', '2']\n")],
+    ("ask", "to", "data", "says"),
+    [
+        ("--request", "echo", "hello", "echo hello\n"),
+        ("--stream", "count", "3", "['0', '1', '2']\n"),
+        ("--channel", "echo", "x", "['0', '1', '2']\n"),
+    ],
 )
-async def test_their_command_line_tool_asks_their_server_on_our_engine(their_command: str, ask: str, says: str) -> None:
-    router = RequestRouter()
-
-    @router.response("here")  # type: ignore[untyped-decorator]
-    async def echo(payload: Payload) -> Any:
-        return create_response(b"echo " + (payload.data or b""))
-
-    @router.stream("here")  # type: ignore[untyped-decorator]
-    async def count() -> Any:
-        return StreamFromGenerator(lambda: ((Payload(b"%d" % at), at == 2) for at in range(3)))
-
-    @router.channel("here")  # type: ignore[untyped-decorator]
-    async def channel() -> Any:
-        return await count(), None
-
+async def test_their_command_line_tool_asks_their_server_on_our_engine(
+    their_command: str, ask: str, to: str, data: str, says: str
+) -> None:
+    handler = RoutingRequestHandler(their_router())
     servers: list[RSocketServer] = []
 
     def session(*streams: Any) -> None:
-        servers.append(RSocketServer(TransportTCP(*streams), handler_factory=lambda: RoutingRequestHandler(router)))
+        servers.append(RSocketServer(TransportTCP(*streams), handler_factory=lambda: handler))
 
     listening = await asyncio.start_server(session, "127.0.0.1", 0)
     url = f"tcp://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    command = ("-m", "client_sdk.rsocket_py", their_command, ask, "-r", "here", "-d", "hello", url)
+    command = ("-m", "client_sdk.rsocket_py", their_command, ask, "-r", to, "-d", data, url)
     try:
         done = await asyncio.to_thread(run_python, *command)
     finally:

@@ -9,8 +9,11 @@ from typing import Any
 from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import DefaultSubscriber
 from reactivestreams.subscription import Subscription
+from rsocket.helpers import create_response
 from rsocket.payload import Payload
 from rsocket.request_handler import BaseRequestHandler
+from rsocket.routing.request_router import RequestRouter
+from rsocket.streams.stream_from_generator import StreamFromGenerator
 
 from client_sdk import Client, Request, Service, address, connect
 from client_sdk.rsocket_py import ClientRSocket
@@ -116,6 +119,37 @@ class Listening(BaseRequestHandler):  # type: ignore[misc]
 
     async def on_error(self, error_code: Any, payload: Any) -> None:
         self.told.put_nowait(("error", (error_code, payload.data)))
+
+
+def numbers(count: int) -> Any:
+    return StreamFromGenerator(lambda: ((Payload(b"%d" % at), at == count - 1) for at in range(count)))
+
+
+def their_router() -> RequestRouter:
+    """A service of rsocket-py's: `echo` answers, and streams on a channel, `count` is a stream, `note` is nothing."""
+    router = RequestRouter()
+
+    @router.response("echo")  # type: ignore[untyped-decorator]
+    async def echo(payload: Payload) -> Any:
+        return create_response(b"echo " + (payload.data or b""))
+
+    @router.stream("count")  # type: ignore[untyped-decorator]
+    async def count(payload: Payload) -> Any:
+        return numbers(int(payload.data or b""))
+
+    @router.channel("echo")  # type: ignore[untyped-decorator]
+    async def channel(payload: Payload) -> Any:
+        return numbers(3), None
+
+    @router.fire_and_forget("note")  # type: ignore[untyped-decorator]
+    async def note(payload: Payload) -> None:
+        pass
+
+    @router.metadata_push("note")  # type: ignore[untyped-decorator]
+    async def pushed(payload: Payload) -> None:
+        pass
+
+    return router
 
 
 def things() -> Service:

@@ -21,7 +21,6 @@ from rsocket.helpers import create_response, single_transport_provider
 from rsocket.payload import Payload
 from rsocket.request_handler import BaseRequestHandler
 from rsocket.rsocket_server import RSocketServer
-from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rsocket.transports.aiohttp_websocket import TransportAioHttpClient, TransportAioHttpWebsocket
 from rsocket.transports.tcp import TransportTCP
 
@@ -30,7 +29,7 @@ from client_sdk.rsocket_py.__main__ import main
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.frames import Frame
-from tests.client_sdk.rsocket_py.strangers import Heard, Listening
+from tests.client_sdk.rsocket_py.strangers import Heard, Listening, numbers
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -50,7 +49,7 @@ class Theirs(BaseRequestHandler):  # type: ignore[misc]
         return create_response(b"echo " + payload.data, payload.metadata)
 
     async def request_stream(self, payload: Any) -> Any:
-        return StreamFromGenerator(lambda: ((Payload(b"%d" % at), at == 3) for at in range(4)))
+        return numbers(4)
 
 
 class Server:
@@ -111,12 +110,8 @@ async def test_a_program_with_their_constructor_runs_on_our_engine(server: Serve
         metadata = composite(route("echo"))
         answer = await client.request_response(Payload(b"x" * 1000, metadata))
         assert (answer.data, answer.metadata) == (b"echo " + b"x" * 1000, metadata)
-        assert [bytes(each.data) for each in await AwaitableRSocket(client).request_stream(Payload(b""))] == [
-            b"0",
-            b"1",
-            b"2",
-            b"3",
-        ]
+        items = await AwaitableRSocket(client).request_stream(Payload(b""))
+        assert [bytes(each.data) for each in items] == [b"0", b"1", b"2", b"3"]
         with pytest.raises(RuntimeError, match="their text"):
             await client.request_response(Payload(b"boom"))
     composite_mime = b"message/x.rsocket.composite-metadata.v0"

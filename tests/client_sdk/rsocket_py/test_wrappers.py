@@ -31,47 +31,15 @@ from rsocket.reactivex.reactivex_handler import BaseReactivexHandler
 from rsocket.reactivex.reactivex_handler_adapter import reactivex_handler_factory
 from rsocket.routing.request_router import RequestRouter
 from rsocket.rx_support.rx_rsocket import RxRSocket
-from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rx import operators as rx_operators
 
 from client_sdk import address, connect
 from client_sdk.rsocket_py import ClientRSocket, HandlerSource
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.rsocket_py.strangers import Counted
+from tests.client_sdk.rsocket_py.strangers import Counted, their_router
 
 ECHO, COUNT, NOTE = (composite(route(name)) for name in ("echo", "count", "note"))
-
-
-def numbers(count: int) -> Any:
-    return StreamFromGenerator(lambda: ((Payload(b"%d" % at), at == count - 1) for at in range(count)))
-
-
-def their_router() -> RequestRouter:
-    """A service of rsocket-py's: `echo` answers, and streams on a channel, `count` is a stream, `note` is nothing."""
-    router = RequestRouter()
-
-    @router.response("echo")  # type: ignore[untyped-decorator]
-    async def echo(payload: Payload) -> Any:
-        return create_response(b"echo " + (payload.data or b""))
-
-    @router.stream("count")  # type: ignore[untyped-decorator]
-    async def count(payload: Payload) -> Any:
-        return numbers(int(payload.data or b""))
-
-    @router.channel("echo")  # type: ignore[untyped-decorator]
-    async def channel(payload: Payload) -> Any:
-        return numbers(3), None
-
-    @router.fire_and_forget("note")  # type: ignore[untyped-decorator]
-    async def note(payload: Payload) -> None:
-        pass
-
-    @router.metadata_push("note")  # type: ignore[untyped-decorator]
-    async def pushed(payload: Payload) -> None:
-        pass
-
-    return router
 
 
 @asynccontextmanager
