@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from client_sdk import Address, BadAddress, Client, NoRoute, Service, address, connect, sync
+from client_sdk import BadAddress, NoRoute, Service, address, connect, sync
 from client_sdk.errors import ConnectionLost
 from client_sdk.services import advertisement as module
 from client_sdk.services.advertisement import Advertisement
-from client_sdk.testing import local_broker, sync_local_broker
+from client_sdk.testing import sync_local_broker
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
@@ -158,23 +158,6 @@ async def test_a_caller_has_no_tags(broker: FakeBroker) -> None:
     async with connect(broker.url) as client:
         with pytest.raises(ValueError, match="offers no service"):
             await client.set_tags({"a": "b"})
-
-
-async def test_broker_finds_a_service_by_its_new_tags_only() -> None:
-    service = echo_service("s", version="1")
-
-    async with local_broker() as url, connect(url, service=service), connect(url) as client:
-        assert (await client.request_response(address("s", version="1"), b"1", timeout_s=5)).data == b"1"
-        await service.set_tags({"version": "2"})
-        with pytest.raises(NoRoute, match="1"):
-            await ask_on(client, address("s", version="1"))
-        assert (await client.request_response(address("s", version="2"), b"2", timeout_s=5)).data == b"2"
-
-
-async def ask_on(client: Client, to: Address) -> None:
-    """Until it fails: the first requests may be there before a change that comes over another connection."""
-    while True:
-        await client.request_response(to, b"1", timeout_s=5)
 
 
 async def test_tags_that_change_while_a_session_is_broken_are_those_of_the_resumed_one() -> None:

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from client_sdk import NotConnected, address, connect
+from client_sdk import NotConnected
 from client_sdk.services import advertisement as module
 from client_sdk.serving.group import MAX_CONNECTIONS, offer
-from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import echo_service
@@ -109,10 +108,3 @@ def test_what_makes_no_sense_is_refused_before_anything_is_opened(options: dict[
         offer("tcp://127.0.0.1:1", echo_service("s"), **options)
     with pytest.raises(ValueError, match="at least one URL"):
         offer([], echo_service("s"))
-
-
-async def test_broker_shares_requests_among_the_connections() -> None:
-    async with local_broker() as url, offer(url, echo_service("s"), connections=3), connect(url) as client:
-        to = address("s", lb="round_robin")
-        answers = [await client.request_response(to, b"%d" % n, timeout_s=5) for n in range(6)]
-        assert [answer.data for answer in answers] == [b"%d" % n for n in range(6)]
