@@ -11,8 +11,10 @@ import pytest
 
 from client_sdk import ApplicationError, Payload, Service, address
 from tests.client_sdk import frames
+from tests.client_sdk.defects.test_metadata import ROUTE, Named
 from tests.client_sdk.frames import Frame, credit, request
 from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, serving
+from tests.client_sdk.samples import echo_service
 
 
 @pytest.mark.parametrize(
@@ -22,19 +24,12 @@ async def test_a_failure_that_nobody_waits_for_is_told_to_nobody(
     raw: RawBroker, failure: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 9: neither fire-and-forget nor a push has an answer, not even an ERROR; the log has it."""
-    service = Service("s")
+    service = echo_service()
 
     @service.fire_and_forget()
-    async def note(data: bytes) -> None:
-        raise failure
-
     @service.metadata_push()
-    async def push(data: bytes) -> None:
+    async def fail(data: bytes) -> None:
         raise failure
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
 
     async with serving(raw, service) as (_, peer):
         peer.send(request(2, frames.FNF), Frame(0, frames.PUSH, frames.METADATA, b"\x00x\x00\x00\x04push"))
@@ -49,27 +44,13 @@ async def test_requests_without_an_answer_that_cannot_be_served_do_not_fill_the_
     raw: RawBroker, metadata: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rows 4 and 9: a thousand that no handler is there for, or whose metadata is broken, are a line or two."""
-    service = Service("s")
-
-    @service.fire_and_forget("named")
-    async def note(data: bytes) -> None:
-        pass
-
-    @service.metadata_push("named")
-    async def push(data: bytes) -> None:
-        pass
-
-    @service.request_response("named")
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    async with serving(raw, service) as (_, peer):
+    async with serving(raw, Named().service) as (_, peer):
         for number in range(1000):
             peer.send(
                 request(2 + 2 * number, frames.FNF, metadata=metadata),
                 Frame(0, frames.PUSH, frames.METADATA, metadata or b"\x00"),
             )
-        assert (await peer.call(4000, metadata=b"\xfe\0\0\6\5named")).data == b"alive"
+        assert (await peer.call(4000, metadata=ROUTE)).data == b"alive"
     said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert 1 <= len(said) <= 2, said
 

@@ -7,21 +7,15 @@ import signal
 
 import pytest
 
-from client_sdk import Client, ConnectionLost, NotConnected, Service, connect
+from client_sdk import ConnectionLost, NotConnected, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, payload
 from tests.client_sdk.raw_broker import MODELS, TO, Attempts, Everything, RawBroker, assert_answered, begin, serving
-from tests.client_sdk.samples import items_of
+from tests.client_sdk.samples import echo_service, items_of
 from tests.conftest import StartBroker
 
 ATTEMPTS = 10
 SHORT = {"keepalive_s": 0.05, "lifetime_s": 0.2}
-
-
-async def lost(raw: RawBroker, client: Client) -> None:
-    """Nobody listens any more, and the client knows."""
-    await raw.stop()
-    await client.wait_for("reconnecting", timeout_s=5)
 
 
 async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw: RawBroker) -> None:
@@ -109,7 +103,8 @@ async def test_ten_times_nobody_is_listening_and_then_somebody_is(raw: RawBroker
     """Row 18."""
     async with connect(raw.url) as client:
         port = raw.port
-        await lost(raw, client)
+        await raw.stop()
+        await client.wait_for("reconnecting", timeout_s=5)
         await attempts.reach(ATTEMPTS + 1)
         assert not client.is_connected
         second = await RawBroker().start(port)
@@ -139,15 +134,9 @@ async def test_a_loss_during_the_reconnect_is_one_more(raw: RawBroker, attempts:
 async def test_a_broker_that_is_stopped_and_goes_on_has_its_service_back(start_broker: StartBroker) -> None:
     """Row 22: SIGSTOP, the kernel still acknowledges; calls end within the lifetime, and SIGCONT is enough."""
     broker = start_broker("--listen", "tcp://127.0.0.1:0")
-    service = Service("everything")
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
     options = {"keepalive_s": 0.1, "lifetime_s": 0.4, "connect_timeout_s": 0.3}
     async with (
-        connect(broker.url("tcp"), service=service, **options),  # type: ignore[arg-type]
+        connect(broker.url("tcp"), service=echo_service("everything"), **options),  # type: ignore[arg-type]
         connect(broker.url("tcp"), **options) as client,  # type: ignore[arg-type]
     ):
         assert (await client.request_response(TO, b"1", timeout_s=5)).data == b"1"

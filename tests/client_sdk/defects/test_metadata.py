@@ -8,6 +8,7 @@ from client_sdk import Payload, Request, Service
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, payload, request
 from tests.client_sdk.raw_broker import KINDS, MODELS, RawBroker, begin, serving
+from tests.client_sdk.samples import echo_service
 
 ROUTING, AUTHENTICATION, UNKNOWN_ID = 0xFE, 0xFC, 0xD5  # with the bit that says "an id"
 SIMPLE, BEARER, UNKNOWN_TYPE = 0x80, 0x81, 0xFF
@@ -104,13 +105,7 @@ async def test_broken_metadata_is_the_end_of_its_request_alone(raw: RawBroker, m
 @pytest.mark.parametrize("metadata", BROKEN)
 async def test_a_handler_that_asks_for_no_metadata_gets_requests_with_any(raw: RawBroker, metadata: bytes) -> None:
     """Row 31: what nobody looks at is not judged."""
-    service = Service("s")
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    async with serving(raw, service) as (_, peer):
+    async with serving(raw, echo_service()) as (_, peer):
         assert await peer.call(2, metadata=metadata) == payload(2, b"alive", flags=frames.LAST)
 
 

@@ -1,6 +1,7 @@
 """Credit of `as_rsocket` both ways, cancelling, and Subscribers that fail."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,11 +22,10 @@ COUNT = composite(route("count"))
 
 
 class Scripted:
-    """A service that sends what the test says; the broker in between forwards frames."""
+    """A client and its peer, where the test answers."""
 
-    def __init__(self, rsocket: ClientRSocket, service: Peer, caller: Peer) -> None:
+    def __init__(self, rsocket: ClientRSocket, caller: Peer) -> None:
         self.rsocket = rsocket
-        self.service = service
         self.caller = caller
 
     def send(self, *data: bytes, flags: int = frames.NEXT, stream_id: int = 1) -> None:
@@ -34,13 +34,10 @@ class Scripted:
 
 
 @pytest.fixture
-async def scripted(broker: FakeBroker) -> Any:
-    async with connect(broker.url, service="things") as _, connect(broker.url) as client:
-        service, caller = await broker.peer(0), await broker.peer(1)
-        service.joined.clear()
-        # Requests are kept by the caller's peer, and answered by the test.
-        service.send = lambda *sent: None  # type: ignore[method-assign]
-        yield Scripted(client.as_rsocket(THINGS), service, caller)
+async def scripted(broker: FakeBroker) -> AsyncIterator[Scripted]:
+    broker.answer = lambda *_: None
+    async with connect(broker.url) as client:
+        yield Scripted(client.as_rsocket(THINGS), await broker.peer(0))
 
 
 async def test_credit_on_the_wire_is_what_the_subscriber_asks_for(scripted: Scripted) -> None:
