@@ -63,3 +63,9 @@ async def raw_websocket(no_leaked_tasks: None) -> AsyncIterator[RawBroker]:
 def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
     """Reconnects wait for nothing."""
     return Attempts(monkeypatch)
+
+
+@pytest.fixture
+def no_long_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain waits for hardly anything before it looks what still runs."""
+    monkeypatch.setattr("client_sdk.services.advertisement.SETTLE_S", 0.01)

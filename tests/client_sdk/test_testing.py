@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.server import Server
 from client_sdk import ClientError, DeadlineExceeded, NoRoute, RouteLost, address, connect
 from client_sdk.testing import LocalBroker, RouteSeen, SyncLocalBroker, local_broker, sync_local_broker
 from tests.client_sdk.sync.orders import Orders
@@ -210,20 +209,6 @@ async def test_broker_in_a_process_has_options_and_places_and_cannot_be_looked_i
         assert broker.urls == before
         async with connect(broker) as client:
             assert client.is_connected
-
-
-async def test_stop_is_that_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped: list[Server] = []
-    stop = Server.stop
-
-    async def watch(server: Server) -> None:
-        stopped.append(server)
-        await stop(server)
-
-    monkeypatch.setattr(Server, "stop", watch)
-    async with local_broker():
-        assert stopped == []
-    assert [server.is_ready for server in stopped] == [False]
 
 
 async def test_for_another_process_the_broker_is_its_url() -> None:

@@ -1,7 +1,5 @@
 """The connection itself: keepalive, silence, its ends, leases, and anything that a peer may send."""
 
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +8,7 @@ from client_sdk.protocol.machine import LATE_S, PARDON_S
 from client_sdk.protocol.settings import MAX_GATHERED_BYTES, Settings
 from rsocket_wire.rsocket.frames import Setup
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import KEEPALIVE_S, LIFETIME_S, C, F, Far, M, N, frame, said
+from tests.client_sdk.protocol.far import KEEPALIVE_S, LIFETIME_S, Far, M, frame, said
 
 PING = (frames.KEEPALIVE, 0, frames.RESPOND, bytes(8))
 
@@ -192,28 +190,3 @@ def test_whatever_a_peer_sends_it_goes_on_or_ends_and_keeps_its_bounds(messages:
     far.pass_time(LIFETIME_S * 2)
     check(far)
     assert far.machine.is_over
-
-
-def test_a_stream_of_bytes_may_be_cut_anywhere() -> None:
-    rng = random.Random(7)
-    raws = [
-        frame(1, frames.PAYLOAD, N | F, b"abc"),
-        frame(2, frames.RESPONSE, 0, b"hello"),
-        frame(1, frames.PAYLOAD, N | C, b"def"),
-        frame(4, frames.FNF, 0, b""),
-        frame(2, frames.CANCEL),
-    ]
-    data = b"".join(len(raw).to_bytes(3) + raw for raw in raws)
-    for _ in range(200):
-        far = Far(is_framed=True)
-        question = far.ask()
-        cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(6)))
-        for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
-            if end > start:
-                far.machine.receive(data[start:end], far.now)
-        assert question.data == b"abcdef"
-        assert {(stream.id, stream.data, stream.is_over) for stream in far.news()} == {
-            (1, b"abcdef", True),
-            (2, b"hello", True),
-            (4, b"", False),
-        }

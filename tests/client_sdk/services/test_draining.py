@@ -8,7 +8,6 @@ import pytest
 from client_sdk import Draining, NoRoute, Rejected, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
-from client_sdk.services import advertisement as module
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
@@ -18,10 +17,7 @@ from tests.client_sdk.samples import Held
 from tests.client_sdk.services.asking import MULTICAST, ask, refusal
 from tests.client_sdk.services.test_health import tags_in
 
-
-@pytest.fixture(autouse=True)
-def no_long_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTLE_S", 0.01)
+pytestmark = pytest.mark.usefixtures("no_long_settling")
 
 
 async def test_route_is_taken_out_what_runs_ends_and_then_goodbye_is_said(broker: FakeBroker) -> None:

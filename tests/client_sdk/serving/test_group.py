@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from client_sdk import NotConnected
-from client_sdk.services import advertisement as module
 from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
@@ -63,8 +62,7 @@ async def test_health_checks_look_once_for_all_connections(broker: FakeBroker) -
         assert looked == [1]
 
 
-async def test_all_are_drained_side_by_side(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTLE_S", 0.01)
+async def test_all_are_drained_side_by_side(broker: FakeBroker, no_long_settling: None) -> None:
     group = await offer(broker.url, echo_service("s"), connections=3)
     await group.drain(timeout_s=5)
     assert [client.is_connected for client in group.clients] == [False] * 3

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupRejected, address, connect
-from client_sdk.services import advertisement as module
 from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
@@ -18,10 +17,7 @@ from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import Held, echo_service
 from tests.system.support.processes import import_path
 
-
-@pytest.fixture(autouse=True)
-def no_long_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTLE_S", 0.01)
+pytestmark = pytest.mark.usefixtures("no_long_settling")
 
 
 async def test_it_runs_until_sigterm_and_finishes_what_it_works_on(broker: FakeBroker) -> None:
