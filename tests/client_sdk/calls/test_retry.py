@@ -64,37 +64,28 @@ def test_a_budget_of_nothing_allows_nothing() -> None:
     assert not budget.take(1.0)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [NoRoute("x"), OverLimit("x"), NoLease("x"), Draining("x"), NotConnected("x"), NotConnected("x", word="draining")],
-)
-def test_what_nobody_has_processed_is_tried_again(error: ClientError) -> None:
-    assert RetryPolicy().is_safe(error, idempotent=False)
+NOT_PROCESSED = [NoRoute("x"), OverLimit("x"), NoLease("x"), Draining("x"), NotConnected("x")]
+PERHAPS_PROCESSED = [ConnectionLost("x"), Canceled("x"), RouteLost("x"), DeadlineExceeded("x")]
+NEVER_AGAIN = [ApplicationError("x"), BadAddress("x"), TooLate("x"), SetupRejected("x"), ClientError("x")]
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionLost("x"), Canceled("x"), RouteLost("x"), DeadlineExceeded("x"), ConnectionLost("", word="x")]
-)
-def test_what_may_have_been_processed_is_tried_again_only_when_it_may_happen_twice(error: ClientError) -> None:
-    assert not RetryPolicy().is_safe(error, idempotent=False)
-    assert RetryPolicy().is_safe(error, idempotent=True)
-
-
-@pytest.mark.parametrize(
-    "error",
+    ("errors", "is_safe", "is_safe_twice"),
     [
-        ApplicationError("x"),
-        BadAddress("x"),
-        TooLate("x"),
-        SetupRejected("x"),
-        ClientError("x"),
-        NotConnected("x", word="closed"),
-        NotConnected("x", word="replaced"),
-        ConnectionLost("x", word="closed"),
+        ([*NOT_PROCESSED, NotConnected("x", word="draining")], True, True),
+        ([*PERHAPS_PROCESSED, ConnectionLost("", word="x")], False, True),
+        (NEVER_AGAIN, False, False),
+        ([NotConnected("x", word="closed"), NotConnected("x", word="replaced")], False, False),
+        ([ConnectionLost("x", word="closed")], False, False),
     ],
 )
-def test_what_a_second_try_would_not_change_is_never_tried_again(error: ClientError) -> None:
-    assert not RetryPolicy().is_safe(error, idempotent=True)
+def test_an_error_is_followed_by_another_try_where_that_may_help(
+    errors: list[ClientError], is_safe: bool, is_safe_twice: bool
+) -> None:
+    """Where nobody has processed it; what may have been, only when it may happen twice."""
+    for error in errors:
+        found = [RetryPolicy().is_safe(error, idempotent=idempotent) for idempotent in (False, True)]
+        assert found == [is_safe, is_safe_twice], repr(error)
 
 
 def test_delays_double_to_a_bound_and_chance_shortens_them_to_a_half_at_most() -> None:
