@@ -76,10 +76,6 @@ def told(answer: Answer) -> tuple[str, str, bytes, bytes | None, str]:
     return answer.route_id, answer.service, answer.data, answer.metadata, word
 
 
-async def listed(client: Client) -> list[Answer]:
-    return await client.gather(ALL, route="count", timeout_s=10)
-
-
 async def test_everybody_answers_and_says_who_it_is() -> None:
     mall = Mall("3", "5", "none")
     async with mall as client:
@@ -130,7 +126,7 @@ async def test_a_service_that_leaves_is_not_there() -> None:
     mall = Mall("3", "5")
     async with mall as client:
         mall.shops[1].is_open.clear()
-        gathered = asyncio.ensure_future(listed(client))
+        gathered = asyncio.ensure_future(client.gather(ALL, route="count", timeout_s=10))
         await mall.shops[1].began.wait()
         await mall.offered[1].close()
         assert [answer.data for answer in await gathered] == [b"3"]
@@ -148,7 +144,7 @@ async def test_a_list_has_a_bound(broker: FakeBroker, monkeypatch: pytest.Monkey
     monkeypatch.setattr(gathering, "MAX_ANSWERS", 2)
     Script(broker, None)
     async with connect(broker.url) as client:
-        gathered = asyncio.ensure_future(listed(client))
+        gathered = asyncio.ensure_future(client.gather(ALL, route="count", timeout_s=10))
         peer = await broker.peer(0)
         stream_id = (await peer.expect(frames.STREAM))[0].stream_id
         for _ in range(3):

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -11,6 +11,7 @@ from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, error, payload, request
 from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
 from tests.client_sdk.samples import Endless
+from tests.system.support.waits import until
 
 MANY = 100
 
@@ -46,13 +47,6 @@ class Watched:
             self.open -= 1
 
 
-async def settled(is_true: Callable[[], bool]) -> None:
-    """A few turns of the loop, bounded, until the condition holds."""
-    async with asyncio.timeout(5):
-        while not is_true():
-            await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("kind", [frames.STREAM, frames.CHANNEL])
 async def test_a_hundred_streams_that_were_cancelled_leave_no_handler(raw: RawBroker, kind: int) -> None:
     """Row 10, as the one who answers: CANCEL ends both halves of a channel."""
@@ -66,7 +60,7 @@ async def test_a_hundred_streams_that_were_cancelled_leave_no_handler(raw: RawBr
         for number in range(MANY):
             peer.send(Frame(2 + 2 * number, frames.CANCEL))
         await peer.assert_alive()
-        await settled(lambda: watched.open == 0 and len(asyncio.all_tasks()) == tasks)
+        await until(lambda: watched.open == 0 and len(asyncio.all_tasks()) == tasks)
         peer.send(*[credit(2 + 2 * number, 5) for number in range(MANY)])
         await peer.assert_alive()
         assert len(peer.of(frames.PAYLOAD)) == MANY
@@ -84,7 +78,7 @@ async def test_request_and_cancel_in_one_segment(raw: RawBroker, kind: int) -> N
         for number in range(MANY):
             peer.send(request(2 + 2 * number, kind, b"wait", n=frames.MAX_N), Frame(2 + 2 * number, frames.CANCEL))
         await peer.assert_alive()
-        await settled(lambda: len(asyncio.all_tasks()) == tasks)
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
         assert (watched.open, everything.running) == (0, 0)
         assert peer.of(frames.ERROR) == []
 
@@ -118,7 +112,7 @@ async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(r
             reading.cancel()
         await peer.expect(frames.CANCEL)
         await asyncio.wait_for(endless.closed.wait(), 5)
-        await settled(lambda: len(asyncio.all_tasks()) == tasks)
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
         with contextlib.suppress(asyncio.CancelledError):
             await reading
 
@@ -222,7 +216,7 @@ async def test_close_returns_when_all_is_closed(raw: RawBroker) -> None:
     assert [type(each.exception()) for each in calls] == [ConnectionLost] * 3
     assert (everything.running, everything.cancelled) == (0, 1)
     await peer.assert_gone()
-    await settled(lambda: asyncio.all_tasks() <= before)
+    await until(lambda: asyncio.all_tasks() <= before)
 
 
 async def test_what_was_sent_before_close_has_been_sent(raw: RawBroker) -> None:

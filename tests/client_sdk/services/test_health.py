@@ -193,7 +193,7 @@ async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_nex
             await asyncio.Event().wait()
         return False
 
-    task = asyncio.ensure_future(_connected(broker.url, service))
+    task = asyncio.ensure_future(connect(broker.url, service=service))
     await looking.wait()
     task.cancel()
     await asyncio.wait([task])
@@ -201,10 +201,6 @@ async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_nex
     is_stuck = False
     async with connect(broker.url, service=service):
         assert tags_of(await broker.peer(0)) == OUT
-
-
-async def _connected(url: str, service: Service) -> None:
-    await connect(url, service=service)
 
 
 def test_checks_that_make_no_sense_are_refused_when_they_are_written() -> None:

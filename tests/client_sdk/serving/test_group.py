@@ -79,17 +79,13 @@ async def test_when_one_cannot_be_opened_none_is_left(broker: FakeBroker) -> Non
 
 async def test_entering_that_is_cancelled_leaves_nothing(broker: FakeBroker) -> None:
     broker.is_silent = True
-    task = asyncio.ensure_future(_enter(broker.url))
+    task = asyncio.ensure_future(offer(broker.url, echo_service("s"), connections=2))
     await broker.peer(1)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
     for peer in broker.peers:
         await peer.gone.wait()
-
-
-async def _enter(url: str) -> None:
-    await offer(url, echo_service("s"), connections=2)
 
 
 @pytest.mark.parametrize(

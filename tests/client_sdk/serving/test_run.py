@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from client_sdk import Address, Client, ConnectionLost, NoRoute, Service, SetupRejected, address, connect
+from client_sdk import ConnectionLost, Service, SetupRejected, address, connect
 from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import Held, echo_service
-from tests.system.support.processes import import_path
+from tests.system.support.processes import START_S, import_path
 
 pytestmark = pytest.mark.usefixtures("no_long_settling")
 
@@ -122,20 +122,11 @@ async def test_a_refusal_is_not_waited_out(broker: FakeBroker) -> None:
 
 async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
     async with local_broker() as url:
-        service = echo_service("s")
-        serving = asyncio.create_task(serve(url, service))
-        async with connect(url) as client:
-            while not service._advertisements:
-                await asyncio.sleep(0)
-            await client.wait_connected()
-            route_id = service._advertisements[0]._route_id.hex()  # type: ignore[attr-defined]
-            text = f"{route_id[:8]}-{route_id[8:12]}-{route_id[12:16]}-{route_id[16:20]}-{route_id[20:]}"
-            async with asyncio.timeout(5):
-                while service._advertisements[0]._connection is None:  # type: ignore[attr-defined]
-                    await asyncio.sleep(0.001)
-            async with connect(url, service="s", route_id=text):
-                with pytest.raises(ConnectionLost, match="other clients use their Route Ids"):
-                    await serving
+        serving = asyncio.create_task(serve(url, echo_service("s")))
+        await url.wait_for_routes("s")
+        async with connect(url, service="s", route_id=url.routes("s")[0].route_id):
+            with pytest.raises(ConnectionLost, match="other clients use their Route Ids"):
+                await serving
 
 
 async def test_cancelling_it_closes_everything(broker: FakeBroker) -> None:
@@ -169,22 +160,14 @@ async def test_a_main_program_of_one_call_ends_by_sigterm_with_status_0(tmp_path
     async with local_broker() as url, connect(url) as client:
         process = await asyncio.create_subprocess_exec(sys.executable, str(program), url, env=environment)
         try:
-            answer = await _asked_until_there(client, address("orders"), b"42")
-            assert answer == b"order 42"
+            await url.wait_for_routes("orders", timeout_s=START_S)
+            assert (await client.request_response(address("orders"), b"42")).data == b"order 42"
             process.terminate()
             assert await process.wait() == 0
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-async def _asked_until_there(client: Client, to: Address, data: bytes) -> bytes | None:
-    while True:
-        try:
-            return (await client.request_response(to, data, timeout_s=5)).data
-        except NoRoute:
-            await asyncio.sleep(0.02)
 
 
 def test_a_service_is_a_service_again_in_another_event_loop() -> None:
