@@ -8,7 +8,7 @@ import pytest
 from client_sdk import Payload, Request, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.samples import Endless, Pair, items_of
+from tests.client_sdk.samples import Endless, Pair, echo_service, items_of
 
 
 async def test_request_response_brings_data_and_metadata_both_ways(broker: FakeBroker) -> None:
@@ -128,17 +128,6 @@ async def test_channel_without_items_ends_and_sends_nothing(broker: FakeBroker) 
 
 
 async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(broker: FakeBroker) -> None:
-    echo = Service("echo")
-    ended = asyncio.Event()
-
-    @echo.request_channel()
-    async def back(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
-        try:
-            async for payload in payloads:
-                yield payload
-        finally:
-            ended.set()
-
     answered = asyncio.Event()
 
     async def broken() -> AsyncIterator[bytes]:
@@ -146,10 +135,11 @@ async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(br
         await answered.wait()
         raise TimeoutError("my own")
 
-    async with Pair(broker, echo) as client:
+    async with Pair(broker, echo_service()) as client:
         channel = client.request_channel(address("echo"), broken())
         assert (await anext(channel)).data == b"1"
         answered.set()
         with pytest.raises(TimeoutError, match="my own"):
             await anext(channel)
-        await ended.wait()
+        [told] = await (await broker.peer(1)).expect(frames.ERROR)
+        assert told.code == 0x201
