@@ -242,16 +242,14 @@ async def test_a_call_without_a_connection_fails_at_once(raw: RawBroker, api: st
 async def test_a_call_that_may_wait_is_made_on_the_next_connection(raw: RawBroker, api: str, call: str) -> None:
     """Row 14: with `wait_for_reconnect`; its answer comes from there."""
     async with calling(raw, api, wait_for_reconnect=True) as (caller, peer):
-        port = raw.port
         await gone(raw, caller, peer)
         asked = caller.begin(call)
         await asyncio.sleep(0)
         assert not asked.done()
-        second = await RawBroker().start(port)
-        peer = await second.peer()
+        await raw.start(raw.port)
+        peer = await raw.peer(1)
         peer.send(payload(await stream_of(peer, call), b"late", flags=frames.LAST))
         assert await asked == (b"late" if call in WITH_ANSWER else None)
-    await second.stop()
 
 
 @pytest.mark.parametrize(("api", "call"), NATIVELY_ASKED)

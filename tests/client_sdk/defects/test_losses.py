@@ -102,14 +102,12 @@ async def test_ten_failed_reconnects_are_followed_by_a_good_one(
 async def test_ten_times_nobody_is_listening_and_then_somebody_is(raw: RawBroker, attempts: Attempts) -> None:
     """Row 18."""
     async with connect(raw.url) as client:
-        port = raw.port
         await raw.stop()
         await client.wait_for("reconnecting", timeout_s=5)
         await attempts.reach(ATTEMPTS + 1)
         assert not client.is_connected
-        second = await RawBroker().start(port)
+        await raw.start(raw.port)
         await client.wait_connected(timeout_s=5)
-    await second.stop()
 
 
 async def test_a_loss_during_the_reconnect_is_one_more(raw: RawBroker, attempts: Attempts) -> None:

@@ -24,20 +24,15 @@ async def test_each_connection_has_a_route_id_of_its_own(broker: FakeBroker) -> 
         await peer.gone.wait()
 
 
-async def test_connections_are_spread_over_the_brokers() -> None:
-    brokers = [await FakeBroker().start() for _ in range(2)]
-    async with offer([each.url for each in brokers], echo_service("s"), connections=4):
-        assert [len(each.peers) for each in brokers] == [2, 2]
-    for each in brokers:
-        await each.stop()
+async def test_connections_are_spread_over_the_brokers(broker: FakeBroker, other: FakeBroker) -> None:
+    async with offer([broker.url, other.url], echo_service("s"), connections=4):
+        assert [len(each.peers) for each in (broker, other)] == [2, 2]
 
 
-async def test_a_broker_that_is_not_there_is_left_out() -> None:
-    gone, there = [await FakeBroker().start() for _ in range(2)]
-    await gone.stop()
-    async with offer([gone.url, there.url], echo_service("s"), connections=2):
-        assert len(there.peers) == 2
-    await there.stop()
+async def test_a_broker_that_is_not_there_is_left_out(broker: FakeBroker, other: FakeBroker) -> None:
+    await other.stop()
+    async with offer([other.url, broker.url], echo_service("s"), connections=2):
+        assert len(broker.peers) == 2
 
 
 async def test_tags_and_health_are_told_on_all_connections(broker: FakeBroker) -> None:

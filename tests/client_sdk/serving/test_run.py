@@ -80,19 +80,16 @@ async def test_a_signal_ends_all_services_of_a_program_in_order(broker: FakeBrok
     assert signal.getsignal(number) == signal.SIG_DFL
 
 
-async def test_it_waits_for_a_broker_that_comes_later(caplog: pytest.LogCaptureFixture) -> None:
-    late = await FakeBroker().start()
-    port = late.port
-    await late.stop()
+async def test_it_waits_for_a_broker_that_comes_later(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    await broker.stop()
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve(f"tcp://127.0.0.1:{port}", echo_service("s"), stop=stop))
+    serving = asyncio.create_task(serve(broker.url, echo_service("s"), stop=stop))
     while "waits for a broker" not in caplog.text:
         await asyncio.sleep(0.001)
-    there = await FakeBroker().start(port)
-    await (await there.peer(0)).expect(frames.KEEPALIVE)
+    await broker.start(broker.port)
+    await (await broker.peer(0)).expect(frames.KEEPALIVE)
     stop.set()
     await serving
-    await there.stop()
 
 
 async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker) -> None:
