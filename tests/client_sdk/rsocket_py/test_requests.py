@@ -160,24 +160,13 @@ async def test_a_failing_publisher_ends_the_channel_on_both_sides(broker: FakeBr
         def request(self, n: int) -> None:
             self.to.on_error(RuntimeError("the disk is full"))
 
-    service = Service("things")
-    seen: asyncio.Queue[Exception] = asyncio.Queue()
-
-    @service.request_channel()
-    async def read(payloads):  # type: ignore[no-untyped-def]
-        try:
-            async for _ in payloads:
-                pass
-        except ApplicationError as error:
-            seen.put_nowait(error)
-            raise
-        yield b""
-
-    async with offered(broker, service) as (_, rsocket):
+    async with offered(broker, things()) as (_, rsocket):
         heard = Heard()
-        rsocket.request_channel(Payload(b"a"), Failing(3)).subscribe(heard)
+        rsocket.request_channel(Payload(b"a", ECHO), Failing(3)).subscribe(heard)
         await heard.end()
         assert str(heard.error) == "the disk is full"
+        [told] = await (await broker.peer(1)).expect(frames.ERROR)
+        assert b"the disk is full" in told.data
 
 
 async def test_a_channel_without_a_publisher_or_subscriber_is_one_payload(broker: FakeBroker) -> None:
