@@ -102,10 +102,13 @@ class Listening(BaseRequestHandler):  # type: ignore[misc]
         self.told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.comes_back = comes_back
         self.rsocket: Any = None  # that of the last `on_close`
+        self.may_return = asyncio.Event()  # what is told of a close
+        self.may_return.set()
 
     async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
         self.rsocket = rsocket
         self.told.put_nowait(("close", exception))
+        await self.may_return.wait()
         if self.comes_back:
             await rsocket.reconnect()
 

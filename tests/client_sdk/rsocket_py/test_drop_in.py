@@ -280,12 +280,10 @@ async def test_a_server_that_says_nothing_is_given_up(broker: FakeBroker, monkey
 async def test_a_handler_that_sleeps_in_on_close_does_not_hold_up_close(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Sleepy(BaseRequestHandler):  # type: ignore[misc]
-        async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
-            await asyncio.Event().wait()
-
+    handler = Listening()
+    handler.may_return.clear()
     monkeypatch.setattr(lifecycle, "CALLBACK_S", 0.01)
-    async with RSocketClient(single_transport_provider(await dialled(broker.port)), handler_factory=Sleepy):
+    async with RSocketClient(single_transport_provider(await dialled(broker.port)), handler_factory=lambda: handler):
         pass
 
 

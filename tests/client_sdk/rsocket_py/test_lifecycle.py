@@ -1,12 +1,9 @@
 """What a handler of rsocket-py hears of the connection of its service."""
 
-import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from rsocket.error_codes import ErrorCode
-from rsocket.request_handler import BaseRequestHandler
 
 from client_sdk import NotConnected, connect
 from client_sdk.rsocket_py import lifecycle as news
@@ -69,10 +66,8 @@ async def test_without_a_first_connection_the_handler_hears_it_and_connect_raise
 async def test_a_handler_that_sleeps_in_on_close_does_not_hold_up_the_end(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Sleepy(BaseRequestHandler):  # type: ignore[misc]
-        async def on_close(self, rsocket: Any, exception: Exception | None = None) -> None:
-            await asyncio.Event().wait()
-
+    handler = Listening()
+    handler.may_return.clear()
     monkeypatch.setattr(news, "CALLBACK_S", 0.01)
-    async with connect(broker.url, service="theirs", handler=Sleepy):
+    async with connect(broker.url, service="theirs", handler=handler):
         pass

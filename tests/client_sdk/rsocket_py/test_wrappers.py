@@ -56,13 +56,8 @@ async def test_awaitable_rsocket(broker: FakeBroker) -> None:
     async with theirs(broker, their_router()) as rsocket:
         awaitable = AwaitableRSocket(rsocket)
         assert (await awaitable.request_response(Payload(b"x", ECHO))).data == b"echo x"
-        assert data_of(await awaitable.request_stream(Payload(b"5", COUNT), limit_rate=2)) == [
-            b"0",
-            b"1",
-            b"2",
-            b"3",
-            b"4",
-        ]
+        items = await awaitable.request_stream(Payload(b"5", COUNT), limit_rate=2)
+        assert data_of(items) == [b"0", b"1", b"2", b"3", b"4"]
         assert data_of(await awaitable.request_channel(Payload(b"x", ECHO), Counted(2))) == [b"0", b"1", b"2"]
         await awaitable.fire_and_forget(Payload(b"x", NOTE))
         await awaitable.metadata_push(NOTE)
