@@ -10,7 +10,6 @@ from client_sdk import (
     ApplicationError,
     Client,
     Payload,
-    Service,
     TooLarge,
     connect,
     multicast,
@@ -21,31 +20,25 @@ from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import Script
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.frames import payload
+from tests.client_sdk.samples import Held
 
 ALL = multicast("stock")
 
 
-class Shop:
+class Shop(Held):
     """A service that says how many it has, when the test lets it."""
 
     def __init__(self, left: str) -> None:
-        self.service = Service("stock", tags={"left": left})
-        self.is_open = asyncio.Event()
-        self.is_open.set()
-        self.began = asyncio.Event()
-        self.cancelled = asyncio.Event()
+        super().__init__("stock")
+        self.left = left
+        self.released.set()
+        self.service.request_response("count")(self.count)
 
-        @self.service.request_response("count")
-        async def count(data: bytes) -> Payload:
-            self.began.set()
-            try:
-                await self.is_open.wait()
-            except asyncio.CancelledError:
-                self.cancelled.set()
-                raise
-            if left == "none":
-                raise ApplicationError("none is left", word="sold-out")
-            return Payload(left.encode(), b"of " + data)
+    async def count(self, data: bytes) -> Payload:
+        await self.hold(data)
+        if self.left == "none":
+            raise ApplicationError("none is left", word="sold-out")
+        return Payload(self.left.encode(), b"of " + data)
 
 
 class Mall:
@@ -67,7 +60,7 @@ class Mall:
 
     async def __aexit__(self, *_: object) -> None:
         for shop in self.shops:
-            shop.is_open.set()
+            shop.released.set()
         await self._stack.aclose()
 
 
@@ -95,7 +88,7 @@ async def test_everybody_answers_and_says_who_it_is() -> None:
 async def test_who_is_late_is_not_there_and_gets_cancel() -> None:
     mall = Mall("3", "5")
     async with mall as client:
-        mall.shops[1].is_open.clear()
+        mall.shops[1].released.clear()
         gathered = client.gather(ALL, route="count", timeout_s=0.2)
         assert [told(answer)[:3] for answer in await gathered] == [(mall.id(0), "stock", b"3")]
         assert not gathered.is_complete
@@ -105,18 +98,18 @@ async def test_who_is_late_is_not_there_and_gets_cancel() -> None:
 async def test_answers_can_be_read_as_they_come() -> None:
     mall = Mall("3", "5")
     async with mall as client:
-        mall.shops[0].is_open.clear()
+        mall.shops[0].released.clear()
         seen: list[bytes] = []
         async for answer in client.gather(ALL, route="count", timeout_s=10):
             seen.append(answer.data)
-            mall.shops[0].is_open.set()
+            mall.shops[0].released.set()
         assert seen == [b"5", b"3"]
 
 
 async def test_enough_is_enough_and_failures_do_not_count() -> None:
     mall = Mall("none", "3", "5")
     async with mall as client:
-        mall.shops[2].is_open.clear()
+        mall.shops[2].released.clear()
         answers = await client.gather(ALL, route="count", timeout_s=10, enough_n=1)
         assert [answer.data for answer in answers if answer.is_ok] == [b"3"]
         await mall.shops[2].cancelled.wait()
@@ -125,9 +118,9 @@ async def test_enough_is_enough_and_failures_do_not_count() -> None:
 async def test_a_service_that_leaves_is_not_there() -> None:
     mall = Mall("3", "5")
     async with mall as client:
-        mall.shops[1].is_open.clear()
+        mall.shops[1].released.clear()
         gathered = asyncio.ensure_future(client.gather(ALL, route="count", timeout_s=10))
-        await mall.shops[1].began.wait()
+        await mall.shops[1].began.get()
         await mall.offered[1].close()
         assert [answer.data for answer in await gathered] == [b"3"]
 
