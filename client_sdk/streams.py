@@ -1,9 +1,7 @@
-"""Items with credit: what arrives on one stream, what may leave on one, and the iterator that a caller holds.
+"""Items with credit: what arrives on one stream, and the iterator that a caller holds.
 
     engine ── item() ended() ──► Inflow ── take() ──► Flow ── async for ──► the program
     engine ◄── grant(n) stop() ──┘                    (a service's channel handler reads the Inflow itself)
-
-    program ── async for ──► engine's pump ── take() ── CreditGate ◄── REQUEST_N
 
 Decides when credit is given: for what the program has taken, and only when it comes back for more; so an item that is
 still being worked on is never overtaken by more than the window. Knows no frames and no connections. RSocket protocol,
@@ -21,32 +19,6 @@ from client_sdk.payload import Payload
 
 MAX_N: Final = 0x7FFFFFFF  # credit has 31 bits on the wire
 DEFAULT_WINDOW_N: Final = 32  # items that may be under way; enough to hide a round trip at ordinary rates
-
-
-class CreditGate:
-    """How many items may still be sent. One waiter."""
-
-    __slots__ = ("_credit_n", "_waiter")
-
-    def __init__(self, credit_n: int = 0) -> None:
-        self._credit_n = credit_n
-        self._waiter: asyncio.Future[None] | None = None  # set while the pump waits for credit
-
-    def add(self, n: int) -> None:
-        """`n` more; beyond 31 bits the rest is forgotten, as "Flow Control" allows. 0 changes nothing."""
-        self._credit_n = min(self._credit_n + n, MAX_N)
-        if self._credit_n and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def take(self) -> None:
-        """Waits for one credit and uses it up."""
-        while self._credit_n == 0:
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        self._credit_n -= 1
 
 
 class Inflow(AsyncIterator[Payload]):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from client_sdk.payload import Payload
-from client_sdk.streams import MAX_N, CreditGate, Flow, Inflow
+from client_sdk.streams import Flow, Inflow
 
 
 class Ledger:
@@ -80,27 +80,6 @@ async def test_two_readers_are_refused() -> None:
         await inflow.take()
     inflow.ended(None)
     assert await first is None
-
-
-async def test_gate_lets_as_many_pass_as_it_was_given() -> None:
-    gate = CreditGate()
-    gate.add(2)
-    await gate.take()
-    await gate.take()
-    third = asyncio.ensure_future(gate.take())
-    await asyncio.sleep(0)
-    assert not third.done()
-    gate.add(0)
-    await asyncio.sleep(0)
-    assert not third.done()
-    gate.add(1)
-    await third
-
-
-async def test_gate_does_not_count_beyond_31_bits() -> None:
-    gate = CreditGate(MAX_N)
-    gate.add(MAX_N)
-    assert gate._credit_n == MAX_N
 
 
 async def test_flow_that_was_closed_before_its_first_item_sends_nothing() -> None:
