@@ -80,14 +80,6 @@ async def test_who_asks_for_another_host_is_told_nothing(client: TestClient[Any,
     assert body["detail"] == "evil.example:7070 is no name of this broker; server.names can hold it"
 
 
-async def test_livez(client: TestClient[Any, Any]) -> None:
-    assert await get(client, "/livez") == {"status": "live"}
-
-
-async def test_readyz_when_ready(client: TestClient[Any, Any]) -> None:
-    assert await get(client, "/readyz") == {"status": "ready"}
-
-
 @pytest.mark.parametrize(
     "is_ready, is_stopping, state", [(False, False, "starting"), (True, True, "stopping"), (False, True, "stopping")]
 )

@@ -14,8 +14,6 @@ from admin_api.app import make_app
 from admin_api.ctl.commands import ctl
 from admin_api.errors import PROBLEMS
 from broker.cluster.redirects import MAX_REDIRECTS
-from broker.config.options import Config
-from broker.config.sections.process import AdminOptions
 from broker.forwarding.interbroker.annotations import MAX_PATHS
 from broker.views.schemas import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
@@ -273,20 +271,3 @@ async def test_one_redirect_too_many_is_409(net: Net) -> None:
         "over-limit",
         f"{MAX_REDIRECTS} redirects are set, the limit is {MAX_REDIRECTS}",
     )
-
-
-async def test_redirects_are_changes_and_guarded_as_these_are(net: Net) -> None:
-    admin = FakeAdmin(net.worlds["b1"])
-    admin.config = Config(admin=AdminOptions(changes="off"))
-    async with TestClient(TestServer(make_app(admin))) as client:
-        for method in ("PUT", "DELETE"):
-            async with client.request(method, GREEN, data=b'{"to": "green"}') as answer:
-                assert (answer.status, (await answer.json(content_type=None))["code"]) == (403, "not-allowed")
-    async with at(net, "b1") as client:
-        async with client.put(GREEN, data=b'{"to": "green"}', headers={"Origin": "http://127.0.0.1:7070"}) as answer:
-            assert answer.status == 403
-        async with client.put(f"{GREEN}?to=green") as answer:
-            assert answer.status == 400
-        async with client.get(GREEN) as answer:
-            assert (answer.status, answer.headers["Allow"]) == (405, "DELETE, PUT")
-    assert net.worlds["b1"].core.cluster.redirects == {}

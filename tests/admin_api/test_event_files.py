@@ -142,13 +142,6 @@ async def test_bytes_of_a_file_or_a_part_of_them(client: Client, name: str) -> N
         assert (answer.status, answer.content_length, await answer.read()) == (200, len(data), b"")
 
 
-async def test_a_large_file_comes_whole(client: Client, folder: Path) -> None:
-    data = bytes(range(256)) * (CHUNK_BYTES // 64)
-    place(folder, "requests", 1_700_000_000_001, 1, data)
-    async with client.get(f"{EVENTS}/{TWO}/requests/1") as answer:
-        assert await answer.read() == data
-
-
 async def test_a_file_that_is_archived_after_it_was_listed_is_found(client: Client, folder: Path) -> None:
     await get(client, f"{EVENTS}/{ONE}")
     archive = folder / "_archive" / "x" / "flows"
