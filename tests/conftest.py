@@ -110,6 +110,15 @@ def needs_openssl() -> str:
     return path
 
 
+@pytest.fixture(scope="session")
+def needs_chromium() -> str:
+    """Path of a Chromium."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        missing("there is no Chromium: apt install chromium")
+    return path
+
+
 @pytest.fixture
 def socket_folder() -> Iterator[Path]:
     """A folder whose path is short enough for Unix sockets, which tmp_path need not be."""

@@ -1,20 +1,17 @@
 """A page in a real browser, over the DevTools protocol: what it drew, what it said, what it asked the network for."""
 
 import asyncio
-import base64
 import contextlib
 import json
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_S = 30.0
 ANSWER_S = 60.0
-MESSAGE_BYTES = 256 << 20  # a picture of a long page
+MESSAGE_BYTES = 256 << 20
 SWITCHES = (
     "--headless",
     "--no-sandbox",
@@ -29,17 +26,12 @@ SWITCHES = (
 )
 
 
-def find_chromium() -> str | None:
-    return next(filter(None, map(shutil.which, PROGRAMS)), None)
-
-
 class Page:
     """One tab. `errors`: what the console and the page's scripts complained of; `requests`: URLs it asked for."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._number = 0
-        self._loads = 0
         self.errors: list[str] = []
         self.requests: list[str] = []
 
@@ -73,13 +65,11 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    async def open(self, path: Path, *, is_dark: bool = False) -> None:
-        """Until all plots are drawn, or none is there."""
-        await self.prefer(is_dark=is_dark)
-        await self.ask("Page.navigate", url=path.as_uri())
-        drawn = "document.readyState == 'complete' && document.body.dataset.drawn == 'yes'"
+    async def open(self, url: str, is_there: str) -> None:
+        """Until this JavaScript is true."""
+        await self.ask("Page.navigate", url=url)
         async with asyncio.timeout(ANSWER_S):
-            while not await self.value(f"location.href == {json.dumps(path.as_uri())} && {drawn}"):
+            while not await self.value(f"location.href == {json.dumps(url)} && {is_there}"):
                 await asyncio.sleep(0.05)
 
     async def prefer(self, *, is_dark: bool) -> None:
@@ -88,19 +78,17 @@ class Page:
         await self.ask("Emulation.setEmulatedMedia", features=scheme)
         await self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
-    async def picture(self, path: Path, clip: dict[str, float] | None = None) -> None:
-        """The whole page, or a piece of it, as PNG."""
-        values: dict[str, Any] = {"captureBeyondViewport": True}
-        size = (await self.ask("Page.getLayoutMetrics"))["cssContentSize"]
-        values["clip"] = (clip or {"x": 0, "y": 0, "width": size["width"], "height": size["height"]}) | {"scale": 1}
-        answer = await self.ask("Page.captureScreenshot", **values)
-        path.write_bytes(base64.b64decode(answer["data"]))
+    async def obeys_scripts(self) -> bool:
+        """Whether it runs a program that is put into it."""
+        await self.value("void document.body.append(Object.assign(document.createElement('script'), {text: 'a = 1'}))")
+        kind: str = await self.value("typeof a")
+        return kind != "undefined"
 
 
 @contextlib.asynccontextmanager
-async def browser(program: str, folder: Path, width: int = 1400, height: int = 1000) -> AsyncIterator[Page]:
+async def browser(program: str, folder: Path) -> AsyncIterator[Page]:
     """A browser with one empty tab; `folder`: new, for what it keeps."""
-    command = [program, *SWITCHES, f"--user-data-dir={folder}", f"--window-size={width},{height}", "about:blank"]
+    command = [program, *SWITCHES, f"--user-data-dir={folder}", "--window-size=1400,1000", "about:blank"]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )

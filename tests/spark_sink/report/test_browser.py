@@ -8,8 +8,7 @@ import pytest_asyncio
 
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.page import PLOTS, html_report
-from tests.conftest import missing
-from tests.spark_sink.report.chromium import Page, browser, find_chromium
+from tests.spark_sink.report.chromium import Page, browser
 from tests.spark_sink.report.tables import Made, Rows, event_row, traffic_row, write
 from tests.spark_sink.report.test_page import MADE_AT, evil_facts
 
@@ -33,12 +32,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.asyncio(loop_sc
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def tab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+async def tab(needs_chromium: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
     """One browser for all of these: its start takes longer than they do."""
-    program = find_chromium()
-    if program is None:
-        missing("there is no Chromium: apt install chromium")
-    async with browser(program, tmp_path_factory.mktemp("browser") / "new") as page:
+    async with browser(needs_chromium, tmp_path_factory.mktemp("browser") / "new") as page:
         yield page
 
 
@@ -55,6 +51,12 @@ def write_page(path: Path, facts: Facts) -> Path:
     return path
 
 
+async def open_report(page: Page, path: Path) -> None:
+    """Until all plots are drawn, or none is there."""
+    await page.prefer(is_dark=False)
+    await page.open(path.as_uri(), "document.readyState == 'complete' && document.body.dataset.drawn == 'yes'")
+
+
 def assert_alone(page: Page, path: Path) -> None:
     """Nobody complained, and nothing but the file was asked for."""
     assert page.errors == []
@@ -64,7 +66,7 @@ def assert_alone(page: Page, path: Path) -> None:
 async def test_every_plot_is_drawn_in_light_and_dark_and_on_paper(page: Page, tmp_path: Path) -> None:
     write(tmp_path, Made(1).rows)
     path = write_page(tmp_path / "report.html", read_facts(tmp_path))
-    await page.open(path)
+    await open_report(page, path)
     assert await page.value(DRAWN) == dict.fromkeys(PLOTS, DONE)
     on_screen = await page.value(WIDTH)
     assert (await page.value(INK), await page.value(PAPER)) == (DARK_INK, "rgb(246, 247, 249)")
@@ -83,7 +85,7 @@ async def test_a_narrow_page_is_no_wider_than_its_window_and_breaks_no_words(pag
     path = write_page(tmp_path / "report.html", read_facts(tmp_path))
     await page.ask("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1, mobile=False)
     try:
-        await page.open(path)
+        await open_report(page, path)
         assert await page.value(NARROW) == [True, True]
     finally:
         await page.ask("Emulation.clearDeviceMetricsOverride")
@@ -91,7 +93,7 @@ async def test_a_narrow_page_is_no_wider_than_its_window_and_breaks_no_words(pag
 
 async def test_names_that_are_programs_are_only_shown(page: Page, tmp_path: Path) -> None:
     path = write_page(tmp_path / "report.html", evil_facts(tmp_path))
-    await page.open(path)
+    await open_report(page, path)
     assert await page.value("document.querySelectorAll('img, .drawing a, .drawing b').length") == 0
     names = await page.value("[...document.querySelectorAll('.drawing .ytick text')].map((one) => one.textContent)")
     assert any(name.startswith("</script><i") for name in names)
@@ -102,7 +104,7 @@ async def test_names_that_are_programs_are_only_shown(page: Page, tmp_path: Path
 async def test_tables_with_little_in_them_are_a_page_too(page: Page, tmp_path: Path, rows: Rows) -> None:
     write(tmp_path, {"callers": Made(5).rows["callers"]} | rows)
     path = write_page(tmp_path / "report.html", read_facts(tmp_path))
-    await page.open(path)
+    await open_report(page, path)
     drawn = await page.value(DRAWN)
     assert drawn == dict.fromkeys(drawn, DONE)
     assert ("services" in drawn, "cluster" in drawn) == ("traffic" in rows, bool(rows))
