@@ -87,27 +87,6 @@ def test_events_arrive_in_order_and_whole() -> None:
     assert (backlog.written, backlog.dropped, backlog.bytes, backlog.is_empty) == (50, 0, 0, True)
 
 
-def test_full_pipe_keeps_the_rest_of_a_frame_for_later() -> None:
-    backlog, reader = Backlog(), Reader(room=100)
-    backlog.append(events(1, 10))
-    backlog.encode(NOON_MS)
-    assert not backlog.push(reader.write)
-    assert (backlog.written, backlog.is_empty) == (0, False)
-    reader.room = 1 << 20
-    assert backlog.push(reader.write)
-    assert [row.seq for row in reader.rows()] == list(range(1, 11))
-
-
-def test_new_reader_gets_the_frame_of_which_the_old_one_had_a_part() -> None:
-    backlog, reader = Backlog(), Reader()
-    backlog.append(events(1, 10))
-    backlog.encode(NOON_MS)
-    backlog.push(Reader(room=100).write)
-    backlog.rewind()
-    backlog.push(reader.write)
-    assert [row.seq for row in reader.rows()] == list(range(1, 11))
-
-
 def test_stuck_pipe_drops_the_newest_and_tells_the_gap_when_half_is_free() -> None:
     backlog, stuck, reader = Backlog(max_bytes=4000), Reader(room=0), Reader()
     records = events(1, 200)
@@ -345,17 +324,6 @@ async def test_everything_appended_is_sealed_after_stop(tmp_path: Path) -> None:
     state = pipe.state()
     assert (state.written, state.sealed, state.dropped, state.restarts, state.error) == (3000, 3000, 0, 0, "")
     assert (state.pid, state.backlog_bytes, state.held_bytes, state.segments) == (0, 0, 0, 2)
-
-
-@pytest.mark.slow
-async def test_events_reach_files_while_the_broker_runs(tmp_path: Path) -> None:
-    pipe = EventPipe()
-    await pipe.start(tmp_path, HEAD, 0.01)
-    pipe.append(events(1, 20))
-    await until(lambda: pipe.state().sealed == 20)
-    assert sealed_seqs(tmp_path) == list(range(1, 21))
-    assert pipe.state().pid > 0
-    assert await pipe.stop(60.0)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker.events import BROKER_STOPPED, ROUTE_JOINED, LifecycleEvent
-from spark_sink.errors import BadFrame
 from spark_sink.event_files.layout import Disk, segment_name
 from spark_sink.writer.machine import ADOPT_S, FIRST_RETRY_S, LAST_RETRY_S, Writer
 from spark_sink.writer.state import Settings
@@ -188,14 +187,6 @@ def test_each_segment_says_how_many_rows_of_its_source_came_before_it(tmp_path: 
     assert first_rows(tmp_path) == [(0, 2), (2, 3), (5, 5), (10, 1)]
 
 
-def test_end_leaves_no_log(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.take(events(1, 20))
-    assert bench.writer.seal_all(bench.now, WALL_S)
-    bench.writer.end()
-    assert (bench.logs(), bench.seqs()) == (0, list(range(1, 21)))
-
-
 def test_batch_is_sealed_when_its_log_is_roll_bytes_large(tmp_path: Path) -> None:
     bench = Bench(tmp_path, roll_bytes=2000)
     bench.take(events(1, 2))
@@ -328,15 +319,6 @@ def test_after_a_told_gap_records_are_kept_again(tmp_path: Path) -> None:
     assert (bench.writer.state.dropped, bench.writer.state.frames) == (30, 2)
 
 
-def test_bad_frame_changes_nothing(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.take(events(1, 5))
-    with pytest.raises(BadFrame):
-        bench.writer.take(b"garbage", bench.now, WALL_S)
-    bench.pass_time(1.0)
-    assert bench.seqs() == [1, 2, 3, 4, 5]
-
-
 def test_empty_frame_makes_no_file(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.take([])
@@ -353,17 +335,6 @@ def test_state_counts_records_and_requests_that_are_safe(tmp_path: Path) -> None
     bench.pass_time(1.0)
     state = bench.writer.state
     assert (state.sealed, state.sealed_requests, state.sealed_seq, state.segments) == (40, requests_of(records), 40, 2)
-
-
-def test_second_writer_of_an_epoch_goes_on_with_the_numbers(tmp_path: Path) -> None:
-    first = Bench(tmp_path)
-    first.take(events(1, 2))
-    assert first.writer.seal_all(first.now, WALL_S)
-    first.writer.end()
-    second = Bench(tmp_path)
-    second.take(events(1, 2, first_seq=3))
-    second.pass_time(1.0)
-    assert second.seqs() == [1, 2, 3, 4]
 
 
 def test_definitions_are_bounded_and_those_longest_unused_are_forgotten(
@@ -387,18 +358,6 @@ def test_definitions_are_bounded_and_those_longest_unused_are_forgotten(
     [gap] = sealed(tmp_path, "lifecycle")
     assert (gap["reason"], gap["seq"]) == ("unknown-flow", seq + 3)
     assert bench.writer.state.dropped == 1
-
-
-def test_events_folder_that_is_a_file_is_an_unwritable_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "events"
-    folder.write_text("no folder")
-    bench = Bench(folder)
-    bench.take(events(1, 5))
-    assert "cannot be written" in bench.said[0]
-    folder.unlink()
-    bench.pass_time(LAST_RETRY_S)
-    bench.pass_time(1.0)
-    assert bench.seqs() == [1, 2, 3, 4, 5]
 
 
 def test_definitions_are_bounded_while_the_folder_cannot_be_written(

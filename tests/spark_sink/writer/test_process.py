@@ -114,25 +114,6 @@ def test_broker_killed_loses_nothing_that_the_pipe_took(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_writer_leaves_whole_files_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    process = writer_process(tmp_path, "--roll-s", "0.01", "--roll-bytes", "2000")
-    pipe(process).write(header_frame() + b"".join(frames(20)))
-    pipe(process).flush()
-    while state_line(process)["sealed"] < 100:
-        pass
-    process.kill()
-    process.communicate()
-    before = sealed_seqs(tmp_path)
-    assert before == list(range(1, len(before) + 1))
-    (tmp_path / "flows" / f".{HEADER.broker_id}-1-0000000001.parquet").write_bytes(b"half")
-    process = writer_process(tmp_path)
-    process.communicate(header_frame() + b"".join(frames(20)), timeout=60)  # it passes over what it finds
-    assert sealed_seqs(tmp_path) == list(range(1, 201))
-    assert list(tmp_path.glob("*/.*")) == []
-    assert list(tmp_path.glob("_tmp/*")) == []
-
-
-@pytest.mark.slow
 def test_file_size_limit_heals_without_loss(tmp_path: Path) -> None:
     """The kernel refuses the writes of a real process, then allows them."""
     process = writer_process(tmp_path, "--roll-s", "0.05")
