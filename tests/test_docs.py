@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import os
 import re
-import sys
 from pathlib import Path
 
 from benchmarks.readme import BEGIN, END, section
-from client_sdk import NoRoute, address, connect
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CODE_WORDS
+from tests.test_guide import RUN_S, WRITTEN_URL, start_program, wait_until_served
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-RUN_S = 60.0  # a program of the README takes half a second; a machine that is busy with other tests takes longer
 
 CODES = {
     0x001: "INVALID_SETUP",
@@ -69,48 +66,27 @@ def test_all_python_in_the_documents_compiles() -> None:
             compile(program, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-async def start_program(path: Path) -> asyncio.subprocess.Process:
-    """Runs a file with this process's import path."""
-    import_path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(path),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "PYTHONPATH": import_path},
-    )
-
-
-async def wait_until_served(url: str) -> None:
-    async with connect(url) as client:
-        while True:
-            try:
-                await client.request_response(address("orders"), b"anybody?", route="create")
-                return
-            except NoRoute:
-                await asyncio.sleep(0.02)
-
-
 async def test_the_programs_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     """With a real broker; only the URL is another one than in the text."""
     service_text, caller_text = programs(ROOT / "README.md")
     async with local_broker() as url, asyncio.timeout(RUN_S):
         for name, text in (("service.py", service_text), ("caller.py", caller_text)):
-            assert text.count("tcp://127.0.0.1:7000") == 1
-            (tmp_path / name).write_text(text.replace("tcp://127.0.0.1:7000", url))
+            assert text.count(WRITTEN_URL) == 1
+            (tmp_path / name).write_text(text.replace(WRITTEN_URL, url))
         service = await start_program(tmp_path / "service.py")
         caller: asyncio.subprocess.Process | None = None  # None until somebody serves
         try:
             await wait_until_served(url)
             caller = await start_program(tmp_path / "caller.py")
-            output, _ = await caller.communicate()
+            output, log = await caller.communicate()
             assert service.returncode is None
         finally:
             for process in (service, caller):
                 if process is not None and process.returncode is None:
                     process.kill()
                     await process.wait()
-    assert (caller.returncode, output.decode().splitlines()) == (
+    assert (caller.returncode, log.decode(), output.decode().splitlines()) == (
         0,
+        "",
         ["b'order taken: a book'", "b'a book taken'", "b'a book packed'", "b'a book sent'", "b'order taken: a lamp'"],
     )

@@ -64,17 +64,22 @@ async def wait_until_served(url: str) -> None:
         await client.request_response(address("orders"), b"anybody?", route="create", timeout_s=RUN_S)
 
 
+async def start_program(path: Path) -> asyncio.subprocess.Process:
+    """Runs a file in its folder, with this process's import path; what it logs comes apart from what it prints."""
+    import_path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        path.name,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": import_path},
+        cwd=path.parent,
+    )
+
+
 @pytest.mark.parametrize("program", ENDING, ids=lambda program: program.name)
 async def test_a_program_of_the_guide_says_what_the_guide_says(program: Program, folder: Path) -> None:
-    import_path = os.pathsep.join([*(each or os.getcwd() for each in sys.path), str(ROOT)])
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        f"{program.name}.py",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,  # what is logged
-        env={**os.environ, "PYTHONPATH": import_path},
-        cwd=folder,
-    )
+    process = await start_program(folder / f"{program.name}.py")
     try:
         async with asyncio.timeout(RUN_S):
             output, log = await process.communicate()
