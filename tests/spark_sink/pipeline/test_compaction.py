@@ -113,38 +113,27 @@ def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
     assert_whole(source, records, batches=4)
 
 
-def test_files_that_come_while_a_day_is_compacted_are_there_afterwards(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_batch_that_comes_while_a_day_is_compacted_is_there_afterwards_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    """A whole batch, or one that is killed before Spark writes the commit, and repeated."""
     source, records = filled(tmp_path)
     sealed_more(source, records)
-    merged_bytes, runs = compaction._merged_bytes, list[int]()
+    merged_bytes, batches = compaction._merged_bytes, list[int]()
 
     def slow(*arguments: Any) -> memoryview:
-        if not runs:
-            runs.append(source.run())  # a whole batch, while the first file is made
+        if not batches:  # the first file is made
+            batches.append(source.find())
+            source.writer().write(None, batches[0])
+            if not is_killed:
+                source.commit(batches[0])
         return merged_bytes(*arguments)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "_merged_bytes", slow)
-        compact(LocalFileSystem(source.tables), LATER)
-    assert runs
-    assert_whole(source, records, batches=4)
-
-
-def test_batch_that_begins_while_a_compaction_works_and_is_killed_is_repeated_once(tmp_path: Path) -> None:
-    source, records = filled(tmp_path)
-    sealed_more(source, records)
-    merged_bytes, begun = compaction._merged_bytes, list[int]()
-
-    def slow(*arguments: Any) -> memoryview:
-        if not begun:
-            begun.append(source.find())
-            source.writer().write(None, begun[0])  # and killed before Spark wrote the commit
-        return merged_bytes(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "_merged_bytes", slow)
-        compact(LocalFileSystem(source.tables), LATER)
-    source.writer().write(None, begun[0])
+    monkeypatch.setattr(compaction, "_merged_bytes", slow)
+    compact(LocalFileSystem(source.tables), LATER)
+    if is_killed:
+        source.writer().write(None, batches[0])
     assert_whole(source, records, batches=4)
 
 
