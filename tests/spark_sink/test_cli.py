@@ -1,13 +1,10 @@
 import sys
-import types
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from spark_sink import session as session_module
 from spark_sink.cli import pipeline, report
-from spark_sink.errors import MissingPart
 from spark_sink.pipeline.folders import locked
 from spark_sink.pipeline.pipeline import Pipeline
 from tests.spark_sink.pipeline.folders import seal
@@ -33,21 +30,6 @@ def test_missing_pyspark_is_one_sentence_and_status_3(tmp_path: Path, monkeypatc
     result = run_pipeline(tmp_path, "--once")
     assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
     assert 'pip install "rsocket-broker[spark]"' in result.stderr
-
-
-def test_missing_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = types.ModuleType("pyspark.sql")
-    installed.__dict__["SparkSession"] = None
-    monkeypatch.setitem(sys.modules, "pyspark", types.ModuleType("pyspark"))
-    monkeypatch.setitem(sys.modules, "pyspark.sql", installed)
-
-    def no_java() -> Path:
-        raise MissingPart("Spark needs Java")
-
-    monkeypatch.setattr(session_module, "ensure_java", no_java)
-    seal(tmp_path / "events", events(1, 10))
-    result = run_pipeline(tmp_path, "--once")
-    assert (result.exit_code, result.stderr) == (3, "Spark needs Java\n")
 
 
 def test_second_pipeline_on_the_same_tables_is_refused(tmp_path: Path) -> None:
@@ -126,13 +108,10 @@ def test_page_without_plotly_is_one_sentence_and_status_3(tmp_path: Path, monkey
     assert not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("is_there", [False, True])
-def test_report_without_tables_is_one_sentence_and_status_2(tmp_path: Path, is_there: bool) -> None:
-    folder = tmp_path / "tables"
-    if is_there:
-        folder.mkdir()
-    result = CliRunner().invoke(report, [str(folder)])
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+@pytest.mark.parametrize("folder, text", [("none", "there is no folder"), (".", "holds no tables")])
+def test_report_without_tables_is_one_sentence_and_status_2(tmp_path: Path, folder: str, text: str) -> None:
+    result = CliRunner().invoke(report, [str(tmp_path / folder)])
+    assert (result.exit_code, result.stderr.count("\n"), text in result.stderr) == (2, 1, True)
 
 
 @pytest.mark.parametrize("option", ["--out", "--html"])

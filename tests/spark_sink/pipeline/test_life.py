@@ -185,11 +185,6 @@ def check(events_folder: Path, tables: Path, *, is_once: bool) -> None:
     check_folders(LocalFileSystem(events_folder), LocalFileSystem(tables), is_once=is_once)
 
 
-def test_missing_events_folder_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadFolder, match="there is no events folder"):
-        check(tmp_path / "events", tmp_path / "tables", is_once=True)
-
-
 def test_folder_without_segments_is_refused_once_and_awaited_otherwise(tmp_path: Path) -> None:
     (tmp_path / "events" / FLOWS).mkdir(parents=True)
     (tmp_path / "events" / FLOWS / ".half.parquet").touch()

@@ -126,13 +126,6 @@ def test_one_table_alone_is_enough(tmp_path: Path, table: str) -> None:
     assert read_facts(tmp_path).is_empty == (table in ("callers", "rejections", "requests"))
 
 
-def test_missing_folder_and_folder_without_tables_are_one_sentence(tmp_path: Path) -> None:
-    for folder, text in ((tmp_path / "none", "there is no folder"), (tmp_path, "holds no tables")):
-        with pytest.raises(BadFolder, match=text) as raised:
-            read_facts(folder)
-        assert "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize("table", sorted(COLUMNS))
 def test_file_that_is_no_table_is_one_sentence(tmp_path: Path, table: str) -> None:
     write(tmp_path, {"lifecycle": [event_row("BrokerStarted")]})

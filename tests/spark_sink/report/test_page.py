@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import sys
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from spark_sink.errors import MissingPart
 from spark_sink.report.chapters import chapters, headline
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.figures import COLOURS, label, latency_axis
@@ -261,11 +259,3 @@ def test_an_axis_of_latencies_has_ticks_within_its_range(values: list[int]) -> N
     axis = latency_axis(values)
     low, high = (10**power for power in axis["range"])
     assert sum(1 for tick in axis["tickvals"] if low <= tick <= high) in range(1, 13)
-
-
-def test_without_plotly_one_sentence_says_how_to_get_it(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(MissingPart, match=r'pip install "rsocket-broker\[report\]"') as raised:
-        html_report(case.facts, MADE_AT)
-    assert "\n" not in str(raised.value)
