@@ -16,7 +16,6 @@ from spark_sink.data_source.reader import EventReader, limited
 from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.event_files.folder import EventFile
 from spark_sink.event_files.layout import LOG_FOLDER, Disk
-from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.writer.retention import Keep, Retention
 from tests.spark_sink.data_source.world import (
@@ -129,17 +128,6 @@ def test_what_was_read_from_the_log_is_not_read_again_from_its_segment(tmp_path:
     end = reader.latest_offset(middle)
     assert names_of(reader, middle, end) == one.names[FLOWS][27:]
     assert names_of(reader, start, middle) == one.names[FLOWS][:27]  # again, from the segment now
-
-
-def test_the_writer_may_roll_and_the_segment_move_between_the_plan_and_the_reading(tmp_path: Path) -> None:
-    one = run(tmp_path)
-    one.take(30)
-    reader = reader_of(tmp_path)
-    parts = reader.parts(reader.initial_offset(), reader.latest_offset())
-    assert parts[0].pieces[0].file.is_log
-    one.roll()
-    archive(tmp_path, FLOWS, segments(tmp_path)[0])
-    assert [name for part in parts for name in read_part(reader, part)] == one.names[FLOWS]
 
 
 def test_rows_are_those_of_the_schema_from_log_segment_and_archive(tmp_path: Path) -> None:
@@ -426,13 +414,6 @@ def test_a_day_of_small_segments_is_planned_with_a_look_at_few_of_them(
     start, end = {STREAM: 170}, reader.latest_offset({STREAM: 170})
     assert len(names_of(reader, start, end)) == len(one.names[FLOWS]) - 170
     assert len(looks) < 25
-
-
-def test_logs_of_the_helper_are_real(tmp_path: Path) -> None:
-    one = run(tmp_path)
-    one.take(30)
-    [log] = (tmp_path / LOG_FOLDER).glob("*.wal")
-    assert WalContent(log.read_bytes()).ledger.rows == {FLOWS: 27, LIFECYCLES: 3, REQUESTS: 15}
 
 
 def test_files_beyond_those_that_are_remembered_are_looked_at_again(

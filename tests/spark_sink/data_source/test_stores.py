@@ -24,7 +24,7 @@ from spark_sink.data_source.stores import ArrowStore, LocalStore
 from spark_sink.errors import BadFolder, LostRows
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from tests.admin_api.fakes import FakeAdmin, shop
-from tests.spark_sink.data_source.world import STREAM, archive, names_of, read_part, reader_of, run, segments
+from tests.spark_sink.data_source.world import STREAM, archive, names_of, read_part, run, segments
 
 
 class Served:
@@ -212,17 +212,13 @@ def test_a_token_does_not_show_when_options_are_printed() -> None:
     assert "secret" not in repr(Options("flows", urls=("http://h",), token="secret"))
 
 
-@pytest.mark.parametrize("kind", ["folder", "pyarrow", "http"])
 def test_a_file_that_is_too_large_to_be_read_whole_is_refused(
-    tmp_path: Path, served: Served, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = run(tmp_path)
-    one.seal(20)
+    run(tmp_path).seal(20)
     for module in (stores, http_store):
         monkeypatch.setattr(module, "MAX_FILE_BYTES", 1000)
-    options = {"url": served.broker(tmp_path)} if kind == "http" else {}
-    path = {"folder": str(tmp_path), "pyarrow": f"file://{tmp_path}", "http": ""}[kind]
-    reader = reader_of(tmp_path, **{"path": path, **options})
+    reader = opened(FLOWS, options)
     [part] = reader.whole()
     with pytest.raises(OSError, match="1000"):
         read_part(reader, part)
