@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from broker.events import BROKER_DIED
-from broker.routing.digest import Digest, route_mark
 from spark_sink.errors import BadMoment, NotKnown
 from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.time_travel import Check, Gap, SeenRoute, table_at
@@ -291,15 +290,6 @@ def test_without_a_start_the_first_record_that_is_there_is_one_and_all_before_it
     table = table_at(tmp_path, after(9))
     assert (table.start, table.is_complete, [route.route_id for route in table.routes]) == (FIRST_RECORD, False, [B, C])
     assert table.gaps[0][:4] == (1, 2, 2, "missing")
-
-
-def test_digest_is_that_of_the_routes_as_events_tell_them(tmp_path: Path) -> None:
-    history = History()
-    history.join(A, "größe", [("zone", "a"), ("zone", "b"), ("empty", "")], "unix")
-    write_segments(tmp_path, history)
-    digest = Digest()
-    digest.add(route_mark(A, "größe", [("empty", ""), ("zone", "a"), ("zone", "b")]))
-    assert table_at(tmp_path, after(0)).digest == digest.text
 
 
 def test_moments_may_be_texts_and_without_a_zone_are_utc(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_without_a_zone_the_other_route_has_all_that_is_in_flight(tmp_path: Path
     """
     simulation = asked(overlapping().write(tmp_path), Question(without=(("zone", "b"),)))
     assert numbers(simulation, real=False) == [(6, 2), (0, 0)]
+    assert simulation.result.moved_requests == 3
     [service] = as_json(simulation)["services"]
     assert (service["real"]["routes"], service["simulated"]["routes"]) == (2, 1)
     assert (service["simulated"]["max_over_mean"], service["simulated"]["gini"]) == (1.0, 0.0)
