@@ -116,20 +116,6 @@ def test_every_record_is_read_once_whatever_happens_to_the_files(
     assert set(query.log[-1]) >= {one.stream for one in runs if one.names[source]}
 
 
-def test_what_was_read_from_the_log_is_not_read_again_from_its_segment(tmp_path: Path) -> None:
-    one = run(tmp_path)
-    one.take(30)
-    reader = reader_of(tmp_path)
-    start = reader.initial_offset()
-    middle = reader.latest_offset(start)
-    assert (start, middle) == ({STREAM: 0}, {STREAM: 27})
-    assert len(names_of(reader, start, middle)) == 27
-    one.seal(30)
-    end = reader.latest_offset(middle)
-    assert names_of(reader, middle, end) == one.names[FLOWS][27:]
-    assert names_of(reader, start, middle) == one.names[FLOWS][:27]  # again, from the segment now
-
-
 def test_rows_are_those_of_the_schema_from_log_segment_and_archive(tmp_path: Path) -> None:
     one = run(tmp_path)
     one.take(40)

@@ -51,17 +51,6 @@ def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_i
     assert_tables_tell(source.tables, records)
 
 
-def test_generation_that_ends_in_a_broken_batch_takes_its_files_along(source: FakeSource) -> None:
-    records = events(1, 30)
-    seal(source.events, records)
-    source.writer().write(None, source.find())  # killed before the commit
-    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
-    next_generation(*places, 1)
-    assert not [name for name in files(source.tables) if "/000001-" in name]
-    FakeSource(source.events, source.tables, 2).run()
-    assert_tables_tell(source.tables, records)
-
-
 def test_generation_that_ends_in_a_broken_batch_keeps_requests_of_a_segment_that_came_back(source: FakeSource) -> None:
     places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     seal_requests(source.events, range(1, 50))

@@ -90,16 +90,6 @@ def test_a_snapshot_tells_requests_and_a_join_begins_with_those_of_the_route(tmp
     assert table_at(tmp_path, after(2)).routes[0].requests == 0
 
 
-def test_an_instant_is_behind_all_records_of_its_millisecond_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    history = history_of((1, A), (1, B))
-    history.leave(A)
-    history.join(A, "orders", [], "unix")
-    history.leave(B)
-    write_segments(tmp_path, history)
-    assert ids(tmp_path, after(0.999)) == []
-    assert ids(tmp_path, after(1)) == [A]
-
-
 def test_where_the_clock_was_put_back_the_last_time_of_a_moment_counts_and_all_records_before_it(
     tmp_path: Path,
 ) -> None:
