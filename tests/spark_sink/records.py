@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ import spark_sink
 from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
 from spark_sink.event_files.footer import segment_metadata
-from spark_sink.event_files.frames import Header, decode_rows
+from spark_sink.event_files.frames import FrameSplitter, Header, decode_rows
 from spark_sink.event_files.layout import segment_name
 
 Event = FlowRecord | LifecycleEvent
@@ -32,9 +33,7 @@ PROJECT = Path(spark_sink.__file__).parents[1]
 def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
     """The requests of one interval, with the histogram of latencies that really were drawn."""
     latencies = [int(dice.lognormvariate(6.5, 1.2)) for _ in range(dice.randint(0, 12))]
-    counts: dict[int, int] = {}
-    for latency in latencies:
-        counts[bucket_of(latency)] = counts.get(bucket_of(latency), 0) + 1
+    counts = Counter(map(bucket_of, latencies))
     ends = [("completed", "", ""), ("error", "", ""), ("rejected", "no-route", "region=mars"), ("cancelled", "", "")]
     outcome, word, emptied_by = dice.choice(ends)
     return FlowRecord(
@@ -134,6 +133,23 @@ def put_segments(
 
 def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
+
+
+def pulled(splitter: FrameSplitter) -> list[bytes]:
+    """All frames that are whole."""
+    frames = []
+    while (frame := splitter.pull()) is not None:
+        frames.append(frame)
+    return frames
+
+
+def frames_in(path: Path) -> list[bytes]:
+    """What a file holds, and nothing else."""
+    splitter = FrameSplitter()
+    splitter.add(path.read_bytes())
+    frames = pulled(splitter)
+    assert splitter.left_bytes == 0
+    return frames
 
 
 def header_frame(**changes: object) -> bytes:

@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,7 @@ LATENCIES = st.lists(st.integers(0, 10**9), min_size=1, max_size=60)
 
 
 def histogram(latencies: list[int]) -> tuple[list[int], list[int]]:
-    counts: dict[int, int] = {}
-    for latency in latencies:
-        counts[bucket_of(latency)] = counts.get(bucket_of(latency), 0) + 1
+    counts = Counter(map(bucket_of, latencies))
     return list(counts), list(counts.values())
 
 

@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 
 from spark_sink.errors import BadFrame
 from spark_sink.event_files.frames import MAX_FRAME_BYTES, FrameSplitter, decode_header, decode_rows
-from tests.spark_sink.records import HEADER, events, framed, header_frame, rows_frame
-
-
-def pulled(splitter: FrameSplitter) -> list[bytes]:
-    frames = []
-    while (frame := splitter.pull()) is not None:
-        frames.append(frame)
-    return frames
+from tests.spark_sink.records import HEADER, events, framed, header_frame, pulled, rows_frame
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50)), st.integers(1, 20))

@@ -1,6 +1,7 @@
 """Random tables as the pipeline makes them, written with pyarrow alone: rows as plain dicts and files of them."""
 
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -44,9 +45,7 @@ def origin(number: int) -> Row:
 
 
 def histogram(latencies: list[int]) -> Row:
-    counts: dict[int, int] = {}
-    for latency in latencies:
-        counts[bucket_of(latency)] = counts.get(bucket_of(latency), 0) + 1
+    counts = Counter(map(bucket_of, latencies))
     return {
         "latency_buckets": sorted(counts),
         "latency_counts": [counts[bucket] for bucket in sorted(counts)],

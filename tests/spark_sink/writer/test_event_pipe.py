@@ -23,6 +23,8 @@ from tests.spark_sink.records import (
     Event,
     definition,
     events,
+    frames_in,
+    pulled,
     request,
     requests_of,
     sealed_seqs,
@@ -52,10 +54,7 @@ class Reader:
         return len(taken)
 
     def rows(self) -> list[Any]:
-        rows = []
-        while (frame := self._splitter.pull()) is not None:
-            rows += decode_rows(frame)
-        return rows
+        return [row for frame in pulled(self._splitter) for row in decode_rows(frame)]
 
 
 def fields(records: Iterable[Event]) -> list[tuple[Any, ...]]:
@@ -312,10 +311,17 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen within a minute")
 
 
+async def started(folder: Path, script: str = "", backlog: Backlog | None = None) -> EventPipe:
+    """With our writer, or a program in its place; `FILE` in the script is a file that it may write."""
+    command = [sys.executable, "-c", script.replace("FILE", repr(str(folder / "got")))] if script else []
+    pipe = EventPipe(command, backlog)
+    await pipe.start(folder, HEAD, 60.0)
+    return pipe
+
+
 @pytest.mark.slow
 async def test_everything_appended_is_sealed_after_stop(tmp_path: Path) -> None:
-    pipe = EventPipe()
-    await pipe.start(tmp_path, HEAD, 60.0)
+    pipe = await started(tmp_path)
     records = events(1, 3000)
     for start in range(0, 3000, 100):
         pipe.append(records[start : start + 100])
@@ -331,8 +337,7 @@ async def test_killed_writer_is_replaced_and_nothing_is_lost_or_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(event_pipe, "FIRST_RESTART_S", 0.01)
-    pipe = EventPipe()
-    await pipe.start(tmp_path, HEAD, 60.0)
+    pipe = await started(tmp_path)
     pipe.append(events(1, 20))
     await until(lambda: pipe.state().wal_bytes > 0)  # in its log
     first = pipe.state().pid
@@ -351,8 +356,7 @@ async def test_killed_writer_is_replaced_and_nothing_is_lost_or_doubled(
 
 @pytest.mark.slow
 async def test_writer_that_is_killed_while_the_broker_stops_is_replaced_once_more(tmp_path: Path) -> None:
-    pipe = EventPipe()
-    await pipe.start(tmp_path, HEAD, 60.0)
+    pipe = await started(tmp_path)
     pipe.append(events(1, 20))
     await until(lambda: pipe.state().wal_bytes > 0)
     os.kill(pipe.state().pid, signal.SIGKILL)
@@ -360,11 +364,6 @@ async def test_writer_that_is_killed_while_the_broker_stops_is_replaced_once_mor
     assert await pipe.stop(60.0)
     assert sealed_seqs(tmp_path) == list(range(1, 41))
     assert (pipe.state().sealed, pipe.state().dropped) == (40, 0)
-
-
-def stand_in(tmp_path: Path, script: str) -> list[str]:
-    """A program in the writer's place; `FILE` in the script is a file that it may write."""
-    return [sys.executable, "-c", script.replace("FILE", repr(str(tmp_path / "got")))]
 
 
 async def test_new_writer_is_given_numbers_beyond_those_of_the_old(
@@ -376,13 +375,10 @@ async def test_new_writer_is_given_numbers_beyond_those_of_the_old(
         "if os.path.getsize(FILE) > len(head): os.read(0, 1)\n"
         """else: print('{"sealed": 3, "sealed_seq": 3, "next_number": 8}')"""
     )
-    pipe = EventPipe(stand_in(tmp_path, script))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, script)
     await until(lambda: pipe.state().restarts == 1 and pipe.state().pid > 0)
     await pipe.stop(60.0)
-    splitter = FrameSplitter()
-    splitter.add((tmp_path / "got").read_bytes())
-    headers = [decode_header(frame) for frame in (splitter.pull(), splitter.pull()) if frame is not None]
+    headers = [decode_header(frame) for frame in frames_in(tmp_path / "got")]
     assert [header.first_number for header in headers] == [1, 1008]
     assert headers[0].version == "0.1.0"
 
@@ -402,8 +398,7 @@ async def test_writer_that_cannot_be_started_is_tried_again_and_nothing_raises(
 
 
 async def test_writer_that_never_reads_costs_bounded_memory_and_no_time(tmp_path: Path) -> None:
-    pipe = EventPipe(stand_in(tmp_path, "import time; time.sleep(600)"), Backlog(max_bytes=100_000))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, "import time; time.sleep(600)", Backlog(max_bytes=100_000))
     batch = events(1, 100)
     while not pipe.state().dropped:
         pipe.append(batch * 100)
@@ -415,8 +410,7 @@ async def test_writer_that_never_reads_costs_bounded_memory_and_no_time(tmp_path
 
 async def test_slow_writer_gets_everything_in_the_end(tmp_path: Path) -> None:
     script = "import os\nwith open(FILE, 'wb') as file:\n    while data := os.read(0, 4096): file.write(data)\n"
-    pipe = EventPipe(stand_in(tmp_path, script))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, script)
     os.kill(pipe.state().pid, signal.SIGSTOP)
     batch = events(1, 1000)
     for _ in range(20):
@@ -424,18 +418,11 @@ async def test_slow_writer_gets_everything_in_the_end(tmp_path: Path) -> None:
     assert pipe.state().backlog_bytes > 0  # more than a pipe holds
     os.kill(pipe.state().pid, signal.SIGCONT)
     assert not await pipe.stop(60.0)  # it has sealed nothing
-    splitter = FrameSplitter()
-    splitter.add((tmp_path / "got").read_bytes())
-    splitter.pull()
-    rows = 0
-    while (frame := splitter.pull()) is not None:
-        rows += len(decode_rows(frame))
-    assert (rows, splitter.left_bytes) == (200_000, 0)
+    assert sum(len(decode_rows(frame)) for frame in frames_in(tmp_path / "got")[1:]) == 200_000
 
 
 async def test_writer_that_says_nonsense_is_said_and_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pipe = EventPipe(stand_in(tmp_path, "import os\nprint('nonsense', flush=True)\nwhile os.read(0, 4096): pass"))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, "import os\nprint('nonsense', flush=True)\nwhile os.read(0, 4096): pass")
     await until(lambda: "what is no state" in caplog.text)
     assert await pipe.stop(60.0)
 

@@ -12,11 +12,10 @@ import pytest
 
 from broker.edge import event_backlog, event_pipe
 from broker.edge.event_backlog import Backlog
-from broker.edge.event_pipe import EventPipe
 from broker.forwarding.traffic.request_log import RequestRows
-from spark_sink.event_files.frames import FrameSplitter, decode_rows
-from tests.spark_sink.records import NOON_MS, definition, events, request
-from tests.spark_sink.writer.test_event_pipe import HEAD, Reader, stand_in, until
+from spark_sink.event_files.frames import decode_rows
+from tests.spark_sink.records import NOON_MS, definition, events, frames_in, request
+from tests.spark_sink.writer.test_event_pipe import Reader, started, until
 
 COPY = "import os\nwith open(FILE, 'wb', 0) as file:\n    while data := os.read(0, 1 << 20): file.write(data)\n"
 
@@ -30,14 +29,7 @@ def requests(flow: int, seqs: Sequence[int], *, is_new: bool = True, forgotten: 
 
 def frames(path: Path) -> list[list[str]]:
     """What a writer got, but for the header: each record by the beginning of its type and its number."""
-    splitter = FrameSplitter()
-    splitter.add(path.read_bytes())
-    splitter.pull()
-    found = []
-    while (frame := splitter.pull()) is not None:
-        found.append([named(row) for row in decode_rows(frame)])
-    assert splitter.left_bytes == 0
-    return found
+    return [[named(row) for row in decode_rows(frame)] for frame in frames_in(path)[1:]]
 
 
 def named(row: Any) -> str:
@@ -46,8 +38,7 @@ def named(row: Any) -> str:
 
 
 async def test_what_comes_in_one_turn_of_the_loop_is_one_frame_in_the_order_in_which_it_came(tmp_path: Path) -> None:
-    pipe = EventPipe(stand_in(tmp_path, COPY))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, COPY)
     pipe.append_requests(requests(1, [1, 2]))
     pipe.append_requests(requests(2, [3], forgotten=[1]))
     pipe.append(events(1, 2, first_seq=9))  # a flow record and an event, the flow's requests before it
@@ -63,8 +54,7 @@ async def test_what_comes_in_one_turn_of_the_loop_is_one_frame_in_the_order_in_w
 
 async def test_a_request_is_in_the_pipe_at_the_end_of_the_turn(tmp_path: Path) -> None:
     """Who gathers them waits already: whatever waits here, too, is lost with a broker that is killed."""
-    pipe = EventPipe(stand_in(tmp_path, COPY))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, COPY)
     pipe.append_requests(requests(1, [1, 2, 3]))
     assert pipe.state().written == 0
     await asyncio.sleep(0)
@@ -79,8 +69,7 @@ async def test_requests_that_a_full_pipe_does_not_take_wait_and_those_beyond_the
     monkeypatch.setattr(event_pipe, "FIRST_RESTART_S", 0.001)
     monkeypatch.setattr(event_pipe, "PIPE_BYTES", 4096)
     script = "import os, time\nif not os.path.exists(FILE):\n    open(FILE, 'w').close()\n    time.sleep(600)\n" + COPY
-    pipe = EventPipe(stand_in(tmp_path, script), Backlog(max_bytes=100_000))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, script, Backlog(max_bytes=100_000))
     await until((tmp_path / "got").exists)
     came = 0
     for flow in range(1, 1000):
@@ -109,8 +98,7 @@ async def test_requests_that_a_full_pipe_does_not_take_wait_and_those_beyond_the
 
 
 async def test_requests_after_the_stop_are_counted_and_hold_nothing(tmp_path: Path) -> None:
-    pipe = EventPipe(stand_in(tmp_path, COPY))
-    await pipe.start(tmp_path, HEAD, 1.0)
+    pipe = await started(tmp_path, COPY)
     assert await pipe.stop(60.0)
     pipe.append_requests(requests(1, [1, 2]))
     assert (pipe.state().dropped, pipe.state().defined_flows) == (2, 0)
