@@ -123,18 +123,21 @@ def test_the_list_says_the_defaults_as_they_are() -> None:
     [
         ("Bounds of what-if", ["what_if"]),
         ("Bounds of readers of event files", ["event_files", "data_source", "history", "time_travel"]),
+        ("Bounds of the writer of event files", ["writer"]),
     ],
 )
 def test_every_bound_of_a_room_of_spark_sink_has_a_row_with_its_number(heading: str, rooms: list[str]) -> None:
     pytest.importorskip("pyarrow")
     found = {}
     for path in (path for room in rooms for path in (ROOT / "spark_sink" / room).glob("*.py")):
-        module = f"spark_sink.{path.parent.name}.{path.stem}"
+        module = f"{path.parent.name}.{path.stem}"
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "MAX_" in node.target.id:
-                found[f"{module}.{node.target.id}"] = getattr(importlib.import_module(module), node.target.id)
+                bounds = importlib.import_module(f"spark_sink.{module}")
+                found[f"{module}.{node.target.id}"] = getattr(bounds, node.target.id)
     listed = rows(heading)
-    assert {name.strip("`"): number(default) for name, default, *_ in listed} == found
+    said = {name.strip("`").removeprefix("spark_sink."): number(default) for name, default, *_ in listed}
+    assert said == found
     assert all(unit and at_the_bound for _, _, unit, at_the_bound, *_ in listed)
 
 
