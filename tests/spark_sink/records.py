@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -133,6 +134,16 @@ def put_segments(
 
 def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
+
+
+def copied(folder: Path, *numbers: int) -> list[Path]:
+    """The segments of these numbers once more, under numbers that are higher by 9000."""
+    copies = []
+    for number in numbers:
+        for path in sorted(folder.glob(f"*/*-{number:010d}.parquet")):
+            copies.append(path.with_name(path.name.replace(f"-{number:010d}", f"-{9000 + number:010d}")))
+            shutil.copy(path, copies[-1])
+    return copies
 
 
 def pulled(splitter: FrameSplitter) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""A copy of a segment under another number is read by nobody twice; the tables are in `test_pipeline_batches`."""
+"""A copy of a segment under another number is read by nobody twice; the tables are in `pipeline/test_known.py`."""
 
 import shutil
 from pathlib import Path
@@ -21,29 +21,19 @@ from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import SparkEngine
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import seal
-from tests.spark_sink.records import HEADER, NOON_MS, events
+from tests.spark_sink.records import HEADER, NOON_MS, copied, events
 
 SOURCES = (FLOWS, LIFECYCLES, REQUESTS)
 
 
 def filled(folder: Path) -> Path:
-    """Three segments of flows and lifecycle, one of requests, and copies of the first two under high numbers."""
+    """Three segments of flows and lifecycle, and one of requests."""
     for number in (1, 2, 3):
         first_seq = 20 * number - 19
         header = msgspec.structs.replace(HEADER, first_number=number)
         seal(folder, events(number, 20, NOON_MS + number * 1000, first_seq=first_seq), header=header)
     seal_requests(folder, range(1000, 1020))
     return folder
-
-
-def copy_first_ones(folder: Path) -> list[Path]:
-    copies = []
-    for path in sorted(folder.glob("*/*.parquet")):
-        number = int(path.stem[-10:])
-        if number != 3:
-            copies.append(path.with_name(f"{path.stem[:-10]}{9000 + number:010d}.parquet"))
-            shutil.copy(path, copies[-1])
-    return copies
 
 
 def why(copy: Path) -> str:
@@ -67,7 +57,7 @@ def test_data_source_gives_each_record_once_and_what_comes_behind_a_copy(
 
     expected = seqs(filled(tmp_path))
     capsys.readouterr()
-    copies = [path for path in copy_first_ones(tmp_path) if path.parent.name == source]
+    copies = [path for path in copied(tmp_path, 1, 2, 4) if path.parent.name == source]
     assert seqs(tmp_path) == expected
     told = capsys.readouterr().err
     assert all(f"{source}/{path.name} is passed over: {why(path)}" in told for path in copies[-1:])
@@ -75,7 +65,7 @@ def test_data_source_gives_each_record_once_and_what_comes_behind_a_copy(
 
 def test_what_if_counts_each_request_once_and_names_the_copies(tmp_path: Path) -> None:
     filled(tmp_path)
-    copies = [path for path in copy_first_ones(tmp_path) if path.parent.name != LIFECYCLES]
+    copies = [path for path in copied(tmp_path, 1, 2, 4) if path.parent.name != LIFECYCLES]
     here = LocalEngine(events=tmp_path, tables=None, question=Question())
     assert len(here.records()) == 20
     assert sorted(here.problems) == sorted(f"{path} is passed over: {why(path)}" for path in copies)
@@ -84,7 +74,7 @@ def test_what_if_counts_each_request_once_and_names_the_copies(tmp_path: Path) -
 def test_time_travel_sees_the_same_table_and_names_the_copies(tmp_path: Path) -> None:
     at = moment_at(NOON_MS * 1000 + 3_600_000_000)
     before = table_at(filled(tmp_path), at)
-    copies = copy_first_ones(tmp_path)
+    copies = copied(tmp_path, 1, 2, 4)
     after = table_at(tmp_path, at)
     assert (after.routes, after.digest, after.last_seq) == (before.routes, before.digest, before.last_seq)
     assert set(after.problems) - set(before.problems) <= {f"{path} is passed over: {why(path)}" for path in copies}
@@ -105,7 +95,7 @@ def test_copies_are_found_in_the_archive_and_segments_of_equal_size_are_none(tmp
 @pytest.mark.spark
 def test_what_if_on_spark_counts_each_request_once(spark: Any, tmp_path: Path) -> None:
     filled(tmp_path)
-    copies = [path for path in copy_first_ones(tmp_path) if path.parent.name != LIFECYCLES]
+    copies = [path for path in copied(tmp_path, 1, 2, 4) if path.parent.name != LIFECYCLES]
     on_spark = SparkEngine(spark, events=str(tmp_path), tables="", question=Question())
     assert sum(row["count_all"] for row in on_spark.totals().to_pylist()) == 20
     assert sorted(on_spark.problems) == sorted(f"{path} is passed over: {why(path)}" for path in copies)

@@ -321,7 +321,7 @@ def test_what_spark_has_found_behind_a_link_stays_where_it_is(source: FakeSource
     log.write_text(log.read_text().replace(link.name, f"{link.name}/precious.parquet"))  # Spark looks behind links
     source.writer().write(None, batch_id)
     source.commit(batch_id)
-    [told] = archive_done(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1)
+    [told] = archive_done(*source.places, 1)
     assert told == f"{link} is never read: it is a folder, or a link to one or to nothing"
     assert (other / "precious.parquet").read_bytes() == b"of somebody else"
     assert [path.name for path in (source.events / FLOWS).iterdir()] == [link.name]
@@ -334,7 +334,7 @@ def test_what_no_batch_tells_of_is_told_beside_them(source: FakeSource, kind: st
     put(path, kind)
     is_found = kind not in ("folder", "link to nothing", "link to itself")  # by Spark
     told = [] if is_found else [f"{path} is never read: it is a folder, or a link to one or to nothing"]
-    assert archive_done(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1) == told
+    assert archive_done(*source.places, 1) == told
 
 
 # With Spark, which opens what it finds

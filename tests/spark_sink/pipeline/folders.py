@@ -93,10 +93,15 @@ class FakeSource:
     def __init__(self, events: Path, tables: Path, generation: int = 1) -> None:
         self.events, self.tables = events, tables
         events.mkdir(exist_ok=True)
-        check_folders(LocalFileSystem(events), LocalFileSystem(tables), is_once=False)
+        check_folders(*self.places, is_once=False)
         self.folder = tables / generation_folder(generation)
         for name in ("offsets", "commits", "sources/0"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def places(self) -> tuple[LocalFileSystem, LocalFileSystem]:
+        """The folders of events and of tables."""
+        return LocalFileSystem(self.events), LocalFileSystem(self.tables)
 
     def find(self) -> int:
         """A batch of all files that no batch has; gives its number."""

@@ -141,7 +141,7 @@ def test_generation_that_ends_in_a_broken_batch_leaves_no_requests_that_a_compac
     source, records = filled(tmp_path)
     sealed_more(source, records)
     source.writer().write(None, source.find())  # killed before the commit, and then the checkpoint knows enough
-    assert next_generation(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1) == 2
+    assert next_generation(*source.places, 1) == 2
     compact(LocalFileSystem(source.tables), LATER)
     FakeSource(source.events, source.tables, 2).run()
     assert_whole(source, records, batches=4)
@@ -151,9 +151,8 @@ def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     seal_requests(source.events, range(1030, 1040))
     source.writer().write(None, source.find())
-    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
-    ends = threading.Thread(target=next_generation, args=(*places, 1))
-    with publishing(places[1]):  # a compaction that has looked which files there are
+    ends = threading.Thread(target=next_generation, args=(*source.places, 1))
+    with publishing(source.places[1]):  # a compaction that has looked which files there are
         before = sorted(source.tables.glob("*/date=*/*"))
         ends.start()
         ends.join(0.2)

@@ -39,29 +39,27 @@ def run_until_full(source: FakeSource, records: list[Event]) -> None:
 def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_is_twice(
     source: FakeSource,
 ) -> None:
-    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     records: list[Event] = []
     for generation in (1, 2, 3):
-        assert current_generation(places[1]) == generation
+        assert current_generation(source.places[1]) == generation
         source = FakeSource(source.events, source.tables, generation)
         run_until_full(source, records)
-        assert next_generation(*places, generation) == generation + 1
+        assert next_generation(*source.places, generation) == generation + 1
         assert not source.folder.exists()
     FakeSource(source.events, source.tables, 4).run()
     assert_tables_tell(source.tables, records)
 
 
 def test_generation_that_ends_in_a_broken_batch_keeps_requests_of_a_segment_that_came_back(source: FakeSource) -> None:
-    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
     seal_requests(source.events, range(1, 50))
     source.run()
-    archive_done(*places, 1)
+    archive_done(*source.places, 1)
     [path] = (source.events / ARCHIVE).rglob("*.parquet")
     (source.events / REQUESTS / path.name).write_bytes(path.read_bytes())
-    assert next_generation(*places, 1) == 2  # a new checkpoint does not know it
+    assert next_generation(*source.places, 1) == 2  # a new checkpoint does not know it
     source = FakeSource(source.events, source.tables, 2)
     source.writer().write(None, source.find())
-    next_generation(*places, 2)
+    next_generation(*source.places, 2)
     assert request_seqs(source.tables) == list(range(1, 50))
 
 

@@ -9,22 +9,12 @@ import pytest
 from broker.events import ROUTE_JOINED, LifecycleEvent
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import ARCHIVE
-from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import next_generation
 from spark_sink.schema import FLOWS
 from spark_sink.tables import GAPS, LIFECYCLE, read_table
 from tests.spark_sink.pipeline.batches import OTHER, seal_requests, told
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
-from tests.spark_sink.records import HEADER, Event, events
-
-
-def copied(folder: Path, number: int, to: int) -> list[Path]:
-    """A segment of each source under another number."""
-    copies = []
-    for path in sorted(folder.glob(f"*/*-{number:010d}.parquet")):
-        copies.append(path.with_name(path.name.replace(f"-{number:010d}", f"-{to:010d}")))
-        shutil.copy(path, copies[-1])
-    return copies
+from tests.spark_sink.records import HEADER, Event, copied, events
 
 
 def filled(tmp_path: Path) -> tuple[FakeSource, list[Event]]:
@@ -42,10 +32,9 @@ def test_copy_of_a_segment_under_another_number_is_not_counted_again(tmp_path: P
     numbers = {int(path.stem[-10:]) for path in source.events.glob("*/*.parquet")}
     if when != "same batch":
         source.run()
-    copies = [(number, copied(source.events, number, 9000 + number)) for number in numbers]
-    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
+    copies = [(number, copied(source.events, number)) for number in numbers]
     if when in ("later generation", "archive gone"):
-        next_generation(*places, 1)
+        next_generation(*source.places, 1)
         if when == "archive gone":  # retention has removed it
             shutil.rmtree(source.events / ARCHIVE)
         source = FakeSource(source.events, source.tables, 2)
@@ -77,7 +66,7 @@ def test_vanished_segment_is_read_when_it_comes_back_under_another_number_and_it
 
 def test_batch_that_is_repeated_takes_its_own_segments_for_no_copies(tmp_path: Path) -> None:
     source, records = filled(tmp_path)
-    copied(source.events, 1, 9001)
+    copied(source.events, 1)
     batch_id = source.find()
     source.writer().write(None, batch_id)  # killed before the commit
     source.writer().write(None, batch_id)
@@ -111,7 +100,7 @@ def test_torn_memory_of_segments_ends_the_pipeline_in_a_sentence(tmp_path: Path)
     source.run()
     for path in source.tables.glob("_checkpoints/known/*"):
         path.write_bytes(b"torn")
-    copied(source.events, 1, 9001)
+    copied(source.events, 1)
     batch_id = source.find()
     with pytest.raises(SinkError, match=r"_checkpoints/known/2023-11-15T12 cannot be read: .*; remove it, and copies"):
         source.writer().write(None, batch_id)

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_sink.event_files.layout import ARCHIVE
-from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import archive_done, next_generation
 from spark_sink.schema import ARROW_SCHEMAS as SOURCE_SCHEMAS
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
@@ -152,14 +151,13 @@ def test_segment_that_comes_back_from_the_archive_is_not_counted_again(source: F
     records = events(8, 20)
     seal(source.events, records)
     source.run()
-    places = LocalFileSystem(source.events), LocalFileSystem(source.tables)
-    assert archive_done(*places, 1) == []
+    assert archive_done(*source.places, 1) == []
     for path in list((source.events / ARCHIVE).rglob("*.parquet")):
         (source.events / path.parent.name / path.name).write_bytes(path.read_bytes())
-    assert [text.partition(" is never read: ")[2] for text in archive_done(*places, 1)] == [
+    assert [text.partition(" is never read: ")[2] for text in archive_done(*source.places, 1)] == [
         "a file of this name was read before"
     ] * 2
-    assert next_generation(*places, 1) == 2  # a new checkpoint does not know them
+    assert next_generation(*source.places, 1) == 2  # a new checkpoint does not know them
     FakeSource(source.events, source.tables, 2).run()
     assert_tables_tell(source.tables, records)
     assert [gap[0] for gap in gaps(source.tables) if gap[0] == "bad-file"] == ["bad-file"] * 2
@@ -173,7 +171,7 @@ def test_names_that_spark_never_finds_are_told(source: FakeSource) -> None:
         os.fsdecode(b"\xff-1-0000000001.parquet"),
     ):
         (source.events / FLOWS / name).touch()
-    texts = archive_done(LocalFileSystem(source.events), LocalFileSystem(source.tables), 1)
+    texts = archive_done(*source.places, 1)
     assert [text.partition(" is never read")[0].rpartition("/")[2] for text in texts] == [
         "_b-1-0000000001.parquet",
         "b-1-0000000001.json",
