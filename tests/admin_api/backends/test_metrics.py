@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import io
-
 from prometheus_client import Metric
-from prometheus_client.openmetrics import parser as openmetrics
-from prometheus_client.parser import text_string_to_metric_families
 
 from admin_api.backends.metrics import WorkersMetrics, own_families
 from admin_api.metrics import OTHER, Metrics
@@ -14,6 +10,7 @@ from admin_api.numbers import ALIKE
 from broker.views.merge import MAX
 from broker.views.schemas import STATES
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.admin_api.test_metrics import OPENMETRICS, parse_openmetrics, parse_text
 
 TEXT = """# HELP broker_routes Routes
 # TYPE broker_routes gauge
@@ -157,15 +154,14 @@ async def test_the_metrics_of_real_brokers_are_readable_in_both_formats() -> Non
     one, _ = await Metrics(FakeAdmin(shop_with_traffic())).render("")
     texts = {1: (1, one.decode()), 2: (2, one.decode())}
     body, _ = WorkersMetrics().render("", texts)
-    alone = {family.name: family for family in text_string_to_metric_families(one.decode())}
-    both = {family.name: family for family in text_string_to_metric_families(body.decode())}
+    alone = {family.name: family for family in parse_text(one.decode())}
+    both = {family.name: family for family in parse_text(body.decode())}
     assert {name: family.type for name, family in both.items()} == {name: family.type for name, family in alone.items()}
     for name, family in alone.items():
         expected = [
             (sample.name, sample.labels, sample.value * factor(family, sample.labels)) for sample in family.samples
         ]
         assert [(sample.name, sample.labels, sample.value) for sample in both[name].samples] == expected, name
-    open_body, content_type = WorkersMetrics().render("application/openmetrics-text; version=1.0.0", texts)
+    open_body, content_type = WorkersMetrics().render(OPENMETRICS, texts)
     assert content_type.startswith("application/openmetrics-text")
-    families = list(openmetrics.text_fd_to_metric_families(io.StringIO(open_body.decode())))  # type: ignore[no-untyped-call]
-    assert {family.name for family in families} == set(alone)
+    assert {family.name for family in parse_openmetrics(open_body.decode())} == set(alone)

@@ -17,8 +17,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api.app import app_of, make_app, make_workers_app, start_unix
-from admin_api.backends.workers import PagePlan, plan_pages
 from admin_api.backends.workers import Workers as WorkersBackend
+from admin_api.backends.workers import plan_pages
 from admin_api.errors import MISSING
 from broker.config.options import Config
 from broker.config.sections.process import AdminOptions, BrokerOptions
@@ -132,23 +132,6 @@ def numbers(*routes: int) -> list[str]:
 async def test_who_asks_for_another_host_is_told_nothing(workers: Workers) -> None:
     async with workers.client.get("/api/v1/status", headers={"Host": "evil.example"}) as answer:
         assert (answer.status, (await answer.json())["code"]) == (421, "wrong-host")
-
-
-@pytest.mark.parametrize(
-    "offset, limit, plans",
-    [
-        (0, 100, [(1, 0, 3), (2, 0, 5)]),
-        (0, 2, [(1, 0, 2)]),
-        (2, 2, [(1, 2, 1), (2, 0, 1)]),
-        (3, 100, [(2, 0, 5)]),
-        (7, 1, [(2, 4, 1)]),
-        (8, 1, []),
-    ],
-)
-def test_a_page_is_cut_over_the_items_of_all_workers(
-    offset: int, limit: int, plans: list[tuple[int, int, int]]
-) -> None:
-    assert plan_pages({1: 3, 2: 5, 3: 0}, Part(offset, limit)) == [PagePlan(*plan) for plan in plans]
 
 
 def test_pages_of_any_size_put_together_are_the_whole() -> None:
