@@ -121,25 +121,33 @@ def test_signal_that_reaches_java_first_is_a_stop_and_no_failure(
 
 
 @pytest.mark.parametrize(
-    "number, times", [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGHUP, 1), (signal.SIGTERM, 2), (0, 0)]
+    "numbers, error",
+    [
+        ([signal.SIGTERM], None),
+        ([signal.SIGINT], None),
+        ([signal.SIGHUP], None),
+        ([signal.SIGTERM] * 2, None),
+        ([], KeyboardInterrupt),  # Spark's own
+        ([signal.SIGTERM], SinkError),  # its Java had the same signal
+    ],
 )
 @pytest.mark.parametrize("every", [None, "5 seconds"])
 def test_signal_while_spark_starts_ends_it_in_one_sentence(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    number: int,
-    times: int,
+    numbers: list[int],
+    error: type[BaseException] | None,
     every: str | None,
 ) -> None:
     stopped = list[int]()
     session = types.SimpleNamespace(stop=lambda: stopped.append(1))
 
     def starting(*_: Any, **__: Any) -> Any:
-        for _time in range(times):
+        for number in numbers:
             os.kill(os.getpid(), number)
-        if times == 0:
-            raise KeyboardInterrupt  # Spark's own
+        if error is not None:
+            raise error
         return session
 
     monkeypatch.setattr(pipeline_module, "open_session", starting)
@@ -153,20 +161,7 @@ def test_signal_while_spark_starts_ends_it_in_one_sentence(
         pipeline.run()
     assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
-    assert len(stopped) == (times == 1)
-
-
-def test_signal_that_ends_java_while_spark_starts_is_a_stop_and_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def starting(*_: Any, **__: Any) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        raise SinkError("Spark did not start")
-
-    monkeypatch.setattr(pipeline_module, "open_session", starting)
-    seal(tmp_path / "events", events(1, 10))
-    Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, "5 seconds").run()
-    assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
+    assert len(stopped) == (len(numbers) == 1 and error is None)
 
 
 @pytest.mark.parametrize(
