@@ -183,6 +183,12 @@ def told(folder: Path, source: str) -> list[dict[str, Any]]:
     return [row for row in sealed(folder, source) if row.get("kind") != BROKER_DIED]
 
 
+def deaths(folder: Path) -> list[tuple[int, int]]:
+    """Number and time (ms since the epoch) of each BrokerDied."""
+    rows = [row for row in sealed(folder, "lifecycle") if row["kind"] == BROKER_DIED]
+    return [(row["seq"], round(row["at"].timestamp() * 1000)) for row in rows]
+
+
 def writer_process(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     """A real writer with pipes on all three ends."""
     return subprocess.Popen(

@@ -15,6 +15,7 @@ from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
 from spark_sink.pipeline.segment_files import archived
 from spark_sink.schema import REQUESTS
+from tests.broker.test_limits import number, rows
 from tests.spark_sink.disks import killed
 from tests.spark_sink.pipeline.batches import files, seal_requests
 from tests.spark_sink.pipeline.folders import ArrowReading, FakeSource, assert_tables_tell, request_seqs, seal
@@ -109,10 +110,7 @@ def test_archive_is_where_spark_puts_files() -> None:
 
 
 def test_bounds_of_the_document_are_those_of_the_code() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "limits.md").read_text()
-    section = text.partition("## Bounds of the pipeline")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    said = {cells[0].strip("`"): int(cells[1].replace(",", "")) for cells in rows}
+    said = {name.strip("`"): number(value) for name, value, *_ in rows("Bounds of the pipeline")}
     limits = (*("batch.ROLL_FILES", "batch.CHUNK_ROWS", "runs.MAX_RUNS", "runs.MAX_BROKERS"), "compaction.FILE_ROWS")
     assert set(said) == {*limits, "pipeline.MAX_FILES_PER_BATCH"}
     for name, value in said.items():

@@ -164,10 +164,7 @@ def test_folders_must_be_one_of_two(tmp_path: Path) -> None:
 def test_spark_reads_where_it_is_asked_to(events: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
 
-    class NoSession:
-        """Refuses."""
-
-    def no_session(master: str, *, is_short: bool, name: str) -> NoSession:
+    def no_session(master: str, *, is_short: bool, name: str) -> None:
         opened.append((master, is_short, name))
         raise SinkError("no Spark here")
 

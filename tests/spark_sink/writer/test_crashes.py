@@ -18,6 +18,7 @@ from tests.spark_sink.disks import Killed, KillingDisk, QuickDisk
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
+    deaths,
     definition,
     events,
     framed,
@@ -82,11 +83,6 @@ class Broker:
             self.confirmed = writer.state.frames
 
 
-def told_deaths(folder: Path) -> list[int]:
-    """The numbers of its BrokerDied events."""
-    return [row["seq"] for row in sealed(folder, "lifecycle") if row["event"] == "BrokerDied"]
-
-
 def moments(tmp_path: Path) -> int:
     """How many there are in the life of a writer."""
     disk = KillingDisk()
@@ -107,7 +103,7 @@ def test_writer_that_dies_at_any_moment_loses_nothing_and_doubles_nothing(tmp_pa
         assert sealed_seqs(folder) == list(range(1, 61)), (moment, broker.said)
         assert (list(folder.glob("_tmp/*")), list(folder.glob("*/.*"))) == ([], [])
         assert (writer.state.sealed, writer.state.dropped, writer.state.frames) == (60, 0, 6) or broker.confirmed == 6
-        assert told_deaths(folder) == [61], (moment, broker.said)
+        assert [seq for seq, _ in deaths(folder)] == [61], (moment, broker.said)
 
 
 def test_writers_that_die_one_after_the_other_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
@@ -263,7 +259,7 @@ def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
 def test_of_a_broker_whose_writer_is_gone_no_other_writer_says_that_it_died(tmp_path: Path) -> None:
     """It may live, and start a new one in a moment."""
     recovered(tmp_path, killed_log(tmp_path / "log"))
-    assert (sealed_seqs(tmp_path), told_deaths(tmp_path)) == (list(range(1, 10)), [])
+    assert (sealed_seqs(tmp_path), deaths(tmp_path)) == (list(range(1, 10)), [])
 
 
 def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
     Event,
+    deaths,
     definition,
     events,
     request,
@@ -114,12 +115,6 @@ def test_numbers_go_on_after_those_of_the_same_run_of_the_broker(tmp_path: Path)
         (tmp_path / source).mkdir(exist_ok=True)
         (tmp_path / source / segment_name(*stream)).touch()
     assert Bench(tmp_path).writer.state.next_number == 42
-
-
-def deaths(folder: Path) -> list[tuple[int, int]]:
-    """Number and time (ms since the epoch) of each BrokerDied."""
-    rows = [row for row in sealed(folder, "lifecycle") if row["event"] == "BrokerDied"]
-    return [(row["seq"], round(row["at"].timestamp() * 1000)) for row in rows]
 
 
 def test_broker_that_had_not_said_that_it_stops_has_died_when_its_input_ends(tmp_path: Path) -> None:

@@ -140,14 +140,12 @@ def test_only_refused_requests_have_no_percentiles(tmp_path: Path) -> None:
     assert (traffic.rows, traffic.latencies) == ([expected], Latencies("", None, [None], [], 0, [], []))
 
 
-def test_streams_are_told_where_there_are_no_calls(tmp_path: Path) -> None:
-    rows = [traffic_row(requests=count, model=model) for count, model in ((2, "request_stream"), (1, "metadata_push"))]
-    assert traffic_of(tmp_path, *rows).latencies.model == "request_stream"
-
-
-def test_calls_are_told_even_where_streams_are_more(tmp_path: Path) -> None:
-    rows = [traffic_row(requests=9, model="request_stream"), traffic_row()]
-    assert traffic_of(tmp_path, *rows).latencies.model == "request_response"
+@pytest.mark.parametrize("other, told", [("metadata_push", "request_stream"), ("request_response", "request_response")])
+def test_calls_are_told_even_where_streams_are_more_and_streams_where_there_are_no_calls(
+    tmp_path: Path, other: str, told: str
+) -> None:
+    rows = [traffic_row(requests=9, model="request_stream"), traffic_row(model=other)]
+    assert traffic_of(tmp_path, *rows).latencies.model == told
 
 
 def test_percentile_is_never_beyond_the_slowest(tmp_path: Path) -> None:
