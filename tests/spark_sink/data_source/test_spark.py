@@ -34,10 +34,6 @@ def source(folder: Path, **options: str) -> Any:
     return RSocketBroker({"source": LIFECYCLES, "path": str(folder), **options})
 
 
-def seqs(reader: Any, partitions: Any) -> list[int]:
-    return [seq for each in partitions for batch in reader.read(each) for seq in batch["seq"].to_pylist()]
-
-
 def test_options_are_checked_when_the_format_is_loaded() -> None:
     assert RSocketBroker.name() == "rsocket_broker"
     with pytest.raises(BadOptions, match="source must be"):
@@ -54,7 +50,8 @@ def test_latest_offset_has_both_signatures(tmp_path: Path) -> None:
     assert reader.latestOffset() == reader.latestOffset(start) == {STREAM: 10}
     assert reader.reportLatestOffset() == {STREAM: 10}
     partitions = pickle.loads(pickle.dumps(reader.partitions(start, {STREAM: 10})))
-    assert seqs(reader, partitions) == [seq for _, _, seq in one.names[LIFECYCLES]]
+    found = [seq for each in partitions for batch in reader.read(each) for seq in batch["seq"].to_pylist()]
+    assert found == [seq for _, _, seq in one.names[LIFECYCLES]]
     reader.commit({STREAM: 10})
     reader.stop()
 
@@ -119,10 +116,6 @@ def loaded(reads: Any, folder: Path, source: str = FLOWS, **options: str) -> Any
     return frame.select("broker_id", "epoch", "seq")
 
 
-def collected(frame: Any) -> list[Name]:
-    return [tuple(row) for row in frame.collect()]
-
-
 @pytest.mark.spark
 def test_a_query_that_dies_in_a_batch_and_begins_again_reads_every_record_once(spark: Any, tmp_path: Path) -> None:
     """The batch is done again under its number, after its output was written and its logs have become segments."""
@@ -161,7 +154,7 @@ def test_batches_of_all_sources(spark: Any, tmp_path: Path) -> None:
     one.seal(60)
     one.take(30)
     for source in (FLOWS, LIFECYCLES, REQUESTS):
-        assert sorted(collected(loaded(spark.read, tmp_path, source))) == one.names[source]
+        assert sorted(map(tuple, loaded(spark.read, tmp_path, source).collect())) == one.names[source]
     whole = spark.read.format("rsocket_broker").option("source", LIFECYCLES).load(str(tmp_path))
     assert whole.filter("tags['region'] in ('eu', 'us')").count() == 9
     with pytest.raises(Exception, match="source must be flows, lifecycle or requests, not 'flow'"):

@@ -49,10 +49,6 @@ WALL_S = NOON_MS / 1000
 WAIT_S = 60  # of a test; who waits for a FIFO waits for ever
 
 
-def put_fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def put_socket(path: Path) -> None:
     """By a short name: sockets take no long ones."""
     here = os.getcwd()
@@ -72,31 +68,19 @@ def put_device(path: Path) -> None:
         pytest.skip("only root makes devices")
 
 
-def put_folder(path: Path) -> None:
-    path.mkdir()
-
-
 def put_link(path: Path) -> None:
     """To a good segment, where there is one."""
     path.symlink_to(next((each for each in sorted(path.parent.iterdir()) if each.is_file()), "/etc/passwd"))
 
 
-def put_link_to_nothing(path: Path) -> None:
-    path.symlink_to(path.with_name("nothing"))
-
-
-def put_link_to_itself(path: Path) -> None:
-    path.symlink_to(path)
-
-
 KINDS: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "FIFO": ("a FIFO", put_fifo),
+    "FIFO": ("a FIFO", os.mkfifo),
     "socket": ("a socket", put_socket),
     "device": ("a device", put_device),
-    "folder": ("a folder", put_folder),
+    "folder": ("a folder", Path.mkdir),
     "link": ("a symbolic link", put_link),
-    "link to nothing": ("a symbolic link", put_link_to_nothing),
-    "link to itself": ("a symbolic link", put_link_to_itself),
+    "link to nothing": ("a symbolic link", lambda path: path.symlink_to(path.with_name("nothing"))),
+    "link to itself": ("a symbolic link", lambda path: path.symlink_to(path)),
 }
 ALL = pytest.mark.parametrize("kind", KINDS)
 
