@@ -163,6 +163,11 @@ def frames_in(path: Path) -> list[bytes]:
     return frames
 
 
+def header_with(**changes: Any) -> Header:
+    """HEADER, but for these fields."""
+    return msgspec.structs.replace(HEADER, **changes)
+
+
 def header_frame(**changes: object) -> bytes:
     return framed(msgspec.msgpack.encode(msgspec.to_builtins(HEADER) | changes))
 

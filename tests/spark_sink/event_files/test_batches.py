@@ -19,6 +19,7 @@ from tests.spark_sink.records import (
     arrow_of,
     definition,
     events,
+    header_with,
     request,
     rows_frame,
 )
@@ -93,7 +94,7 @@ def test_requests_are_told_with_what_their_flow_means() -> None:
     flows = [definition(number, service=f"service-{number % 3}") for number in (7, 8, 9, 2**40)]
     requests = [request(dice, seq, dice.choice(flows)[1]) for seq in range(1, 101)]
     frames: list[list[object]] = [[*flows[:2], *requests[:0]], [*flows[2:], *requests[:50]], [*requests[50:]]]
-    rows = made_of(frames, Header(**(msgspec.structs.asdict(HEADER) | {"weight": 10})))["requests"].to_pylist()
+    rows = made_of(frames, header_with(weight=10))["requests"].to_pylist()
     assert rows == [request_row(row, {flow[1]: flow for flow in flows}[row[4]]) for row in requests]
 
 

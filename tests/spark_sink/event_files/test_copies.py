@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +20,7 @@ from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import SparkEngine
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import seal
-from tests.spark_sink.records import HEADER, NOON_MS, copied, events
+from tests.spark_sink.records import NOON_MS, copied, events, header_with
 
 SOURCES = (FLOWS, LIFECYCLES, REQUESTS)
 
@@ -30,7 +29,7 @@ def filled(folder: Path) -> Path:
     """Three segments of flows and lifecycle, and one of requests."""
     for number in (1, 2, 3):
         first_seq = 20 * number - 19
-        header = msgspec.structs.replace(HEADER, first_number=number)
+        header = header_with(first_number=number)
         seal(folder, events(number, 20, NOON_MS + number * 1000, first_seq=first_seq), header=header)
     seal_requests(folder, range(1000, 1020))
     return folder

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import msgspec
 import pytest
 
 from broker.events import WriterState
@@ -41,7 +40,7 @@ from spark_sink.writer.state import Settings
 from tests.spark_sink.pipeline import folders as pipeline_folders
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell
-from tests.spark_sink.records import HEADER, NOON_MS, events, rows_frame, sealed_seqs
+from tests.spark_sink.records import HEADER, NOON_MS, events, header_with, rows_frame, sealed_seqs
 from tests.spark_sink.time_travel.histories import History, random_history, write_segments
 from tests.spark_sink.writer.test_crashes import killed_log, put_log
 
@@ -194,7 +193,7 @@ def test_writer_takes_it_for_no_log_no_segment_and_no_reader(tmp_path: Path, kin
     for path in strange:
         put(path, kind)
     said: list[str] = []
-    header = msgspec.structs.replace(HEADER, first_frame=4)
+    header = header_with(first_frame=4)
     writer = Writer(tmp_path, header, disk=Disk(), say=said.append, settings=Settings(), keep=Keep(keep_s=1e9))
     for now in (0.0, 400.0, 800.0):
         writer.begin(now, WALL_S) if not now else writer.tick(now, WALL_S + now)
@@ -352,7 +351,7 @@ def test_pipeline_moves_nothing_out_of_a_folder_that_a_link_leads_to(spark: Any,
     link = folder / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 901)
     link.symlink_to(other)
     pipeline_folders.run_once(spark, folder, tables)
-    pipeline_folders.seal(folder, records[20:], header=msgspec.structs.replace(HEADER, first_number=2))
+    pipeline_folders.seal(folder, records[20:], header=header_with(first_number=2))
     pipeline_folders.run_once(spark, folder, tables)
     assert_tables_tell(tables, records)
     assert (other / "precious.parquet").read_bytes() == b"of somebody else"

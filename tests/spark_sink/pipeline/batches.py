@@ -9,10 +9,10 @@ import msgspec
 from broker.events import LifecycleEvent
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, seal, seal_frames
-from tests.spark_sink.records import HEADER, NOON_MS, Event, definition, events, request
+from tests.spark_sink.records import NOON_MS, Event, definition, events, header_with, request
 
 DAY_MS = 86_400_000
-OTHER = msgspec.structs.replace(HEADER, broker_id="8e4b0000-0000-4000-8000-000000000002", broker_name="two")
+OTHER = header_with(broker_id="8e4b0000-0000-4000-8000-000000000002", broker_name="two")
 
 
 def seal_requests(folder: Path, seqs: range, at_ms: int = NOON_MS) -> None:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from broker.events import (
@@ -31,7 +30,7 @@ from tests.spark_sink.pipeline.folders import (
     request_seqs,
     seal,
 )
-from tests.spark_sink.records import HEADER, NOON_MS, events
+from tests.spark_sink.records import HEADER, NOON_MS, events, header_with
 
 
 @pytest.mark.parametrize("stride", [11, pytest.param(3, marks=pytest.mark.slow)])  # of the four moments of a file
@@ -68,7 +67,7 @@ def test_full_disk_ends_the_batch_and_the_repetition_has_each_record_once(source
 def test_repetition_leaves_no_file_of_a_day_that_only_the_first_try_had(source: FakeSource) -> None:
     today, tomorrow = events(1, 20), events(2, 20, NOON_MS + DAY_MS, first_seq=21)
     seal(source.events, today)
-    seal(source.events, tomorrow, header=msgspec.structs.replace(HEADER, first_number=2))
+    seal(source.events, tomorrow, header=header_with(first_number=2))
     batch_id = source.find()
     source.writer().write(None, batch_id)
     assert {path.parent.name for path in source.tables.glob("traffic/*/*")} == {"date=2023-11-15", "date=2023-11-16"}
@@ -108,7 +107,7 @@ def test_brokers_in_one_folder_and_clocks_that_differ_by_hours_add_up(source: Fa
     seal(source.events, events(1, 100))
     seal(source.events, events(2, 100, NOON_MS - 7 * 3_600_000), header=OTHER)
     source.run()
-    seal(source.events, events(3, 100, NOON_MS - DAY_MS, 101), header=msgspec.structs.replace(HEADER, first_number=9))
+    seal(source.events, events(3, 100, NOON_MS - DAY_MS, 101), header=header_with(first_number=9))
     source.run()
     rows = read_table(source.tables, TRAFFIC, ["broker_name", "requests"]).group_by("broker_name")
     sums = {row["broker_name"]: row["requests_sum"] for row in rows.aggregate([("requests", "sum")]).to_pylist()}

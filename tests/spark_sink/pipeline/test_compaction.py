@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -20,7 +19,7 @@ from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.disks import killed
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
-from tests.spark_sink.records import HEADER, Event, events
+from tests.spark_sink.records import HEADER, Event, events, header_with
 
 LATER = "2023-11-17"  # a day after those of the records
 
@@ -35,7 +34,7 @@ def filled(folder: Path, batches: int = 3) -> tuple[FakeSource, list[Event]]:
     writer = source.writer()
     for number in range(batches):
         more = events(number, 20, first_seq=len(records) + 1)
-        seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=100 * number + 1))
+        seal(source.events, more, header=header_with(first_number=100 * number + 1))
         seal_requests(source.events, range(1000 + 10 * number, 1010 + 10 * number))
         records += more
         source.run(writer)
@@ -45,7 +44,7 @@ def filled(folder: Path, batches: int = 3) -> tuple[FakeSource, list[Event]]:
 def sealed_more(source: FakeSource, records: list[Event]) -> None:
     """Segments of the same day that no batch has found yet."""
     records += events(77, 20, first_seq=len(records) + 1)
-    seal(source.events, records[-20:], header=msgspec.structs.replace(HEADER, first_number=1000))
+    seal(source.events, records[-20:], header=header_with(first_number=1000))
     seal_requests(source.events, range(1030, 1040))
 
 
@@ -163,7 +162,7 @@ def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:
 
 def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
-    newer = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
+    newer = header_with(epoch=HEADER.epoch + 1)
     seal(source.events, [LifecycleEvent(BROKER_STARTED, 1, 1_700_049_600_000)], header=newer)
     source.run()
     compact(LocalFileSystem(source.tables), LATER)

@@ -19,13 +19,13 @@ from tests.broker.test_limits import number, rows
 from tests.spark_sink.disks import killed
 from tests.spark_sink.pipeline.batches import files, seal_requests
 from tests.spark_sink.pipeline.folders import ArrowReading, FakeSource, assert_tables_tell, request_seqs, seal
-from tests.spark_sink.records import HEADER, Event, events
+from tests.spark_sink.records import Event, events, header_with
 
 
 def run_until_full(source: FakeSource, records: list[Event]) -> None:
     while True:
         more = events(len(records), 30, first_seq=len(records) + 1)
-        seal(source.events, more, header=msgspec.structs.replace(HEADER, first_number=len(records) + 1))
+        seal(source.events, more, header=header_with(first_number=len(records) + 1))
         records += more
         batch_id = source.find()
         try:
@@ -72,7 +72,7 @@ def test_killed_at_any_step_between_two_generations_nothing_is_lost_or_twice(tmp
         records = events(1, 40)
         seal(source.events, records[:20])
         source.run()
-        seal(source.events, records[20:], header=msgspec.structs.replace(HEADER, first_number=2))
+        seal(source.events, records[20:], header=header_with(first_number=2))
         source.writer().write(None, source.find())
         events_place = source.events
         was_killed = killed(

@@ -5,7 +5,6 @@ Once as one that renames, and once taken for an object store, whose files get th
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from spark_sink.errors import BadFolder
@@ -18,7 +17,7 @@ from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.pipeline.folders import run_once as run
-from tests.spark_sink.records import HEADER, events
+from tests.spark_sink.records import HEADER, events, header_with
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +44,7 @@ def test_tables_on_hadoop_tell_each_record_once(
     run(spark, *uris)
     second = [] if is_store else events(2, 40, BEFORE_MIDNIGHT_MS, first_seq=61)
     if second:
-        seal(tmp_path / "events", second, header=msgspec.structs.replace(HEADER, first_number=100))
+        seal(tmp_path / "events", second, header=header_with(first_number=100))
         run(spark, *uris)
     assert_tables_tell(tmp_path / "tables", [*first, *second])
     assert request_seqs(tmp_path / "tables") == list(range(1000, 1100))

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from broker.events import ROUTE_JOINED, LifecycleEvent
@@ -14,7 +13,7 @@ from spark_sink.schema import FLOWS
 from spark_sink.tables import GAPS, LIFECYCLE, read_table
 from tests.spark_sink.pipeline.batches import OTHER, seal_requests, told
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
-from tests.spark_sink.records import HEADER, Event, copied, events
+from tests.spark_sink.records import HEADER, Event, copied, events, header_with
 
 
 def filled(tmp_path: Path) -> tuple[FakeSource, list[Event]]:
@@ -77,7 +76,7 @@ def test_batch_that_is_repeated_takes_its_own_segments_for_no_copies(tmp_path: P
 
 def test_segments_with_the_same_numbers_of_records_of_other_runs_and_brokers_are_no_copies(source: FakeSource) -> None:
     records = events(8, 40)
-    again = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
+    again = header_with(epoch=HEADER.epoch + 1)
     for header in (HEADER, OTHER, again):
         seal(source.events, records, header=header)
     source.run()
@@ -90,7 +89,7 @@ def test_segment_with_more_records_behind_the_same_first_one_is_no_copy(source: 
     records = [told(seq, ROUTE_JOINED) for seq in (1, 2, 3)]
     seal(source.events, records[:2])
     source.run()
-    seal(source.events, records, header=msgspec.structs.replace(HEADER, first_number=1002))
+    seal(source.events, records, header=header_with(first_number=1002))
     source.run()
     assert sorted(read_table(source.tables, LIFECYCLE)["seq"].to_pylist()) == [1, 1, 2, 2, 3]
 

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from broker.events import MAX_BUCKET, FlowRecord, bucket_low_us
@@ -25,11 +24,7 @@ from tests.spark_sink.pipeline.folders import (
     run_once,
     seal,
 )
-from tests.spark_sink.records import HEADER, PROJECT, Event, events
-
-
-def header(first_number: int) -> Any:
-    return msgspec.structs.replace(HEADER, first_number=first_number)
+from tests.spark_sink.records import HEADER, PROJECT, Event, events, header_with
 
 
 @pytest.mark.spark
@@ -41,7 +36,7 @@ def test_tables_equal_what_the_records_say_however_often_the_pipeline_runs(spark
     run_once(spark, folder, tables)
     assert_tables_tell(tables, first)
     second = events(2, 300, BEFORE_MIDNIGHT_MS - 3_600_000, first_seq=501)  # late ones too
-    seal(folder, second, header=header(100))
+    seal(folder, second, header=header_with(first_number=100))
     run_once(spark, folder, tables)
     run_once(spark, folder, tables)
     assert_tables_tell(tables, [*first, *second])
@@ -104,7 +99,7 @@ def test_driver_killed_three_times_in_mid_batch_and_stopped_at_last_has_each_rec
     records: list[Event] = []
     for kill in range(3):
         more = events(kill, 300, BEFORE_MIDNIGHT_MS, first_seq=len(records) + 1)
-        seal(tmp_path / "events", more, each=50, header=header(len(records) + 1))
+        seal(tmp_path / "events", more, each=50, header=header_with(first_number=len(records) + 1))
         seal_requests(tmp_path / "events", range(10_000 + 50 * kill, 10_050 + 50 * kill))
         records += more
         process = driver(tmp_path, "--every", "0 seconds")

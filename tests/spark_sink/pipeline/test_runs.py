@@ -11,11 +11,11 @@ from spark_sink.pipeline.runs import MAX_RUNS, Runs
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, gaps, told
 from tests.spark_sink.pipeline.folders import FakeSource, seal
-from tests.spark_sink.records import HEADER, NOON_MS
+from tests.spark_sink.records import HEADER, NOON_MS, header_with
 
 
 def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_none(source: FakeSource) -> None:
-    runs = [msgspec.structs.replace(HEADER, epoch=epoch) for epoch in (100, 200, 300)]
+    runs = [header_with(epoch=epoch) for epoch in (100, 200, 300)]
     seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_STOPPED)], header=runs[0])
     seal(source.events, [told(1, BROKER_STARTED), told(2, ROUTE_JOINED)], header=runs[1])
     source.run()
@@ -26,7 +26,7 @@ def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_
 
 
 def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(source: FakeSource) -> None:
-    old, new = (msgspec.structs.replace(HEADER, epoch=epoch) for epoch in (100, 200))
+    old, new = (header_with(epoch=epoch) for epoch in (100, 200))
     seal(source.events, [told(1, BROKER_STARTED)], header=old)
     seal(source.events, [told(1, BROKER_STARTED)], header=new)
     source.run()
@@ -44,7 +44,7 @@ def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_a
     source.run()
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
     assert "its last record is 2," in read_table(source.tables, GAPS)["detail"][0].as_py()
-    again = msgspec.structs.replace(HEADER, epoch=HEADER.epoch + 1)
+    again = header_with(epoch=HEADER.epoch + 1)
     seal(source.events, [told(1, BROKER_STARTED)], header=again)  # it does after all: that changes nothing
     source.run()
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
@@ -54,18 +54,14 @@ def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(source: FakeSo
     seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_DIED)])
     source.run()
     assert len(gaps(source.tables)) == 1
-    seal(
-        source.events,
-        [told(2, ROUTE_JOINED), told(3, ROUTE_JOINED)],
-        header=msgspec.structs.replace(HEADER, first_number=2),
-    )
+    seal(source.events, [told(2, ROUTE_JOINED), told(3, ROUTE_JOINED)], header=header_with(first_number=2))
     source.run()
     assert gaps(source.tables) == []
 
 
 def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_gaps_stay(source: FakeSource) -> None:
     for epoch in range(1, MAX_RUNS + 4):
-        seal(source.events, [told(1, BROKER_STARTED)], header=msgspec.structs.replace(HEADER, epoch=epoch))
+        seal(source.events, [told(1, BROKER_STARTED)], header=header_with(epoch=epoch))
     source.run()
     assert [gap[2] for gap in gaps(source.tables)] == list(range(1, MAX_RUNS + 3))
     assert len(vars(Runs(LocalFileSystem(source.tables)))["_brokers"][HEADER.broker_id].runs) == MAX_RUNS
@@ -73,10 +69,10 @@ def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_ga
 
 def test_records_of_a_run_that_is_forgotten_tell_no_death(source: FakeSource) -> None:
     for epoch in range(1, MAX_RUNS + 4):
-        header = msgspec.structs.replace(HEADER, epoch=epoch)
+        header = header_with(epoch=epoch)
         seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_STOPPED)], header=header)
     source.run()
-    late = msgspec.structs.replace(HEADER, epoch=2, first_number=2)
+    late = header_with(epoch=2, first_number=2)
     seal(source.events, [told(3, ROUTE_JOINED, NOON_MS + DAY_MS)], header=late)
     source.run()
     assert gaps(source.tables) == []

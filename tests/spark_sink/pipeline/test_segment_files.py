@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +14,7 @@ from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, read_table, table_schema
 from tests.spark_sink.pipeline.batches import gaps, seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
-from tests.spark_sink.records import HEADER, events
+from tests.spark_sink.records import HEADER, events, header_with
 
 
 def segment_like(path: Path, table: pa.Table, **metadata: str) -> None:
@@ -78,7 +77,7 @@ def test_files_that_are_no_segments_are_named_counted_and_passed_over(
 def test_file_with_a_good_footer_and_bad_pages_is_found_when_reading_fails(source: FakeSource) -> None:
     records = events(8, 40)
     seal(source.events, records[:20])
-    seal(source.events, records[20:], header=msgspec.structs.replace(HEADER, first_number=2))
+    seal(source.events, records[20:], header=header_with(first_number=2))
     bad = source.events / FLOWS / f"{HEADER.broker_id}-{HEADER.epoch}-0000000002.parquet"
     data = bytearray(bad.read_bytes())
     data[4:800] = b"\xff" * 796

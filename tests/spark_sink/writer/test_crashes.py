@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import ARCHIVE, Disk
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
 from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
@@ -23,6 +22,7 @@ from tests.spark_sink.records import (
     events,
     framed,
     header_frame,
+    header_with,
     last_state,
     request,
     rows_frame,
@@ -60,7 +60,7 @@ class Broker:
     def run(self, disk: Disk) -> Writer:
         """The whole life of a writer, unless it dies. Two frames are a batch."""
         frames = self.frames[self.confirmed :]
-        header = Header(**(msgspec.structs.asdict(HEADER) | {"first_frame": self.confirmed + 1}))
+        header = header_with(first_frame=self.confirmed + 1)
         writer = Writer(self.folder, header, disk=disk, say=self.said.append, settings=Settings(roll_s=1.0))
         now = 0.0
         writer.begin(now, WALL_S)
@@ -138,7 +138,7 @@ def recovered(folder: Path, log: bytes) -> tuple[Writer, list[str]]:
     """The next writer, of another run of the broker, that finds this log."""
     put_log(folder, log)
     said: list[str] = []
-    header = Header(**(msgspec.structs.asdict(HEADER) | {"epoch": HEADER.epoch + 1}))
+    header = header_with(epoch=HEADER.epoch + 1)
     writer = Writer(folder, header, disk=QuickDisk(), say=said.append, settings=Settings())
     writer.begin(0.0, WALL_S)
     writer.end()
@@ -200,7 +200,7 @@ def test_log_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
     living = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())
     living.begin(0.0, WALL_S)
     living.take(rows_frame(events(1, 3)), 0.0, WALL_S)
-    header = Header(**(msgspec.structs.asdict(HEADER) | {"epoch": HEADER.epoch + 1}))
+    header = header_with(epoch=HEADER.epoch + 1)
     other = Writer(tmp_path, header, disk=Disk(), say=print, settings=Settings())
     other.begin(0.0, WALL_S)
     assert (sealed_seqs(tmp_path), other.state.recovered) == ([], 0)
@@ -209,7 +209,7 @@ def test_log_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
     assert sealed_seqs(tmp_path) == [1, 2, 3]
 
 
-OTHER = msgspec.structs.replace(HEADER, broker_id="8e4b0000-0000-4000-8000-000000000002")
+OTHER = header_with(broker_id="8e4b0000-0000-4000-8000-000000000002")
 
 
 def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_of_a_broker_whose_writer_is_gone_no_other_writer_says_that_it_died(tmp_
 
 
 def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:
-    header = Header(**(msgspec.structs.asdict(HEADER) | {"broker_name": "old"}))
+    header = header_with(broker_name="old")
     head = encode_wal_frame(0, 0, msgspec.msgpack.encode(WalHead(header, Ledger())))
     recovered(tmp_path, head + encode_wal_frame(1, 3, rows_frame(events(1, 3))))
     assert {row["broker_name"] for row in sealed(tmp_path, "flows")} == {"old"}
