@@ -25,6 +25,14 @@ def long_history() -> History:
     return random_history(11, 300, snapshot_ms=20_000)
 
 
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """A long one, whose segments are in `tmp_path`."""
+    history = long_history()
+    write_segments(tmp_path, history)
+    return history
+
+
 def lifecycle_files(events: Path) -> list[Path]:
     return sorted((events / "lifecycle").glob("*.parquet"))
 
@@ -40,16 +48,12 @@ def test_archived_segments_are_read_where_they_lie(tmp_path: Path) -> None:
     assert (table.digest, table.is_complete) == (history.digests[-1], True)
 
 
-def test_segment_in_both_places_counts_once(tmp_path: Path) -> None:
-    history = long_history()
-    write_segments(tmp_path, history)
+def test_segment_in_both_places_counts_once(tmp_path: Path, history: History) -> None:
     shutil.copytree(tmp_path / "lifecycle", tmp_path / "_archive" / "lifecycle")
     assert at_end(tmp_path, history).is_complete
 
 
-def test_segment_that_moves_to_the_archive_while_it_is_read_is_found_there(tmp_path: Path) -> None:
-    history = long_history()
-    write_segments(tmp_path, history)
+def test_segment_that_moves_to_the_archive_while_it_is_read_is_found_there(tmp_path: Path, history: History) -> None:
     reader = SegmentReader(tmp_path)
     (tmp_path / "_archive" / "x").mkdir(parents=True)
     for source in ("lifecycle", "flows"):
@@ -83,9 +87,7 @@ def test_log_of_which_only_some_segments_are_there_yet_counts_once(tmp_path: Pat
     assert at_end(tmp_path, history).is_complete
 
 
-def test_torn_segment_is_named_and_its_numbers_are_missing(tmp_path: Path) -> None:
-    history = long_history()
-    write_segments(tmp_path, history)
+def test_torn_segment_is_named_and_its_numbers_are_missing(tmp_path: Path, history: History) -> None:
     torn = lifecycle_files(tmp_path)[-2]
     whole = torn.read_bytes()
     torn.write_bytes(whole[: len(whole) // 2])
@@ -96,9 +98,7 @@ def test_torn_segment_is_named_and_its_numbers_are_missing(tmp_path: Path) -> No
     assert table.gaps
 
 
-def test_segment_with_damaged_columns_is_named(tmp_path: Path) -> None:
-    history = long_history()
-    write_segments(tmp_path, history)
+def test_segment_with_damaged_columns_is_named(tmp_path: Path, history: History) -> None:
     damaged = lifecycle_files(tmp_path)[-2]
     data = bytearray(damaged.read_bytes())
     data[4:600] = os.urandom(596)
@@ -108,9 +108,7 @@ def test_segment_with_damaged_columns_is_named(tmp_path: Path) -> None:
     assert not table.is_complete
 
 
-def test_files_that_are_no_segments_are_named_and_passed_over(tmp_path: Path) -> None:
-    history = long_history()
-    write_segments(tmp_path, history)
+def test_files_that_are_no_segments_are_named_and_passed_over(tmp_path: Path, history: History) -> None:
     for number in range(MAX_FOREIGN + 1):
         (tmp_path / "lifecycle" / f"part-{number}.parquet").write_bytes(b"PAR1")
     (tmp_path / "lifecycle" / ".hidden-1-0000000001.parquet").write_bytes(b"")
@@ -122,9 +120,8 @@ def test_files_that_are_no_segments_are_named_and_passed_over(tmp_path: Path) ->
     assert table.problems[-1] == "2 more files are none of a writer of events"
 
 
-def test_segment_of_another_broker_under_this_ones_name_is_no_part_of_it(tmp_path: Path) -> None:
-    history, other = long_history(), random_history(12, 300, number=2)
-    write_segments(tmp_path, history)
+def test_segment_of_another_broker_under_this_ones_name_is_no_part_of_it(tmp_path: Path, history: History) -> None:
+    other = random_history(12, 300, number=2)
     write_segments(tmp_path / "other", other)
     wrong = lifecycle_files(tmp_path)[-1]
     shutil.copy(lifecycle_files(tmp_path / "other")[-1], wrong)
@@ -143,9 +140,7 @@ def test_bad_log_is_named(tmp_path: Path) -> None:
     assert at_end(tmp_path, history).problems == (f"{log} is passed over: of 7 bytes the first are no head of a log",)
 
 
-def test_removed_segments_are_missing_numbers(tmp_path: Path) -> None:
-    history = long_history()
-    write_segments(tmp_path, history)
+def test_removed_segments_are_missing_numbers(tmp_path: Path, history: History) -> None:
     for removed in lifecycle_files(tmp_path)[::-1]:
         seqs = pq.read_table(removed)["seq"].to_pylist()
         if seqs[-1] < history.seq and len(seqs) == seqs[-1] - seqs[0] + 1:
