@@ -6,7 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import INVALID, REJECTED
-from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, encode_request
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, encode_request
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
 from tests.broker.forwarding.pairs import Pair
 from tests.fakes import Frame, Wire, World, address, addressed, composite, error, moved
@@ -18,21 +18,6 @@ def ask(caller: Wire, stream_id: int, raw_address: bytes, kind: int = REQUEST_RE
     """Sends a request; what the caller gets at once."""
     caller.request(kind, stream_id, raw_address)
     return caller.received()
-
-
-def served(wires: list[Wire]) -> list[int]:
-    """How many frames each got since the last call."""
-    return [len(wire.received()) for wire in wires]
-
-
-def test_two_addresses_take_turns_of_their_own() -> None:
-    world = World()
-    wires = [world.service("orders", number, region="eu") for number in (1, 2)]
-    caller = world.caller()
-    for number in range(4):
-        caller.request(REQUEST_FNF, number * 4 + 1, address(service="orders"))
-        caller.request(REQUEST_FNF, number * 4 + 3, address(service="orders", region="eu"))
-    assert served(wires) == [4, 4]
 
 
 def test_the_last_of_several_addresses_counts_and_all_of_them_pass() -> None:
@@ -50,20 +35,6 @@ def test_the_last_of_several_addresses_counts_and_all_of_them_pass() -> None:
         raw = encode_request(REQUEST_RESPONSE, stream_id, b"", metadata)
         caller.send(raw)
         assert (wires[0].received(), wires[1].received()) == ([moved(raw, stream_id + 1)], [])
-
-
-def test_a_route_that_joined_takes_its_turn_and_one_that_left_does_not() -> None:
-    world = World()
-    wires = [world.service("orders", 1)]
-    caller = world.caller()
-    for count, expected in ((1, [1]), (4, [2, 2]), (3, [3, 0])):
-        for _ in range(count):
-            caller.request(REQUEST_FNF, caller.peer.requests * 2 + 1, address(service="orders"))
-        assert served(wires) == expected
-        if len(wires) == 1:
-            wires.append(world.service("orders", 2))
-        else:
-            wires[1].lose()
 
 
 # Refusals

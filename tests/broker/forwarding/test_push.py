@@ -50,15 +50,6 @@ def test_a_push_with_another_broker_frame_beside_its_address_reaches_nobody(
     assert [(record.word, record.requests) for record in world.flows()] == [("bad-address", 2)]
 
 
-def test_pushes_of_one_address_take_turns() -> None:
-    world = World()
-    wires = [world.service("orders", number) for number in (1, 2)]
-    caller = world.caller()
-    for _ in range(4):
-        caller.push(addressed(address(UNICAST, service="orders")))
-    assert [len(wire.received()) for wire in wires] == [2, 2]
-
-
 def test_a_multicast_push_reaches_the_sender_too_if_it_is_one_of_the_routes() -> None:
     world = World()
     wires = [world.service("orders", number) for number in (1, 2)]

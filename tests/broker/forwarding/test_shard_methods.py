@@ -133,19 +133,3 @@ def test_a_key_that_routes_carry_is_sharded_among_those_that_do() -> None:
     found = served(wires, caller, [asked(user, (SHARD_METHOD, "maglev")) for user in USERS])
     assert found[3] == owners("maglev", (1, 2, 3))[3]
     assert found[:3] + found[4:] == owners("maglev")[:3] + owners("maglev")[4:]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_brokers_that_met_the_same_routes_in_other_orders_agree(name: str) -> None:
-    """D-36: a route has another slot on each of them."""
-    found: list[list[int]] = []
-    for order in ((1, 2, 3, 4, 5), (5, 9, 3, 8, 1, 4, 2), (8, 4, 9, 2, 1, 5, 3)):
-        world = World()
-        wires = {number: world.service("carts", number) for number in order[:3]}
-        for number in {8, 9} & set(wires):
-            wires.pop(number).lose()
-        wires |= {number: world.service("carts", number) for number in order[3:]}
-        for number in {8, 9} & set(wires):
-            wires.pop(number).lose()
-        found.append(served(wires, world.caller(), [asked(user, (SHARD_METHOD, name)) for user in USERS]))
-    assert found == [owners(name)] * 3

@@ -26,18 +26,6 @@ def test_tag_that_nobody_carries_any_more_has_no_entry() -> None:
     assert (members(index, b"a"), index.size()) == (None, 0)
 
 
-def test_token_given_twice_is_one() -> None:
-    """Null and empty values are two tags with one token."""
-    index = TagIndex()
-    index.add(1, [b"a", b"a"])
-    index.add(2, [b"a"])
-    assert members(index, b"a") == [1, 2]
-    index.remove(1, [b"a", b"a"])
-    assert members(index, b"a") == [2]
-    index.remove(2, [b"a", b"a"])
-    assert index.size() == 0
-
-
 def test_remove_of_what_was_never_added_changes_nothing() -> None:
     index = TagIndex()
     index.add(1, [b"a"])

@@ -35,16 +35,6 @@ from tests.broker.routing.made import (
 # What matches
 
 
-def test_null_matches_null_and_empty() -> None:
-    """D-07."""
-    table = Table()
-    joined(table, 1, region=None)
-    joined(table, 2, region="")
-    joined(table, 3, region="eu")
-    assert found(query_of(table), address(region=None)) == [1, 2]
-    assert found(query_of(table), address(region="")) == [1, 2]
-
-
 def test_tag_given_twice_is_one_and_two_values_are_both_wanted() -> None:
     table = zoo()
     both = [Tag(REGION, b"eu"), Tag(REGION, b"us")]
@@ -63,10 +53,6 @@ def test_routing_is_what_the_flag_says(flags: int, name: str) -> None:
 
 
 # What is refused
-
-
-def test_other_flags_do_not_matter() -> None:
-    assert found(query_of(zoo()), address(UNICAST | 0x11F, region="us")) == [2]
 
 
 def test_address_without_tags_is_refused() -> None:
@@ -152,15 +138,6 @@ def test_hints_among_the_tags_are_tags_where_a_metadata_map_is_there() -> None:
     tags = Address(route_id(9), [Tag(LB_METHOD, b"random"), Tag.of("service", "orders")]).encode()[22:]
     assert found(query_of(zoo()), head + tags) == [1, 2, 3]
     assert found(query_of(zoo()), head + b"\x80\x00" + tags) == "no-route: no route has lb_method=random"
-
-
-def test_method_that_nobody_knows_is_counted_and_the_default_is_taken() -> None:
-    query = query_of(zoo())
-    for raw in hinted(hints=[(LB_METHOD, "fastest")], service="orders"):
-        picks = chosen(query, raw, 6)
-        assert sorted(picks[:3]) == [1, 2, 3]
-        assert picks[3:] == picks[:3]
-    assert query.unknown_methods == 2  # once for each address, not for each request
 
 
 @pytest.mark.parametrize("name", ["random", "Random", "RANDOM"])

@@ -129,16 +129,6 @@ def test_who_owns_a_key_and_whom_a_multicast_reaches_does_not_depend_on_where_ro
     assert numbers(query.members(resolve(query, address(MULTICAST, service="orders")))) == [1, 2, 3, 4]
 
 
-def test_a_route_that_leaves_is_behind_no_mask_when_its_slot_is_used_again() -> None:
-    table = table_of(2)
-    far(table, 1)
-    left = table.routes()[0]
-    assert table.masks.remote.has(left.slot)
-    slot = left.slot
-    table.leave(left)
-    assert not table.masks.remote.has(slot)
-
-
 def test_a_choice_besides_some_routes_never_falls_on_them() -> None:
     """D-50."""
     table = table_of(3)

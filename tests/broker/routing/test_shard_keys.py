@@ -3,20 +3,17 @@
 import pytest
 
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.table import Table
 from rsocket_wire.wire.frames import SHARD, Address
-from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, Key
+from rsocket_wire.wire.keys import SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
 from tests.broker.routing.made import (
     address,
-    chosen,
     found,
     hinted,
     joined,
     query_of,
     resolve,
     route_id,
-    table_of,
     zoo,
 )
 
@@ -107,14 +104,3 @@ def test_strict_hints_shard_among_routes_that_have_all_tags() -> None:
     query = query_of(zoo(), strict_hints=True)
     raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
     assert found(query, raw) == "no-route: no route has user=42"
-
-
-def test_owner_of_a_key_is_one_whoever_asks_and_however_the_routes_joined() -> None:
-    one, other = table_of(5), Table()
-    for number in (3, 5, 1, 4, 2):
-        joined(other, number)
-    for user in range(50):
-        raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user=str(user))
-        again = address(SHARD, [(SHARD_KEY, "user"), (LB_METHOD, "random")], origin=7, service="orders", user=str(user))
-        owners = chosen(query_of(one), raw, 3) + chosen(query_of(other), raw, 3) + chosen(query_of(other), again, 3)
-        assert len(set(owners)) == 1

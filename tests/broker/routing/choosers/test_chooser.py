@@ -53,6 +53,11 @@ def test_round_robin_goes_on_when_candidates_come_and_go() -> None:
     assert picks(RoundRobin(), all_of(table_of(1)), 2, turn=turn) == [1, 1]
 
 
+@pytest.mark.parametrize("chooser", [LeastBusy(), PowerOfTwo(), PeakEwma()])
+def test_one_candidate_is_chosen(chooser: Chooser) -> None:
+    assert picks(chooser, all_of(table_of(1)), 3) == [1, 1, 1]
+
+
 def test_random_takes_each_about_as_often_and_the_same_for_the_same_seed() -> None:
     among = all_of(table_of(4))
     found = picks(Random(), among, 2000, rng=Rng(3))

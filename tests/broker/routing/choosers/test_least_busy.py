@@ -52,19 +52,10 @@ def test_power_of_two_takes_the_less_busy_of_two() -> None:
     assert is_likely(counted(PowerOfTwo(), all_of(table), 6000), {1: 3, 2: 2, 3: 1})
 
 
-def test_power_of_two_of_equals_takes_each_as_often() -> None:
-    assert is_likely(counted(PowerOfTwo(), all_of(table_of(5)), 5000), dict.fromkeys(range(1, 6), 1))
-
-
 def test_power_of_two_weighs() -> None:
     """3 in flight at weight 4 are less than 1 at weight 1."""
     table = loaded({1: 1, 2: 3}, weights={2: 4})
     assert set(picks(PowerOfTwo(), all_of(table), 50)) == {2}
-
-
-@pytest.mark.parametrize("chooser", [LeastBusy(), PowerOfTwo()])
-def test_one_candidate_is_chosen(chooser: Chooser) -> None:
-    assert picks(chooser, all_of(table_of(1)), 3) == [1, 1, 1]
 
 
 def test_another_position_is_each_but_the_first() -> None:

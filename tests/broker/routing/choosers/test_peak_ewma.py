@@ -186,7 +186,3 @@ def test_route_that_was_slow_is_tried_again() -> None:
     for second in range(60):
         answer(fast, 10_000, 110.0 + second)
     assert 1 in picks(PeakEwma(), among, 20, now=170.0)
-
-
-def test_one_candidate_is_chosen() -> None:
-    assert picks(PeakEwma(), all_of(table_of(1)), 3) == [1, 1, 1]

@@ -29,10 +29,6 @@ def test_each_gets_its_part_where_both_ways_are_mixed() -> None:
     assert made.is_likely(made.counted(Weighted(), orders_beside(13), 8000), {1: 1, 2: 2, 3: 5})
 
 
-def test_without_weights_all_have_the_same_chance() -> None:
-    assert made.is_likely(made.counted(Weighted(), made.all_of(made.table_of(4)), 4000), dict.fromkeys(range(1, 5), 1))
-
-
 def test_heavy_one_of_many_gets_its_part() -> None:
     """A canary the other way round: beyond the list, one of 1101 weighs as much as all the others."""
     table = made.table_of(1100)
