@@ -9,6 +9,7 @@ from broker.routing.choosers.chooser import Chooser, Turn
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.rng import Rng
+from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.table import Route, Table
 from broker.routing.targets import Target
 from rsocket_wire.wire.frames import UNICAST, Address
@@ -78,12 +79,24 @@ def address(
     return Address(route_id(origin), wanted, metadata, wrapped, flags).encode()
 
 
+def slots(*members: int) -> Slots:
+    """A set of these slots."""
+    made = Slots()
+    for member in members:
+        made.add(member)
+    return made
+
+
 def all_of(table: Table) -> Candidates:
     """All routes of a table as candidates."""
-    slots = Slots()
-    for each in table.routes():
-        slots.add(each.slot)
-    return Candidates(table, slots, table.max_weights.among([]))
+    return Candidates(table, slots(*[each.slot for each in table.routes()]), table.max_weights.among([]))
+
+
+def shard_method(name: str) -> ShardMethod:
+    """The shard method of that name."""
+    found = ShardMethods().find(name)
+    assert found is not None
+    return found
 
 
 def picks(

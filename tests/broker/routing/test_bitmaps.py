@@ -3,13 +3,7 @@
 from pyroaring import BitMap
 
 from broker.routing.bitmaps import MAX_LISTED, ListedSets, Slots
-
-
-def slots(*members: int) -> Slots:
-    made = Slots()
-    for member in members:
-        made.add(member)
-    return made
+from tests.broker.routing.made import slots
 
 
 def test_slots_are_ascending_and_once() -> None:

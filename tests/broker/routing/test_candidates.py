@@ -2,9 +2,8 @@
 
 import pytest
 
-from broker.routing.bitmaps import Slots
 from broker.routing.candidates import ASKED_LARGE, LISTED, Candidates
-from tests.broker.routing.made import all_of, joined, numbers, route_id, table_of
+from tests.broker.routing.made import all_of, joined, numbers, route_id, slots, table_of
 
 
 @pytest.mark.parametrize("count", [1, 5, LISTED, LISTED + 1])
@@ -27,10 +26,7 @@ def test_only_slots_of_the_set_are_candidates() -> None:
     assert first is not None
     table.leave(first)
     late = joined(table, 9)
-    slots = Slots()
-    for slot in (late.slot, 2):
-        slots.add(slot)
-    assert numbers(Candidates(table, slots, 1).routes()) == [9, 3]
+    assert numbers(Candidates(table, slots(late.slot, 2), 1).routes()) == [9, 3]
 
 
 def test_large_set_that_is_asked_often_is_listed_and_answers_as_before() -> None:
@@ -62,8 +58,8 @@ def test_routes_of_a_set_are_found_by_slot_and_by_tag() -> None:
     assert numbers(part.routes()) == [3, 4]
     assert part.find_at(tagged.slot) is tagged
     assert (part.find_at(0), part.find_at(-1), part.find_at(99)) == (None, None, None)
-    slots = part.find_tagged(tagged.tags[0].token())
-    assert slots is not None
-    assert slots.to_list() == [tagged.slot]
+    found = part.find_tagged(tagged.tags[0].token())
+    assert found is not None
+    assert found.to_list() == [tagged.slot]
     assert part.find_tagged(b"nobody") is None
-    assert part.among(slots.without(slots)) is None
+    assert part.among(found.without(found)) is None

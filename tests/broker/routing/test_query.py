@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.routing.bitmaps import Slots
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS
 from broker.routing.table import Route, Table
@@ -28,6 +27,7 @@ from tests.broker.routing.made import (
     resolve,
     route,
     route_id,
+    slots,
     table_of,
     zoo,
 )
@@ -371,9 +371,7 @@ def test_what_is_chosen_instead_leaves_no_trace(method: str, zone: bytes) -> Non
             assert route is not None
             sequence += numbers([route])
             if is_disturbed:
-                barred = Slots()
-                barred.add(route.slot)
-                other = query.choose_substitute(target, barred, zone, float(number))
+                other = query.choose_substitute(target, slots(route.slot), zone, float(number))
                 assert other is not None
                 assert other is not route
         assert query.choices == 200
@@ -385,12 +383,9 @@ def test_nobody_is_chosen_instead_where_all_are_barred_or_masked() -> None:
     table = table_of(2)
     query = query_of(table)
     target = resolve(query, address(service="orders"))
-    barred = Slots()
-    for each in table.routes():
-        barred.add(each.slot)
+    barred = slots(*[each.slot for each in table.routes()])
     assert query.choose(target, b"", CALLER, 0.0) is not None
     assert query.choose_substitute(target, barred, b"", 0.0) is None
-    one = Slots()
-    one.add(table.routes()[0].slot)
+    one = slots(table.routes()[0].slot)
     table.masks.put(table.masks.draining, table.routes()[1].slot)
     assert query.choose_substitute(target, one, b"", 0.0) is None

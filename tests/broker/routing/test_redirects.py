@@ -7,7 +7,18 @@ from broker.routing.query import Query
 from broker.routing.table import Table
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.broker.routing.made import CALLER, address, chosen, joined, number_of, numbers, query_of, resolve, table_of
+from tests.broker.routing.made import (
+    CALLER,
+    address,
+    chosen,
+    joined,
+    number_of,
+    numbers,
+    query_of,
+    resolve,
+    slots,
+    table_of,
+)
 
 ORDERS = address(service="orders")
 
@@ -23,13 +34,11 @@ def two_services() -> tuple[Table, Query]:
 
 def far(table: Table, *which: int) -> Slots:
     """Puts routes, by number, behind the mask of those that other brokers have; their slots."""
-    slots = Slots()
-    for route in table.routes():
-        if number_of(route) in which:
-            table.masks.put(table.masks.remote, route.slot)
-            table.masks.put(table.masks.elsewhere, route.slot)
-            slots.add(route.slot)
-    return slots
+    moved = slots(*[route.slot for route in table.routes() if number_of(route) in which])
+    for slot in moved.to_list():
+        table.masks.put(table.masks.remote, slot)
+        table.masks.put(table.masks.elsewhere, slot)
+    return moved
 
 
 def test_a_redirected_service_is_looked_for_under_its_other_name_with_the_same_tags() -> None:

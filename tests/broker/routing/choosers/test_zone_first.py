@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from broker.routing.bitmaps import Slots
 from broker.routing.candidates import LISTED
 from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.random import Random
@@ -31,10 +30,7 @@ def town(local: int = 10, others: int = 10) -> Table:
 def chosen_from_a(table: Table, gone: int, count: int = 2000) -> Counter[int]:
     """Who gets requests from zone a when the first so many of its routes may not be chosen."""
     matched = made.all_of(table)
-    hidden = Slots()
-    for route in table.routes()[:gone]:
-        hidden.add(route.slot)
-    among = matched.among(matched.slots.without(hidden))
+    among = matched.among(matched.slots.without(made.slots(*[route.slot for route in table.routes()[:gone]])))
     assert among is not None
     turn = Turn()
     turn.matched = matched

@@ -2,18 +2,11 @@
 
 import pytest
 
-from broker.routing.bitmaps import Slots
 from broker.routing.health.eligibility import eligible, reachable, staying
 from broker.routing.health.masks import Masks
+from tests.broker.routing.made import slots
 
 ALL = list(range(10))
-
-
-def slots(*members: int) -> Slots:
-    made = Slots()
-    for member in members:
-        made.add(member)
-    return made
 
 
 def masked(**by_name: list[int]) -> Masks:
@@ -76,14 +69,10 @@ def test_route_that_moves_stands_behind_the_same_masks() -> None:
 
 
 def test_route_that_leaves_stands_behind_none() -> None:
-    masks = masked(draining=[3], unleased=[3], ejected=[3, 4], unhealthy=[3])
+    names = ["draining", "unleased", "ejected", "unhealthy", "remote", "elsewhere"]
+    masks = masked(**{name: [3, 4] for name in names})
     masks.forget(3)
-    assert [each.to_list() for each in (masks.draining, masks.unleased, masks.ejected, masks.unhealthy)] == [
-        [],
-        [],
-        [4],
-        [],
-    ]
+    assert [getattr(masks, name).to_list() for name in names] == [[4]] * len(names)
 
 
 def test_route_behind_no_mask_that_comes_and_goes_makes_no_generation() -> None:

@@ -2,19 +2,29 @@
 
 import pytest
 
-from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
 from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.sharding.cache import FRESH_S, MAX_BUILT_PER_S, MAX_HELD_BYTES, OwnerCache
 from broker.routing.sharding.hashes import key_hash
-from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
+from broker.routing.sharding.methods import NAMES
 from broker.routing.table import Table
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, SHARD_METHOD, Key
 from rsocket_wire.wire.tags import Tag
-from tests.broker.routing.made import AT_MS, CALLER, all_of, joined, numbers, route, route_id, table_of
+from tests.broker.routing.made import (
+    AT_MS,
+    CALLER,
+    all_of,
+    joined,
+    numbers,
+    route,
+    route_id,
+    shard_method,
+    slots,
+    table_of,
+)
 
 KEYS = [key_hash([f"user-{number}".encode()]) for number in range(100)]
 FEW = KEYS[:6]
@@ -22,17 +32,11 @@ KEY_OF_ADA = key_hash([b"ada"])
 TABLE_BYTES = 65_498  # of a Maglev table
 
 
-def method(name: str) -> ShardMethod:
-    found = ShardMethods().find(name)
-    assert found is not None
-    return found
-
-
 def choose(
     owners: OwnerCache, name: str, among: Candidates, keys: list[int] = KEYS, generation: int = 1, now: float = 0.0
 ) -> list[int]:
     """The numbers of the owners of keys; none where nothing may be built."""
-    found = [owners.choose(method(name), among, generation, key, now) for key in keys]
+    found = [owners.choose(shard_method(name), among, generation, key, now) for key in keys]
     return numbers([each for each in found if each is not None])
 
 
@@ -41,15 +45,8 @@ def sets_of(table: Table, count: int) -> list[Candidates]:
     size = table.size()
     pairs = [(one, other) for one in range(size) for other in range(one)][:count]
     assert len(pairs) == count
-    found = [all_of(table).among(slots_of(pair)) for pair in pairs]
+    found = [all_of(table).among(slots(*pair)) for pair in pairs]
     return [each for each in found if each is not None]
-
-
-def slots_of(members: tuple[int, ...]) -> Slots:
-    made = Slots()
-    for member in members:
-        made.add(member)
-    return made
 
 
 # What is kept
@@ -75,9 +72,9 @@ def test_what_is_kept_answers_as_if_it_was_built_anew() -> None:
         for name in NAMES:
             for key in KEYS[:20]:  # `fresh` builds a table for each
                 now += 1.0
-                found = kept.choose(method(name), all_of(table), table.generation, key, now)
+                found = kept.choose(shard_method(name), all_of(table), table.generation, key, now)
                 assert found is not None
-                assert found is fresh.choose(method(name), all_of(table), table.generation, key, now)
+                assert found is fresh.choose(shard_method(name), all_of(table), table.generation, key, now)
                 assert table.find(found.id) is found  # and no route that was there before
     assert (fresh.size(), fresh.held_bytes) == (0, 0)
 
@@ -242,7 +239,7 @@ def test_to_sort_more_than_a_thousand_routes_counts_as_a_table(size: int, is_bou
     owners = OwnerCache()
     found: list[int] = []
     for gone in range(MAX_BUILT_PER_S + 1):
-        among = everybody.among(everybody.slots.without(slots_of((gone,))))
+        among = everybody.among(everybody.slots.without(slots(gone)))
         assert among is not None
         found.append(len(choose(owners, "jump", among, FEW[:1])))
     assert found == [1] * MAX_BUILT_PER_S + [0 if is_bound else 1]

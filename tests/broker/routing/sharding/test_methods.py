@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from broker.routing.sharding import maglev, rings
 from broker.routing.sharding.hashes import key_hash, weight
 from broker.routing.sharding.maglev import MaglevTable
-from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
+from broker.routing.sharding.methods import NAMES, ShardMethods
 from broker.routing.sharding.rings import Ring, points_of
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
-from tests.broker.routing.made import route
+from tests.broker.routing.made import route, shard_method
 
 KEYS = [key_hash([f"user-{number}".encode()]) for number in range(100_000)]
 
@@ -28,19 +28,13 @@ VECTORS = {
 }
 
 
-def method(name: str) -> ShardMethod:
-    found = ShardMethods().find(name)
-    assert found is not None
-    return found
-
-
 def uuids(count: int) -> list[Route]:
     """Routes whose ids look like everybody's; number n is the same route in every list, and not the n-th by id."""
     return [Route(hashlib.md5(b"route %d" % number).digest(), "orders", [], None) for number in range(count)]
 
 
 def owners(name: str, routes: list[Route], keys: list[int] = KEYS) -> list[Route]:
-    by = method(name)
+    by = shard_method(name)
     among = ShardTables(routes)
     return [by.choose(among, key) for key in keys]
 
@@ -109,7 +103,7 @@ def test_smallest_and_largest_hashes_have_owners(name: str) -> None:
     ],
 )
 def test_names_of_others_are_understood(name: str, plain: str) -> None:
-    assert method(name).name == plain
+    assert shard_method(name).name == plain
 
 
 @pytest.mark.parametrize("name", ["", "murmur", "rendezvous2", "round_robin", "\x00", "maglev:ring"])
@@ -253,8 +247,8 @@ def test_more_routes_than_a_table_can_name_are_sharded_by_rendezvous(name: str, 
     """A table has at least one entry or point of each route; it is the last size that fits, and one more."""
     routes = uuids(bound + 1)
     fits, too_many = ShardTables(routes[:-1]), ShardTables(routes)
-    by = method(name)
+    by = shard_method(name)
     assert by.choose(fits, KEYS[0]) in routes
     assert fits.held_bytes() > too_many.held_bytes()
-    assert by.choose(too_many, KEYS[0]) is method("rendezvous").choose(too_many, KEYS[0])
+    assert by.choose(too_many, KEYS[0]) is shard_method("rendezvous").choose(too_many, KEYS[0])
     assert too_many.held_bytes() == 400 + 8 * (bound + 1)
