@@ -12,7 +12,7 @@ from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from rsocket_wire.wire.keys import Key
 from tests.broker.forwarding.multicast.crowds import ALL, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, end
-from tests.fakes import Frame, World, address, addressed, cancelled, error, fragments, moved
+from tests.fakes import Frame, World, address, addressed, cancelled, completed, error, fragments, moved
 
 
 def test_only_matching_routes_get_it_and_the_caller_too_if_it_is_one() -> None:
@@ -64,6 +64,18 @@ def test_fragments_of_the_request_reach_all(kind: int) -> None:
         crowd.caller.send(*pieces)
         assert crowd.received() == [[asked_of(pieces[0], 2), *[moved(raw, 2) for raw in pieces[1:]]]] * 3
         assert (1 in crowd.caller.peer.streams) == (kind != REQUEST_FNF)
+
+
+def test_a_request_may_end_with_a_frame_that_only_completes_it() -> None:
+    crowd = Crowd(2)
+    crowd.open(REQUEST_CHANNEL, flags=FOLLOWS)
+    last = frames.encode_payload(1, COMPLETE)
+    crowd.caller.send(last)
+    assert crowd.received() == [[moved(last, 2)]] * 2
+    for service in crowd.services:
+        service.answer(2, b"", COMPLETE)
+    assert crowd.caller.received() == [completed(1)]
+    assert crowd.world.left_over() == []
 
 
 @pytest.mark.parametrize("kind", MODELS)

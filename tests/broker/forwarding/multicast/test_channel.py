@@ -47,40 +47,6 @@ def test_a_branch_that_listens_no_more_or_leaves_slows_nobody(how: str) -> None:
     assert crowd.caller.received() == (items(b"still talking") if how == "cancel" else [])
 
 
-def test_credit_of_a_branch_counts_up_to_31_bits() -> None:
-    """What a branch has asked for and not got is at most 2^31-1 items, however it asks; so is what the caller may."""
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    one, two = crowd.services
-    for _ in range(3):
-        one.ask(2, MAX_N)
-    two.ask(2, 7)
-    assert crowd.caller.received() == [asked(1, 7)]
-    two.ask(2, MAX_N)
-    assert crowd.caller.received() == [asked(1, MAX_N - 7)]
-    two.ask(2, MAX_N)
-    assert crowd.caller.received() == []
-    for number in range(2):  # what has passed makes room for as much
-        crowd.caller.send(encode_payload(1, NEXT, b"%d" % number))
-    for service in crowd.services:
-        service.ask(2, MAX_N)
-    assert crowd.caller.received() == [asked(1, 2)]
-
-
-def test_when_nobody_listens_the_caller_is_asked_to_stop_once() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    for service in crowd.services:
-        service.cancel(2)
-    assert crowd.caller.received() == [cancelled(1)]
-    crowd.caller.send(encode_payload(1, NEXT | COMPLETE, b"nobody hears"))
-    assert crowd.received() == [[], []]
-    for service in crowd.services:
-        service.answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [completed(1)]
-    assert crowd.world.left_over() == []
-
-
 def test_a_channel_ends_when_the_branches_completed_and_then_the_caller() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_CHANNEL)
@@ -131,16 +97,6 @@ def test_an_error_of_the_caller_reaches_no_branch_whose_connection_is_gone() -> 
     assert crowd.world.left_over() == []
 
 
-def test_an_error_of_a_branch_cancels_all() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[2].answer(2, b"", COMPLETE)  # its other half is open
-    crowd.services[0].fail(2, 0x201, "no")
-    assert crowd.caller.received() == [error(1, 0x201, "no")]
-    assert crowd.received() == [[], [cancelled(2)], [cancelled(2)]]
-    assert crowd.world.left_over() == []
-
-
 def test_an_error_of_a_branch_behind_its_completion_ends_its_other_half_only() -> None:
     crowd = Crowd(2)
     crowd.open(REQUEST_CHANNEL)
@@ -160,18 +116,6 @@ def test_a_route_lost_behind_the_last_item_is_no_second_end() -> None:
     crowd.services[0].answer(2, b"", COMPLETE)
     crowd.services[0].lose()
     assert crowd.caller.received() == [completed(1), cancelled(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_a_cancel_of_the_caller_ends_the_open_halves_only() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].answer(2, b"", COMPLETE)
-    crowd.services[1].cancel(2)
-    crowd.services[2].cancel(2)
-    crowd.services[2].answer(2, b"", COMPLETE)
-    crowd.caller.cancel(1)
-    assert crowd.received() == [[cancelled(2)], [cancelled(2)], []]
     assert crowd.world.left_over() == []
 
 
@@ -220,26 +164,6 @@ def test_a_held_item_in_fragments_needs_one_credit_and_stays_together() -> None:
     last = encode_payload(1, NEXT, b"2b")
     crowd.caller.send(last)
     assert crowd.received() == [[moved(sent[3], 2), moved(last, 2)]]
-
-
-def test_a_branch_that_listens_no_more_lets_the_held_items_go() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.services[0].ask(2, 2)
-    sent = said(b"1", b"2")
-    crowd.caller.send(*sent)
-    crowd.services[1].cancel(2)
-    assert crowd.received() == [[moved(raw, 2) for raw in sent], []]
-
-
-def test_held_items_are_forgotten_when_nobody_listens() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    crowd.caller.send(*said(b"1", b"2"))
-    for service in crowd.services:
-        service.cancel(2)
-    assert crowd.caller.received() == [cancelled(1)]
-    assert crowd.caller.peer.merging_bytes == 0
 
 
 @pytest.mark.parametrize("how", ["cancel", "loss", "error"])

@@ -8,35 +8,11 @@ from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_STREAM
-from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
+from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, items
 from tests.broker.forwarding.pairs import ANSWERED, TRANSPORTS
-from tests.fakes import Frame, World, addressed, asked, cancelled, completed, error, fragments, moved
+from tests.fakes import Frame, World, addressed, cancelled, completed, error, fragments, moved
 
 # request_stream
-
-
-def test_nothing_is_asked_of_a_branch_that_the_caller_did_not_ask_for() -> None:
-    crowd = Crowd(3)
-    raw = crowd.caller.request(REQUEST_STREAM, 1, ALL, b"hi", 2)
-    assert crowd.received() == [[asked_of(raw, 1)]] * 3
-    for service in crowd.services:
-        service.answer(2, b"a", NEXT)
-    assert crowd.caller.received() == items(b"a", b"a")
-    assert crowd.received() == [[asked(2, 1)], [], []]  # one item was still wanted when the first had come
-    crowd.services[0].answer(2, b"a", NEXT)
-    assert crowd.caller.received() == []
-    assert crowd.received() == [[], [], []]
-
-
-def test_items_that_nobody_asked_for_wait_and_come_with_the_credit() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_STREAM, n=1)
-    for number, service in enumerate(crowd.services):
-        service.answer(2, b"%d" % number, NEXT | COMPLETE)
-    assert crowd.caller.received() == items(b"0")
-    crowd.caller.ask(1, 5)
-    assert crowd.caller.received() == [*items(b"1"), completed(1)]
-    assert crowd.world.left_over() == []
 
 
 @pytest.mark.parametrize("bad", [frames.encode_request_n(1, 0), frames.encode_request_n(1, 7)[:8]])
@@ -64,18 +40,6 @@ def test_fragments_of_two_items_never_mix() -> None:
         *items(b"2b"),
         *[moved(raw, 1) for raw in [*pieces, last]],
     ]
-
-
-def test_a_fragmented_item_costs_one_credit() -> None:
-    crowd = Crowd(1)
-    crowd.open(REQUEST_STREAM, n=2)
-    one = crowd.services[0]
-    for text in (b"1", b"2"):
-        one.answer(2, text, NEXT | FOLLOWS)
-        one.answer(2, text, NEXT)
-    assert [frame.data for frame in crowd.caller.received()] == [b"1", b"1", b"2", b"2"]
-    crowd.caller.ask(1, 3)
-    assert one.received() == [asked(2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -168,28 +132,6 @@ def test_a_branch_that_sends_too_much_with_its_last_item_has_ended_by_itself(kin
 
 
 # D-14: a branch that leaves
-
-
-def test_a_branch_that_leaves_counts_as_complete() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_STREAM, n=1)
-    crowd.services[1].answer(2, b"whole", NEXT)
-    crowd.services[0].answer(2, b"waits", NEXT)
-    crowd.services[0].answer(2, b"never whole", NEXT | FOLLOWS)
-    crowd.services[0].lose()
-    crowd.services[1].answer(2, b"", COMPLETE)
-    crowd.caller.ask(1, 9)
-    assert crowd.caller.received() == [*items(b"whole", b"waits"), completed(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_the_last_branch_that_leaves_completes_the_stream() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_STREAM)
-    for service in crowd.services:
-        service.lose()
-    assert crowd.caller.received() == [completed(1)]
-    assert crowd.world.left_over() == []
 
 
 def test_a_branch_that_leaves_behind_its_completion_is_not_missed() -> None:

@@ -8,9 +8,9 @@ from broker.core import CoreSettings
 from broker.forwarding.multicast.call import Branch
 from broker.forwarding.multicast.merge import Merge
 from broker.forwarding.multicast.window import PIECE_BYTES
-from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, MAX_N, NEXT, PAYLOAD, REQUEST_CHANNEL, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import FOLLOWS, MAX_N, NEXT, PAYLOAD, REQUEST_CHANNEL, REQUEST_STREAM
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, items
-from tests.fakes import Frame, Wire, completed
+from tests.fakes import Wire
 
 MIB = 1 << 20
 
@@ -186,34 +186,6 @@ def test_fragments_of_few_bytes_cost_what_they_take() -> None:
 # Nobody starves
 
 
-def test_an_idle_branch_keeps_nobody_waiting() -> None:
-    fan = Fan(3, 1, 1)
-    got = ""
-    for _ in range(20):
-        fan.sources[1].send_all()
-        fan.caller.ask(1, 1)
-        got += fan.names()
-    fan.sources[1].send_all()
-    assert got + fan.names() == "b" * 21
-
-
-def test_what_waits_of_a_fast_branch_does_not_hold_a_slow_one_back() -> None:
-    """Between two items of a branch each other that has whole ones gets one through."""
-    fan = Fan(3, 1, 30)
-    fast, slow, other = fan.sources
-    other.send_all()
-    assert fan.names() == "c" * 30
-    for _ in range(4):
-        fast.send()
-    slow.send()
-    assert [source.branch.window.waiting_n for source in fan.sources] == [4, 1, 0]
-    fan.caller.ask(1, 2)
-    assert fan.names() == "ab"
-    slow.send()
-    fan.caller.ask(1, 3)
-    assert fan.names() == "aba"
-
-
 @pytest.mark.parametrize("empty_n", [0, 5])
 def test_a_branch_that_the_caller_had_no_credit_for_is_asked_with_the_next(empty_n: int) -> None:
     """Empty payloads that it sends meanwhile change nothing."""
@@ -225,17 +197,6 @@ def test_a_branch_that_the_caller_had_no_credit_for_is_asked_with_the_next(empty
         fan.sources[0].wire.answer(2, b"", 0)
     fan.caller.ask(1, 1)
     assert fan.outstanding() == [1, 1]
-
-
-def test_a_branch_that_completes_while_it_waits_to_be_asked_is_not_asked() -> None:
-    fan = Fan(2, 1, 1)
-    fan.sources[0].send()
-    fan.sources[0].wire.answer(2, b"", COMPLETE)
-    fan.caller.ask(1, 1)
-    assert fan.outstanding() == [0, 1]
-    fan.sources[1].wire.answer(2, b"b", NEXT | COMPLETE)
-    assert fan.caller.received() == [*items(b"a", b"b"), completed(1)]
-    assert fan.crowd.world.left_over() == []
 
 
 # The largest numbers
@@ -263,17 +224,3 @@ def test_credit_at_hand_is_at_most_31_bits(kind: int) -> None:
 
 
 # An item that nobody will finish
-
-
-@pytest.mark.parametrize("on_leave", ["ignore", "error"])
-@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
-def test_half_an_item_of_a_branch_that_died_never_reaches_the_caller(kind: int, on_leave: str) -> None:
-    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
-    crowd.open(kind)
-    crowd.services[0].answer(2, b"whole", NEXT)
-    crowd.services[0].answer(2, b"half", NEXT | FOLLOWS)
-    crowd.services[0].lose()
-    got: list[Frame] = crowd.caller.received()
-    assert got[:1] == items(b"whole")
-    assert all(frame.kind != PAYLOAD for frame in got[1:])
-    assert crowd.caller.peer.merging_bytes == 0
