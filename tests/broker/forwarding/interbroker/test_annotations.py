@@ -15,6 +15,7 @@ from rsocket_wire.rsocket.mimes import encode_mime
 from rsocket_wire.wire.annotations import STREAMING, Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST
 from tests.broker.forwarding.brokers import (
+    CALLER_MIMES,
     DATA_MIME,
     Broker,
     annotated,
@@ -115,32 +116,20 @@ def test_a_redirect_to_a_name_with_spaces_arrives(service: str) -> None:
     assert [frame.kind for frame in there.received()] == [REQUEST_FNF, REQUEST_FNF]
 
 
-def test_fragments_are_passed_on_as_they_come_also_when_the_metadata_is_cut() -> None:
+@pytest.mark.parametrize("cut", [20, len(REST) + 30])
+def test_fragments_are_passed_on_as_they_come_wherever_the_metadata_is_cut(cut: int) -> None:
+    """In the ADDRESS and behind it. D-69: another ADDRESS may come, so the first one waits for the rest."""
     broker, link = ingress()
     caller = broker.caller(data_mime=DATA_MIME)
     whole = REST + composite(("text/plain", b"x" * 50))
-    first = frames.encode_request(REQUEST_RESPONSE, 1, b"", whole[:-40], 0, FOLLOWS)
-    caller.send(first)
-    assert link.received() == []  # D-69: another ADDRESS may come
+    caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", whole[:cut], 0, FOLLOWS))
+    assert link.received() == []
     said = annotated(section(UNICAST, "b1", flags=STREAMING))
-    stamped = frames.encode_request(REQUEST_RESPONSE, 1, b"", said + whole[:-40], 0, FOLLOWS)
-    second = frames.encode_payload(1, FOLLOWS | NEXT, b"da", whole[-40:])
+    stamped = frames.encode_request(REQUEST_RESPONSE, 1, b"", said + whole[:cut], 0, FOLLOWS)
+    second = frames.encode_payload(1, FOLLOWS | NEXT, b"da", whole[cut:])
     third = frames.encode_payload(1, NEXT, b"ta")
     caller.send(second, third)
     assert link.received() == [moved(stamped, 2), moved(second, 2), moved(third, 2)]
-
-
-def test_an_address_that_came_in_pieces_is_stamped_once() -> None:
-    broker, link = ingress()
-    caller = broker.caller(data_mime=DATA_MIME)
-    first = frames.encode_request(REQUEST_RESPONSE, 1, b"", REST[:20], 0, FOLLOWS)
-    second = frames.encode_payload(1, NEXT, b"data", REST[20:])
-    caller.send(first)
-    assert link.received() == []
-    caller.send(second)
-    said = annotated(section(UNICAST, "b1", flags=STREAMING))
-    stamped = frames.encode_request(REQUEST_RESPONSE, 1, b"", said + REST[:20], 0, FOLLOWS)
-    assert link.received() == [moved(stamped, 2), moved(second, 2)]
 
 
 def test_metadata_that_is_an_address_in_pieces_becomes_one_entry() -> None:
@@ -207,6 +196,7 @@ def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
         ((MIME_TYPE, "text/plain"), addressed(ORDERS), (MIME_TYPE, "text/plain"), ORDERS),
         ((MIME_TYPE_V0, "text/plain"), composite((MIME_TYPE_V0, ORDERS)), (MIME_TYPE, "text/plain"), ORDERS),
         ((MIME_TYPE, "text/plain"), addressed(ORDERS), (COMPOSITE_MIME, "text/plain"), addressed(ORDERS)),
+        (("a/b", "text/plain"), addressed(ORDERS), (MIME_TYPE, "text/plain"), ORDERS),
         (
             (COMPOSITE_MIME, "text/plain"),
             REST,
@@ -273,13 +263,21 @@ def test_what_a_caller_says_of_mime_types_as_brokers_do_is_only_an_entry_of_its_
     assert here.received() == []
 
 
-@pytest.mark.parametrize("mime", ["", "x" * 129])
-def test_a_mime_type_that_no_entry_can_have_is_refused(mime: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (caller_mimes("", "a/b"), "0 bytes are no mime type, 1..128 are"),
+        (caller_mimes("x" * 129, "a/b"), "129 bytes are no mime type, 1..128 are"),
+        ((CALLER_MIMES, b"\x01\xff\x03a/b"), "not ASCII"),
+        ((CALLER_MIMES, b"\x03a/b"), "4 bytes are not two texts"),
+    ],
+)
+def test_mime_types_that_no_entry_can_have_are_refused(said: tuple[str, bytes], text: str) -> None:
     _, service, link = last(metadata_mime=COMPOSITE_MIME)
-    said = annotated(section(to_route(7), "b1"), caller_mimes(mime, "a/b"))
-    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", said + addressed(address(service="orders"))))
-    text = f"bad-annotations: caller-mimes: {len(mime)} bytes are no mime type, 1..128 are"
-    assert (link.received(), service.received()) == ([error(1, REJECTED, text)], [])
+    metadata = annotated(section(to_route(7), "b1"), said) + addressed(address(service="orders"))
+    link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata))
+    refused = [error(1, REJECTED, f"bad-annotations: caller-mimes: {text}")]
+    assert (link.received(), service.received()) == (refused, [])
 
 
 def test_without_annotations_nothing_is_said_of_mime_types() -> None:

@@ -16,6 +16,7 @@ from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, UNICAST
 from rsocket_wire.wire.ids import id_text
 from tests.broker.forwarding.brokers import (
+    CALLER_MIMES,
     DATA_MIME,
     SECTION,
     Broker,
@@ -27,7 +28,7 @@ from tests.broker.forwarding.brokers import (
     section,
     to_route,
 )
-from tests.fakes import Frame, Wire, address, addressed, asked, composite, error, moved, route_id
+from tests.fakes import Frame, Wire, address, addressed, composite, error, moved, route_id
 
 ORDERS = address(service="orders")
 REST = composite(caller_mimes("a/b", "c/d")) + addressed(ORDERS, ("text/plain", b"more"))
@@ -55,21 +56,6 @@ class Middle:
 
 
 # Transit
-
-
-def test_streams_and_their_credit_pass_a_broker_on_the_way_untouched() -> None:
-    middle = Middle()
-    middle.ask(section(TO, "b1", flags=1), REQUEST_CHANNEL)
-    middle.behind.received()
-    middle.before.ask(1, 5)
-    middle.behind.ask(2, 3)
-    item = frames.encode_payload(1, NEXT, b"item")
-    middle.before.send(item)
-    middle.behind.send(frames.encode_payload(2, NEXT | frames.COMPLETE, b"answer"))
-    assert middle.behind.received() == [asked(2, 5), moved(item, 2)]
-    assert middle.before.received() == [asked(1, 3), Frame(frames.encode_payload(1, NEXT | frames.COMPLETE, b"answer"))]
-    middle.before.cancel(1)
-    assert middle.broker.left_over() == []
 
 
 def test_fragments_are_never_gathered_on_the_way() -> None:
@@ -303,14 +289,6 @@ def test_the_last_address_counts_where_a_broker_behind_a_link_must_decide() -> N
     assert (stock.received(), [frame.metadata for frame in orders.received()]) == ([], [two])
 
 
-def test_it_is_never_sent_back_to_where_it_was() -> None:
-    broker = Broker("b2")
-    before = broker.link("b1")
-    broker.far(broker.remote("b1", before), "orders", 7)
-    before.send(frames.encode_request(REQUEST_FNF, 1, b"", annotated(section(to_route(99), "b1")) + REST))
-    assert before.received() == []
-
-
 @pytest.mark.parametrize("to", [None, "service:orders"])
 def test_without_a_decision_the_receiver_decides(to: str | None) -> None:
     """D-49."""
@@ -361,6 +339,19 @@ def test_a_link_without_annotations_reaches_the_routes_here_and_no_further() -> 
     raw = frames.encode_request(REQUEST_RESPONSE, 3, b"", addressed(ORDERS))
     before.send(raw)
     assert service.received() == [moved(raw, 2)]
+
+
+def test_a_link_without_annotations_gets_what_others_decided_without_them() -> None:
+    """D-49."""
+    broker = Broker("b2")
+    before, behind = broker.link("b1"), broker.link("b3", version=0)
+    broker.far(broker.remote("b3", behind), "orders", 7)
+    before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"data", annotated(section(TO, "b1")) + addressed(ORDERS)))
+    assert behind.one() == Frame(frames.encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ORDERS)))
+    unread = annotated(section(TO, "b1"), (CALLER_MIMES, b"")) + addressed(ORDERS)
+    before.send(frames.encode_request(REQUEST_RESPONSE, 3, b"data", unread))
+    text = "bad-annotations: caller-mimes: 0 bytes are not two texts"
+    assert (before.received(), behind.received()) == ([error(3, REJECTED, text)], [])
 
 
 def test_a_link_without_annotations_needs_leave() -> None:
