@@ -10,7 +10,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
-from tests.fakes import Wire, World, address, addressed, error, fragments, moved
+from tests.fakes import World, address, addressed, error, fragments, moved
 
 ORDERS = address(service="orders")
 
@@ -118,41 +118,9 @@ def test_fragments_of_a_request_without_metadata_cannot_bring_it_later() -> None
     assert pair.received() == ([error(1, INVALID, "bad-address: the metadata of the request holds no ADDRESS")], [])
 
 
-def test_addresses_beyond_the_bound_are_forgotten_and_learnt_again() -> None:
-    world = World(CoreSettings(max_lookup_cache=10))
-    service = world.service("orders", 1)
-    caller = world.caller()
-    for number in range(35):
-        caller.request(REQUEST_RESPONSE, number * 2 + 1, address(service="orders", wrapped_in=str(number)))
-        assert world.core.query.remembered() <= 10
-    caller.request(REQUEST_FNF, 101, ORDERS)
-    assert len(service.received()) == 1
-
-
 def test_requests_are_counted_at_their_caller_and_their_route() -> None:
     pair = Pair()
     for number in range(3):
         pair.caller.request(REQUEST_FNF, number * 2 + 1, ORDERS)
     (route,) = pair.world.core.table.routes()
     assert (pair.caller.peer.requests, route.load.requests, route.load.in_flight) == (3, 3, 0)
-
-
-def test_the_requests_of_many_connections_pass_each_other() -> None:
-    world = World()
-    services = [world.service("orders", number) for number in (1, 2)]
-    callers = [world.caller(framed=bool(number % 2)) for number in range(4)]
-    waiting: list[tuple[Wire, int]] = []
-    for number in range(8):
-        caller = callers[number % 4]
-        caller.request(REQUEST_RESPONSE, number // 4 * 2 + 1, ORDERS, b"%d" % number)
-    for service in services:
-        waiting += [(service, frame.stream_id) for frame in service.frames]
-        for frame in service.received():
-            service.answer(frame.stream_id, b"answer to " + frame.data)
-    assert len(waiting) == 8
-    for number, caller in enumerate(callers):
-        assert sorted((frame.stream_id, frame.data) for frame in caller.received()) == [
-            (1, b"answer to %d" % number),
-            (3, b"answer to %d" % (number + 4)),
-        ]
-    assert world.left_over() == []

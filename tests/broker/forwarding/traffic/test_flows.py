@@ -314,44 +314,6 @@ def test_requests_of_a_connection_whose_route_changed_are_counted_apart() -> Non
     assert [(record.caller_service, record.requests) for record in world.flows()] == [("web", 1), ("shop", 1)]
 
 
-def test_sums_over_records_are_what_was_done() -> None:
-    world = World(CoreSettings(flow_interval_s=0.5))
-    services = [world.service("orders", number) for number in (1, 2, 3)]
-    callers = [world.caller() for _ in range(4)]
-    done = {"completed": 0, "error": 0, "cancelled": 0, "rejected": 0}
-    records: list[FlowRecord] = []
-    bytes_in = 0
-    for number in range(200):
-        caller = callers[number % 4]
-        stream_id = number * 2 + 1
-        if number % 10 == 9:
-            caller.request(REQUEST_RESPONSE, stream_id, address(service="stock"))
-            done["rejected"] += 1
-            continue
-        bytes_in += len(caller.request(REQUEST_RESPONSE, stream_id, ORDERS, bytes(number)))
-        service = next(wire for wire in services if wire.frames)
-        (frame,) = service.received()
-        world.now += 0.01
-        if number % 3 == 0:
-            service.answer(frame.stream_id, b"")
-            done["completed"] += 1
-        elif number % 3 == 1:
-            service.fail(frame.stream_id, 0x201, "no")
-            done["error"] += 1
-        else:
-            caller.cancel(stream_id)
-            assert len(service.received()) == 1
-            done["cancelled"] += 1
-        if number % 25 == 0:
-            records += world.flows()
-    records += world.flows()
-    assert {name: sum(r.requests for r in records if r.outcome == name) for name in done} == done
-    assert sum(record.bytes_in for record in records) == bytes_in
-    assert all(sum(count for _, count in record.histogram) == record.requests for record in records)
-    totals = world.core.engine.flows.totals
-    assert sum(counts.requests for counts in totals.values()) == 200
-
-
 # Bounds
 
 NO_SINGLES = RequestLog(Query(Table(), Rng(1)))
