@@ -8,7 +8,6 @@ from rsocket_wire.errors import BrokerError, InvalidFrame, UnsupportedVersion
 from rsocket_wire.wire.frames import (
     MINOR,
     MINOR_JS,
-    UNICAST,
     Address,
     BrokerFrame,
     BrokerInfo,
@@ -129,11 +128,6 @@ def test_every_frame_type_and_both_layouts_have_a_seed_vector() -> None:
     }
     # All of the eight but metadata and wrapped metadata without tags.
     assert len(layouts) == 7
-
-
-def test_java_dialect_is_written_when_there_is_nothing_but_tags() -> None:
-    frame = Address(ONE, [PONG], [], b"", UNICAST)
-    assert frame.encode() == by_name("address_service_unicast").data
 
 
 @pytest.mark.parametrize("vector", [*SEED, *FOREIGN], ids=repr)

@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 from rsocket_wire.errors import BrokerError, InvalidFrame
 from rsocket_wire.wire import frames
 from rsocket_wire.wire.frames import (
-    ADDRESS,
-    BROKER_INFO,
     MAX_TIMESTAMP_MS,
     MINOR_JS,
-    ROUTE_ADD,
-    ROUTE_REMOVE,
-    ROUTE_SETUP,
     SHARD,
     UNICAST,
     Address,
@@ -75,19 +70,6 @@ def test_any_bytes_behind_a_header_are_a_frame_or_refused(kind: int, minor: int,
     except InvalidFrame as error:
         word = error.word
     assert (found, word) == (kind, "bad-frame")
-
-
-def test_frame_knows_its_kind_and_version() -> None:
-    kinds = [
-        RouteSetup(ID, "orders", []).kind,
-        RouteAdd(BROKER, ID, 1, "orders", []).kind,
-        RouteRemove(BROKER, ID, 1).kind,
-        BrokerInfo(BROKER, 1, []).kind,
-        Address(ID, []).kind,
-    ]
-    assert kinds == [ROUTE_SETUP, ROUTE_ADD, ROUTE_REMOVE, BROKER_INFO, ADDRESS]
-    frame = Address(ID, [])
-    assert (frame.major, frame.minor, frame.flags, frame.metadata, frame.wrapped) == (0, 1, UNICAST, [], b"")
 
 
 def test_frames_are_equal_by_all_they_say() -> None:

@@ -109,11 +109,6 @@ def test_more_bit_ends_the_map_in_the_middle_only() -> None:
     assert read("860165 870166", to_end=True) == ([Tag(REGION, b"e"), Tag(ZONE, b"f")], 0)
 
 
-def test_entries_keep_their_order_and_repetitions() -> None:
-    tags = [Tag(ZONE, b"a"), Tag(REGION, b"b"), Tag(ZONE, b"a"), Tag(ZONE, b"c")]
-    assert read(written(tags, last=True)) == (tags, 0)
-
-
 @pytest.mark.parametrize("to_end", [False, True])
 @pytest.mark.parametrize(
     ("data", "text"),
@@ -163,12 +158,6 @@ def test_map_that_cannot_be_written_is_refused_and_nothing_written(tags: list[Ta
     with pytest.raises(BrokerError) as caught:
         encode_map(writer, tags, last)
     assert (caught.value.word, caught.value.text, writer.to_bytes()) == ("bad-tag", text, b"")
-
-
-def test_null_at_the_end_of_a_map_in_the_middle_is_refused() -> None:
-    assert written([Tag(REGION, None)], last=True) == "86"
-    with pytest.raises(BrokerError, match="null can only be the last value of a frame"):
-        written([Tag(REGION, None)], last=False)
 
 
 def test_longest_key_and_value_are_127_bytes() -> None:
