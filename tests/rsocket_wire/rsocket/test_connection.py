@@ -7,20 +7,16 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import CLOSED, CLOSES, ENDS, NEW, NOTHING, OPEN, Connection, is_fatal
 from rsocket_wire.rsocket.frames import EXT, IGNORE, KEEPALIVE, KIND_NAMES, METADATA, REQUEST_RESPONSE, RESUME, Setup
 from rsocket_wire.rsocket.framing import FrameCursor
+from tests.fakes import framed, raw_frame
 
 
 def cursor(raw: bytes) -> FrameCursor:
     """A cursor on this frame, which lies between others."""
-    framed = len(raw).to_bytes(3, "big") + raw
     found = FrameCursor(True)
-    found.feed(b"\x00\x00\x06" + b"\xff" * 6 + framed + b"\xff" * 20, 0.0)
+    found.feed(framed(b"\xff" * 6, raw) + b"\xff" * 20, 0.0)
     assert found.advance()
     assert found.advance()
     return found
-
-
-def frame(kind: int, stream_id: int = 0, flags: int = 0, body: bytes = b"") -> bytes:
-    return stream_id.to_bytes(4, "big") + ((kind << 10) | flags).to_bytes(2, "big") + body
 
 
 def setup(
@@ -51,11 +47,6 @@ def refused(raw: bytes) -> tuple[int, str]:
     return refusal.code, refusal.message
 
 
-def test_connection_begins_new() -> None:
-    connection = Connection()
-    assert (connection.state, connection.setup, connection.lifetime_s) == (NEW, None, 0.0)
-
-
 def test_new_with_setup_is_open() -> None:
     connection = opened()
     assert connection.state == OPEN
@@ -70,8 +61,8 @@ def test_new_with_any_minor_version_is_open() -> None:
 
 def test_new_with_resume_is_refused() -> None:
     text = "unknown-session: there is no session to resume, connect again with a SETUP"
-    assert refused(frame(RESUME, body=bytes(24))) == (errors.REJECTED_RESUME, text)
-    assert refused(frame(RESUME)) == (errors.REJECTED_RESUME, text)
+    assert refused(raw_frame(RESUME, rest=bytes(24))) == (errors.REJECTED_RESUME, text)
+    assert refused(raw_frame(RESUME)) == (errors.REJECTED_RESUME, text)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +74,11 @@ def test_new_with_resume_is_refused() -> None:
         (frames.encode_metadata_push(b""), "METADATA_PUSH on stream 0"),
         (frames.encode_payload(2, 0), "PAYLOAD on stream 2"),
         (frames.encode_cancel(1), "CANCEL on stream 1"),
-        (frame(0), "type 0x00 on stream 0"),
-        (frame(0x20, 9, IGNORE), "type 0x20 on stream 9"),
-        (frame(EXT), "EXT on stream 0"),
-        (frame(0x01, 1) + setup()[6:], "SETUP on stream 1"),
-        (frame(RESUME, 1, body=bytes(24)), "RESUME on stream 1"),
+        (raw_frame(0), "type 0x00 on stream 0"),
+        (raw_frame(0x20, IGNORE, b"", 9), "type 0x20 on stream 9"),
+        (raw_frame(EXT), "EXT on stream 0"),
+        (raw_frame(0x01, stream_id=1) + setup()[6:], "SETUP on stream 1"),
+        (raw_frame(RESUME, 0, bytes(24), 1), "RESUME on stream 1"),
     ],
 )
 def test_new_with_anything_else_is_refused(raw: bytes, named: str) -> None:
@@ -101,7 +92,7 @@ def test_new_with_anything_else_is_refused(raw: bytes, named: str) -> None:
         (setup()[:12], errors.INVALID_SETUP, "bad-setup: SETUP keepalive time: needs 4 bytes at offset"),
         (setup(major=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.0 asked for, this broker speaks 1.0"),
         (setup(major=0, minor=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 0.2 asked for"),
-        (frame(0x01, body=b"\x00\x02\x00\x03"), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 asked for"),
+        (raw_frame(0x01, rest=b"\x00\x02\x00\x03"), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 asked for"),
         (
             setup(keepalive_ms=0),
             errors.INVALID_SETUP,

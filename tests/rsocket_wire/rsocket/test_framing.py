@@ -5,14 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rsocket_wire.rsocket.framing import FOLD_PIECES, MAX_FRAME_BYTES, FrameCursor
+from tests.fakes import framed
 
 BODIES = st.lists(st.binary(min_size=6, max_size=40), max_size=8)
 TWO_FRAMES = bytes.fromhex("000006 00000005 2400 000008 80000007 2bff abcd")
-
-
-def framed(*bodies: bytes) -> bytes:
-    """The stream of frames as TCP carries it."""
-    return b"".join([len(body).to_bytes(3, "big") + body for body in bodies])
 
 
 def frames_of(pieces: list[bytes], is_framed: bool = True, max_bytes: int = MAX_FRAME_BYTES) -> list[bytes]:

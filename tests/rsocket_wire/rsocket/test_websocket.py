@@ -25,7 +25,8 @@ from rsocket_wire.rsocket.websocket import (
     MessageReader,
     MessageWriter,
 )
-from tests.rsocket_wire.rsocket.test_framing import cut, framed
+from tests.fakes import framed
+from tests.rsocket_wire.rsocket.test_framing import cut
 
 SEED = bytes(range(SEED_BYTES))
 FIN = 0x80
