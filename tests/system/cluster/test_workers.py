@@ -9,13 +9,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from broker.commands.workers.plan import worker_id
 from rsocket_wire.rsocket.frames import ERROR
 from tests.conftest import StartBroker
 from tests.system.support.certificates import Authority
+from tests.system.support.event_numbers import SOURCES, has_no_gap, numbers, rows
 from tests.system.support.processes import BrokerProcess, Python
 from tests.system.support.waits import soon, until, until_now
 from tests.system.support.wires import Wire
@@ -78,11 +78,6 @@ async def workers(start_broker: StartBroker) -> Workers:
     made = Workers(start_broker(*TCP, "--workers", "2", "--admin", "127.0.0.1:0", broker__name="eu"))
     await until(made.are_linked)
     return made
-
-
-def event_rows(folder: Path, source: str) -> list[JSON]:
-    """Of the sealed event files."""
-    return [row for path in (folder / source).glob("[!.]*.parquet") for row in pq.read_table(path).to_pylist()]
 
 
 async def answered(caller: Wire, service: str) -> bytes:
@@ -313,7 +308,7 @@ async def test_each_worker_tells_what_happened_to_it_under_an_id_of_its_own(
         await caller.close()
 
     def asked() -> list[int]:
-        found = Counter(row["broker_id"] for row in event_rows(events, "requests"))
+        found = Counter(row["broker_id"] for row in rows(events, "requests"))
         return [found[each] for each in ids]
 
     await ask(1, 3)
@@ -325,10 +320,7 @@ async def test_each_worker_tells_what_happened_to_it_under_an_id_of_its_own(
     made.process.signal()
     assert await asyncio.to_thread(made.process.wait) == 0
     assert asked() == [5, 5]
-    numbers: dict[tuple[str, int], list[int]] = {}
-    for source in ("flows", "lifecycle", "requests"):
-        for row in event_rows(events, source):
-            assert row["broker_name"] == f"eu.{ids.index(row['broker_id']) + 1}"
-            numbers.setdefault((row["broker_id"], row["epoch"]), []).append(row["seq"])
-    assert sorted(broker_id for broker_id, _ in numbers) == sorted([ids[0], *ids])
-    assert all(sorted(each) == list(range(1, len(each) + 1)) for each in numbers.values())
+    told = {(row["broker_id"], row["broker_name"]) for source in SOURCES for row in rows(events, source)}
+    assert told == {(ids[0], "eu.1"), (ids[1], "eu.2")}
+    assert sorted(broker_id for broker_id, _ in numbers(events)) == sorted([ids[0], *ids])
+    assert has_no_gap(events)

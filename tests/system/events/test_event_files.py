@@ -3,14 +3,13 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from spark_sink.writer.retention import Reading, declare
 from tests.conftest import StartBroker
+from tests.system.support.event_numbers import has_no_gap, rows
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import soon, until
 from tests.system.support.wires import Wire
@@ -21,14 +20,6 @@ EXPECTED_REQUESTS = {
     ("request_response", "rejected"): 2,
     ("fire_and_forget", "completed"): 3,
 }
-
-
-def rows(folder: Path, kind: str) -> list[dict[str, Any]]:
-    """All rows of the sealed files, in the order of their numbers."""
-    found: list[dict[str, Any]] = []
-    for path in sorted((folder / kind).glob("[!.]*.parquet")):
-        found += pq.read_table(path).to_pylist()
-    return sorted(found, key=lambda row: (row["epoch"], row["seq"]))
 
 
 def requests(folder: Path) -> dict[tuple[str, str], int]:
@@ -42,15 +33,6 @@ def requests(folder: Path) -> dict[tuple[str, str], int]:
 
 def happened(folder: Path) -> list[str]:
     return [row["event"] for row in rows(folder, "lifecycle")]
-
-
-def has_no_gap(folder: Path) -> bool:
-    """Numbers run over both folders, from 1 on in each epoch."""
-    numbers: dict[int, list[int]] = {}
-    for kind in ("lifecycle", "flows"):
-        for row in rows(folder, kind):
-            numbers.setdefault(row["epoch"], []).append(row["seq"])
-    return all(sorted(each) == list(range(1, len(each) + 1)) for each in numbers.values())
 
 
 async def live(broker: BrokerProcess) -> list[Wire]:

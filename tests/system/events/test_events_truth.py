@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import StartBroker
 from tests.system.support.counted_load import CountedLoad, Key
+from tests.system.support.event_numbers import has_no_gap, rows
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
@@ -23,31 +23,12 @@ LAST_REQUESTS_S = 0.25  # the last 20 ms of single requests, and the same
 IN_FLIGHT = 8  # requests that had ended for the broker when it was killed, and not for the load
 
 
-def rows(folder: Path, source: str) -> list[dict[str, Any]]:
-    """All rows of the sealed files of a source."""
-    return [row for path in sorted((folder / source).glob("[!.]*.parquet")) for row in pq.read_table(path).to_pylist()]
-
-
 def counted(records: list[dict[str, Any]]) -> Counter[Key]:
     """Requests by service, model, routing and outcome."""
     counts: Counter[Key] = Counter()
     for row in records:
         counts[row["service"], row["model"], row["routing"], row["outcome"]] += row.get("requests", 1)
     return counts
-
-
-def missing_numbers(folder: Path) -> list[tuple[int, int]]:
-    """Epoch and sequence number of what is not there, or twice: every number stands in one folder, once."""
-    numbers: dict[int, list[int]] = {}
-    for source in ("flows", "lifecycle", "requests"):
-        for row in rows(folder, source):
-            numbers.setdefault(row["epoch"], []).append(row["seq"])
-    return [
-        (epoch, number)
-        for epoch, each in numbers.items()
-        for number, times in (Counter(range(1, max(each) + 1)) + Counter(each)).items()
-        if times != 2
-    ]
 
 
 def told(broker: BrokerProcess) -> dict[str, Any]:
@@ -82,7 +63,7 @@ async def test_records_equal_what_was_sent_though_the_writer_is_killed(
     assert await asyncio.to_thread(broker.wait) == 0
     assert counted(rows(events, "flows")) == load.counts
     assert counted(rows(events, "requests")) == load.counts
-    assert missing_numbers(events) == []
+    assert has_no_gap(events)
 
 
 @pytest.mark.slow
@@ -116,7 +97,7 @@ async def test_broker_that_is_killed_leaves_all_but_its_last_moment(start_broker
         there = counted(rows(events, source))
         assert expected <= there, source
         assert there.total() <= load.counts.total() + IN_FLIGHT, source
-    assert missing_numbers(events) == []
+    assert has_no_gap(events)
     again = start_broker("--events", str(events))
     again.signal()
     assert await asyncio.to_thread(again.wait) == 0
