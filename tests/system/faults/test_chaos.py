@@ -32,7 +32,6 @@ ADMIN = ("--admin", "127.0.0.1:0")
 STOPPED_S = 3.0  # a service does nothing for so long
 ANSWER_S = 2.0  # for the broker's status, on a machine that the load keeps busy
 GROWN_KIB = 8 << 10  # of memory between the first time and the last: what an allocator keeps, not what peers left
-FEW = 100  # answers: enough to know that they go on
 WAVES = 3
 
 
@@ -82,12 +81,6 @@ async def everybody(broker: BrokerProcess, folder: Path) -> AsyncIterator[tuple[
         crowd.end()
 
 
-async def more(askers: Askers, by: str, count: int = FEW) -> None:
-    """Waits for that many more answers of one service."""
-    before = askers.answered[by]
-    await until(lambda: askers.answered[by] >= before + count)
-
-
 def assert_answered(vitals: Vitals) -> None:
     """The status came, and soon, all the time."""
     assert vitals.answers > 3, f"the status was answered {vitals.answers} times"
@@ -116,14 +109,14 @@ async def test_killed_services_cost_the_requests_that_they_had_and_no_others(
         await hit.begin(urls)
         await other.begin(urls)
         for _ in range(WAVES):
-            await more(hit, "1")
-            await more(hit, "2")
+            await hit.more("1")
+            await hit.more("2")
             one.signal(SIGKILL)
-            await more(hit, "2")
-            await more(other, "3")
+            await hit.more("2")
+            await other.more("3")
             (one,) = await crowd.joined([crowd.launch("service", "orders", 1)])
             resident_kib.append(vitals.resident_kib())
-        await more(hit, "1")
+        await hit.more("1")
         answered, undisturbed = await hit.end(), await other.end()
         assert set(undisturbed) == {"3"}, undisturbed
         assert set(answered) <= {"1", "2", "route-lost"}, answered
@@ -150,10 +143,10 @@ async def test_killed_callers_leave_nothing_at_the_broker_nor_at_the_service(
         await hit.begin([broker.url(scheme) for scheme in CALLERS])
         for _ in range(WAVES):
             callers = await crowd.joined(crowd.launch("caller", "orders", 60_000, scheme) for scheme in ("tcp", "ws"))
-            await more(hit, "1")
+            await hit.more("1")
             for caller in callers:
                 caller.signal(SIGKILL)
-            await more(hit, "1")
+            await hit.more("1")
             resident_kib.append(vitals.resident_kib())
         answered = await hit.end()
         assert set(answered) == {"1"}, answered
@@ -178,19 +171,19 @@ async def test_a_stopped_service_answers_late_and_nobody_else_does(start_broker:
         alone = await vitals.counts()
         await hit.begin(urls)
         await other.begin(urls)
-        await more(hit, "1")
+        await hit.more("1")
         stopped.signal(SIGSTOP)
         stopped_at = time.monotonic()
         before = hit.answered
-        await more(other, "2")
+        await other.more("2")
         while hit.answered != before:  # what it had sent before
             before = hit.answered
-            await more(other, "2")
+            await other.more("2")
         await until(lambda: time.monotonic() > stopped_at + STOPPED_S)
         assert hit.answered == before, f"{hit.answered} of a stopped service, {before} before"
         assert (await vitals.counts())["streams"] >= len(urls) * IN_FLIGHT
         stopped.signal(SIGCONT)
-        await more(hit, "1")
+        await hit.more("1")
         answered, undisturbed = await hit.end(), await other.end()
         assert (set(answered), set(undisturbed)) == ({"1"}, {"2"}), (answered, undisturbed)
         await hit.close()
@@ -222,7 +215,7 @@ async def test_a_stopped_service_that_is_sent_too_much_is_ended_and_its_memory_g
             assert {frame.text.split(":")[0] for frame in told} <= {"route-lost", "no-route"}
             await caller.close()
             stopped.signal(SIGKILL)
-            await more(other, "9")
+            await other.more("9")
             resident_kib.append(vitals.resident_kib())
         undisturbed = await other.end()
         assert set(undisturbed) == {"9"}, undisturbed
@@ -247,7 +240,7 @@ async def test_stopped_callers_are_ended_when_their_lifetime_is_over(start_broke
         for caller in callers:
             caller.signal(SIGSTOP)
         await until(lambda: broker.errors.count("keepalive-timeout") == len(callers))
-        await more(other, "2")
+        await other.more("2")
         undisturbed = await other.end()
         assert set(undisturbed) == {"2"}, undisturbed
         await other.close()

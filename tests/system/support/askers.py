@@ -4,10 +4,11 @@ import asyncio
 from collections import Counter
 
 from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, PAYLOAD, encode_keepalive
-from tests.system.support.waits import WAIT_S
+from tests.system.support.waits import WAIT_S, until
 from tests.system.support.wires import Wire
 
 IN_FLIGHT = 16
+FEW = 100  # answers: enough to know that they go on
 MAX_FAULTS = 10  # that are told; one is too many
 
 
@@ -76,6 +77,11 @@ class Askers:
     def answered(self) -> Counter[str]:
         """By the number of the service, or the code word of the error."""
         return sum((asker.answered for asker in self._askers), Counter())
+
+    async def more(self, by: str, count: int = FEW) -> None:
+        """Waits for that many more answers of one service."""
+        before = self.answered[by]
+        await until(lambda: self.answered[by] >= before + count)
 
     @property
     def waiting(self) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from client_sdk import Client, ClientError, Payload, Service, address, connect
 from client_sdk.calls.retry import RetryBudget, RetryPolicy
+from tests.system.support.vitals import resident_kib
 
 SERVICES = 3
 CALLERS = 2
@@ -145,7 +146,7 @@ class Load:
         held = {
             "tasks": len(asyncio.all_tasks()),
             "sockets": open_sockets(),
-            "resident KiB": resident_kib(),
+            "resident KiB": resident_kib(os.getpid()),
         }
         self._may_run.set()
         return held
@@ -230,11 +231,3 @@ def open_sockets() -> int:
         with contextlib.suppress(OSError):  # the folder itself was among them
             count += os.readlink(each).startswith("socket:")
     return count
-
-
-def resident_kib() -> int:
-    """Memory of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise AssertionError("the system does not say")
