@@ -117,23 +117,6 @@ async def test_a_large_answer_waits_for_a_caller_that_reads_slowly(make_server: 
         await wire.close()
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "ws"])
-async def test_a_reader_that_is_slow_within_the_limit_gets_everything(make_server: MakeServer, scheme: str) -> None:
-    server = await make_server(**{"limits.max_pending_bytes": 16 * MAX_PENDING_BYTES})
-    service = await Wire.service(url_of(server, "tcp"), "firehose", 1)
-    slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
-    slow.setup()
-    slow.request("firehose", kind=REQUEST_STREAM, n=100)
-    request = await service.receive()
-    for _ in range(100):
-        service.send(request.stream_id.to_bytes(4, "big") + ITEM)
-    await service.ping()
-    for _ in range(100):
-        assert len((await slow.receive()).data) == len(ITEM) - 2
-    for wire in (slow, service):
-        await wire.close()
-
-
 async def test_a_frame_larger_than_the_limit_passes_to_a_peer_that_reads(make_server: MakeServer) -> None:
     server = await make_server(**{"limits.max_pending_bytes": 65_536})
     for scheme in ("tcp", "ws"):

@@ -6,13 +6,10 @@ import pytest
 
 from broker.server import Server
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import PAYLOAD, REQUEST_CHANNEL, REQUEST_N, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_STREAM
 from tests.conftest import MakeServer
-from tests.fakes import Frame
-from tests.system.support.waits import soon, until
+from tests.system.support.waits import until
 from tests.system.support.wires import Wire, url_of
-
-IN_FLIGHT = 16
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -86,25 +83,3 @@ async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_se
         wire.transport.abort()
         await wire.close()
     await service.close()
-
-
-async def test_credit_still_flows_after_others_were_lost(server: Server) -> None:
-    """The service of the lost caller serves the next one as if nothing had been."""
-    service = await Wire.service(url_of(server, "tcp"), "orders", 1)
-    for _ in range(3):
-        caller = await Wire.caller(url_of(server, "ws"))
-        caller.request("orders", kind=REQUEST_STREAM, n=1)
-        await service.receive()
-        caller.transport.abort()
-        assert (await service.receive()).name == "CANCEL"
-    caller = await Wire.caller(url_of(server, "ws"))
-    stream_id = caller.request("orders", kind=REQUEST_STREAM, n=1)
-    request = await service.receive()
-    service.send(request.raw[:4] + b"\x28\x20item")
-    frame = await caller.receive()
-    assert (frame.kind, frame.stream_id, frame.data) == (PAYLOAD, stream_id, b"item")
-    caller.send(stream_id.to_bytes(4, "big") + b"\x20\x00\x00\x00\x00\x07")
-    more: Frame = await soon(service.receive())
-    assert (more.kind, more.n) == (REQUEST_N, 7)
-    for wire in (service, caller):
-        await wire.close()

@@ -2,14 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
 
 from broker.server import Server
 from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP
-from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup
+from rsocket_wire.rsocket.frames import ERROR
 from tests.conftest import MakeServer
 from tests.fakes import Frame
 from tests.system.support.waits import soon, until
@@ -119,46 +118,6 @@ async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: 
             assert (answer.status, await answer.text()) == (426, "This port speaks RSocket over WebSocket.\n")
         async with session.post(url, data=b"hello") as answer:
             assert answer.status == 400  # it has a body
-
-
-@pytest.mark.parametrize("is_after_setup", [False, True])
-@pytest.mark.parametrize(
-    "say",
-    [
-        pytest.param(lambda ws: ws.send_str("hello"), id="text"),
-        pytest.param(lambda ws: ws.send_str(""), id="empty text"),
-        pytest.param(lambda ws: ws.send_bytes(b""), id="empty"),
-        pytest.param(lambda ws: ws.send_bytes(b"\0\0\0\0\x04"), id="short"),
-    ],
-)
-async def test_messages_that_are_no_frames(
-    server: Server, say: Callable[[aiohttp.ClientWebSocketResponse], Awaitable[None]], is_after_setup: bool
-) -> None:
-    async with Bystanders(server):
-        url = url_of(server, "ws")
-        wire = await (Wire.caller(url) if is_after_setup else Wire.connect(url))
-        await say(wire.messages.ws)
-        code, word = reason(await wire.rest())
-        assert word == "bad-frame"
-        assert code == CONNECTION_ERROR
-        await wire.close()
-
-
-async def test_a_frame_in_many_pieces_and_many_frames_in_one(server: Server) -> None:
-    """Not rubbish, but what a network may make of frames."""
-    async with Bystanders(server) as bystanders:
-        wire = await Wire.connect(url_of(server, "tcp"))
-        raw = Setup("a/b", "a/b", 1000, 20_000).encode()
-        ping = b"\0\0\0\0\x0c\x80" + bytes(8) + b"x"
-        pieces = b"".join(len(each).to_bytes(3, "big") + each for each in (raw, ping, ping))
-        for at in range(len(pieces) - 30):
-            wire.stream.send_bytes(pieces[at : at + 1])
-            await wire.transport.flush()
-            await asyncio.sleep(0)
-        wire.stream.send_bytes(pieces[len(pieces) - 30 :])
-        assert [(await wire.receive()).kind for _ in range(2)] == [KEEPALIVE, KEEPALIVE]
-        await bystanders.are_well()
-        await wire.close()
 
 
 async def test_a_connection_that_breaks_off_in_a_frame(server: Server) -> None:
