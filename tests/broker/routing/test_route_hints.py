@@ -4,11 +4,8 @@ import pytest
 
 from broker.routing.route_hints import MAX_WEIGHT, is_down, weight_of
 from broker.routing.table import Table
-from rsocket_wire.wire.keys import Key
 from rsocket_wire.wire.tags import Tag
 from tests.broker.routing.made import AT_MS, joined, route
-
-WEIGHT = Key.text("weight")
 
 
 @pytest.mark.parametrize("value, weight", [("1", 1), ("7", 7), ("65535", MAX_WEIGHT), ("00012", 12)])
