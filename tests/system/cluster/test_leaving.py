@@ -99,7 +99,6 @@ async def test_who_closes_while_bytes_wait_is_no_route_any_more(make_server: Mak
     await until(lambda: server.shell.links_open() == 1)
     assert server.core.closed_by_reason == {"left": 1}
     service.sock.close()
-    await caller.close()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,6 @@ async def test_a_process_lets_it_go_too(
     service.say_last(says_close)
     await assert_gone(caller)
     service.sock.close()
-    await caller.close()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
@@ -139,7 +137,6 @@ async def test_who_has_closed_and_reads_gets_what_was_written_to_it(make_server:
     assert len(sizes) > 10  # what the transport held
     assert set(sizes) == {0}  # whole frames
     await until(lambda: server.shell.links_open() == 1)
-    await caller.close()
 
 
 async def test_a_close_inside_a_large_message_is_answered_behind_it(make_server: MakeServer) -> None:

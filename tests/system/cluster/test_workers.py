@@ -104,21 +104,17 @@ def is_running(pid: int) -> bool:
 async def test_a_service_of_one_worker_is_reached_from_all(workers: Workers) -> None:
     for there, here in ((1, 2), (2, 1)):
         service = await workers.reach(there, f"orders-{there}", there)
-        echo = asyncio.create_task(service.echo())
+        service.begin_echo()
         for caller in (await workers.reach(here), await workers.reach(there)):
             assert await soon(answered(caller, f"orders-{there}")) == b"hi"
-        await service.close()
-        await soon(echo)
 
 
 async def test_to_which_worker_a_service_came_makes_no_difference(workers: Workers) -> None:
     """D-64: of two at one worker and one at the other each gets a third of the requests of every caller."""
     services = [await workers.reach(worker, "orders", number) for number, worker in enumerate((1, 1, 2), 1)]
     names = [b"1", b"2", b"3"]
-    echoes = [
-        asyncio.create_task(wire.echo(lambda _, name=name: name))  # type: ignore[misc]
-        for wire, name in zip(services, names, strict=True)
-    ]
+    for wire, name in zip(services, names, strict=True):
+        wire.begin_echo(lambda _, name=name: name)  # type: ignore[misc]
     for worker in (1, 2):
         caller = await workers.reach(worker)
         latest: list[bytes] = []
@@ -126,14 +122,11 @@ async def test_to_which_worker_a_service_came_makes_no_difference(workers: Worke
             latest.append(await soon(answered(caller, "orders")))
         found = Counter([await soon(answered(caller, "orders")) for _ in range(30)])
         assert found == dict.fromkeys(names, 10)
-    for service in services:
-        await service.close()
-    await soon(asyncio.gather(*echoes))
 
 
 async def test_a_worker_that_is_killed_is_replaced_and_its_routes_are_forgotten(workers: Workers) -> None:
     service, caller = await workers.reach(1, "orders", 1), await workers.reach(2)
-    echo = asyncio.create_task(service.echo())
+    echo = service.begin_echo()
     await soon(answered(caller, "orders"))
     accepted = workers.metric("broker_connections_accepted_total")
     pids = workers.pids()
@@ -145,11 +138,9 @@ async def test_a_worker_that_is_killed_is_replaced_and_its_routes_are_forgotten(
     )
     assert (workers.pids()[0] not in pids, workers.pids()[1]) == (True, pids[1])
     again = await workers.reach(1, "orders", 1)
-    echo = asyncio.create_task(again.echo())
+    again.begin_echo()
     assert await soon(answered(caller, "orders")) == b"hi"
     assert workers.metric("broker_connections_accepted_total") > accepted
-    await again.close()
-    await soon(echo)
 
 
 async def test_operators_see_one_broker(workers: Workers) -> None:
@@ -227,10 +218,9 @@ async def test_a_unix_socket_is_the_first_workers(start_broker: StartBroker, soc
     process = start_broker("--listen", f"unix://{path}", *TCP, "--workers", "2", "--admin", "127.0.0.1:0")
     made = Workers(process)
     assert process.urls[0] == f"unix://{path}"
-    wire = await Wire.caller(f"unix://{path}")
+    await Wire.caller(f"unix://{path}")
     mine = [each for each in made.get("connections")["items"] if path in each["peer"]]
     assert [each["worker"] for each in mine] == [1]
-    await wire.close()
 
 
 async def test_workers_are_brokers_of_a_larger_cluster(start_broker: StartBroker) -> None:
@@ -241,15 +231,13 @@ async def test_workers_are_brokers_of_a_larger_cluster(start_broker: StartBroker
     own = [(1, "eu.2"), (1, "far"), (2, "eu.1"), (2, "far")]
     await until(lambda: sorted((each["worker"], each["name"]) for each in made.get("links")["items"]) == own)
     there, here = await Wire.service(far.url("tcp"), "far-away", 1), await made.reach(2, "nearby", 2)
-    echoes = [asyncio.create_task(wire.echo()) for wire in (there, here)]
+    for wire in (there, here):
+        wire.begin_echo()
     for worker in (1, 2):
         assert await soon(answered(await made.reach(worker), "far-away")) == b"hi"
     assert await soon(answered(await Wire.caller(far.url("tcp")), "nearby")) == b"hi"
     routes = [(each["service"], each["broker"], each["worker"]) for each in made.get("routes")["items"]]
     assert routes == [("nearby", "eu.2", 2), ("far-away", "far", None)]
-    for wire, echo in zip((there, here), echoes, strict=True):
-        await wire.close()
-        await soon(echo)
 
 
 async def test_workers_that_know_brokers_by_certificates_know_each_other_by_their_user(

@@ -54,7 +54,6 @@ async def test_what_does_not_become_a_websocket_in_time_is_closed(start_broker: 
     async with opened(broker.url("ws"), 20, said) as streams:
         await are_closed(streams)
     await wire.ping()  # a WebSocket has no such deadline
-    await wire.close()
     assert "Traceback" not in broker.errors
 
 
@@ -63,8 +62,7 @@ async def test_connections_that_are_no_websockets_yet_are_counted(start_broker: 
     broker = start_broker(limits__max_connections=3, limits__setup_timeout_s=60)
     async with opened(broker.url("ws"), 3), opened(broker.url("ws"), 2) as streams:
         await are_closed(streams)
-    wire = await Wire.caller(broker.url("ws"))  # they are gone, and so it has room
-    await wire.close()
+    await Wire.caller(broker.url("ws"))  # they are gone, and so it has room
     assert "Traceback" not in broker.errors
 
 
@@ -77,7 +75,6 @@ async def test_a_first_message_beyond_the_bound_is_refused_by_its_length(start_b
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
     wire.transport.abort()
-    await wire.close()
 
 
 async def test_a_caller_may_send_much_behind_its_setup_without_waiting(start_broker: StartBroker) -> None:
@@ -92,7 +89,6 @@ async def test_a_caller_may_send_much_behind_its_setup_without_waiting(start_bro
             assert len((await service.receive()).data) == MAX_SETUP_BYTES + MAX_HEAD_BYTES
         await caller.ping()
         await caller.close()
-    await service.close()
 
 
 class Greeter(asyncio.Protocol):

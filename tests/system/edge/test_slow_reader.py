@@ -9,7 +9,7 @@ from rsocket_wire.rsocket.frames import COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD,
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame, composite, route_id
-from tests.system.support.waits import soon, until
+from tests.system.support.waits import until
 from tests.system.support.wires import Closed, Wire, url_of
 
 MAX_PENDING_BYTES = 1 << 20
@@ -44,7 +44,7 @@ async def test_a_slow_reader_loses_the_request_for_which_most_waits_and_nothing_
     server = await make_server(**{"limits.max_pending_bytes": MAX_PENDING_BYTES})
     firehose = await Wire.service(url_of(server, "tcp"), "firehose", 1)
     orders = await Wire.service(url_of(server, scheme), "orders", 2)
-    echo = asyncio.create_task(orders.echo())
+    orders.begin_echo()
     other = await Wire.caller(url_of(server, scheme))
     answers = 0
 
@@ -70,9 +70,6 @@ async def test_a_slow_reader_loses_the_request_for_which_most_waits_and_nothing_
     assert f"the limit is {MAX_PENDING_BYTES} (limits.max_pending_bytes)" in ended.text
     assert (await slow.ask("orders", b"still here")).data == b"still here"
     assert (server.core.closed_by_reason, len(server.core.peers())) == ({}, 4)
-    for wire in (slow, firehose, orders, other):
-        await wire.close()
-    await soon(asyncio.gather(echo, return_exceptions=True))
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -87,8 +84,6 @@ async def test_a_process_ends_only_that_request_too(start_broker: StartBroker, s
     await pour(firehose, request.stream_id)
     assert (await read_to_error(slow, stream_id)).text.startswith("over-limit: ")
     await slow.ping()
-    for wire in (slow, firehose):
-        await wire.close()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
@@ -113,21 +108,18 @@ async def test_a_large_answer_waits_for_a_caller_that_reads_slowly(make_server: 
         order.append(frame.stream_id)
     assert order.index(small) < len(order) - 100
     assert server.core.closed_by_reason == {}
-    for wire in (slow, service):
-        await wire.close()
 
 
 async def test_a_frame_larger_than_the_limit_passes_to_a_peer_that_reads(make_server: MakeServer) -> None:
     server = await make_server(**{"limits.max_pending_bytes": 65_536})
     for scheme in ("tcp", "ws"):
         service = await Wire.service(url_of(server, scheme), "orders", 1)
-        echo = asyncio.create_task(service.echo())
+        service.begin_echo()
         caller = await Wire.caller(url_of(server, scheme))
         data = bytes(3_000_000)
         assert (await caller.ask("orders", data)).data == data
         for wire in (caller, service):
             await wire.close()
-        await soon(asyncio.gather(echo, return_exceptions=True))
         with pytest.raises(Closed):
             await caller.receive()
 
@@ -146,8 +138,6 @@ async def test_a_burst_of_large_requests_waits_for_the_service(make_server: Make
         assert len((await service.receive()).data) == 1_000_000
     await until(lambda: not any(peer.is_paused for peer in server.core.peers()))
     assert server.core.closed_by_reason == {}
-    for wire in (service, caller):
-        await wire.close()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -167,5 +157,3 @@ async def test_a_service_that_takes_nothing_is_ended_and_its_callers_are_told_an
     assert (await caller.receive()).text.startswith("route-lost:")
     await caller.ping()
     service.transport.abort()
-    for wire in (service, caller):
-        await wire.close()

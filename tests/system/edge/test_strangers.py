@@ -73,7 +73,6 @@ async def test_routes_that_are_announced_again_and_again(make_server: MakeServer
     assert said.counts("RouteJoined")[0] <= 2 * LINES_PER_S
     STRANGERS.flush()
     assert sum(len(text) for text in said.lines("")) < sent
-    await wire.close()
 
 
 async def test_what_is_no_websocket_again_and_again(make_server: MakeServer, said: Said) -> None:
@@ -95,8 +94,7 @@ async def test_others_are_told_as_ever_while_somebody_floods(make_server: MakeSe
         wire.send(b"no frame")
         await wire.rest()
         await wire.close()
-    service = await Wire.service(server.listeners[2], "orders", 7)
+    await Wire.service(server.listeners[2], "orders", 7)
     await until(lambda: said.lines(f"route {route_id(7).hex()[:8]}"))
     (line,) = said.lines(": joined from unix")
     assert "orders" in line
-    await service.close()

@@ -34,14 +34,11 @@ async def test_requests_pass_over_tls(start_broker: StartBroker, authority: Auth
     broker = start(start_broker, authority)
     context = authority.client_context()
     service = await Wire.service(broker.url(scheme), "orders", 1, context)
-    echo = asyncio.create_task(service.echo(lambda data: b"got " + data))
+    service.begin_echo(lambda data: b"got " + data)
     caller = await Wire.caller(broker.url(scheme), context)
     assert (await caller.ask("orders", b"secret")).data == b"got secret"
     big = b"0123456789abcdef" * 50_000
     assert (await caller.ask("orders", big)).data == b"got " + big
-    for wire in (caller, service):
-        await wire.close()
-    await soon(asyncio.gather(echo, return_exceptions=True))
 
 
 @pytest.mark.parametrize("scheme", ["tls", "wss"])
@@ -58,7 +55,6 @@ async def test_a_client_ca_lets_its_own_in_and_nobody_else(
         with pytest.raises(REFUSED):  # with TLS 1.3 the client learns it at its first reading
             await soon(Wire.caller(url, context))
     await wire.ping()
-    await wire.close()
 
 
 async def test_what_is_no_tls_disturbs_nobody(start_broker: StartBroker, authority: Authority) -> None:
@@ -73,7 +69,6 @@ async def test_what_is_no_tls_disturbs_nobody(start_broker: StartBroker, authori
     with pytest.raises(REFUSED):
         await soon(Wire.caller(broker.url("tls"), ssl.create_default_context()))  # it does not trust our authority
     await wire.ping()
-    await wire.close()
     assert "Traceback" not in broker.errors
 
 
@@ -83,5 +78,4 @@ async def test_an_old_tls_version_is_refused(start_broker: StartBroker, authorit
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(REFUSED):
         await soon(Wire.caller(broker.url("tls"), old))
-    wire = await Wire.caller(broker.url("tls"), authority.client_context())
-    await wire.close()
+    await Wire.caller(broker.url("tls"), authority.client_context())

@@ -28,8 +28,6 @@ async def test_requests_pass_from_every_transport_to_every_other(broker_process:
             service.answer(request, b"hello yourself")
             answer = await soon(caller.receive())
             assert (answer.stream_id, answer.data) == (stream_id, b"hello yourself")
-    for wire in wires:
-        await wire.close()
 
 
 @pytest.mark.parametrize("schemes", ["tcp-ws", "ws-tcp"])
@@ -46,8 +44,6 @@ async def test_a_frame_of_all_that_24_bits_can_say_passes(broker_process: Broker
     assert request.raw[4:] == whole[4:]
     service.answer(request, b"got it all")
     assert (await caller.receive()).data == b"got it all"
-    for wire in (caller, service):
-        await wire.close()
 
 
 async def test_a_websocket_message_beyond_that_costs_its_sender_the_connection(broker_process: BrokerProcess) -> None:
@@ -59,7 +55,6 @@ async def test_a_websocket_message_beyond_that_costs_its_sender_the_connection(b
     assert frame.text == f"bad-frame: a frame of {MAX_FRAME_BYTES + 1} bytes, the limit is {MAX_FRAME_BYTES}"
     await wire.close()
     await bystander.ping()
-    await bystander.close()
     assert "Traceback" not in broker_process.errors
 
 

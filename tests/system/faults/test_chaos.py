@@ -24,7 +24,7 @@ from tests.system.support.askers import IN_FLIGHT, Askers
 from tests.system.support.crowd_process import STREAMS
 from tests.system.support.processes import BrokerProcess, Python
 from tests.system.support.vitals import Vitals
-from tests.system.support.waits import soon, until
+from tests.system.support.waits import until
 from tests.system.support.wires import Wire
 
 CALLERS = ("tcp", "tcp", "ws")  # of each service name
@@ -282,7 +282,7 @@ async def test_half_open_callers_and_services_end_with_their_lifetime_and_leave_
     server = await make_server()
     url = next(url for url in server.listeners if url.startswith("tcp://"))
     service, caller = await Wire.service(url, "orders", 1), await Wire.caller(url)
-    echo = asyncio.create_task(service.echo())
+    service.begin_echo()
     tasks = asyncio.all_tasks()
     request = encode_request(REQUEST_STREAM, 1, b"", addressed(address(service="mute")), 1000)
     route = [composite((MIME_TYPE, RouteSetup(route_id(100 + at), "mute", []).encode())) for at in range(10)]
@@ -299,6 +299,3 @@ async def test_half_open_callers_and_services_end_with_their_lifetime_and_leave_
     finally:
         for mute in mutes:
             mute.socket.close()
-    for wire in (caller, service):
-        await wire.close()
-    await soon(echo)

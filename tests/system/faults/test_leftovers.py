@@ -119,4 +119,3 @@ async def test_nothing_is_left_in_the_process(start_broker: StartBroker) -> None
     assert "Traceback" not in broker.errors
     wire = await Wire.caller(broker.url("tcp"))
     assert (await wire.ask("anybody")).text.startswith("no-route:")
-    await wire.close()

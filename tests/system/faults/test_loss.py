@@ -23,7 +23,6 @@ async def test_streams_and_channels_of_a_lost_service_end(server: Server, scheme
     ended = [await caller.receive() for _ in ids]
     assert [(frame.stream_id, frame.code) for frame in ended] == [(each, CANCELED) for each in ids]
     await caller.ping()
-    await caller.close()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -37,7 +36,6 @@ async def test_a_lost_caller_is_a_cancel_for_its_services(server: Server, scheme
     told = [await service.receive() for _ in asked]
     assert [(frame.stream_id, frame.name) for frame in told] == [(frame.stream_id, "CANCEL") for frame in asked]
     await service.ping()
-    await service.close()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -59,8 +57,6 @@ async def test_a_silent_client_is_ended_when_its_lifetime_is_over(make_server: M
     assert last.text.startswith("keepalive-timeout:")
     await lively.ping()
     assert server.core.closed_by_reason == {"keepalive-timeout": 1}
-    for wire in (service, silent, lively):
-        await wire.close()
 
 
 @pytest.mark.slow
@@ -82,4 +78,3 @@ async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_se
     for wire in deaf:
         wire.transport.abort()
         await wire.close()
-    await service.close()

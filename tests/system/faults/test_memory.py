@@ -59,4 +59,3 @@ async def test_a_process_holds_no_more_after_slow_readers_than_before(start_brok
     for slow in readers:
         slow.transport.abort()
     await until(lambda: resident_kib(broker.pid) < before + waits_kib // 4)
-    await service.close()

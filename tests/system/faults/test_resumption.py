@@ -51,9 +51,6 @@ async def test_a_request_waits_for_the_second_socket(server: Server, first: str,
     again.answer(asked, b"rewarded")
     assert (await caller.receive()).data == b"rewarded"
     assert server.shell.links_open() == 2
-    for wire in (again, caller):
-        await wire.close()
-    await service.close()
 
 
 async def test_a_stream_goes_on_wherever_the_wire_is_cut(make_server: MakeServer) -> None:
@@ -83,7 +80,6 @@ async def test_a_stream_goes_on_wherever_the_wire_is_cut(make_server: MakeServer
         await again.close()
         await caller.close()
     await asyncio.to_thread(relay.close)
-    await service.close()
 
 
 async def test_a_client_that_gave_its_socket_up_first_takes_its_session_along(server: Server) -> None:
@@ -99,8 +95,6 @@ async def test_a_client_that_gave_its_socket_up_first_takes_its_session_along(se
     caller.request("orders", b"hi")
     new.answer(await new.receive(), b"ho")
     assert (await caller.receive()).data == b"ho"
-    for wire in (old, new, caller):
-        await wire.close()
 
 
 async def test_a_silent_socket_is_closed_and_its_peer_can_be_resumed(server: Server) -> None:
@@ -111,5 +105,3 @@ async def test_a_silent_socket_is_closed_and_its_peer_can_be_resumed(server: Ser
     new = await resume(url_of(server, "tcp"), b"t", 0)
     assert (await new.receive()).kind == frames.RESUME_OK
     assert [peer.id for peer in server.core.peers()] == [1]
-    for wire in (old, new):
-        await wire.close()

@@ -29,22 +29,16 @@ class Bystanders:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.callers: list[Wire] = []
-        self.services: list[Wire] = []
-        self.echoes: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Bystanders":
         for at, scheme in enumerate(("tcp", "ws")):
             service = await Wire.service(url_of(self.server, scheme), scheme, at + 1)
-            self.services.append(service)
-            self.echoes.append(asyncio.create_task(service.echo()))
+            service.begin_echo()
             self.callers.append(await Wire.caller(url_of(self.server, scheme)))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.are_well()
-        for wire in (*self.callers, *self.services):
-            await wire.close()
-        await soon(asyncio.gather(*self.echoes, return_exceptions=True))
 
     async def are_well(self) -> None:
         for caller in self.callers:

@@ -68,8 +68,6 @@ async def test_requests_in_flight_end_before_the_broker_does(
         assert (last.stream_id, last.code, last.text.split(":")[0]) == (0, CONNECTION_CLOSE, "broker-stopped")
     await until(lambda: is_over(broker))
     assert broker.wait() == 0
-    for wire in (service, caller, other):
-        await wire.close()
 
 
 async def test_the_grace_is_not_longer_than_it_says(start_broker: StartBroker) -> None:
@@ -86,8 +84,6 @@ async def test_the_grace_is_not_longer_than_it_says(start_broker: StartBroker) -
     await until(lambda: is_over(broker))
     assert broker.wait() == 0
     assert ", 1 requests left unfinished\n" in broker.errors
-    for wire in (service, caller):
-        await wire.close()
 
 
 async def test_a_second_signal_ends_the_grace(start_broker: StartBroker) -> None:
@@ -131,8 +127,6 @@ async def test_a_second_wish_does_not_wait_for_those_who_do_not_read(
     await until(stopping.done)
     await stopping
     deaf.transport.abort()
-    for wire in (service, deaf, *readers):
-        await wire.close()
 
 
 async def test_a_second_wish_does_not_wait_for_the_writer_of_event_files(
@@ -186,7 +180,6 @@ async def test_a_client_that_takes_nothing_does_not_hold_up_the_end(start_broker
     await until(lambda: is_over(broker))
     assert broker.wait() == 0
     deaf.transport.abort()
-    await service.close()
 
 
 async def test_an_idle_broker_stops_at_once(broker_process: BrokerProcess) -> None:
@@ -276,4 +269,3 @@ async def test_a_broker_that_a_program_has_started_for_itself_ends_with_it(
     assert (last.code, last.text.split(":")[0]) == (CONNECTION_CLOSE, "broker-stopped")
     await until(lambda: is_over(broker))
     assert broker.wait() == 0
-    await wire.close()

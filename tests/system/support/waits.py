@@ -1,11 +1,13 @@
 """Waiting for what will be true, without guessing how long it takes."""
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +16,9 @@ import pytest
 WAIT_S = 30.0  # on a machine that does ten other things; a test that passes never waits so long
 POLL_S = 0.005
 TEST_S = 120.0  # a whole test, its fixtures not counted
+
+# What is done at the end of the test that runs, whatever became of it; only tests of `bound_tests_of` have it.
+AT_END: ContextVar[contextlib.AsyncExitStack] = ContextVar("AT_END")
 
 T = TypeVar("T")
 
@@ -41,7 +46,7 @@ async def soon(awaitable: Awaitable[T], longest_s: float = WAIT_S) -> T:
 
 
 def bound_tests_of(conftest: str, items: list[pytest.Item]) -> None:
-    """Gives the asynchronous tests in the folder of a conftest, and below, TEST_S at most."""
+    """Gives the asynchronous tests in the folder of a conftest, and below, TEST_S at most, and an AT_END."""
     folder = str(Path(conftest).parent) + os.sep
     for item in items:  # all of the run: there are thousands
         if str(item.path).startswith(folder) and inspect.iscoroutinefunction(getattr(item, "obj", None)):
@@ -51,7 +56,8 @@ def bound_tests_of(conftest: str, items: list[pytest.Item]) -> None:
 def _bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(test)
     async def run(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(TEST_S):
+        async with asyncio.timeout(TEST_S), contextlib.AsyncExitStack() as at_end:
+            AT_END.set(at_end)
             await test(*args, **kwargs)
 
     return run

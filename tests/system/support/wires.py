@@ -16,7 +16,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from tests.fakes import Frame, addressed, composite, route_id, tags_of
-from tests.system.support.waits import WAIT_S
+from tests.system.support.waits import AT_END, WAIT_S, soon
 
 LIFETIME_MS = 90_000
 
@@ -123,11 +123,15 @@ class MessageTransport:
 
 
 class Wire:
-    """One connection to a broker."""
+    """One connection to a broker. A test that has an AT_END need not close it."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        at_end = AT_END.get(None)
+        if at_end is not None:
+            at_end.push_async_callback(self.close)
         self._next_id = 1
+        self._echo: asyncio.Task[None] | None = None  # of `begin_echo`
         self._early: deque[Frame] = deque()  # requests that came before the join was known
 
     @staticmethod
@@ -243,9 +247,16 @@ class Wire:
                     self.answer(frame, answer(frame.data))
                     await self.transport.flush()
 
+    def begin_echo(self, answer: Callable[[bytes], bytes] = bytes) -> asyncio.Task[None]:
+        """`echo` beside the test, until the connection closes."""
+        self._echo = asyncio.create_task(self.echo(answer))
+        return self._echo
+
     async def close(self) -> None:
         """Closes in order."""
         await self.transport.close()
+        if self._echo is not None:
+            await soon(self._echo)
 
     @property
     def stream(self) -> StreamTransport:
