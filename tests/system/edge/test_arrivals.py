@@ -18,7 +18,7 @@ from broker.edge.upgrade import MAX_HEAD_BYTES
 from broker.forwarding.peer import MAX_SETUP_BYTES
 from tests.conftest import MakeServer, StartBroker
 from tests.system.support.waits import soon, until
-from tests.system.support.wires import Closed, Wire
+from tests.system.support.wires import Closed, Wire, url_of
 
 SETUP_TIMEOUT_S = 0.3
 HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: webs"
@@ -214,7 +214,7 @@ async def test_a_tls_port_without_descriptors_accepts_again_when_there_are_some(
 async def test_a_setup_beyond_256_kib_is_refused_on_both_transports(make_server: MakeServer) -> None:
     server = await make_server()
     for scheme in ("tcp", "ws"):
-        wire = await Wire.connect(next(url for url in server.listeners if url.startswith(scheme)))
+        wire = await Wire.connect(url_of(server, scheme))
         wire.send(bytes(MAX_SETUP_BYTES + 1))
         (frame,) = await wire.rest()
         assert frame.text.startswith("bad-frame:")

@@ -28,6 +28,7 @@ from tests.fakes import START_MS, Frame, route_id
 from tests.system.edge.test_resolver import FakeResolver
 from tests.system.support.certificates import Authority
 from tests.system.support.waits import until
+from tests.system.support.wires import url_of
 
 SECRET = "correct horse battery staple"
 NOBODY = "tcp://127.0.0.1:1"  # a port that only root could listen on
@@ -415,7 +416,7 @@ def is_up(make: Callable[[], list[bool]]) -> Callable[[], bool]:
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
 async def test_two_brokers_become_a_link(make_server: MakeServer, scheme: str) -> None:
     first = await make_server(**{"cluster.secret": SECRET, "broker.name": "b1"})
-    url = next(url for url in first.listeners if url.startswith(scheme))
+    url = url_of(first, scheme)
     second = await make_server(**{"cluster.secret": SECRET, "broker.name": "b2", "cluster.peers": url})
     for server in (first, second):
         await until(is_up(lambda server=server: [link.is_up for link in server.core.cluster.links()]))  # type: ignore[misc]
@@ -448,7 +449,7 @@ async def test_with_auth_tls_the_subjects_of_certificates_say_who_is_a_broker(
         return servers[-1]
 
     first = await start("commonName=broker")
-    url = next(url for url in first.listeners if url.startswith(scheme))
+    url = url_of(first, scheme)
     second = await start("commonName=broker", url)
     await until(is_up(lambda: [link.is_up for link in second.core.cluster.links()]))
     third = await start("commonName=somebody", url)

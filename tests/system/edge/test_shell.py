@@ -12,8 +12,8 @@ from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
-from tests.fakes import START_MS, route_id
-from tests.system.support.shells import STUCK_S, Bench, FakeClock, FakeLink, FakeLoop, Pair, whole
+from tests.fakes import START_MS, framed, route_id
+from tests.system.support.shells import STUCK_S, Bench, FakeClock, FakeLink, FakeLoop, Pair
 
 
 async def test_a_peer_that_takes_nothing_is_ended_after_stuck_s() -> None:
@@ -237,7 +237,7 @@ class Untold:
         link = FakeLink()
         peer = self.shell.connected("tcp 127.0.0.1:1", True, link)
         setup = Setup(COMPOSITE_MIME, "a/b", 1_000_000, 2_000_000, client_entry(b"m" * CLIENT_ID_BYTES))
-        self.shell.received(peer, whole(setup.encode()))
+        self.shell.received(peer, framed(setup.encode()))
         self.loop.turn()
         return peer, link
 
@@ -248,15 +248,15 @@ class Untold:
 
 async def test_who_is_closed_because_all_hold_too_much_is_told_why_when_it_comes_again() -> None:
     """Though it was not congested: the ERROR would have waited behind what its system has not taken."""
-    remember_close_reason = Untold()
-    remember_close_reason.shell.received(remember_close_reason.peer, whole(encode_keepalive(bytes(1000), respond=True)))
-    remember_close_reason.loop.turn()
-    remember_close_reason.link.pending = 1_000_001
-    remember_close_reason.loop.pass_time(2 * WEIGH_S)
-    assert (remember_close_reason.link.is_aborted, remember_close_reason.peer.is_blocked) == (True, False)
+    untold = Untold()
+    untold.shell.received(untold.peer, framed(encode_keepalive(bytes(1000), respond=True)))
+    untold.loop.turn()
+    untold.link.pending = 1_000_001
+    untold.loop.pass_time(2 * WEIGH_S)
+    assert (untold.link.is_aborted, untold.peer.is_blocked) == (True, False)
     text = "1000001 bytes wait in the broker, 1000001 of them for this connection, the limit is 1000000"
-    assert [told[:100] for told in remember_close_reason.told()] == [f"over-limit: {text}"[:100]]
-    assert remember_close_reason.told() == []
+    assert [told[:100] for told in untold.told()] == [f"over-limit: {text}"[:100]]
+    assert untold.told() == []
 
 
 @pytest.mark.parametrize(("pending", "told"), [(1000, ["bad-frame: enough"]), (0, [])])
@@ -264,12 +264,12 @@ async def test_who_is_ended_before_its_system_has_taken_the_reason_is_told_when_
     pending: int, told: list[str]
 ) -> None:
     """Below the mark at which it would be congested."""
-    remember_close_reason = Untold()
-    remember_close_reason.link.pending, remember_close_reason.link.takes = pending, not pending
-    remember_close_reason.shell.refuse(remember_close_reason.peer, "bad-frame", "enough")
-    remember_close_reason.loop.turn()
-    remember_close_reason.loop.pass_time(2 * CLOSE_S)
-    assert remember_close_reason.told() == told
+    untold = Untold()
+    untold.link.pending, untold.link.takes = pending, not pending
+    untold.shell.refuse(untold.peer, "bad-frame", "enough")
+    untold.loop.turn()
+    untold.loop.pass_time(2 * CLOSE_S)
+    assert untold.told() == told
 
 
 async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_more() -> None:

@@ -6,8 +6,8 @@ from broker.edge.slow_peers import CLOSE_S
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
-from tests.fakes import START_MS, route_id
-from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, whole
+from tests.fakes import START_MS, framed, route_id
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop
 
 SETUP = Setup("a/b", "a/b", 1_000_000, 2_000_000, wants_resume=True, token=b"t").encode()
 
@@ -28,12 +28,12 @@ class Bench:
         return self.shell.connected("tcp 127.0.0.1:1", True, link)
 
     def receive(self, peer: Peer, raw: bytes) -> None:
-        self.shell.received(peer, whole(raw))
+        self.shell.received(peer, framed(raw))
         self.loop.turn()
 
     def fall_behind(self, later: bytes = b"") -> None:
         """Its transport gives so much that it is not read from until the next turn, and then this all the same."""
-        self.shell.received(self.peer, whole(encode_payload(99, NEXT, bytes(TURN_BYTES))))
+        self.shell.received(self.peer, framed(encode_payload(99, NEXT, bytes(TURN_BYTES))))
         self.shell.received(self.peer, later)
         assert self.peer.id in self.shell._backlogs
 
@@ -98,7 +98,7 @@ def test_a_peer_whose_socket_broke_while_it_was_behind_goes_on_where_it_is_resum
 
 def test_what_the_old_socket_gave_and_nobody_looked_at_is_not_taken_for_what_the_new_one_gives() -> None:
     bench = Bench()
-    bench.fall_behind(whole(encode_payload(99, NEXT, bytes([0xFF]) * 100))[50:])
+    bench.fall_behind(framed(encode_payload(99, NEXT, bytes([0xFF]) * 100))[50:])
     go_on(bench, bench.resume())
 
 
@@ -115,10 +115,10 @@ def test_a_peer_that_is_behind_and_takes_nothing_goes_on_where_it_is_resumed() -
 
 
 def resume_and_ask() -> bytes:
-    return whole(Resume(b"t", 0, 0).encode()) + whole(encode_keepalive(b"behind it", respond=True))
+    return framed(Resume(b"t", 0, 0).encode()) + framed(encode_keepalive(b"behind it", respond=True))
 
 
-ANSWERED = len(whole(encode_resume_ok(0)) + whole(encode_keepalive(b"behind it")))
+ANSWERED = len(framed(encode_resume_ok(0)) + framed(encode_keepalive(b"behind it")))
 
 
 def test_what_came_behind_the_resume_has_the_next_turn_and_nothing_is_read_before() -> None:
@@ -135,7 +135,7 @@ def fall_behind_before_the_resume(bench: Bench) -> tuple[Peer, FakeLink]:
     second = FakeLink()
     newcomer = bench.connect(second)
     bench.shell.rest(newcomer)
-    for read in (whole(Resume(b"t", 0, 0).encode()), whole(encode_keepalive(b"behind it", respond=True))):
+    for read in (framed(Resume(b"t", 0, 0).encode()), framed(encode_keepalive(b"behind it", respond=True))):
         bench.shell.received(newcomer, read)
     return newcomer, second
 

@@ -15,7 +15,7 @@ from broker.forwarding.traffic.request_log import RequestRows
 from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup, encode_cancel, encode_request
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from tests.fakes import START_MS, address, addressed, route_id
+from tests.fakes import START_MS, address, addressed, framed, route_id
 from tests.system.support.shells import FakeLink, FakeLoop
 
 LOST_S = 0.02  # what docs/spark/events.md promises
@@ -48,7 +48,7 @@ class Bench:
         self.handed += ["flows" if isinstance(event, FlowRecord) else event.name for event in events]
 
     def send(self, raw: bytes) -> None:
-        self.shell.received(self.peer, len(raw).to_bytes(3, "big") + raw)
+        self.shell.received(self.peer, framed(raw))
         self.loop.turn()
 
     def ask(self, stream_id: int) -> None:

@@ -9,7 +9,7 @@ from broker.edge.shell import SLICE_FRAMES, SLICE_MESSAGES, TURN_BYTES, Shell
 from broker.forwarding.engine import ZERO_N
 from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
-from tests.fakes import START_MS, route_id
+from tests.fakes import START_MS, framed, route_id
 from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, Pair
 
 SLICE_PINGS = -(-SLICE_FRAMES // (1 + ZERO_N))  # of a slice, rounded up
@@ -21,7 +21,7 @@ def answers_n(link: FakeLink) -> int:
 
 def flood(frames_n: int) -> bytes:
     ping = encode_keepalive(b"", respond=True)
-    return (len(ping).to_bytes(3, "big") + ping) * frames_n
+    return framed(*[ping] * frames_n)
 
 
 def crowded(turn_s: float) -> Pair:
@@ -63,7 +63,7 @@ async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn_however_s
 ) -> None:
     pair = crowded(math.inf)
     frame = encode_payload(99, NEXT, bytes(TURN_BYTES // SLICE_FRAMES))
-    pair.shell.received(pair.peers[0], (len(frame).to_bytes(3, "big") + frame) * frames_n)
+    pair.shell.received(pair.peers[0], framed(*[frame] * frames_n))
     assert pair.links[0].is_paused
     pair.loop.turn()
     assert not pair.links[0].is_paused

@@ -13,6 +13,7 @@ from rsocket_wire.rsocket.frames import PAYLOAD, REQUEST_RESPONSE, encode_reques
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from tests.fakes import address, addressed
 from tests.system.support.processes import BrokerProcess
+from tests.system.support.shells import FakeTransport
 from tests.system.support.waits import soon
 from tests.system.support.wires import Wire
 
@@ -74,29 +75,16 @@ async def test_frames_arrive_in_the_order_in_which_they_were_sent(broker_process
         await asyncio.gather(caller.close(), service.close())
 
 
-class Failing(asyncio.Transport):
+class Failing(FakeTransport):
     """As uvloop's: the first write finds that the other end is gone, and the loop tells it later."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes = 0
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        pass
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
     def is_closing(self) -> bool:
-        return self.writes > 0
+        return len(self.written) > 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self.writes:
+        if self.written:
             raise RuntimeError("the handler is closed")
-        self.writes += 1
+        super().write(data)
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -112,5 +100,5 @@ async def test_nothing_is_written_to_a_transport_that_has_failed_in_this_turn(se
     link.write([b"one", memoryview(bytes(100_000)), b"two"])
     link.write([b"three"])
     link.resume()
-    assert transport.writes == 1
+    assert len(transport.written) == 1
     link.connection_lost(None)

@@ -19,7 +19,9 @@ from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepaliv
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame
 from tests.rsocket_wire.rsocket.test_websocket import FIN, said
+from tests.system.support.shells import FakeTransport
 from tests.system.support.waits import soon, until
+from tests.system.support.wires import url_of
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # of the example in RFC 6455, section 1.3
 ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
@@ -90,7 +92,7 @@ def short_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def url(server: Server) -> str:
-    return next(url for url in server.listeners if url.startswith("ws://"))
+    return url_of(server, "ws")
 
 
 @pytest.fixture
@@ -229,7 +231,7 @@ async def test_pages_of_other_sites_get_no_websocket(
     server = await make_server(
         **{"server.origins": "https://shop.example", "server.names": "broker.shop.example"},
     )
-    raw = await Raw.connect(next(url for url in server.listeners if url.startswith("ws")), upgrades=False)
+    raw = await Raw.connect(url_of(server, "ws"), upgrades=False)
     asked = {"Origin": origin.format(host=raw.host), "Host": host or raw.host}
     assert (await raw.ask(**asked))[0].split()[1] == status
     said_now = [each.message.partition(": ")[2] for each in caplog.records if each.name == module.__name__]
@@ -318,7 +320,7 @@ async def test_of_many_pings_the_latest_is_answered(peer: Raw) -> None:
 async def test_pieces_of_messages_count_to_what_waits_in_the_broker(make_server: MakeServer) -> None:
     """As half a frame over TCP does."""
     server = await make_server(**{"limits.max_buffered_bytes": 1 << 20})
-    url = next(url for url in server.listeners if url.startswith("ws://"))
+    url = url_of(server, "ws")
     raws = [await Raw.connect(url) for _ in range(3)]
     for raw in raws:
         raw.writer.write(said(websocket.BINARY, SETUP) + said(websocket.BINARY, bytes(400_000), 0))
@@ -347,36 +349,6 @@ async def test_of_an_ended_peer_no_piece_of_a_message_is_kept(server: Server) ->
     link.data_received(said(websocket.CONTINUATION, bytes(1000), 0))
     assert peer.message_bytes == 0
     link.connection_lost(None)
-
-
-class FakeTransport(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[bytes] = []
-        self.is_paused = False
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        pass
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written.append(bytes(data))
 
 
 async def test_pings_are_not_answered_while_the_other_end_takes_nothing(server: Server) -> None:

@@ -25,7 +25,7 @@ from tests.system.support.crowd_process import STREAMS
 from tests.system.support.processes import BrokerProcess, Python
 from tests.system.support.vitals import Vitals
 from tests.system.support.waits import until
-from tests.system.support.wires import Wire
+from tests.system.support.wires import Wire, url_of
 
 CALLERS = ("tcp", "tcp", "ws")  # of each service name
 ADMIN = ("--admin", "127.0.0.1:0")
@@ -280,7 +280,7 @@ async def test_half_open_callers_and_services_end_with_their_lifetime_and_leave_
     make_server: MakeServer,
 ) -> None:
     server = await make_server()
-    url = next(url for url in server.listeners if url.startswith("tcp://"))
+    url = url_of(server, "tcp")
     service, caller = await Wire.service(url, "orders", 1), await Wire.caller(url)
     service.begin_echo()
     tasks = asyncio.all_tasks()

@@ -10,14 +10,9 @@ from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import Setup, encode_keepalive
-from tests.fakes import START_MS, route_id
+from tests.fakes import START_MS, framed, route_id
 
 STUCK_S = 10.0
-
-
-def whole(raw: bytes) -> bytes:
-    """A frame with its length."""
-    return len(raw).to_bytes(3, "big") + raw
 
 
 class FakeTimer(asyncio.TimerHandle):
@@ -140,6 +135,36 @@ class FakeLink:
         self.is_aborted = True
 
 
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_paused = False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        pass
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+
 class Bench:
     """A shell and one peer that is congested from the start."""
 
@@ -155,7 +180,7 @@ class Bench:
         self.shell.congested(self.peer)
 
     def receive(self, raw: bytes) -> None:
-        self.shell.received(self.peer, len(raw).to_bytes(3, "big") + raw)
+        self.shell.received(self.peer, framed(raw))
         self.loop.turn()
 
     def ask(self) -> None:
@@ -184,7 +209,7 @@ class Pair:
         self.shell.flush()
 
     def receive(self, at: int, raw: bytes) -> None:
-        self.shell.received(self.peers[at], len(raw).to_bytes(3, "big") + raw)
+        self.shell.received(self.peers[at], framed(raw))
 
     def ask(self, at: int) -> list[int]:
         """Makes the broker answer this one; how often each was written to up to now."""

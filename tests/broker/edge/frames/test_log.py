@@ -45,8 +45,8 @@ from rsocket_wire.rsocket.frames import (
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
-from tests.fakes import START_MS, address, addressed, composite, route_id, tags_of
-from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, whole
+from tests.fakes import START_MS, address, addressed, composite, framed, route_id, tags_of
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop
 from tests.system.support.wires import Wire
 
 LOGGER = "broker.edge.frames.log"
@@ -80,7 +80,7 @@ class Traced:
         return self.shell.connected(name, True, FakeLink(), origin)
 
     def send(self, peer: Peer, *raws: bytes) -> None:
-        self.shell.received(peer, b"".join(map(whole, raws)))
+        self.shell.received(peer, framed(*raws))
         for _ in range(3):
             self.loop.turn()
         self.shell.flush()
@@ -98,7 +98,7 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def line_of(raw: bytes, mime: str = COMPOSITE_MIME) -> str:
     cursor = FrameCursor(True)
-    cursor.feed(whole(raw), 0.0)
+    cursor.feed(framed(raw), 0.0)
     assert cursor.advance()
     return str(SeenFrame(RECEIVED, cursor, mime))
 
@@ -149,16 +149,16 @@ async def test_a_request_to_a_service_is_shown_to_its_end(
     caplog: pytest.LogCaptureFixture, request_frame: bytes, then: bytes, shown_n: int
 ) -> None:
     link = LoggedLink(FakeLink(), "tcp 10.0.0.4:1", Origin(), FrameLog(["orders"]))
-    link.received(whole(request_frame) + whole(then))
+    link.received(framed(request_frame) + framed(then))
     assert len(lines_of(caplog)) == shown_n
-    link.received(whole(encode_request_n(3, 1)))
+    link.received(framed(encode_request_n(3, 1)))
     assert len(lines_of(caplog)) == shown_n
 
 
 async def test_a_channel_is_shown_until_both_directions_have_ended(caplog: pytest.LogCaptureFixture) -> None:
     link = LoggedLink(FakeLink(), "tcp 10.0.0.4:1", Origin(), FrameLog(["orders"]))
-    link.received(whole(encode_request(REQUEST_CHANNEL, 1, b"", ORDERS, 1, COMPLETE)))
-    link.write([whole(encode_payload(1, NEXT)), whole(encode_payload(1, COMPLETE)), whole(encode_payload(1, NEXT))])
+    link.received(framed(encode_request(REQUEST_CHANNEL, 1, b"", ORDERS, 1, COMPLETE)))
+    link.write([framed(encode_payload(1, NEXT)), framed(encode_payload(1, COMPLETE)), framed(encode_payload(1, NEXT))])
     assert [line.partition(": ")[2][:1] for line in lines_of(caplog)] == ["<", ">", ">"]
 
 
@@ -177,7 +177,7 @@ def test_an_ipv6_address_is_written_with_or_without_brackets() -> None:
 async def test_frames_in_pieces_are_shown_once_they_are_whole(caplog: pytest.LogCaptureFixture) -> None:
     """As TCP cuts them, and as the core gives large output: content apart from its head, as a view."""
     link = LoggedLink(under := FakeLink(), "ws 10.0.0.4:1", Origin(), FrameLog(["*"]))
-    raw = whole(encode_payload(1, NEXT | FOLLOWS, bytes(1000)))
+    raw = framed(encode_payload(1, NEXT | FOLLOWS, bytes(1000)))
     for at in range(0, len(raw), 100):
         link.received(raw[at : at + 100])
     link.write([raw[:12], memoryview(raw)[12:]])
@@ -241,7 +241,7 @@ async def test_a_connection_gets_so_many_lines_in_a_second_and_a_number_for_the_
     now = 0.0
     log = FrameLog(["*"], lambda: now)
     link = LoggedLink(FakeLink(), "tcp 10.0.0.4:1", Origin(), log)
-    link.received(whole(encode_cancel(1)) * (LINES_PER_S + 7))
+    link.received(framed(encode_cancel(1)) * (LINES_PER_S + 7))
     assert len(lines_of(caplog)) == LINES_PER_S
     log.flush()
     assert lines_of(caplog)[LINES_PER_S:] == ["tcp 10.0.0.4:1: 7 more like it within a second: Frames"]
