@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS
-from broker.routing.table import Route, Table
+from broker.routing.table import Table
 from broker.routing.targets import MAX_LABEL, label_of
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.ids import id_text
-from rsocket_wire.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
 from tests.broker.routing.made import (
     AT_MS,
@@ -33,16 +33,6 @@ from tests.broker.routing.made import (
 )
 
 # What matches
-
-
-def test_tag_given_twice_is_one_and_two_values_are_both_wanted() -> None:
-    table = zoo()
-    both = [Tag(REGION, b"eu"), Tag(REGION, b"us")]
-    table.join(Route(route_id(5), "orders", both, None), AT_MS)
-    query = query_of(table)
-    twice = Address(route_id(9), [both[0], both[0], Tag(SERVICE_NAME, b"orders")]).encode()
-    assert found(query, twice) == [1, 3, 5]
-    assert found(query, Address(route_id(9), both).encode()) == [5]
 
 
 @pytest.mark.parametrize("flags, name", [(0, "unicast"), (UNICAST, "unicast"), (MULTICAST, "multicast")])

@@ -10,7 +10,6 @@ from tests.broker.routing.made import (
     address,
     found,
     hinted,
-    joined,
     query_of,
     resolve,
     route_id,
@@ -87,16 +86,6 @@ def test_shard_tag_that_no_route_has_does_not_select() -> None:
     query = query_of(zoo())
     for raw in hinted(SHARD, [(SHARD_KEY, "user")], service="orders", user="42"):
         assert found(query, raw) == [1, 2, 3]
-
-
-def test_shard_tag_that_routes_have_selects() -> None:
-    """D-22: first the AND with all tags, as the specification says."""
-    table = zoo()
-    joined(table, 5, "orders", user="42")
-    query = query_of(table)
-    raw = address(SHARD, [(SHARD_KEY, "user")], service="orders", user="42")
-    assert found(query, raw) == [5]
-    assert found(query, address(SHARD, [(SHARD_KEY, "user")], service="orders", user="43")) == [1, 2, 3, 5]
 
 
 def test_strict_hints_shard_among_routes_that_have_all_tags() -> None:

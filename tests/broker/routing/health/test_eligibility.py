@@ -45,18 +45,6 @@ def blocked(query: Query, raw: bytes) -> tuple[str, int]:
 # Masks
 
 
-@pytest.mark.parametrize("mask", ["draining", "full", "unleased", "ejected", "unhealthy", "congested"])
-def test_masked_route_gets_nothing_from_the_next_request_on_and_all_again_afterwards(mask: str) -> None:
-    """D-34."""
-    table = table_of(3)
-    query = query_of(table)
-    assert sorted(chosen(query, ORDERS, 3)) == [1, 2, 3]
-    put(table, mask, 2)
-    assert sorted(chosen(query, ORDERS, 4)) == [1, 1, 3, 3]
-    take(table, mask, 2)
-    assert sorted(chosen(query, ORDERS, 3)) == [1, 2, 3]
-
-
 def test_masks_of_others_leave_the_candidates_as_they_are() -> None:
     table = table_of(3)
     joined(table, 9, "billing")
@@ -108,29 +96,6 @@ def test_threshold_of_panic_is_the_services_that_is_asked_for() -> None:
     text = "unhealthy: 2 of 2 routes with service=orders are ejected or unhealthy"
     assert blocked(query, ORDERS) == (text, REJECTED)
     assert set(chosen(query, address(region="eu"), 4)) == {1, 2}
-
-
-@pytest.mark.parametrize(
-    "mask, text",
-    [
-        ("draining", "draining: of 2 routes with service=orders: 2 are draining"),
-        ("unleased", "no-lease: of 2 routes with service=orders: 2 have no lease left"),
-        (
-            "full",
-            "over-limit: of 2 routes with service=orders: 2 have as many requests in flight as they may; "
-            "protection.max_in_flight_per_route is 1024",
-        ),
-    ],
-)
-def test_nobody_is_chosen_when_all_are_behind_hard_masks(mask: str, text: str) -> None:
-    """D-34."""
-    table = table_of(2)
-    query = query_of(table)
-    put(table, mask, 1, 2)
-    assert blocked(query, ORDERS) == (text, REJECTED)
-    take(table, mask, 2)
-    assert chosen(query, ORDERS, 1) == [2]
-    assert query.find_block(resolve(query, ORDERS), 0.0) is None
 
 
 # Limits
