@@ -94,8 +94,10 @@ def test_a_fragmented_request_is_gathered_whole_when_one_route_reads_another_mim
 # fire_and_forget
 
 
-def test_a_route_that_refuses_the_fragments_of_a_fire_and_forget_gets_no_more_of_them() -> None:
-    crowd = Crowd()
+@pytest.mark.parametrize("on_leave", ["ignore", "error"])
+def test_a_route_that_refuses_the_fragments_of_a_fire_and_forget_or_leaves_gets_no_more_of_them(on_leave: str) -> None:
+    """The others get them."""
+    crowd = Crowd(3, CoreSettings(multicast_on_leave=on_leave))
     pieces = fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90, 92])
     crowd.caller.send(pieces[0])
     crowd.services[0].fail(2, 0x201, "too long")
@@ -195,18 +197,6 @@ def test_a_route_that_leaves_a_request_response_leaves_the_answer_to_the_others(
     crowd.services[0].lose()
     crowd.services[1].answer(2, b"x")
     assert crowd.caller.received() == [Frame(frames.encode_payload(1, NEXT | COMPLETE, b"x"))]
-    assert crowd.world.left_over() == []
-
-
-@pytest.mark.parametrize("on_leave", ["ignore", "error"])
-def test_a_route_that_leaves_a_fire_and_forget_leaves_the_fragments_to_the_others(on_leave: str) -> None:
-    crowd = Crowd(2, CoreSettings(multicast_on_leave=on_leave))
-    pieces = fragments(REQUEST_FNF, 1, addressed(ALL), b"0123456789", [90])
-    crowd.caller.send(pieces[0])
-    crowd.services[0].lose()
-    crowd.caller.send(pieces[1])
-    assert crowd.received() == [[moved(pieces[0], 2)], [moved(raw, 2) for raw in pieces]]
-    assert crowd.caller.received() == []
     assert crowd.world.left_over() == []
 
 
