@@ -73,18 +73,17 @@ class Work:
                 self.failures.append(f"{name}, {client.broker}, {data!r}: {type(error).__name__} {error}")
 
 
+def member(start_broker: StartBroker, name: str, *peers: BrokerProcess, **options: object) -> BrokerProcess:
+    """A broker that dials those."""
+    urls = ",".join(peer.url("tcp") for peer in peers)
+    known = {"cluster__secret": SECRET, "broker__name": name, "cluster__peers": urls}
+    return start_broker("--listen", "tcp://127.0.0.1:0", **known, **options)
+
+
 async def cluster(start_broker: StartBroker, **options: object) -> tuple[BrokerProcess, BrokerProcess]:
     """Two brokers that know each other."""
-    first = start_broker("--listen", "tcp://127.0.0.1:0", cluster__secret=SECRET, broker__name="one", **options)
-    second = start_broker(
-        "--listen",
-        "tcp://127.0.0.1:0",
-        cluster__secret=SECRET,
-        broker__name="two",
-        cluster__peers=first.url("tcp"),
-        **options,
-    )
-    return first, second
+    first = member(start_broker, "one", **options)
+    return first, member(start_broker, "two", first, **options)
 
 
 async def reached(client: Client) -> None:
@@ -214,15 +213,7 @@ async def test_one_broker_after_the_other_is_replaced_and_nobody_notices(start_b
             gone.signal(signal.SIGTERM)
             await until(lambda: gone.process.poll() is not None)  # noqa: B023
             assert {client.broker for client in clients} == {here.url("tcp")}
-            following = start_broker(
-                "--listen",
-                "tcp://127.0.0.1:0",
-                cluster__secret=SECRET,
-                broker__name=name,
-                cluster__peers=here.url("tcp"),
-                server__stop_grace_s=4,
-            )
-            gone, here = here, following
+            gone, here = here, member(start_broker, name, here, server__stop_grace_s=4)
         work.is_ending = True
         await asyncio.wait(asks)
         assert work.failures == []
