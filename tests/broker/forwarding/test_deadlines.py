@@ -93,21 +93,18 @@ def test_a_deadline_that_is_no_number_of_milliseconds_is_ignored(value: str) -> 
     assert caller.received() == []
 
 
-def test_a_deadline_shortens_the_wait_for_a_route() -> None:
+@pytest.mark.parametrize(
+    ("milliseconds", "wait_s", "text"),
+    [("700", 0.7, "deadline: no route has service=orders, after 0.7 s of waiting"), ("60000", 5.0, IN_VAIN)],
+)
+def test_a_deadline_shortens_the_wait_for_a_route_and_does_not_lengthen_it(
+    milliseconds: str, wait_s: float, text: str
+) -> None:
     world = waiting_world()
     caller = world.caller()
-    caller.request(REQUEST_RESPONSE, 1, in_time("700"))
-    world.advance(0.7)
-    text = "deadline: no route has service=orders, after 0.7 s of waiting"
+    caller.request(REQUEST_RESPONSE, 1, in_time(milliseconds))
+    world.advance(wait_s)
     assert caller.received() == [error(1, REJECTED, text)]
-
-
-def test_a_long_deadline_does_not_lengthen_the_wait() -> None:
-    world = waiting_world()
-    caller = world.caller()
-    caller.request(REQUEST_RESPONSE, 1, in_time("60000"))
-    world.advance(5)
-    assert caller.received() == [error(1, REJECTED, IN_VAIN)]
 
 
 def test_the_time_of_waiting_counts() -> None:
