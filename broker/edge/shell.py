@@ -30,19 +30,14 @@ WRITE_BYTES: Final = 256 << 10  # at a time to a transport, of what has waited f
 TICK_S: Final = 0.05  # how exact the core's deadlines are, and how long an event waits at most
 # How long a single request waits: a kill -9 costs 20 ms of them, where the loop is 5 ms late at most.
 REQUESTS_S: Final = 0.015
-QUIET_S: Final = (
-    10e-6  # without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write
-)
+# Without a read: a new turn, those of one turn are some 3 µs apart; a guess, wrong it costs one write.
+QUIET_S: Final = 10e-6
 WEIGH_S: Final = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS: Final = 20  # a part of them with each tick
 # Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
-SLICE_FRAMES: Final = (
-    256  # worked off before the time is looked at, fewer if they are more work than others (`core.receive`)
-)
+SLICE_FRAMES: Final = 256  # worked off before the time is looked at, fewer of those that are more work than others
 SLICE_MESSAGES: Final = 32  # the same for messages, each of which is received by itself
-TURN_S: Final = (
-    0.00025  # after which the others have their turn; requests to ever new addresses with ten tags take 50 µs each
-)
+TURN_S: Final = 0.00025  # after which the others have their turn: 5 requests to new addresses with ten tags take it
 EVENTS_N: Final = 500  # which are handed out at once; fewer wait for the next tick
 TURN_BYTES: Final = 128 << 10  # read at once; then nothing more in this turn: libuv would read 32 times 256,000
 FLUSH_BYTES: Final = 1 << 20  # of large output, handed to all transports together
