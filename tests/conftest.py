@@ -36,9 +36,11 @@ StartBroker = Callable[..., BrokerProcess]
 SHOWN_LINES = 100  # of what a broker said
 LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 
-# Who is started in the background of a shell has Ctrl-C ignored, and all whom it starts: tests that send it would hang.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Who is started in the background of a shell has Ctrl-C ignored, who is started by nohup SIGHUP, and so have all whom
+# they start: tests that send it would hang.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -153,7 +153,6 @@ def test_signal_while_spark_starts_ends_it_in_one_sentence(
     monkeypatch.setattr(pipeline_module, "open_session", starting)
     seal(tmp_path / "events", events(1, 10))
     pipeline = Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, every)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who started the tests may have it ignored, as nohup has
     before = signal.getsignal(signal.SIGTERM)
     if every is None:
         with pytest.raises(SinkError, match="stopped before everything was read"):
