@@ -95,7 +95,7 @@ class BrokerCollector(Collector):
         process, core, places = self._process, self._process.core, self._places
         places.settle(core)
         build = {"version": VERSION, "core": queries.CORE}
-        yield InfoMetricFamily("broker_build", "What runs: version, and whether the core is compiled", build)
+        yield InfoMetricFamily("broker_build", "Version of the broker, and whether its core is compiled", build)
         look = Look(process, places.first(queries.service_routes(core)), places.refusals(core))
         yield from (number.family(look) for number in NUMBERS)
         if look.files is not None:
@@ -104,10 +104,10 @@ class BrokerCollector(Collector):
         yield log_lines(look.edge.lines)
         yield _measured(
             "broker_added_latency_seconds",
-            "By frame: from the arrival of its bytes to the end of the writing that they led to",
+            "Latency that the broker adds per frame: from the arrival of its bytes to the end of the write",
             core.added,
         )
-        yield _measured("broker_loop_lag_seconds", "How late the broker's timer was", core.lag)
+        yield _measured("broker_loop_lag_seconds", "Lateness of a timer that is due every 50 ms", core.lag)
         yield _hops(core.engine.annotations.hop_counts)
         yield from _requests(core, places)
         yield from _volumes(core, places)
@@ -132,7 +132,7 @@ def _without_comments(text: bytes) -> bytes:
 def log_lines(lines: Mapping[tuple[str, bool], int]) -> CounterMetricFamily:
     """By kind, and whether they were written."""
     family = CounterMetricFamily(
-        "broker_log_lines", "Lines about what strangers do; unwritten: only counted", labels=["kind", "written"]
+        "broker_log_lines", "Log lines about what unknown peers do, written or only counted", labels=["kind", "written"]
     )
     for (kind, is_written), number in lines.items():
         family.add_metric([kind, "true" if is_written else "false"], number)
@@ -145,7 +145,7 @@ def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     labels = [str(bound) for bound in HOP_BOUNDS]
     buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
-    return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers came by", buckets, links)
+    return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers passed", buckets, links)
 
 
 def _requests(core: Core, places: "_Places") -> Iterator[Metric]:
@@ -155,7 +155,9 @@ def _requests(core: Core, places: "_Places") -> Iterator[Metric]:
         numbers[key] = numbers.get(key, 0) + part.sign * part.total.requests
     labels = ["service", "model", "routing", "outcome", "code"]
     for piece in _pieces(list(numbers.items()), 1):
-        family = CounterMetricFamily("broker_requests", "Ended requests; code: the broker's own error", labels=labels)
+        family = CounterMetricFamily(
+            "broker_requests", "Ended requests; code: code word of the broker's own error", labels=labels
+        )
         for key, number in piece:
             family.add_metric(key, number)
         yield family
@@ -169,8 +171,8 @@ def _volumes(core: Core, places: "_Places") -> Iterator[Metric]:
             groups.setdefault((part.label, part.key[1]), []).append(part)
     labels = ["service", "model", "direction"]
     for what, name, text in (
-        ("items", "broker_items", "Payloads: in from callers, out from routes"),
-        ("bytes", "broker_bytes", "Bytes of frames: in from callers, out from routes"),
+        ("items", "broker_items", "Payloads of ended requests: in from callers, out from routes"),
+        ("bytes", "broker_bytes", "Bytes of frames of ended requests: in from callers, out from routes"),
     ):
         for piece in _pieces(list(groups.items()), 2):
             family = CounterMetricFamily(name, text, labels=labels)
@@ -206,7 +208,7 @@ def _measured(name: str, text: str, durations: Measured) -> HistogramMetricFamil
 def _latencies() -> HistogramMetricFamily:
     return HistogramMetricFamily(
         "broker_request_duration_seconds",
-        "From the first frame of a request to its end, where the model has an answer",
+        "Time from the first frame of a request to its end, for interaction models with an answer",
         labels=["service", "model"],
     )
 

@@ -164,7 +164,7 @@ def encoded(families: list[Metric]) -> str:
 
 def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Metric]:
     """What only the supervisor knows, by worker."""
-    workers = GaugeMetricFamily("broker_worker_up", "1 when the worker is in these numbers", labels=["worker"])
+    workers = GaugeMetricFamily("broker_worker_up", "1 when these metrics include the worker", labels=["worker"])
     for worker, is_up in up.items():
         workers.add_metric([str(worker)], float(is_up))
     ended = CounterMetricFamily("broker_worker_restarts", "Restarts of the worker", labels=["worker"])
