@@ -28,7 +28,7 @@ INVALID: Final = 0x204
 # word -> (RSocket code, what it means and what to do about it)
 CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "no-route": (REJECTED, "no connection matches the tags of the ADDRESS; nothing was processed, a retry is safe"),
-    "bad-address": (INVALID, "the request's metadata holds no ADDRESS that can be read, or a contradictory one"),
+    "bad-address": (INVALID, "the request's metadata holds no valid ADDRESS, or a contradictory one"),
     "bad-shard-key": (INVALID, "a shard request without a ShardKey, or whose ShardKey names no tag of the ADDRESS"),
     "deadline": (
         CANCELED,
@@ -38,8 +38,8 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "route-lost": (CANCELED, "the connection that served the request was lost; it may have been processed"),
     "over-limit": (
         REJECTED,
-        "a limit of the broker is reached. A refused request was not processed: retry it later. CANCELED 0x203 ends a "
-        "running request, of which most waits for a slow reader",
+        "a limit of the broker is reached. A refused request was not processed: retry it later. The running "
+        "request with the most data waiting for a slow reader ends with CANCELED 0x203",
     ),
     "draining": (
         REJECTED,
@@ -48,23 +48,23 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "no-lease": (REJECTED, "every route that matches grants its requests by LEASE, and none is left; retry later"),
     "unhealthy": (
         REJECTED,
-        "every route that matches is ejected or unhealthy, and `routing.panic_percent` says not to try them",
+        "every route that matches is ejected or unhealthy, and `routing.panic_percent` forbids trying them",
     ),
-    "too-large": (INVALID, "a frame would be longer than the 16,777,215 bytes that RSocket can say"),
+    "too-large": (INVALID, "a frame would be longer than the 16,777,215 bytes that RSocket allows"),
     "bad-frame": (CONNECTION_ERROR, "bytes that are no RSocket frame; the connection is closed"),
     "bad-setup": (INVALID_SETUP, "the first frame is not a SETUP that can be read; the connection is closed"),
     "setup-timeout": (INVALID_SETUP, "no SETUP arrived in time; the connection is closed"),
-    "bad-version": (UNSUPPORTED_SETUP, "a protocol version that the broker does not speak; the connection is closed"),
+    "bad-version": (UNSUPPORTED_SETUP, "a protocol version that the broker does not support; the connection is closed"),
     "resume-unsupported": (REJECTED_SETUP, "the SETUP asks for resumption; connect again without it"),
     "unknown-session": (REJECTED_RESUME, "there is no session to resume; connect again with a SETUP"),
     "cannot-resume": (REJECTED_RESUME, "frames that the session would need are gone; connect again with a SETUP"),
     "token-in-use": (REJECTED_SETUP, "another connection has this resume token; connect again with one of your own"),
-    "resume-timeout": (CONNECTION_ERROR, "nobody resumed a broken connection in time; its session is gone"),
-    "resume-overrun": (CONNECTION_ERROR, "more waited for a broken connection than is kept; its session is gone"),
+    "resume-timeout": (CONNECTION_ERROR, "a broken connection was not resumed in time; its session is gone"),
+    "resume-overrun": (CONNECTION_ERROR, "too many bytes waited for a broken connection; its session is gone"),
     "bad-route": (REJECTED_SETUP, "the ROUTE_SETUP cannot be read or breaks a limit; the connection is closed"),
     "no-cluster": (
         REJECTED_SETUP,
-        "a frame between brokers on a connection that is no broker; the connection is closed",
+        "a frame between brokers on a connection that is no link; the connection is closed",
     ),
     "bad-annotations": (
         REJECTED,
@@ -72,12 +72,12 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "stale-route": (
         REJECTED,
-        "a broker passed the request on to where its route is not (any more), or has other tags than were asked for; "
-        "nothing was processed, a retry is safe",
+        "a broker forwarded the request to one where its route is gone or no longer matches; nothing was processed, a "
+        "retry is safe",
     ),
     "loop": (
         REJECTED,
-        "the request came back to a broker that had it, or would have; the text is its way; nothing was processed",
+        "the request would pass a broker twice; the text lists the brokers that it passed; nothing was processed",
     ),
     "too-many-hops": (
         REJECTED,
@@ -85,13 +85,13 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "bad-broker": (
         REJECTED_SETUP,
-        "a broker wants to link and says something of itself that cannot be, or does not prove in time who it is; "
-        "the connection is closed",
+        "a broker wants to link, and its BROKER_INFO is invalid or it does not prove its identity in time; the "
+        "connection is closed",
     ),
     "wrong-secret": (
         REJECTED_SETUP,
-        "a broker wants to link and does not know the secret of the cluster, or has no certificate that it may have; "
-        "the connection is closed",
+        "a broker wants to link and does not know the secret of the cluster, or the subject of its certificate is not "
+        "among `cluster.principals`; the connection is closed",
     ),
     "duplicate-link": (
         CONNECTION_CLOSE,
@@ -99,7 +99,7 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
-    "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer and it has read none of them for `limits.stuck_s`"),
+    "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer, and it has read none of them for `limits.stuck_s`"),
     "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),
     "closed-by-operator": (
         CONNECTION_CLOSE,
