@@ -183,7 +183,7 @@ class AdminListener:
             waiting = transport.get_write_buffer_size()
             caller.look(waiting, now)
             if now - caller.progress_at >= self._bounds.stalled_s:
-                text = f"closed: {waiting} bytes wait to be read, none was for {self._bounds.stalled_s:g} s"
+                text = f"closed: it has {waiting} unread bytes and read none for {self._bounds.stalled_s:g} s"
                 self._say(caller.address, text)
                 transport.abort()
 

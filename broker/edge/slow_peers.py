@@ -132,7 +132,7 @@ class SlowPeers:
                 each.looked(link.unconfirmed_bytes(), now)
             if now - each.since >= self._stuck_s:
                 waiting = link.pending_bytes() + peer.pending_bytes
-                text = f"{waiting} bytes wait to be read, nothing was for {self._stuck_s:g} s (limits.stuck_s)"
+                text = f"the peer has {waiting} unread bytes and read none for {self._stuck_s:g} s (limits.stuck_s)"
                 self._core.stuck(peer, text, self._clock())
                 self.drop(peer, link)
 

@@ -220,7 +220,7 @@ async def test_who_does_not_read_its_answer_is_closed(listen: Listen, lines: Cal
     socket = await Socket.to(await listen(much, stalled_s=0.1, look_s=0.02), ASKING)
     await until(lines)
     (line,) = lines()
-    assert line.endswith("bytes wait to be read, none was for 0.1 s")
+    assert line.endswith("unread bytes and read none for 0.1 s")
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
         await soon(socket.reader.readexactly(33 << 20))
 

@@ -21,7 +21,7 @@ from tests.fakes import Wire, World, address
 
 ME = b"m" * CLIENT_ID_BYTES
 OTHER = b"o" * CLIENT_ID_BYTES
-TEXT = "9000000 bytes wait to be read, nothing was for 10 s (limits.stuck_s)"
+TEXT = "the peer has 9000000 unread bytes and read none for 10 s (limits.stuck_s)"
 
 
 def told(wire: Wire) -> list[str]:

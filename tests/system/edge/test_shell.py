@@ -22,7 +22,7 @@ async def test_a_peer_that_takes_nothing_is_ended_after_stuck_s() -> None:
     assert not bench.link.is_aborted
     bench.loop.pass_time(4 * TICK_S)
     assert (bench.link.is_aborted, bench.peer.end_reason) == (True, "slow-peer")
-    assert bench.peer.end_detail.endswith("nothing was for 10 s (limits.stuck_s)")
+    assert bench.peer.end_detail.endswith("unread bytes and read none for 10 s (limits.stuck_s)")
 
 
 async def test_a_peer_that_reads_more_slowly_than_others_write_is_not_stuck() -> None:

@@ -153,7 +153,7 @@ async def test_a_service_that_takes_nothing_is_ended_and_its_callers_are_told_an
     for _ in range(40):
         caller.request("orders", bytes(200_000), kind=0x05)
     await until(lambda: server.core.closed_by_reason.get("slow-peer", 0) == 1)
-    assert server.core.closed[-1].detail.endswith("nothing was for 0.3 s (limits.stuck_s)")
+    assert server.core.closed[-1].detail.endswith("unread bytes and read none for 0.3 s (limits.stuck_s)")
     assert (await caller.receive()).text.startswith("route-lost:")
     await caller.ping()
     service.transport.abort()
