@@ -165,7 +165,7 @@ def test_an_override_that_names_a_route_of_something_else_is_out_of_date() -> No
     orders, stock, other = destination(world, 6, "orders"), destination(world, 7, "stock"), Broker(world).link()
     other.told()
     other.wire.send(request(REQUEST_RESPONSE, 1, stamped(section(0, TO, "b9", ["b9"])) + MIMES + ORDERS))
-    text = f"stale-route: the route {TO[6:]} of b1 is none of those with service=orders (any more)"
+    text = f"stale-route: the route {TO[6:]} of b1 no longer matches service=orders"
     assert (heard(orders), heard(stock), heard(other.wire)) == ([], [], [error(1, REJECTED, text)])
 
 

@@ -307,9 +307,7 @@ class Ingress(Delivery):
                 self._remember(request, section, start)
             self._deliver(peer, frame, request, section, route, server, start)
         elif frame.kind != REQUEST_FNF and frame.kind != METADATA_PUSH:
-            text = (
-                f"the route {route.id_text} of {self.annotations.name} is none of those with {target.label} (any more)"
-            )
+            text = f"the route {route.id_text} of {self.annotations.name} no longer matches {target.label}"
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
         elif reassembly is not None and is_in_pieces:
             self._await_all(peer, frame, request, reassembly)

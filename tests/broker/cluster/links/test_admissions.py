@@ -20,7 +20,7 @@ from tests.conformance.scripts import heard
 from tests.fakes import Wire, World, error
 
 PLACE = "were proving that they are brokers, the limit is"
-GIVEN_UP = "it had been at it for longest, and one more came"
+GIVEN_UP = "this one, the oldest, was closed for a new one"
 ATTACKERS = 66
 RENEWED_S = 2.8  # before their time is over
 

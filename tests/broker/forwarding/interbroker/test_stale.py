@@ -27,7 +27,7 @@ MORE = ("text/plain", b"more")
 
 
 def stale(label: str, number: int = 7) -> str:
-    return f"stale-route: the route {to_route(number)[6:]} of b2 is none of those with {label} (any more)"
+    return f"stale-route: the route {to_route(number)[6:]} of b2 no longer matches {label}"
 
 
 class Last:
@@ -434,7 +434,7 @@ def test_nobody_is_served_by_a_route_that_is_something_else_by_now(brokers_n: in
     far.change("new")
     for number in range(20):
         far.ask(number)
-    text = f"stale-route: the route {to_route(1)[6:]} of {far.last} is none of those with service=old (any more)"
+    text = f"stale-route: the route {to_route(1)[6:]} of {far.last} no longer matches service=old"
     assert far.server.received() == []
     assert far.caller.received() == [error(2 * number + 1, REJECTED, text) for number in range(20)]
     far.net.release()
