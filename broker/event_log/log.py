@@ -122,7 +122,7 @@ class EventLog:
             self._gap_first_seq,
             self._gap_last_seq,
             "not-taken",
-            f"are missing: {MAX_EVENTS} others waited to be taken",
+            f"are missing: the buffer of {MAX_EVENTS} events was full",
             self._query.choices,
         )
         self._gap_records = 0

@@ -42,7 +42,7 @@ def tell_dropped(event_log: EventLog, dropped: Dropped, at_ms: int) -> None:
     """Requests found no room, and nobody else could be told."""
     said = f"{dropped.broker}: " if dropped.peer else ""
     waits_for = "the link" if dropped.peer else "its routes"
-    text = f"{said}{dropped.requests_n} fire-and-forgets or pushes found no room: too much waits for {waits_for}"
+    text = f"{said}{dropped.requests_n} fire-and-forgets or pushes dropped: too many bytes wait for {waits_for}"
     event_log.tell(
         REQUESTS_DROPPED,
         at_ms,

@@ -200,7 +200,7 @@ def test_events_that_nobody_takes_are_bounded_and_the_gap_is_told() -> None:
         0,
         told=[("records", "10"), ("first_seq", str(MAX_EVENTS + 1)), ("last_seq", str(MAX_EVENTS + 10))],
         reason="not-taken",
-        detail=f"10 records are missing: {MAX_EVENTS} others waited to be taken",
+        detail=f"10 records are missing: the buffer of {MAX_EVENTS} events was full",
     )
     assert world.core.take_events() == []
     world.core.connected("x", True, world.now)

@@ -88,7 +88,7 @@ LINES = {
     f"link {PEER}: down after 3.0 s: left: eu-2: reset": of_peer(
         events.LINK_DOWN, reason="left", detail="eu-2: reset", uptime_ms=3_000
     ),
-    f"link {PEER}: both ends know different things: eu-2: 12 there": of_peer(
+    f"link {PEER}: the route tables differ: eu-2: 12 there": of_peer(
         events.DIGEST_MISMATCH, detail="eu-2: 12 there"
     ),
     f"link {PEER}: requests dropped: {FULL}: eu-2: 3 found no room": of_peer(
@@ -105,20 +105,20 @@ LINES = {
         events.ROUTE_EJECTED, reason="errors", detail="5 in a row"
     ),
     f"route {ROUTE} (orders): gets requests again: 30 s": of_route(events.ROUTE_RELIEVED, detail="30 s"),
-    f"route {ROUTE} (orders): known from broker 7, region=eu zone=a": of_route(
+    f"route {ROUTE} (orders): learned from broker 7, region=eu zone=a": of_route(
         events.ROUTE_ADDED, tags=EU_A, peer="broker 7"
     ),
-    f"route {ROUTE} (orders): no longer known from broker 7: left": of_route(
+    f"route {ROUTE} (orders): removed, was learned from broker 7: left": of_route(
         events.ROUTE_REMOVED, peer="broker 7", reason="left"
     ),
-    f"route {ROUTE} (orders): other brokers cannot be told of it: {UNSAID}": of_route(
+    f"route {ROUTE} (orders): cannot be announced to other brokers: {UNSAID}": of_route(
         events.ROUTE_UNSAID, peer=PEER, detail=UNSAID
     ),
     f"route {ROUTE} (orders): in slot 3 after 1.5 s, {PEER}": of_route(
         events.ROUTE_SEEN, peer=PEER, detail="3", uptime_ms=1_500
     ),
     "service orders: requests are refused: 9 are in flight": of_service(events.BREAKER_OPENED, "9 are in flight"),
-    "service orders: requests are taken again: 3 were refused": of_service(events.BREAKER_CLOSED, "3 were refused"),
+    "service orders: requests are accepted again: 3 were refused": of_service(events.BREAKER_CLOSED, "3 were refused"),
     "service orders: redirected: requests go to green": of_service(events.REDIRECT_SET, "requests go to green"),
     "service orders: no longer redirected": of_service(events.REDIRECT_REMOVED),
     f"service orders: requests dropped: {FULL}: 3 found no room": told(
@@ -126,8 +126,8 @@ LINES = {
     ),
     "drain of tag region=eu: 2 stay open": told(events.DRAIN_STARTED, reason="tag", detail="region=eu: 2 stay open"),
     "drain of broker: in service again": told(events.DRAIN_ENDED, reason="broker", detail="in service again"),
-    "cluster: a broker can be reached: eu-3 (7)": told(events.BROKER_JOINED, detail="eu-3 (7)"),
-    "cluster: a broker is out of reach: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
+    "cluster: a broker is reachable: eu-3 (7)": told(events.BROKER_JOINED, detail="eu-3 (7)"),
+    "cluster: a broker is unreachable: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
     "table: digest=0f routes=2": told(events.TABLE_DIGEST, tags=DIGEST),
     "broker: events dropped: 12 records": told(events.EVENTS_DROPPED, detail="12 records"),
 }

@@ -122,7 +122,7 @@ def test_a_route_that_cannot_be_said_is_logged_and_counted() -> None:
     [event] = unsaid(net, "b1")
     text = "io.rsocket.routing.Region: the value has 200 bytes, 127 fit"
     assert (event.route_id, event.service, event.detail) == (route_text(1), "orders", text)
-    assert event_line(event) == f"route {route_text(1)} (orders): other brokers cannot be told of it: {text}"
+    assert event_line(event) == f"route {route_text(1)} (orders): cannot be announced to other brokers: {text}"
     assert net.worlds["b1"].core.cluster.routes_unadvertised == 1
     net.advance(10.0)
     assert unsaid(net, "b1") == []  # once is enough

@@ -55,7 +55,7 @@ def test_a_slow_connection_is_told_with_its_route_only_while_that_is_there() -> 
 
 def test_dropped_requests_name_the_service_or_the_link_that_had_no_room() -> None:
     log = new_log()
-    room = "3 fire-and-forgets or pushes found no room: too much waits for"
+    room = "3 fire-and-forgets or pushes dropped: too many bytes wait for"
     for service, peer, broker in (("orders", "", ""), ("", "tcp b2:7000", "b2")):
         dropped = Dropped(service, peer, broker)
         dropped.requests_n = 3

@@ -209,7 +209,7 @@ def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(fl
     broker.advance(1.0)
     [told] = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
     assert (told.service, told.peer, told.requests) == ("", link.peer.name, 2)
-    assert told.detail == "b2: 2 fire-and-forgets or pushes found no room: too much waits for the link"
+    assert told.detail == "b2: 2 fire-and-forgets or pushes dropped: too many bytes wait for the link"
 
 
 def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None:
