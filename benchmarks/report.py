@@ -42,20 +42,20 @@ class Size:
 
 def make_tables(folder: Path, size: Size) -> dict[str, int]:
     """Writes them; rows of each table."""
-    dice = np.random.default_rng(SEED)
-    service_of = dice.integers(0, size.services, size.routes)
+    rng = np.random.default_rng(SEED)
+    service_of = rng.integers(0, size.services, size.routes)
     service_of[: size.services] = np.arange(size.services)
     service_names = np.array([f"service-{number:03d}" for number in range(size.services)], object)
     route_ids = np.array([f"{number:08x}-0000-4000-8000-000000000000" for number in range(size.routes)], object)
     weight = 1 / np.arange(1, size.routes + 1) ** 0.7
-    route = dice.choice(size.routes, size.requests, p=weight / weight.sum())
-    second = np.sort(dice.integers(0, MINUTES * 60, size.requests))
-    broker = dice.integers(0, size.brokers, size.requests)
-    outcome = dice.choice(len(OUTCOMES), size.requests, p=[0.95, 0.02, 0.02, 0.01])
-    model = dice.integers(0, len(MODELS), size.requests)
-    routing = dice.choice(3, size.requests, p=[0.7, 0.2, 0.1])
+    route = rng.choice(size.routes, size.requests, p=weight / weight.sum())
+    second = np.sort(rng.integers(0, MINUTES * 60, size.requests))
+    broker = rng.integers(0, size.brokers, size.requests)
+    outcome = rng.choice(len(OUTCOMES), size.requests, p=[0.95, 0.02, 0.02, 0.01])
+    model = rng.integers(0, len(MODELS), size.requests)
+    routing = rng.choice(3, size.requests, p=[0.7, 0.2, 0.1])
     routings = np.array(["unicast", "shard", "multicast"], object)
-    duration = dice.lognormal(6.5, 1.2, size.requests).astype(np.int64) + 5 * (route % 100)
+    duration = rng.lognormal(6.5, 1.2, size.requests).astype(np.int64) + 5 * (route % 100)
     branches = np.where(outcome == 2, 0, np.where(routing == 2, 1 + duration % 9, 1))
     at = np.array([int(NOON.timestamp()) * 1_000_000]) + second * 1_000_000
     route_id = np.where((routing == 2) | (outcome == 2), "", route_ids[route])

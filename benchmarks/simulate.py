@@ -58,7 +58,7 @@ class Recorder:
     """Routing without a broker around it, and the rows that a broker would have written."""
 
     def __init__(self, chooser: str) -> None:
-        self._dice: Final = random.Random(7)
+        self._rng: Final = random.Random(7)
         self._settings: Final = {"seed": "7", "lb_method": chooser}
         self._world: Final = RoutingModel(RunSettings(self._settings), Question(), WHOLE)
         self._us = 1_700_000_000_000_000
@@ -71,20 +71,20 @@ class Recorder:
 
     def record(self, requests: int) -> None:
         """So many requests, 30 µs apart on average, each 1 ms long on average."""
-        dice = self._dice
+        rng = self._rng
         self._tell(BROKER_STARTED, tags=self._settings)
         for number in range(SERVICES * ROUTES):
             self._join(number)
         for _ in range(requests):
-            self._us += dice.randrange(1, 60)
+            self._us += rng.randrange(1, 60)
             self._end(self._us)
-            if dice.random() < 0.0001:
-                number = dice.randrange(SERVICES * ROUTES)
+            if rng.random() < 0.0001:
+                number = rng.randrange(SERVICES * ROUTES)
                 if self._world.find(route_name(number)) is None:
                     self._join(number)
                 else:
                     self._tell(ROUTE_LEFT, route_name(number), service_name(number % SERVICES))
-            self._ask(dice.randrange(SERVICES), dice.randrange(KEYS) if dice.random() < 1 / 3 else -1)
+            self._ask(rng.randrange(SERVICES), rng.randrange(KEYS) if rng.random() < 1 / 3 else -1)
         self._end(1 << 62)
 
     def write(self, folder: Path) -> None:
@@ -119,7 +119,7 @@ class Recorder:
         self._choices += 1
         assert route is not None  # twelve routes do not all leave at once
         route.load.began(True)
-        duration_us = int(self._dice.expovariate(1 / 1000)) + 20
+        duration_us = int(self._rng.expovariate(1 / 1000)) + 20
         row = ORIGIN | {
             "started_at": self._us,
             "at": self._us + duration_us,

@@ -55,20 +55,20 @@ def definitions() -> list[Row]:
 
 def frames_of(rate: int, seconds: float, seed: int = 1) -> list[bytes]:
     """What a broker sends in so many seconds, one frame a tick."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     flows = ROUTES * CALLERS
     weights = [1.0 / (rank + 1) for rank in range(flows)]
-    numbers = dice.sample(range(1, flows + 1), flows)
+    numbers = rng.sample(range(1, flows + 1), flows)
     started_us, seq, frames = 1_800_000_000_000_000, 0, []
     for tick in range(round(seconds / REQUESTS_S)):
         rows: list[Row] = []
-        for flow in dice.choices(numbers, weights, k=round(rate * REQUESTS_S)):
+        for flow in rng.choices(numbers, weights, k=round(rate * REQUESTS_S)):
             seq += 1
-            at_us = started_us + round(1e6 * REQUESTS_S * (tick + dice.random()))
-            outcome = 0 if dice.random() < 0.99 else dice.randrange(1, 6)
-            sizes = 60 + dice.randrange(40), 80 + int(dice.expovariate(1 / 400))
-            duration_us = int(dice.lognormvariate(6.5, 0.9))
-            choice = seq, seq + dice.randrange(50), -1, 1
+            at_us = started_us + round(1e6 * REQUESTS_S * (tick + rng.random()))
+            outcome = 0 if rng.random() < 0.99 else rng.randrange(1, 6)
+            sizes = 60 + rng.randrange(40), 80 + int(rng.expovariate(1 / 400))
+            duration_us = int(rng.lognormvariate(6.5, 0.9))
+            choice = seq, seq + rng.randrange(50), -1, 1
             rows.append((2, seq, at_us, duration_us, flow, outcome, *choice, 1, 1, *sizes))
         frames.append(msgspec.msgpack.encode(rows))
     return frames

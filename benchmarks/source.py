@@ -33,7 +33,7 @@ HEADER: Final = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_
 
 def write(folder: Path, requests: int, *, is_sealed: bool) -> None:
     """Event files of so many requests: segments of `SEGMENT_ROWS`, or one log."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     writer = Writer(folder, HEADER, disk=Disk(), say=print, settings=Settings(roll_bytes=1 << 40))
     writer.begin(0.0, 0.0)
     texts = {"model": "request_response", "routing": "unicast", "service": "orders", "address": "service=orders"}
@@ -48,13 +48,13 @@ def write(folder: Path, requests: int, *, is_sealed: bool) -> None:
             drawn = {
                 "seq": seq,
                 "order": seq,
-                "ended": seq + dice.randrange(10),
-                "flow": min(int(dice.paretovariate(1.0)), FLOWS - 1),
+                "ended": seq + rng.randrange(10),
+                "flow": min(int(rng.paretovariate(1.0)), FLOWS - 1),
                 "started_at_us": 1_800_000_000_000_000 + seq * 50,
-                "duration_us": int(dice.lognormvariate(6.5, 1.0)),
+                "duration_us": int(rng.lognormvariate(6.5, 1.0)),
             }
             numbers = values | drawn
-            fields = (numbers[name] if name in numbers else dice.randrange(100, 400) for name in REQUEST_FIELDS)
+            fields = (numbers[name] if name in numbers else rng.randrange(100, 400) for name in REQUEST_FIELDS)
             rows.append((REQUEST, *fields))
         writer.take(msgspec.msgpack.encode([*definitions, *rows] if first == 1 else rows), 0.0, 0.0)
         if is_sealed and (first - 1 + FRAME_ROWS) % SEGMENT_ROWS == 0:

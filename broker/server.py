@@ -69,12 +69,12 @@ class Server:
         self.is_ready = False
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
-        dice = Rng(int.from_bytes(os.urandom(4), "big"))
+        rng = Rng(int.from_bytes(os.urandom(4), "big"))
         self._cluster = cluster_settings_of(config, mates)  # None: it is in none
         self.core = Core(
             settings_of(config),
             broker_id,
-            dice,
+            rng,
             time.monotonic(),
             time.time_ns() // 1_000_000,
             self._cluster,

@@ -12,7 +12,7 @@ SERVICE: Final = "service."  # before the name of a service that has something o
 
 
 def started_tags(settings: Settings, mates: list[bytes], seed: int, is_compiled: bool) -> list[tuple[str, str]]:
-    """`mates`: ids of workers whose routes count as its own. `seed`: of the dice of the choosers.
+    """`mates`: ids of workers whose routes count as its own. `seed`: of the numbers that choosers draw.
 
     Of a service only what differs: `service.orders`, `lb_method=random`.
     """

@@ -4,7 +4,7 @@
     ended            1  2        4         a request was over after so many choices; by `seq` among its like
     choices       J        L               a route joined, left …; likewise
 
-Every request is chosen for by the world's own dice and loads. Where it falls on the route that really had it, it ends
+Every request is chosen for by the world's own rng and loads. Where it falls on the route that really had it, it ends
 when it really did; on another route it takes as long as that one's requests do, on average (`Speeds`), and ends by the
 clock. What cannot be replayed is taken as it was, and counted.
 

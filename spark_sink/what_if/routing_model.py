@@ -1,4 +1,4 @@
-"""One broker's routing as it was, or as it might have been: its table, its query and its dice, moved by events.
+"""One broker's routing as it was, or as it might have been: its table, its query and its rng, moved by events.
 
 The code that decides is `broker.routing`, the same as in the broker; here stands only what the broker around it does:
 routes that come and go, masks that somebody puts, requests that begin and end. Time comes in as wall clock.

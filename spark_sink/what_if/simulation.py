@@ -137,7 +137,7 @@ def _notes_of(epoch: Epoch, summary: Summary) -> list[str]:
         at = moment(epoch.begins_at.at_us)
         found.append(f"the beginning is gone: the replay starts at the snapshot of {at}, without whose turn it was")
     if "seed" not in epoch.tags:
-        found.append("nobody has told the seed of its dice, so what is chosen by chance differs")
+        found.append("nobody has told the seed of its rng, so what is chosen by chance differs")
     if summary.is_flows:
         spread = f"{summary.requests:,} requests of flow records are spread evenly over their intervals"
         found.append(f"no single requests were written: {spread}, and in-flight figures are estimates")

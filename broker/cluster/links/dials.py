@@ -42,8 +42,8 @@ class Dial:
 class Dials:
     """All of them."""
 
-    def __init__(self, dice: Rng, redial_max_s: float) -> None:
-        self._dice: Final = dice
+    def __init__(self, rng: Rng, redial_max_s: float) -> None:
+        self._rng: Final = rng
         self._redial_max_s: Final = redial_max_s
         self._dials: dict[str, Dial] = {}  # by URL, in the order in which they were first named
         self._linked_ids: set[bytes] = set()
@@ -129,7 +129,7 @@ class Dials:
         dial.is_linked = False
         whole_s = min(FIRST_REDIAL_S * (1 << min(dial.attempts, _DOUBLINGS)), self._redial_max_s)
         # Brokers that have lost the same one must not all come back to it at once.
-        dial.next_at = now + whole_s * (0.5 + self._dice.below(_JITTER_STEPS + 1) / (2 * _JITTER_STEPS))
+        dial.next_at = now + whole_s * (0.5 + self._rng.below(_JITTER_STEPS + 1) / (2 * _JITTER_STEPS))
         if dial.is_self:
             dial.next_at = now + SELF_S
         dial.attempts += 1

@@ -40,9 +40,9 @@ class Superseded(Ending):
 class Handshakes:
     """All connections to other brokers."""
 
-    def __init__(self, state: ClusterState, requires_annotations: bool, dice: Rng, entropy: bytes) -> None:
+    def __init__(self, state: ClusterState, requires_annotations: bool, rng: Rng, entropy: bytes) -> None:
         """`entropy`: see `Cluster`."""
-        self.dials: Final = Dials(dice, state.settings.redial_max_s)
+        self.dials: Final = Dials(rng, state.settings.redial_max_s)
         self.admissions: Final = Admissions()  # of neighbours that have dialled us and are no links yet
         self.neighbours: Final[dict[int, Neighbour]] = {}  # by number of the connection, those in the handshake too
         self.up: Final[dict[bytes, Neighbour]] = {}  # links that are up, by broker id; bounded by max_links
