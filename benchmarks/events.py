@@ -19,7 +19,7 @@ from typing import Final
 from benchmarks.core_rounds import Rounds
 from benchmarks.machine import describe_machine
 from broker.core import COMPILED, CoreSettings
-from broker.edge.event_backlog import Backlog, Event, framed
+from broker.edge.event_backlog import Event, EventBacklog, framed
 from broker.event_log.snapshots import PIECE
 from broker.forwarding.traffic.request_log import RequestRows
 from broker.routing.table import Route, Table
@@ -33,7 +33,7 @@ class Sink:
     """The broker's end of the pipe, as `EventPipe` is, but for the loop."""
 
     def __init__(self) -> None:
-        self._backlog: Final = Backlog()
+        self._backlog: Final = EventBacklog()
         self._reader: Final = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0)
         assert self._reader.stdin is not None
         self._pipe: Final = self._reader.stdin

@@ -67,7 +67,7 @@ class Core:
         self,
         settings: Settings,
         broker_id: bytes,
-        dice: Rng,
+        rng: Rng,
         now: float,
         at_ms: int,
         cluster: ClusterSettings | None = None,
@@ -82,8 +82,8 @@ class Core:
         self.id_text: Final = id_text(broker_id)
         self.started_at_ms: Final = at_ms
         self.table: Final = Table(Policies(settings.policy, settings.policies))
-        seed = dice.below(1 << 32)
-        # Nobody else rolls the choosers' dice, so that whoever knows the seed can repeat what they chose.
+        seed = rng.below(1 << 32)
+        # Nobody else draws from the choosers' numbers, so that whoever knows the seed can repeat what they chose.
         self.query: Final = Query(self.table, Rng(seed), settings.strict_hints, settings.max_lookup_cache)
         self.engine: Final = Engine(settings, self.query)
         self._fan_outs: Final = self.engine.steps.calls
@@ -94,7 +94,7 @@ class Core:
         self._event_log: Final = EventLog(now, at_ms, self.query, self.engine.request_log)
         name = settings.broker_name or f"broker-{self.id_text[:8]}"
         state = ClusterState(cluster or ClusterSettings(), broker_id, name, at_ms, self._event_log)
-        self.lifecycle: Final = Lifecycle(self.engine, state, dice, entropy, now)
+        self.lifecycle: Final = Lifecycle(self.engine, state, rng, entropy, now)
         self.sessions: Final = self.lifecycle.sessions
         self.limits: Final = self.lifecycle.limits
         self.closed: Final = self.limits.closed.latest  # the latest connections that ended, oldest first
@@ -103,13 +103,13 @@ class Core:
         self.drains: Final = self.lifecycle.drains
         self.cluster: Final = self.lifecycle.cluster
         self._dirty: Final = self.lifecycle.dirty
-        self._backlog: Final = self.lifecycle.backlog
-        self.read_changes: Final = self._backlog.turned  # not empty: there is something in `take_read_changes`
+        self._back_pressure: Final = self.lifecycle.back_pressure
+        self.read_changes: Final = self._back_pressure.read_changes  # not empty: call `take_read_changes`
         self._congestion: Final = self.cluster.congestion
-        self.outbound: Final = self._backlog.outbound
+        self.outbound: Final = self._back_pressure.outbound
         self._over: Final = self.outbound.over
-        self._fed: Final = self._backlog.fed
-        self._congested: Final = self._backlog.congested
+        self._to_check: Final = self._back_pressure.to_check
+        self._congested: Final = self._back_pressure.congested
         self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
         self._ingress: Final = self.engine.ingress
@@ -179,8 +179,8 @@ class Core:
         return self._work_off(peer, now, most_n)
 
     def _work_off(self, peer: Peer, now: float, most_n: int) -> bool:
-        fed = self._fed
-        if fed:
+        to_check = self._to_check
+        if to_check:
             self._pause_nobody(now)  # what was let go since by time, or by somebody's end
         frame = peer.frame
         session = peer.session
@@ -208,12 +208,12 @@ class Core:
                     if self._decisions:
                         engine.apply_decisions()
                 else:
-                    if fed:
+                    if to_check:
                         self._pause(peer)  # for what it has asked as a caller
                     stream.from_route(frame)
                     if self._retries:
                         engine.retry(frame)
-                    if fed:  # its answer let something go on that had waited
+                    if to_check:  # its answer let something go on that had waited
                         self._pause_nobody(now)
             else:
                 self.lifecycle.handle_zero(peer, frame)
@@ -226,7 +226,7 @@ class Core:
         self.frames_in += frames
         if frame.fault and not peer.is_ending:
             self.lifecycle.end(peer, "bad-frame", frame.fault, now)
-        if fed:
+        if to_check:
             self._pause(peer)
         if self._over:
             self.lifecycle.shed(now)
@@ -254,11 +254,11 @@ class Core:
             self._flow_intervals.write(False)
         done_n = 0
         while self._fan_outs and done_n < MAX_BRANCHES_PER_TURN:
-            if self._fed:
+            if self._to_check:
                 self._pause_nobody(now)
             step, branches_n = self.engine.steps.advance(now)
             done_n += max(1, branches_n)
-            if self._fed:
+            if self._to_check:
                 self._pause(step.caller)
         if self._over:
             self.lifecycle.shed(now)
@@ -268,10 +268,10 @@ class Core:
 
         Callers that send it more are not read from (`take_read_changes`), and REQUEST_N frames that it sends wait: it
         has not read what it asked for before. A service is never held up because one of those that it answers reads
-        slowly; what waits is bounded (`Backlog.shed`).
+        slowly; what waits is bounded (`BackPressure.shed`).
         """
         if not peer.is_lost:
-            self._backlog.congest(peer)
+            self._back_pressure.congest(peer)
 
     def relieved(self, peer: Peer, now: float) -> None:
         """The peer's transport may be written to again.
@@ -353,12 +353,12 @@ class Core:
             self.lifecycle.shed(now)
         if self._congested_requests:  # of requests that have waited
             self._pause_for_routes()
-        if self._backlog.behind:
+        if self._back_pressure.behind:
             self._release_routes(now)
         if self._congested:
             self._tell_congested(now)
-        if self._backlog.told:
-            for route in self._backlog.take_relieved(now):
+        if self._back_pressure.told_congested:
+            for route in self._back_pressure.take_relieved(now):
                 self.cluster.advertise_state(route, now)
         for dropped in self.engine.drops.take(now):
             tell_dropped(self._event_log, dropped, at_ms)
@@ -429,28 +429,28 @@ class Core:
     def _release_routes(self, now: float) -> None:
         """Some way or route of another broker may be behind no more: those that waited for it go on."""
         self._congestion.has_relief = False
-        for link in self._backlog.release_routes(now):
+        for link in self._back_pressure.release_routes(now):
             self._congestion.relieved(link, now)
 
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers, or too many to suspended ones."""
         self.lifecycle.end_overrun(caller.heard_at)
-        if self._backlog.pause(caller):
-            self._congestion.fed(caller, caller.heard_at)
+        if self._back_pressure.pause(caller):
+            self._congestion.requested(caller, caller.heard_at)
 
     def _pause_nobody(self, now: float) -> None:
         """Congested or suspended peers were sent requests that no caller has just sent."""
         self.lifecycle.end_overrun(now)
-        self._backlog.pause_nobody()
+        self._back_pressure.pause_nobody()
 
     def _pause_for_routes(self) -> None:
         """Callers have just sent requests to routes of other brokers that are behind: as if they were here."""
-        for link in self._backlog.pause_for_routes():
-            self._congestion.fed(link, link.heard_at)
+        for link in self._back_pressure.pause_for_routes():
+            self._congestion.requested(link, link.heard_at)
 
     def _tell_congested(self, now: float) -> None:
         """Other brokers hear at once that a route of ours is behind."""
-        for route in self._backlog.take_congested(now):
+        for route in self._back_pressure.take_congested(now):
             self.cluster.advertise_state(route, now)
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:

@@ -10,9 +10,9 @@ decide. Streams other than 0, and when time passes, are the core's.
 from typing import Final
 
 from broker.cluster.cluster import Cluster
-from broker.cluster.replication import Outbid
+from broker.cluster.replication import ReplacedElsewhere
 from broker.cluster.state import ClusterState
-from broker.connections.backlog import Backlog
+from broker.connections.back_pressure import BackPressure
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.deadlines import Deadlines, overdue
 from broker.connections.drains import Drains
@@ -40,7 +40,7 @@ from rsocket_wire.wire.frames import ADDRESS
 class Lifecycle:
     """The connections of one broker."""
 
-    def __init__(self, engine: Engine, state: ClusterState, dice: Rng, entropy: bytes, now: float) -> None:
+    def __init__(self, engine: Engine, state: ClusterState, rng: Rng, entropy: bytes, now: float) -> None:
         """`entropy`: see `Cluster`."""
         settings, table, event_log = engine.settings, engine.query.table, state.event_log
         self.settings: Final = settings
@@ -50,10 +50,10 @@ class Lifecycle:
         self.sessions: Final = Sessions(settings, table.masks, event_log)
         self.deadlines: Final = Deadlines()
         self.limits: Final = ConnectionLimits(settings)
-        self.backlog: Final = Backlog(settings, engine, table.masks, self.limits)
+        self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
-        self.cluster: Final = Cluster(state, engine, self.drains, dice, entropy, now)
+        self.cluster: Final = Cluster(state, engine, self.drains, rng, entropy, now)
         self._close_reasons: Final = CloseReasons()
         self._registration: Final = Registration(settings, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
@@ -64,9 +64,8 @@ class Lifecycle:
     def make_peer(self, name: str, framed: bool, now: float, begins: int) -> Peer:
         number = self.limits.accepted_n + 1
         at_ms = self._event_log.wall(now)
-        return Peer(
-            number, name, framed, self.settings, self.dirty, self.backlog.fed, self.backlog.outbound, now, at_ms, begins
-        )
+        to_check, outbound = self.back_pressure.to_check, self.back_pressure.outbound
+        return Peer(number, name, framed, self.settings, self.dirty, to_check, outbound, now, at_ms, begins)
 
     # Ends
 
@@ -157,7 +156,7 @@ class Lifecycle:
         text += " (limits.max_buffered_bytes)"
         for peer in self.limits.heaviest():
             held = peer.buffered_bytes
-            while total > limit and self.backlog.shed_largest(peer, text.format(held), now):
+            while total > limit and self.back_pressure.shed_largest(peer, text.format(held), now):
                 total -= held - peer.buffered_bytes
                 held = peer.buffered_bytes
         for peer in self.limits.heaviest():
@@ -172,14 +171,14 @@ class Lifecycle:
 
     def shed(self, now: float) -> None:
         """Too much waits for some peers, or for all."""
-        ending = self.backlog.shed(now)
+        ending = self.back_pressure.shed(now)
         while ending is not None:
             self.carry_out(ending, now)
-            ending = self.backlog.shed(now)
+            ending = self.back_pressure.shed(now)
 
     def end_overrun(self, now: float) -> None:
         """Ends the suspended peers for which too much waits: what did not fit is lost, so nobody can resume them."""
-        for peer in self.backlog.fed:
+        for peer in self.back_pressure.to_check:
             ending = self.sessions.overrun_of(peer)
             if ending is not None:
                 self.carry_out(ending, now)
@@ -188,7 +187,7 @@ class Lifecycle:
         """Ends the connections that the cluster has decided to end, and lets it go on with what waited for that."""
         ending = self.cluster.take_ending()
         while ending is not None:
-            if isinstance(ending, Outbid) and self.migration.let_finish(ending.peer, ending.text, now):
+            if isinstance(ending, ReplacedElsewhere) and self.migration.let_finish(ending.peer, ending.text, now):
                 self._withdraw(ending.peer, "replaced", now)
             else:
                 self.carry_out(ending, now)
@@ -389,7 +388,7 @@ class Lifecycle:
 
     def release(self, peer: Peer, now: float) -> None:
         """The peer takes all that is written to it again, or is gone: those that waited for it go on."""
-        for link in self.backlog.release(peer, now):
+        for link in self.back_pressure.release(peer, now):
             self.cluster.congestion.relieved(link, now)
 
     def _suspend(self, peer: Peer, reason: str, text: str, now: float) -> None:
@@ -409,7 +408,7 @@ class Lifecycle:
         """The peer is no more."""
         peer.forget()
         self.release(peer, now)
-        self.backlog.forget(peer)
+        self.back_pressure.forget(peer)
         peer.look_at = NEVER
         self.limits.leave(peer)
 

@@ -20,7 +20,7 @@ from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.membership import Membership
 from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
 from broker.cluster.redirects import Redirects
-from broker.cluster.replication import MAX_STAMP_MS, Outbid, Replication
+from broker.cluster.replication import MAX_STAMP_MS, ReplacedElsewhere, Replication
 from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
@@ -43,7 +43,7 @@ class Cluster:
     """One broker's view of its cluster; alone in it until somebody links."""
 
     def __init__(
-        self, state: ClusterState, engine: Engine, drains: Drains, dice: Rng, entropy: bytes, now: float
+        self, state: ClusterState, engine: Engine, drains: Drains, rng: Rng, entropy: bytes, now: float
     ) -> None:
         """`entropy`: bytes that nobody can guess, for nonces; none where nobody links."""
         self.name: Final = state.name
@@ -55,7 +55,7 @@ class Cluster:
         self._engine: Final = engine
         self._event_log: Final = state.event_log
         self._drains: Final = drains
-        self.handshakes: Final = Handshakes(state, engine.settings.require_annotations, dice, entropy)
+        self.handshakes: Final = Handshakes(state, engine.settings.require_annotations, rng, entropy)
         self.dials: Final = self.handshakes.dials  # where this broker calls
         self.refused: Final = self.handshakes.refused  # connections that wanted to be links and are none, by code word
         self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, state.settings.max_brokers)
@@ -159,7 +159,7 @@ class Cluster:
             if not ending.neighbour.peer.is_ending:
                 self.handshakes.link(ending.neighbour, ending.first, now)
                 self._linked(ending.neighbour, ending.info, now)
-        elif isinstance(ending, Outbid):
+        elif isinstance(ending, ReplacedElsewhere):
             self.replication.settle_outbid(ending.route_id, now)
 
     def received_keepalive(self, peer: Peer, data: bytes, now: float) -> None:

@@ -49,7 +49,7 @@ class Update:
         self.from_peer: Final = from_peer  # number of a connection; 0: none
 
 
-class Outbid(Ending):
+class ReplacedElsewhere(Ending):
     """A connection ends, or its route leaves, because one with its Route Id came at another broker (D-09)."""
 
     def __init__(self, peer: Peer, text: str, route_id: bytes) -> None:
@@ -248,7 +248,7 @@ class Replication:
                 text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
                 if route.id not in self._outbids:
                     self._outbids.add(route.id)
-                    self._endings.append(Outbid(owner, text, route.id))
+                    self._endings.append(ReplacedElsewhere(owner, text, route.id))
                 return
             if owner is member.remote and route.service == new.service and route.tags == new.tags:
                 route.timestamp_ms = frame.timestamp_ms

@@ -63,7 +63,7 @@ class _Gap:
         return events_dropped(at_ms, self.records, self.requests, self.first_seq, self.last_seq, self.reason, detail)
 
 
-class Backlog:
+class EventBacklog:
     """Events in, bytes out; bounded. `write(data) -> int` takes some of the bytes or raises BlockingIOError."""
 
     def __init__(self, max_bytes: int = MAX_BACKLOG_BYTES) -> None:

@@ -16,7 +16,7 @@ from the log which frames it need not take again, so that a killed writer costs 
 Single requests come as rows of integers with the number of a flow. Its definition is sent before, is kept here until
 the flow is forgotten, and is sent again to a new writer.
 
-`event_backlog.Backlog` decides all that and knows neither clock nor file descriptor; `EventPipe` moves bytes and time.
+`EventBacklog` decides all that and knows neither clock nor file descriptor; `EventPipe` moves bytes and time.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from typing import Final
 
 import msgspec
 
-from broker.edge.event_backlog import ENCODE_ERRORS, Backlog, Event, framed
+from broker.edge.event_backlog import ENCODE_ERRORS, Event, EventBacklog, framed
 from broker.events import PIPE_FORMAT, WriterState
 from broker.forwarding.traffic.request_log import RequestRows
 
@@ -76,10 +76,10 @@ class PipeState:
 class EventPipe:
     """Keeps a writer running and hands it what happens. All of it on one event loop; nothing raises into it."""
 
-    def __init__(self, command: Sequence[str] = (), backlog: Backlog | None = None) -> None:
+    def __init__(self, command: Sequence[str] = (), backlog: EventBacklog | None = None) -> None:
         """`command` starts another writer than ours, for tests; `--events DIR --roll-s S` is added to it."""
         self._command: Final = list(command) or [sys.executable, "-m", "spark_sink.writer"]
-        self._backlog: Final = backlog if backlog is not None else Backlog()
+        self._backlog: Final = backlog if backlog is not None else EventBacklog()
         self._arguments: list[str] = []
         self._header: dict[str, object] = {}
         self._process: subprocess.Popen[bytes] | None = None  # the writer, until it is reaped

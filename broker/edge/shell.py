@@ -43,7 +43,7 @@ TURN_BYTES: Final = 128 << 10  # read at once; then nothing more in this turn: l
 FLUSH_BYTES: Final = 1 << 20  # of large output, handed to all transports together
 
 
-class Backlog:
+class PendingInput:
     """A connection of which more was read than is worked off in one turn: it is not read from until that is done."""
 
     def __init__(self, peer: Peer, has_frames: bool, since: float) -> None:
@@ -81,7 +81,7 @@ class Shell:
         self._on_requests = on_requests
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
-        self._backlogs: dict[int, Backlog] = {}  # by peer id
+        self._pending_input: dict[int, PendingInput] = {}  # by peer id
         self._memory = Memory()
         self._is_working_off = False
         self._messages_n = 0  # of one connection in this turn, one after another
@@ -132,10 +132,10 @@ class Shell:
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes of a peer."""
         now = self._clock()
-        if self._backlogs:
-            backlog = self._backlogs.get(peer.id)
-            if backlog is not None:
-                backlog.later.append(data)
+        if self._pending_input:
+            pending = self._pending_input.get(peer.id)
+            if pending is not None:
+                pending.later.append(data)
                 return
         has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, now + self.turn_s)
         if has_frames or len(data) >= TURN_BYTES or (not peer.is_framed and self._is_long(peer, now)):
@@ -158,7 +158,7 @@ class Shell:
 
     def rest(self, peer: Peer) -> None:
         """Reads from the peer again in the next turn: its link has read much that gave few frames."""
-        if peer.id not in self._backlogs:
+        if peer.id not in self._pending_input:
             self._defer(peer, False, self._clock())
 
     def _work_off(self, peer: Peer, until: float) -> bool:
@@ -185,51 +185,51 @@ class Shell:
         if link is None or peer.is_ending or peer.is_lost:
             return
         self._work_off_soon()
-        self._backlogs[peer.id] = Backlog(peer, has_frames, now)
+        self._pending_input[peer.id] = PendingInput(peer, has_frames, now)
         link.pause()
 
     def _work_off_soon(self) -> None:
         """In the next turn of the loop."""
         if not self._is_working_off:
             self._is_working_off = True
-            self._loop.call_soon(self._work_off_backlogs)
+            self._loop.call_soon(self._work_off_pending)
 
-    def _work_off_backlogs(self) -> None:
-        """A turn of each connection that has a backlog, and of what goes to many."""
+    def _work_off_pending(self) -> None:
+        """A turn of each connection with pending input, and of what goes to many."""
         self._is_working_off = False
         self.core.work(self._clock())
         if self.core.events_n >= EVENTS_N:
             self._hand_out()
-        for peer_id, backlog in list(self._backlogs.items()):
-            if self._backlogs.get(peer_id) is not backlog:
+        for peer_id, pending in list(self._pending_input.items()):
+            if self._pending_input.get(peer_id) is not pending:
                 continue  # the peer was resumed on another transport meanwhile
-            peer = backlog.peer
+            peer = pending.peer
             now = self._clock()
             until = now + self.turn_s
-            self._arrived_at = self._arrived_at or backlog.since
-            if backlog.has_frames:
-                backlog.has_frames = self.core.go_on(peer, now, SLICE_FRAMES) and self._work_off(peer, until)
-            while backlog.later and not backlog.has_frames:
-                data = backlog.later.popleft()
-                backlog.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
+            self._arrived_at = self._arrived_at or pending.since
+            if pending.has_frames:
+                pending.has_frames = self.core.go_on(peer, now, SLICE_FRAMES) and self._work_off(peer, until)
+            while pending.later and not pending.has_frames:
+                data = pending.later.popleft()
+                pending.has_frames = self.core.receive(peer, data, now, SLICE_FRAMES) and self._work_off(peer, until)
                 now = self._clock()
                 if now >= until or peer.is_lost:
                     break
             if peer.is_lost:
                 self._move()  # as in `received`; what is left is the other peer's
-            if backlog.has_frames or backlog.later or self._backlogs.get(peer_id) is not backlog:
+            if pending.has_frames or pending.later or self._pending_input.get(peer_id) is not pending:
                 continue
-            del self._backlogs[peer_id]
-            if backlog.fault is not None:
-                self.core.end(peer, *backlog.fault, self._clock())
-            if backlog.lost_reason is not None:
-                self._lose(peer, backlog.lost_reason)
-            elif backlog.left_reason is not None:
-                self._leave(peer, backlog.left_reason)
+            del self._pending_input[peer_id]
+            if pending.fault is not None:
+                self.core.end(peer, *pending.fault, self._clock())
+            if pending.lost_reason is not None:
+                self._lose(peer, pending.lost_reason)
+            elif pending.left_reason is not None:
+                self._leave(peer, pending.left_reason)
             elif not peer.is_paused and (link := self._links.get(peer_id)) is not None:
                 link.resume()
         self._move()
-        if self._backlogs:
+        if self._pending_input:
             self._work_off_soon()
         if not self.core.has_writes():
             self._frames_seen = self.core.frames_in  # they lead to no writing
@@ -238,18 +238,18 @@ class Shell:
 
     def refuse(self, peer: Peer, word: str, text: str) -> None:
         """Ends, with this code word and text, the connection of a peer whose bytes cannot even be given to the core."""
-        backlog = self._backlogs.get(peer.id)
-        if backlog is not None and not peer.is_ending:
-            backlog.fault = (word, text)
+        pending = self._pending_input.get(peer.id)
+        if pending is not None and not peer.is_ending:
+            pending.fault = (word, text)
             return
         self.core.end(peer, word, text, self._clock())
         self.wake()
 
     def left(self, peer: Peer, reason: str) -> None:
         """The other end has closed the connection: it serves nobody any more, and has `CLOSE_S` to take what waits."""
-        backlog = self._backlogs.get(peer.id)
-        if backlog is not None and not peer.is_ending:
-            backlog.left_reason = reason
+        pending = self._pending_input.get(peer.id)
+        if pending is not None and not peer.is_ending:
+            pending.left_reason = reason
         else:
             self._leave(peer, reason)
 
@@ -268,9 +268,9 @@ class Shell:
 
     def lost(self, peer: Peer, reason: str) -> None:
         """A transport is gone."""
-        backlog = self._backlogs.get(peer.id)
-        if backlog is not None and not peer.is_ending:
-            backlog.lost_reason = reason
+        pending = self._pending_input.get(peer.id)
+        if pending is not None and not peer.is_ending:
+            pending.lost_reason = reason
             self._links.pop(peer.id, None)
             self.slow_peers.forget(peer)
             self._unsent.pop(peer.id, None)
@@ -279,12 +279,12 @@ class Shell:
 
     def _lose(self, peer: Peer, reason: str) -> None:
         self._links.pop(peer.id, None)
-        self._backlogs.pop(peer.id, None)
+        self._pending_input.pop(peer.id, None)
         self.core.lost(peer, reason, self._clock())
         self._move()
         self.slow_peers.forget(peer)
         self._unsent.pop(peer.id, None)
-        self._turn()
+        self._apply_read_changes()
         self.wake()
 
     def congested(self, peer: Peer) -> None:
@@ -298,7 +298,7 @@ class Shell:
         self.core.relieved(peer, self._clock())
         if not peer.is_congested:
             self.slow_peers.forget(peer)
-        self._turn()
+        self._apply_read_changes()
         self.wake()
 
     def links_open(self) -> int:
@@ -333,7 +333,7 @@ class Shell:
         self._messages_of = None
         core = self.core
         if core.read_changes:
-            self._turn()
+            self._apply_read_changes()
         room_bytes = FLUSH_BYTES
         for peer in core.take_writes():
             link = self._links.get(peer.id)
@@ -389,7 +389,7 @@ class Shell:
         queued = self.core.outbound
         self._memory.look(max(self.core.limits.buffered_bytes, queued.used_bytes), queued.take_most())
         self._move()
-        self._turn()
+        self._apply_read_changes()
         self.wake()
         self._hand_out()
         self._tick_at = self._loop.time() + TICK_S
@@ -417,7 +417,7 @@ class Shell:
         for move in self.core.take_moves():
             peer = move.peer
             self.slow_peers.forget(peer)
-            self._backlogs.pop(peer.id, None)  # has not been looked at, so it is not confirmed and will be sent again
+            self._pending_input.pop(peer.id, None)  # not looked at, so not confirmed: it will be sent again
             old = self._links.pop(peer.id, None)
             if old is not None:
                 old.serve(None)
@@ -427,32 +427,32 @@ class Shell:
 
     def _hand_over(self, newcomer: Peer, peer: Peer, has_frames: bool) -> None:
         """Gives that peer the newcomer's transport, with what it has given. `has_frames`: some is in the core."""
-        backlog = self._backlogs.pop(newcomer.id, None)
+        pending = self._pending_input.pop(newcomer.id, None)
         link = self._links.pop(newcomer.id, None)
         if link is not None:
             link.serve(peer)
             self._links[peer.id] = link
             if peer.is_paused:
                 link.pause()
-        if not has_frames and backlog is None:
+        if not has_frames and pending is None:
             return
-        rest = Backlog(peer, has_frames, self._clock())
-        if backlog is not None:
-            rest.later = backlog.later
-            rest.lost_reason = backlog.lost_reason
-        self._backlogs[peer.id] = rest
+        rest = PendingInput(peer, has_frames, self._clock())
+        if pending is not None:
+            rest.later = pending.later
+            rest.lost_reason = pending.lost_reason
+        self._pending_input[peer.id] = rest
         self._work_off_soon()
         if link is not None:
             link.pause()
 
-    def _turn(self) -> None:
+    def _apply_read_changes(self) -> None:
         """Stops and begins to read where the core says so."""
         for peer in self.core.take_read_changes():
             link = self._links.get(peer.id)
             if link is not None:
                 if peer.is_paused:
                     link.pause()
-                elif peer.id not in self._backlogs:
+                elif peer.id not in self._pending_input:
                     link.resume()
 
     def _gather_requests(self) -> None:

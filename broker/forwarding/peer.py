@@ -48,7 +48,7 @@ class Peer:
 
     __slots__ = (
         "_dirty",
-        "_fed",
+        "_to_check",
         "_has_wrapped",
         "_next_id",
         "_outbound",
@@ -81,7 +81,7 @@ class Peer:
         "is_congested",
         "is_ending",
         "may_replace_suspended",
-        "is_fed",
+        "needs_check",
         "is_framed",
         "is_lost",
         "is_queueing",
@@ -125,7 +125,7 @@ class Peer:
         is_framed: bool,
         settings: Settings,
         dirty: "list[Peer]",
-        fed: "list[Peer]",
+        to_check: "list[Peer]",
         total: Total,
         now: float,
         at_ms: int,
@@ -177,7 +177,7 @@ class Peer:
         self.is_torn = False  # a part of a frame was written, and the rest dropped: nothing can be written behind it
         # REQUEST_N frames that wait until it is not congested any more: by stream id the stream and the sum of them.
         self.held_credit: dict[int, HeldCredit] = {}  # bounded by MAX_HELD_CREDIT beyond the open streams
-        self.is_fed = False  # it is in `_fed`, for one of both reasons
+        self.needs_check = False  # it is in `_to_check`, for one of both reasons
         # By id: callers not read from until it reads, and links, which are; bounded by the connections.
         self.paused_callers: dict[int, Peer] = {}
         # It is not read from meanwhile: the `paused_callers` of congested peers to which it has sent requests, by the
@@ -208,7 +208,7 @@ class Peer:
         self._outbound: Outbound | None = None  # output behind that; None until the peer is slow for the first time
         self._total: Final = total
         self._dirty: Final = dirty  # the core's list of peers with output
-        self._fed: Final = fed  # the core's list of congested peers that were sent requests, and of overrun sessions
+        self._to_check: Final = to_check  # the core's list: congested and sent requests, or its session is overrun
 
     @property
     def is_paused(self) -> bool:
@@ -344,17 +344,17 @@ class Peer:
 
     def request(self, raw: bytes) -> None:
         """Writes a whole frame of a request: whoever sends it waits when the peer is congested."""
-        self.feed()
+        self.check_later()
         if self.is_queueing:
             self._put(u32_at(raw, 0) or PUSHES, raw, b"")
         else:
             self.send(raw)
 
-    def feed(self) -> None:
+    def check_later(self) -> None:
         """Somebody has a request for it: who that is waits when the peer is congested."""
-        if self.is_congested and not self.is_fed:
-            self.is_fed = True
-            self._fed.append(self)
+        if self.is_congested and not self.needs_check:
+            self.needs_check = True
+            self._to_check.append(self)
 
     def hold_credit(self, stream_id: int, stream: Stream, n: int) -> None:
         """A REQUEST_N that the congested peer has sent waits until it is relieved (`take_credit`)."""
@@ -548,7 +548,7 @@ class Peer:
             return
         is_asked = stream_id == PUSHES or (stream_id > 0 and stream_id & 1 != self.begins)
         if is_asked:
-            self.feed()
+            self.check_later()
         if body and len(body) < LARGE_BYTES:
             head += body
             body = b""
@@ -593,7 +593,7 @@ class Peer:
             session.retain(raw)
         elif kind == METADATA_PUSH and session.is_suspended:
             session.hold(raw)
-        if session.is_overrun and not self.is_fed:
-            self.is_fed = True  # the core looks through that list when the frame at hand has been dealt with
-            self._fed.append(self)
+        if session.is_overrun and not self.needs_check:
+            self.needs_check = True  # the core looks through that list when the frame at hand has been dealt with
+            self._to_check.append(self)
         return not session.is_suspended

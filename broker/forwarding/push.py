@@ -126,7 +126,7 @@ class PushRouter:
             if frame.flags == METADATA and passes(
                 self._context.mimes[request.mimes], self._context.mimes[server.mimes]
             ):
-                server.feed()
+                server.check_later()
                 server.forward(frame, 0)
                 route.load.requests += 1  # no lease speaks of pushes
             else:

@@ -47,7 +47,7 @@ class Settings:
     max_frame_bytes: int = MAX_FRAME_BYTES
     max_metadata_bytes: int = 256 << 10  # of fragmented requests, per connection, until it is whole
     max_tags_per_route: int = 64
-    max_pending_bytes: int = 64 << 20  # for one connection, see `Backlog.shed`
+    max_pending_bytes: int = 64 << 20  # for one connection, see `BackPressure.shed`
     max_buffered_bytes: int = 1 << 30  # of all connections together
     resume_ttl_s: float = 60.0  # a broken connection may be resumed for so long; 0: never (D-39)
     resume_buffer_bytes: int = 1 << 20  # of one session: frames that may have to be sent again

@@ -48,7 +48,7 @@ class MessageReader:
     __slots__ = (
         "_gathered",
         "_head",
-        "_is_deaf",
+        "_is_discarding",
         "_is_from_client",
         "_is_gathering",
         "_is_last",
@@ -73,7 +73,7 @@ class MessageReader:
         self._is_last = True  # this WebSocket frame is the last one of its message
         self._is_gathering = False  # in a message of several WebSocket frames
         self._is_overlooked = False  # in a text of a server, which is no frame, or in what nobody wants any more
-        self._is_deaf = False  # nobody wants messages any more, only what is said beside them
+        self._is_discarding = False  # nobody wants messages any more, only what is said beside them
         # That message, `feed`'s max_bytes and one read at most; None: nothing.
         self._gathered: BytesWriter | None = None
         self._max_bytes = 0  # of it
@@ -91,7 +91,7 @@ class MessageReader:
 
     def drop(self) -> None:
         """Messages are worth nothing any more, also the one that has begun: only a CLOSE is still awaited."""
-        self._is_deaf = True
+        self._is_discarding = True
         self._gathered = None
         self._out = BytesWriter()
         self._is_overlooked = self._is_gathering or self._left > 0
@@ -189,7 +189,7 @@ class MessageReader:
         self._is_last = first >= 0x80
         if opcode != CONTINUATION:
             self._is_gathering = not self._is_last
-            self._is_overlooked = opcode == TEXT or self._is_deaf
+            self._is_overlooked = opcode == TEXT or self._is_discarding
             if not self._is_overlooked:
                 if self._is_last:
                     self._begin(length)

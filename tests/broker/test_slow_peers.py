@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.connections.backlog import FED_BYTES
+from broker.connections.back_pressure import SENT_BYTES
 from broker.core import CoreSettings
 from broker.forwarding.outbound import LANE_COST, PIECE_BYTES, WAITING_COST
 from broker.forwarding.peer import MAX_HELD_CREDIT
@@ -154,7 +154,7 @@ def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
     service.peer.paused_callers.clear()
     other = world.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS, bytes(60_000))
-    for number in range((LIMIT + FED_BYTES) // 16_000_000 + 1):
+    for number in range((LIMIT + SENT_BYTES) // 16_000_000 + 1):
         other.request(REQUEST_RESPONSE, 1 + 2 * number, ORDERS, bytes(16_000_000))
     [ended] = other.received()
     assert (ended.kind, ended.code, ended.text[:12]) == (frames.ERROR, REJECTED, "over-limit: ")
@@ -166,7 +166,7 @@ def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
 def test_a_fire_and_forget_that_finds_no_room_is_counted() -> None:
     world, service, caller = made()
     service.block()
-    for number in range((LIMIT + FED_BYTES) // 16_000_000 + 1):
+    for number in range((LIMIT + SENT_BYTES) // 16_000_000 + 1):
         caller.request(REQUEST_FNF, 1 + 2 * number, ORDERS, bytes(16_000_000))
     assert world.core.engine.drops.total_n == 1
     assert not service.is_closed
@@ -260,7 +260,7 @@ def test_nothing_is_written_behind_the_half_of_a_frame_whose_rest_was_dropped() 
 def test_pushes_that_find_no_room_are_dropped_and_counted_and_the_service_stays() -> None:
     world, service, _ = made()
     service.block()
-    for number in range((LIMIT + FED_BYTES) // 16_000_000 + 3):
+    for number in range((LIMIT + SENT_BYTES) // 16_000_000 + 3):
         world.caller().push(addressed(ORDERS, ("x/y", b"%d" % number + bytes(16_000_000))))
     assert (world.core.engine.drops.total_n, service.is_closed) == (3, False)
     service.unblock()

@@ -96,12 +96,12 @@ class Serving:
         self.sent_n = 0
         self.part = False
         self.is_done = ask.model == REQUEST_FNF  # it sends no more
-        self.is_deaf = ask.model != REQUEST_CHANNEL  # it gets no more
+        self.is_input_done = ask.model != REQUEST_CHANNEL  # it gets no more
         self.is_whole = False  # the request itself has come with all its fragments
 
     @property
     def is_over(self) -> bool:
-        return self.is_done and self.is_deaf
+        return self.is_done and self.is_input_done
 
     def text(self, size: int) -> bytes:
         return b"%d %d %d" % (self.ask.number, self.member.number, self.sent_n + 1) + b"." * size
@@ -270,14 +270,14 @@ class History:
 
     def listen(self, serving: Serving, n: int) -> None:
         """The service asks for channel items."""
-        if not serving.is_deaf and not serving.member.wire.is_paused:
+        if not serving.is_input_done and not serving.member.wire.is_paused:
             serving.granted_n += n
             serving.member.wire.send(frames.encode_request_n(serving.stream_id, n))
             self.look()
 
     def stop_listening(self, serving: Serving) -> None:
-        if not serving.is_deaf and serving.is_whole and not serving.member.wire.is_paused:
-            serving.is_deaf = True
+        if not serving.is_input_done and serving.is_whole and not serving.member.wire.is_paused:
+            serving.is_input_done = True
             self._drop_over(serving)
             serving.member.wire.send(frames.encode_cancel(serving.stream_id))
             self.look()
@@ -381,7 +381,7 @@ class History:
         self.look()
 
     def _end(self, serving: Serving) -> None:
-        serving.is_done = serving.is_deaf = True
+        serving.is_done = serving.is_input_done = True
         self._drop_over(serving)
 
     def _drop_over(self, serving: Serving) -> None:
@@ -425,18 +425,18 @@ class History:
             serving.granted_n = 1  # the request itself is the first item
             self._item_at_member(serving, frame)
         if ask.model != REQUEST_FNF or not serving.is_whole:
-            serving.is_deaf = ask.model not in (REQUEST_CHANNEL, REQUEST_FNF)
+            serving.is_input_done = ask.model not in (REQUEST_CHANNEL, REQUEST_FNF)
             member.servings[frame.stream_id] = serving
 
     def _item_at_member(self, serving: Serving, frame: Frame) -> None:
-        assert not serving.is_deaf or serving.ask.model == REQUEST_CHANNEL, f"{frame} was not asked for"
+        assert not serving.is_input_done or serving.ask.model == REQUEST_CHANNEL, f"{frame} was not asked for"
         if frame.flags & NEXT or frame.kind != frames.PAYLOAD:
             whole = serving.items.take(frame, serving.ask.number)
             serving.granted_n -= whole
             serving.is_whole = serving.is_whole or whole > 0
-            assert serving.granted_n >= 0 or serving.is_deaf, "an item more than the route asked for"
+            assert serving.granted_n >= 0 or serving.is_input_done, "an item more than the route asked for"
         if frame.flags & frames.COMPLETE:
-            serving.is_deaf = True
+            serving.is_input_done = True
             self._drop_over(serving)
 
     def _at_caller(self, caller: Caller, frame: Frame) -> None:

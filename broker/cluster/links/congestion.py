@@ -38,7 +38,7 @@ class Congestion:
         self._late_at = NEVER  # when somebody is to be told what it was too soon for, seconds, monotonic
         self.has_relief = False  # a neighbour has said that a way is behind no more; the core looks, and takes it away
 
-    def fed(self, peer: Peer, now: float) -> None:
+    def requested(self, peer: Peer, now: float) -> None:
         """Tells a link that has just sent requests along a way that is behind."""
         neighbour = self._neighbours.get(peer.id)
         if neighbour is not None and neighbour.is_up:

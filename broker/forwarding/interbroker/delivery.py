@@ -329,7 +329,7 @@ class Delivery:
 
     def _refuse_full(self, peer: Peer, frame: FrameCursor, route: Route, server: Peer) -> None:
         """So much waits for the server that the request is refused: nobody stops reading from a link for it."""
-        server.feed()
+        server.check_later()
         if frame.kind == frames.REQUEST_FNF or frame.kind == frames.METADATA_PUSH:  # nobody could be told
             self._context.drops.add(route.service)
         limit = f"the limit for requests of other brokers is {self._full_bytes} (half of limits.max_pending_bytes)"

@@ -40,7 +40,7 @@ class Branch(Stream):
     __slots__ = (
         "_call",
         "granted_n",
-        "is_deaf",
+        "is_input_done",
         "is_done",
         "is_over",
         "number",
@@ -57,7 +57,7 @@ class Branch(Stream):
         self.server: Final = server
         self.route: Final = route  # None: it stands for all routes behind a link
         self.stream_id: Final = server.open_id()
-        self.is_deaf = call.caller_done  # it gets no more of the caller's items
+        self.is_input_done = call.caller_done  # it gets no more of the caller's items
         self.is_done = False  # it sends no more
         self.is_over = False  # the call has forgotten it
         self.verdict = NEITHER  # on the route: how its stream ended
@@ -284,7 +284,7 @@ class MulticastCall(Stream):
             self.add_step(Passing(self, frame.data[frame.start : frame.end], completes))
             return
         for branch in self.branches.values():
-            if not branch.is_deaf:
+            if not branch.is_input_done:
                 self.pass_to(branch, frame)
         self.forget_body()
         if completes:
@@ -377,7 +377,7 @@ class MulticastCall(Stream):
         """Ends a branch that `leave` has named, if it has not ended by itself since."""
         if branch.is_over:
             return
-        if error and not branch.is_deaf:
+        if error and not branch.is_input_done:
             branch.server.request(branch.stream_id.to_bytes(4, "big") + error)
         elif cancels:
             branch.server.send(frames.encode_cancel(branch.stream_id))
@@ -422,7 +422,7 @@ class Passing(Step):
             self._cursor.feed(self._raw, now)
             self._cursor.advance()
         for branch in branches:
-            if not branch.is_deaf and not branch.is_over:
+            if not branch.is_input_done and not branch.is_over:
                 call.pass_to(branch, self._cursor)
         if not branches:
             call.forget_body()

@@ -56,7 +56,7 @@ class Channel(Merge):
 
     def opened(self, now: float) -> None:
         if not self.caller_done:
-            listening = [branch for branch in self.branches.values() if not branch.is_deaf]
+            listening = [branch for branch in self.branches.values() if not branch.is_input_done]
             self._listening_n = len(listening)
             self._slowest_n = len([branch for branch in listening if not branch.granted_n])
         super().opened(now)
@@ -85,7 +85,7 @@ class Channel(Merge):
 
     def caller_completed(self, now: float) -> None:
         for branch in list(self.branches.values()):
-            self.deafen(branch)
+            self.end_input(branch)
         self.settle(now)
 
     def error_of_caller(self, frame: FrameCursor) -> None:
@@ -98,28 +98,28 @@ class Channel(Merge):
 
     def from_branch(self, branch: Branch, frame: FrameCursor) -> None:
         if frame.kind == frames.REQUEST_N:
-            if is_request_n(frame) and not branch.is_deaf:
+            if is_request_n(frame) and not branch.is_input_done:
                 self._credit_of_branch(branch, frames.initial_n(frame.data, frame.start), frame.now)
         elif frame.kind == frames.CANCEL:
-            self.deafen(branch)
+            self.end_input(branch)
             self.settle(frame.now)
         else:
             super().from_branch(branch, frame)
 
     def error_of_branch(self, branch: Branch, frame: FrameCursor) -> None:
         if branch.is_done:  # its items were complete; what it can still end is the other half
-            self.deafen(branch)
+            self.end_input(branch)
             self.settle(frame.now)
         else:
             super().error_of_branch(branch, frame)
 
     def is_over_when_done(self, branch: Branch) -> bool:
-        return branch.is_deaf
+        return branch.is_input_done
 
-    def deafen(self, branch: Branch) -> None:
-        if branch.is_deaf:
+    def end_input(self, branch: Branch) -> None:
+        if branch.is_input_done:
             return
-        branch.is_deaf = True
+        branch.is_input_done = True
         if not self.is_opening:
             self._listening_n -= 1
             if branch.granted_n == self._floor_n:
@@ -160,7 +160,7 @@ class Channel(Merge):
         """
         lowest_n = -1
         for branch in self.branches.values():
-            if branch.is_deaf:
+            if branch.is_input_done:
                 continue
             if lowest_n < 0 or branch.granted_n < lowest_n:
                 lowest_n = branch.granted_n

@@ -9,7 +9,7 @@ A branch that can send, and one whose items could be had, are never overlooked; 
     asked      it has items to send
     _ready     whole items of it wait for the caller: then the caller has no credit, or a step is about to pass them on
                (`Crediting`); one of each branch in turn
-    _hungry    nothing of it waits and it was asked for nothing, because the caller had no credit: the caller's next
+    _idle    nothing of it waits and it was asked for nothing, because the caller had no credit: the caller's next
                credit asks each of them for one item at least
 
 So an item costs the same with two branches and with a thousand: no loop goes over the branches.
@@ -37,7 +37,7 @@ from rsocket_wire.rsocket.framing import FrameCursor
 class Merge(MulticastCall):
     """A request_stream to all."""
 
-    __slots__ = ("_first_n", "_hungry", "_is_answered", "_open_n", "_ready", "_waiting_n", "credit_n", "held_bytes")
+    __slots__ = ("_first_n", "_idle", "_is_answered", "_open_n", "_ready", "_waiting_n", "credit_n", "held_bytes")
 
     def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         super().__init__(queue, caller, caller_id, flow, model, now)
@@ -46,7 +46,7 @@ class Merge(MulticastCall):
         self._open_n = 0  # branches that may send items
         self._ready: Final[deque[Branch]] = deque()
         self._waiting_n = 0  # items of those in `_ready`
-        self._hungry: Final[deque[Branch]] = deque()
+        self._idle: Final[deque[Branch]] = deque()
         self._is_answered = False  # COMPLETE was sent to the caller
         self.held_bytes = 0  # of caller.merging_bytes, what is this call's
 
@@ -73,8 +73,8 @@ class Merge(MulticastCall):
 
     def credit_of_caller(self, n: int, now: float) -> None:
         self.credit_n = min(self.credit_n + n, frames.MAX_N)
-        crediting = Crediting(self, len(self._hungry))  # those that become so later wait for the next credit
-        most_n = min(self.credit_n, self._waiting_n) + len(self._hungry)
+        crediting = Crediting(self, len(self._idle))  # those that become so later wait for the next credit
+        most_n = min(self.credit_n, self._waiting_n) + len(self._idle)
         if not self.may_at_once(most_n, now):
             self.add_step(crediting)
         elif crediting.advance(most_n, now):
@@ -93,10 +93,10 @@ class Merge(MulticastCall):
             passed_n += 1
         return passed_n
 
-    def ask_hungry(self, most_n: int) -> None:
+    def request_of_idle(self, most_n: int) -> None:
         """So many of the branches that were asked for nothing are asked for items; there must be so many."""
         for _ in range(most_n):
-            branch = self._hungry.popleft()
+            branch = self._idle.popleft()
             if not branch.is_done:
                 self._send_ask(branch, branch.window.wanted_n(self.credit_n, self._share_bytes()))
 
@@ -121,7 +121,7 @@ class Merge(MulticastCall):
         """The branch gets nothing more of the caller either."""
         return True
 
-    def deafen(self, branch: Branch) -> None:
+    def end_input(self, branch: Branch) -> None:
         """The branch gets nothing more of the caller."""
 
     def settle(self, now: float) -> None:
@@ -151,7 +151,7 @@ class Merge(MulticastCall):
             self.let_go(self.held_bytes)
             self.caller.merging_n -= self._open_n
             self._ready.clear()
-            self._hungry.clear()
+            self._idle.clear()
         super().finish(outcome, now)
 
     def hold(self, size: int) -> None:
@@ -241,7 +241,7 @@ class Merge(MulticastCall):
             if more:
                 self._send_ask(branch, more)
         elif not window.asked_n and not window.waiting_n:
-            self._hungry.append(branch)
+            self._idle.append(branch)
 
     def _send_ask(self, branch: Branch, n: int) -> None:
         branch.window.asked_n += n
@@ -262,7 +262,7 @@ class Merge(MulticastCall):
         if not branch.is_done:
             branch.is_done = True
             self._done(branch)
-        self.deafen(branch)
+        self.end_input(branch)
         self.settle(now)
 
     def _done(self, branch: Branch) -> None:
@@ -286,7 +286,7 @@ class Crediting(Step):
             return 0
         done_n = call.pass_waiting(most_n)
         asked_n = min(self._hungry_n, most_n - done_n)
-        call.ask_hungry(asked_n)
+        call.request_of_idle(asked_n)
         self._hungry_n -= asked_n
         done_n += asked_n
         if not done_n:

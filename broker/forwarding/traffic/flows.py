@@ -253,14 +253,14 @@ class FlowTable:
         self._refused = 0  # of the totals: those of requests that no route saw
         # Requests of other brokers: the one where they came in has counted them, so this one is in no record.
         self.relayed: Final[Flow] = Uncounted(self, {}, 0, FlowTexts())
-        self._crowd: dict[FlowTexts, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
+        self._overflow: dict[FlowTexts, Flow] = {}  # flows beyond MAX_FLOWS, by model, routing and word: a few dozen
 
     def open(
         self, owner: dict[int, Flow], key: int, texts: FlowTexts, address: bytes = b"", key_hash: int = NO_KEY
     ) -> Flow:
         """Makes the flow under `key` of `owner`."""
         if self.opened >= MAX_FLOWS:
-            return self._open_crowd(FlowTexts(model=texts.model, routing=texts.routing, word=texts.word))
+            return self._open_overflow(FlowTexts(model=texts.model, routing=texts.routing, word=texts.word))
         self.opened += 1
         if self.address_bytes + len(address) > MAX_ADDRESS_BYTES:
             address = b""
@@ -296,10 +296,10 @@ class FlowTable:
                     records.append(_record(flow, outcome, counts, seq + len(records), at_ms, interval_ms))
         return records
 
-    def _open_crowd(self, texts: FlowTexts) -> Flow:
-        flow = self._crowd.get(texts)
+    def _open_overflow(self, texts: FlowTexts) -> Flow:
+        flow = self._overflow.get(texts)
         if flow is None:
-            flow = self._crowd[texts] = Flow(self, {}, 0, texts)
+            flow = self._overflow[texts] = Flow(self, {}, 0, texts)
         return flow
 
     def _add_up(self, flow: Flow, outcome: int, counts: Counts) -> None:

@@ -110,7 +110,7 @@ def test_callers_that_come_feed_and_go_leave_nothing() -> None:
         send_until_paused(way, caller)
         caller.lose()
     way.net.advance(SOON_S)
-    assert way.net.worlds["b1"].core._backlog.behind == {}
+    assert way.net.worlds["b1"].core._back_pressure.behind == {}
 
 
 def test_a_service_that_is_often_behind_for_a_moment_is_no_flood_of_words() -> None:
@@ -147,7 +147,8 @@ class Line(Way):
         """What is left of the waiting at any broker."""
         cores = [world.core for world in self.net.worlds.values()]
         told = [list(core.cluster.congestion._told) for core in cores]
-        return [core._backlog.behind for core in cores if core._backlog.behind] + [ids for ids in told if ids]
+        behind = [core._back_pressure.behind for core in cores]
+        return [each for each in [*behind, *told] if each]
 
 
 @pytest.mark.parametrize("kind", [REQUEST_FNF, REQUEST_RESPONSE])

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from broker.edge import event_backlog, event_pipe
-from broker.edge.event_backlog import Backlog
+from broker.edge.event_backlog import EventBacklog
 from broker.edge.event_pipe import EventPipe
 from broker.events import BROKER_STARTED, LifecycleEvent
 from spark_sink.event_files.frames import FrameSplitter, decode_header, decode_rows
@@ -67,10 +67,10 @@ def told(row: Any) -> tuple[Any, ...]:
     return row.seq, row.reason, row.requests, dict(row.tags)
 
 
-# Backlog: all decisions, no clock, no file descriptor
+# EventBacklog: all decisions, no clock, no file descriptor
 
 
-def pushed(backlog: Backlog, records: Iterable[Any], reader: Reader) -> None:
+def pushed(backlog: EventBacklog, records: Iterable[Any], reader: Reader) -> None:
     backlog.append(records)
     backlog.encode(NOON_MS)
     assert backlog.push(reader.write)
@@ -78,7 +78,7 @@ def pushed(backlog: Backlog, records: Iterable[Any], reader: Reader) -> None:
 
 def test_events_arrive_in_order_and_whole() -> None:
     records = events(1, 50)
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     assert not backlog.append(records[:20])
     backlog.encode(NOON_MS)
     pushed(backlog, records[20:], reader)
@@ -87,7 +87,7 @@ def test_events_arrive_in_order_and_whole() -> None:
 
 
 def test_stuck_pipe_drops_the_newest_and_tells_the_gap_when_half_is_free() -> None:
-    backlog, stuck, reader = Backlog(max_bytes=4000), Reader(room=0), Reader()
+    backlog, stuck, reader = EventBacklog(max_bytes=4000), Reader(room=0), Reader()
     records = events(1, 200)
     for start in range(0, 200, 10):
         backlog.append(records[start : start + 10])
@@ -107,7 +107,7 @@ def test_stuck_pipe_drops_the_newest_and_tells_the_gap_when_half_is_free() -> No
 
 
 def test_while_less_than_half_is_free_the_gap_only_grows() -> None:
-    backlog, reader = Backlog(max_bytes=5000), Reader(room=1500)
+    backlog, reader = EventBacklog(max_bytes=5000), Reader(room=1500)
     for first_seq in range(1, 202, 10):
         backlog.append(events(1, 10, first_seq=first_seq))
         backlog.encode(NOON_MS)
@@ -119,7 +119,7 @@ def test_while_less_than_half_is_free_the_gap_only_grows() -> None:
 
 
 def test_last_encode_tells_an_open_gap_however_full_it_is() -> None:
-    backlog, reader = Backlog(max_bytes=10), Reader()
+    backlog, reader = EventBacklog(max_bytes=10), Reader()
     backlog.append(events(1, 5))
     backlog.encode(NOON_MS, last=True)
     backlog.push(reader.write)
@@ -131,7 +131,7 @@ def test_last_encode_tells_an_open_gap_however_full_it_is() -> None:
 @pytest.mark.parametrize("detail, requests", [("\ud800", 0), ("", 2**64)])
 def test_record_that_cannot_be_encoded_costs_only_itself(detail: str, requests: int) -> None:
     stranger = LifecycleEvent(BROKER_STARTED, 3, NOON_MS, detail=detail, requests=requests)
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     pushed(backlog, [*events(1, 2), stranger, *events(1, 2, first_seq=4)], reader)
     *rows, gap = reader.rows()
     assert [row.seq for row in rows] == [1, 2, 4, 5]
@@ -139,13 +139,13 @@ def test_record_that_cannot_be_encoded_costs_only_itself(detail: str, requests: 
 
 
 def test_only_strangers_leave_only_their_gaps() -> None:
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     pushed(backlog, [LifecycleEvent(BROKER_STARTED, 1, NOON_MS, detail="\ud800")], reader)
     assert [row.kind for row in reader.rows()] == [8]
 
 
 def test_many_events_ask_to_be_encoded_at_once_and_become_several_frames() -> None:
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     assert backlog.append(events(1, 1) * (event_backlog.MAX_FRAME_RECORDS * 2 + 5))
     backlog.encode(NOON_MS)
     backlog.push(reader.write)
@@ -154,7 +154,7 @@ def test_many_events_ask_to_be_encoded_at_once_and_become_several_frames() -> No
 
 def test_frame_of_large_records_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_backlog, "MAX_FRAME_BYTES", 1000)
-    backlog, lengths = Backlog(), []
+    backlog, lengths = EventBacklog(), []
 
     def write(data: bytes | memoryview) -> int:
         lengths.append(len(data))
@@ -168,7 +168,7 @@ def test_frame_of_large_records_is_split(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_new_reader_gets_what_the_old_one_has_not_confirmed_and_nothing_is_counted_twice() -> None:
-    backlog, old, new = Backlog(), Reader(), Reader()
+    backlog, old, new = EventBacklog(), Reader(), Reader()
     for first_seq in (1, 11, 21):
         pushed(backlog, events(1, 10, first_seq=first_seq), old)
     backlog.confirmed(1)
@@ -182,7 +182,7 @@ def test_new_reader_gets_what_the_old_one_has_not_confirmed_and_nothing_is_count
 
 
 def test_confirmed_frames_are_not_kept() -> None:
-    backlog = Backlog()
+    backlog = EventBacklog()
     pushed(backlog, events(1, 10), Reader())
     pushed(backlog, events(1, 10, first_seq=11), Reader())
     assert backlog.sent_bytes > 0
@@ -192,7 +192,7 @@ def test_confirmed_frames_are_not_kept() -> None:
 
 def test_unconfirmed_frames_beyond_the_bound_are_told_when_the_writer_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_backlog, "MAX_SENT_BYTES", 3000)
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     records = events(1, 100)
     for start in range(0, 100, 5):
         pushed(backlog, records[start : start + 5], Reader())
@@ -213,7 +213,7 @@ def test_unconfirmed_frames_beyond_the_bound_that_are_confirmed_later_are_no_gap
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_backlog, "MAX_SENT_BYTES", 1)
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     pushed(backlog, events(1, 10), Reader())
     backlog.confirmed(1)
     backlog.rewind()
@@ -224,7 +224,7 @@ def test_unconfirmed_frames_beyond_the_bound_that_are_confirmed_later_are_no_gap
 
 def test_requests_come_behind_the_definition_of_their_flow_and_a_new_reader_gets_it_again() -> None:
     dice = random.Random(1)
-    backlog, old, new = Backlog(), Reader(), Reader()
+    backlog, old, new = EventBacklog(), Reader(), Reader()
     backlog.define(definition(7))
     pushed(backlog, [request(dice, 1, 7), request(dice, 2, 7)], old)
     backlog.confirmed(1)
@@ -241,7 +241,7 @@ def test_requests_come_behind_the_definition_of_their_flow_and_a_new_reader_gets
 
 def test_forgotten_flow_is_defined_again_as_long_as_a_frame_of_it_is_not_confirmed() -> None:
     dice = random.Random(1)
-    backlog = Backlog()
+    backlog = EventBacklog()
     backlog.define(definition(7))
     backlog.append([request(dice, 1, 7)])
     backlog.encode(NOON_MS)
@@ -263,7 +263,7 @@ def test_a_flow_is_known_until_the_last_of_the_frames_with_its_rows_is_confirmed
 ) -> None:
     """So many rows wait that they become several frames, after the flow was forgotten."""
     monkeypatch.setattr(event_backlog, "MAX_FRAME_RECORDS", 4)
-    dice, backlog, first, second = random.Random(1), Backlog(), Reader(), Reader()
+    dice, backlog, first, second = random.Random(1), EventBacklog(), Reader(), Reader()
     backlog.define(definition(7))
     backlog.append([request(dice, seq, 7) for seq in range(1, 10)])
     backlog.forget(7)
@@ -280,7 +280,7 @@ def test_a_flow_is_known_until_the_last_of_the_frames_with_its_rows_is_confirmed
 
 def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None:
     dice = random.Random(1)
-    backlog, reader = Backlog(max_bytes=100), Reader()
+    backlog, reader = EventBacklog(max_bytes=100), Reader()
     for number in range(1, 4):
         backlog.define(definition(number))
         backlog.append([request(dice, number * 10 + place, number) for place in range(10)])
@@ -311,7 +311,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen within a minute")
 
 
-async def started(folder: Path, script: str = "", backlog: Backlog | None = None) -> EventPipe:
+async def started(folder: Path, script: str = "", backlog: EventBacklog | None = None) -> EventPipe:
     """With our writer, or a program in its place; `FILE` in the script is a file that it may write."""
     command = [sys.executable, "-c", script.replace("FILE", repr(str(folder / "got")))] if script else []
     pipe = EventPipe(command, backlog)
@@ -398,7 +398,7 @@ async def test_writer_that_cannot_be_started_is_tried_again_and_nothing_raises(
 
 
 async def test_writer_that_never_reads_costs_bounded_memory_and_no_time(tmp_path: Path) -> None:
-    pipe = await started(tmp_path, "import time; time.sleep(600)", Backlog(max_bytes=100_000))
+    pipe = await started(tmp_path, "import time; time.sleep(600)", EventBacklog(max_bytes=100_000))
     batch = events(1, 100)
     while not pipe.state().dropped:
         pipe.append(batch * 100)

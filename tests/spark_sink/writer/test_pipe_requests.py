@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.edge import event_backlog, event_pipe
-from broker.edge.event_backlog import Backlog
+from broker.edge.event_backlog import EventBacklog
 from broker.forwarding.traffic.request_log import RequestRows
 from spark_sink.event_files.frames import decode_rows
 from tests.spark_sink.records import NOON_MS, definition, events, frames_in, request
@@ -69,7 +69,7 @@ async def test_requests_that_a_full_pipe_does_not_take_wait_and_those_beyond_the
     monkeypatch.setattr(event_pipe, "FIRST_RESTART_S", 0.001)
     monkeypatch.setattr(event_pipe, "PIPE_BYTES", 4096)
     script = "import os, time\nif not os.path.exists(FILE):\n    open(FILE, 'w').close()\n    time.sleep(600)\n" + COPY
-    pipe = await started(tmp_path, script, Backlog(max_bytes=100_000))
+    pipe = await started(tmp_path, script, EventBacklog(max_bytes=100_000))
     await until((tmp_path / "got").exists)
     came = 0
     for flow in range(1, 1000):
@@ -104,7 +104,7 @@ async def test_requests_after_the_stop_are_counted_and_hold_nothing(tmp_path: Pa
     assert (pipe.state().dropped, pipe.state().defined_flows) == (2, 0)
 
 
-def intervals(backlog: Backlog, count: int, between: Callable[[], object]) -> None:
+def intervals(backlog: EventBacklog, count: int, between: Callable[[], object]) -> None:
     """So many, each with ten flows of one request that are forgotten with it."""
     dice = random.Random(1)
     for interval in range(count):
@@ -119,7 +119,7 @@ def intervals(backlog: Backlog, count: int, between: Callable[[], object]) -> No
 
 
 def test_flows_that_come_and_go_while_the_pipe_is_stuck_hold_no_memory() -> None:
-    backlog, reader = Backlog(max_bytes=10_000), Reader()
+    backlog, reader = EventBacklog(max_bytes=10_000), Reader()
     intervals(backlog, 500, lambda: None)
     assert backlog.bytes < 10_000
     assert backlog.defined < 100
@@ -132,7 +132,7 @@ def test_flows_that_come_and_go_while_the_pipe_is_stuck_hold_no_memory() -> None
 
 
 def test_a_flow_that_began_while_the_pipe_was_stuck_and_goes_on_is_known_behind_the_gap() -> None:
-    backlog, reader, dice = Backlog(max_bytes=10_000), Reader(), random.Random(1)
+    backlog, reader, dice = EventBacklog(max_bytes=10_000), Reader(), random.Random(1)
     backlog.define(definition(8000))
     backlog.append([request(dice, 1, 8000)])
     intervals(backlog, 100, lambda: None)
@@ -153,7 +153,7 @@ def test_flows_of_frames_that_are_not_kept_for_the_next_writer_are_not_kept_eith
 ) -> None:
     """A writer whose folder cannot be written takes frames for hours and confirms none."""
     monkeypatch.setattr(event_backlog, "MAX_SENT_BYTES", 10_000)
-    backlog, reader = Backlog(), Reader()
+    backlog, reader = EventBacklog(), Reader()
     intervals(backlog, 500, lambda: backlog.push(reader.write))
     assert backlog.sent_bytes <= 10_000
     assert backlog.defined < 100
@@ -163,7 +163,7 @@ def test_flows_of_frames_that_are_not_kept_for_the_next_writer_are_not_kept_eith
 def test_whatever_happens_each_request_that_arrives_finds_its_flow_and_the_others_are_told(seed: int) -> None:
     """A pipe that is stuck now and then, writers that die, and confirm late."""
     dice = random.Random(seed)
-    backlog, reader = Backlog(max_bytes=6000), Reader()
+    backlog, reader = EventBacklog(max_bytes=6000), Reader()
     seq = flow = 0
     there: set[int] = set()  # sequence numbers
     gaps: dict[int, int] = {}  # records, by sequence number: what a writer has not confirmed the next one gets again

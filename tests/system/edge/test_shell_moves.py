@@ -35,7 +35,7 @@ class Bench:
         """Its transport gives so much that it is not read from until the next turn, and then this all the same."""
         self.shell.received(self.peer, framed(encode_payload(99, NEXT, bytes(TURN_BYTES))))
         self.shell.received(self.peer, later)
-        assert self.peer.id in self.shell._backlogs
+        assert self.peer.id in self.shell._pending_input
 
     def turn(self, times: int = 3) -> None:
         for _ in range(times):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.connections.backlog import FED_BYTES
+from broker.connections.back_pressure import SENT_BYTES
 from broker.core import CoreSettings
 from broker.forwarding.request import LINK_METADATA_BYTES
 from rsocket_wire.errors import CANCELED
@@ -110,7 +110,7 @@ def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_d
     small.send(frames.encode_payload(1, NEXT, b"little"))
     way.net.pump()
     piece = bytes(8 << 20)
-    for _ in range(FED_BYTES // len(piece) + 1):
+    for _ in range(SENT_BYTES // len(piece) + 1):
         large.send(frames.encode_payload(1, NEXT | FOLLOWS, piece))
         way.net.pump()
     [ended] = large.received()

@@ -1,6 +1,6 @@
 """Back pressure: what waits in the broker for peers that read slowly, and who is not read from meanwhile.
 
-    peer congested ──► callers that send it requests are paused (`turned`) ──► peer relieved: they are read from again
+    peer congested ──► callers that send it requests are paused ──► peer relieved: they are read from again
                   └──► too much waits ──► the requests that hold most end ──► still too much: the connection ends (D-72)
 
 A service is never paused because one of the callers that it answers reads slowly. Links are always read from: other
@@ -24,7 +24,7 @@ from rsocket_wire.rsocket import frames
 
 TOLD_S: Final = 0.1  # for which other brokers hold a route to be behind at least
 SMALL_BYTES: Final = 1 << 10  # of an answer that waits, with its cost: an ERROR in its place would cost as much
-FED_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
+SENT_BYTES: Final = 64 << 20  # more may wait for a peer while callers are paused for it: what they had sent before that
 
 
 class BehindRoute:
@@ -35,7 +35,7 @@ class BehindRoute:
         self.paused_callers: Final[dict[int, Peer]] = {}  # by id
 
 
-class Backlog:
+class BackPressure:
     """What waits for the peers of one broker."""
 
     def __init__(self, settings: Settings, engine: Engine, masks: Masks, limits: ConnectionLimits) -> None:
@@ -44,11 +44,11 @@ class Backlog:
         self._masks: Final = masks
         self._peers: Final = limits.peers
         self.outbound: Final = Total(settings.max_buffered_bytes)
-        self.fed: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
+        self.to_check: Final[list[Peer]] = []  # congested peers that were just sent requests; they append themselves
         self.congested: Final[list[Peer]] = []  # peers that have just become so
-        self.turned: Final[list[Peer]] = []  # peers whose reading stops or goes on
+        self.read_changes: Final[list[Peer]] = []  # peers whose reading stops or goes on
         self.behind: Final[dict[int, BehindRoute]] = {}  # by number; bounded by the callers that wait for them
-        self.told: Final[dict[int, Peer]] = {}  # by id, of whose routes other brokers hold that they are behind
+        self.told_congested: Final[dict[int, Peer]] = {}  # by id, whose routes other brokers hold to be behind
 
     def congest(self, peer: Peer) -> None:
         """Notes that the peer's transport takes no more for now: what is sent to it waits from here on."""
@@ -95,24 +95,24 @@ class Backlog:
         True: the caller is a link, and so is a congested peer: the caller is to be told that this way is behind.
         """
         is_told = False
-        for fed in self.fed:
-            fed.is_fed = False
-            if fed is caller or caller.is_lost:
+        for peer in self.to_check:
+            peer.needs_check = False
+            if peer is caller or caller.is_lost:
                 continue
-            if fed.is_congested and caller.id not in fed.paused_callers:
-                fed.paused_callers[caller.id] = caller
+            if peer.is_congested and caller.id not in peer.paused_callers:
+                peer.paused_callers[caller.id] = caller
                 if caller.link is None:
-                    self._pause_until(caller, fed.id, fed.paused_callers)
-                elif fed.link is not None:
+                    self._pause_until(caller, peer.id, peer.paused_callers)
+                elif peer.link is not None:
                     is_told = True
-        self.fed.clear()
+        self.to_check.clear()
         return is_told
 
     def pause_nobody(self) -> None:
         """Pauses nobody for what congested peers were sent and no caller has just sent."""
-        for fed in self.fed:
-            fed.is_fed = False
-        self.fed.clear()
+        for peer in self.to_check:
+            peer.needs_check = False
+        self.to_check.clear()
 
     def pause_for_routes(self) -> list[Peer]:
         """Pauses callers that have just sent requests to routes of other brokers that are behind.
@@ -155,7 +155,7 @@ class Backlog:
             route = peer.route
             if peer.is_congested and isinstance(route, Route) and route.slot >= 0:
                 peer.told_until = now + TOLD_S
-                self.told[peer.id] = peer
+                self.told_congested[peer.id] = peer
                 routes.append(route)
         self.congested.clear()
         return routes
@@ -163,10 +163,10 @@ class Backlog:
     def take_relieved(self, now: float) -> list[Route]:
         """Takes routes that are behind no more, and of which other brokers have held it for long enough."""
         routes: list[Route] = []
-        for peer in list(self.told.values()):
+        for peer in list(self.told_congested.values()):
             if now < peer.told_until or (peer.is_congested and not peer.is_lost):
                 continue
-            del self.told[peer.id]
+            del self.told_congested[peer.id]
             route = peer.route
             if isinstance(route, Route) and route.slot >= 0:
                 routes.append(route)
@@ -188,10 +188,10 @@ class Backlog:
             peer = self._peers.get(peer_id)
             if queue is None or peer is None:
                 continue
-            is_fed = bool(peer.paused_callers) or peer.link is not None
-            fed_limit = limit + FED_BYTES if is_fed else limit
-            of_callers = f", and {FED_BYTES} for what callers had sent already" if is_fed else ""
-            while queue.is_over(fed_limit):
+            has_senders = bool(peer.paused_callers) or peer.link is not None
+            most_bytes = limit + SENT_BYTES if has_senders else limit
+            of_callers = f", and {SENT_BYTES} for what callers had sent already" if has_senders else ""
+            while queue.is_over(most_bytes):
                 text = f"{queue.held_bytes} bytes wait for the connection, {option}{of_callers}"
                 if self.shed_largest(peer, f"{text}; this request has most of them", now):
                     continue
@@ -255,14 +255,14 @@ class Backlog:
                 continue
             if not caller.paused_by:
                 caller.heard_at = now  # what it sent meanwhile was not read
-                self.turned.append(caller)
+                self.read_changes.append(caller)
         return links
 
     def _pause_until(self, caller: Peer, key: int, paused_callers: dict[int, Peer]) -> None:
         """Stops reading from the caller until what it has sent requests to takes more again."""
         caller.paused_by[key] = paused_callers
         if len(caller.paused_by) == 1:
-            self.turned.append(caller)
+            self.read_changes.append(caller)
 
     def _pause_itself(self, peer: Peer) -> None:
         """Stops reading from a peer until it has read: too much waits for it of which nothing can be dropped."""
