@@ -95,7 +95,7 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "duplicate-link": (
         CONNECTION_CLOSE,
-        "two brokers have two connections, or one of them has begun anew; one of the connections is closed",
+        "two brokers have two connections, or one of them has restarted; one of the connections is closed",
     ),
     "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),

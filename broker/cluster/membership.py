@@ -134,7 +134,7 @@ class Membership:
             return
         self.say(now, info.timestamp_ms + 1)
         if info.epoch_ms > self._epoch_ms:
-            text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
+            text = "it started later and has this broker's id; ids must be unique, or the clock was set back"
             detail = f"{info.name} ({mine.id_text}): {text}"
             self._event_log.tell(BROKER_JOINED, self._event_log.wall(now), reason="bad-broker", detail=detail)
 

@@ -88,9 +88,7 @@ LINES = {
     f"link {PEER}: down after 3.0 s: left: eu-2: reset": of_peer(
         events.LINK_DOWN, reason="left", detail="eu-2: reset", uptime_ms=3_000
     ),
-    f"link {PEER}: the route tables differ: eu-2: 12 there": of_peer(
-        events.DIGEST_MISMATCH, detail="eu-2: 12 there"
-    ),
+    f"link {PEER}: the route tables differ: eu-2: 12 there": of_peer(events.DIGEST_MISMATCH, detail="eu-2: 12 there"),
     f"link {PEER}: requests dropped: {FULL}: eu-2: 3 found no room": of_peer(
         events.REQUESTS_DROPPED, reason=FULL, detail="eu-2: 3 found no room"
     ),

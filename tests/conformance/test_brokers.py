@@ -150,7 +150,7 @@ def garbage(world: World) -> list[tuple[bytes, str]]:
         (broker_info(AT_MS, name, version, ("neighbour", b"b1"), nonce, broker=other.id),
          "BROKER_INFO of b9: a neighbour of 2 bytes, 18 are needed"),
         (broker_info(AT_MS, name, version, nonce, broker=OURS),
-         "this is the broker that has dialled, or another one with its id"),
+         "the broker dialled itself, or another broker has its id"),
         (broker_info(AT_MS, ("name", "b1"), version, nonce, broker=other.id),
          "its name 'b1' is this broker's; names must be unique in a cluster"),
     ]  # fmt: skip
@@ -198,7 +198,7 @@ def test_who_proves_nothing_is_refused_in_the_end_and_disturbs_nobody() -> None:
     text = "wrong-secret: b9 does not know the secret of this cluster (cluster.secret)"
     assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
     world.advance(3.0)
-    text = "bad-broker: no proof came within 3 s, it is no broker of this cluster"
+    text = "bad-broker: it did not prove its identity within 3 s"
     assert (heard(silent.wire), silent.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
     undisturbed(world, orders, friend)
 
@@ -206,9 +206,7 @@ def test_who_proves_nothing_is_refused_in_the_end_and_disturbs_nobody() -> None:
 def test_broker_without_a_secret_is_in_no_cluster() -> None:
     world = World()
     stranger = Broker(world).dial()
-    text = (
-        "no-cluster: this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
-    )
+    text = "no-cluster: this broker is in no cluster: neither cluster.secret nor cluster.principals is set"
     assert (heard(stranger.wire), stranger.wire.is_closed) == ([error(0, scripts.REJECTED_SETUP, text)], True)
 
 

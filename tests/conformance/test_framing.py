@@ -423,9 +423,7 @@ def test_frames_between_brokers_are_taken_from_brokers_only(kind: int, mime: str
     orders = destination(world, 1, "orders")
     text = f"no-cluster: a broker frame of kind {kind} from a connection that is no broker"
     first = connected(world, setup(mime, carried(mime, LEAST[kind])))
-    asks = (
-        "no-cluster: this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
-    )
+    asks = "no-cluster: this broker is in no cluster: neither cluster.secret nor cluster.principals is set"
     said = asks if kind == BROKER_INFO else text
     assert (heard(first), first.is_closed) == ([error(0, REJECTED_SETUP, said)], True)
     second = caller(world, mime)

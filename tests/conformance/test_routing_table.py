@@ -97,7 +97,7 @@ def test_broker_whose_clock_can_never_be_outdone_is_refused() -> None:
     other = Broker(world)
     raw = other.info(LATEST_MS + 1, ("nonce", other.nonce))
     other.wire = scripts.connected(world, scripts.setup(scripts.COMPOSITE, scripts.forwarding(raw), OCTETS))
-    text = "bad-broker: its clock says 4503599627370497 ms, the latest that counts is 4503599627370496"
+    text = "bad-broker: its timestamp is 4503599627370497 ms, the latest allowed is 4503599627370496"
     assert (heard(other.wire), other.wire.is_closed) == ([scripts.error(0, scripts.REJECTED_SETUP, text)], True)
 
 

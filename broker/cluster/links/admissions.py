@@ -31,8 +31,8 @@ class Displaced:
     def __init__(self, neighbour: Neighbour, what: str, number: int, limit: int) -> None:
         self.neighbour: Final = neighbour
         self.text: Final = (
-            f"{number} {what} were proving that they are brokers, the limit is {limit}; this one, the oldest, was closed"
-            " for a new one"
+            f"{number} {what} were proving that they are brokers, the limit is {limit}; this one, the oldest, was "
+            "closed for a new one"
         )
 
 

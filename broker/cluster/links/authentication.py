@@ -38,7 +38,7 @@ class Authentication:
         settings = self._settings
         links_n = len(up) - (info.id in up)
         if info.id == self._id:
-            return Refusal("bad-broker", "this is the broker that has dialled, or another one with its id")
+            return Refusal("bad-broker", "the broker dialled itself, or another broker has its id")
         if info.name == self._name:
             return Refusal("bad-broker", f"its name {info.name!r} is this broker's; names must be unique in a cluster")
         for member in members.values():
@@ -49,11 +49,11 @@ class Authentication:
                 return Refusal("bad-broker", text)
         if info.timestamp_ms > MAX_STAMP_MS:
             return Refusal(
-                "bad-broker", f"its clock says {info.timestamp_ms} ms, the latest that counts is {MAX_STAMP_MS}"
+                "bad-broker", f"its timestamp is {info.timestamp_ms} ms, the latest allowed is {MAX_STAMP_MS}"
             )
         if min(info.version, settings.version) < 1 and self._requires_annotations:
-            text = f"it speaks router annotations {info.version} and this broker {settings.version}, 1 is required"
-            return Refusal("bad-broker", f"{text}: without them no loop could be seen")
+            text = f"its router annotations have version {info.version}, this broker's {settings.version}; both need 1"
+            return Refusal("bad-broker", f"{text}, so that loops are detected")
         if links_n >= settings.max_links:
             return Refusal("over-limit", f"{links_n} links are up, cluster.max_links is {settings.max_links}")
         if info.id not in members and len(members) >= settings.max_brokers:

@@ -76,16 +76,16 @@ class Handshakes:
     def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
         """Reads the BROKER_INFO of a SETUP: answers it, later or at once, or refuses the connection."""
         if not self.is_open:
-            text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
+            text = "this broker is in no cluster: neither cluster.secret nor cluster.principals is set"
             self.refuse(peer, Refusal("no-cluster", text), now)
             return
         setup = peer.connection.setup
         if setup is None or setup.metadata_mime != COMPOSITE_MIME or setup.data_mime != DATA_MIME:
-            text = f"on links metadata is {COMPOSITE_MIME} and data {DATA_MIME}, whatever callers have"
+            text = f"a link needs the metadata MIME type {COMPOSITE_MIME} and the data MIME type {DATA_MIME}"
             self.refuse(peer, Refusal("bad-broker", text), now)
             return
         if setup.wants_resume or setup.wants_lease:
-            text = "links are not resumed, since a silent one is lost, and nobody grants requests there"
+            text = "links support neither resumption nor LEASE"
             self.refuse(peer, Refusal("bad-broker", text), now)
             return
         try:
@@ -140,7 +140,7 @@ class Handshakes:
         if refusal is not None and neighbour.stage == GREETED:
             self.admissions.proved_wrong(peer.address, now)
         if refusal is None and (info.id, info.name, info.version) != (first.id, first.name, first.version):
-            refusal = Refusal("bad-broker", "it has changed its id, name or version while it greeted")
+            refusal = Refusal("bad-broker", "its id, name or version changed during the handshake")
         if refusal is None:
             refusal = authentication.refusal_of(first, self._members, self.up)
         if refusal is not None:
@@ -188,7 +188,7 @@ class Handshakes:
                 neighbour.answer_at = 0.0
                 neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
             if now - neighbour.since_at >= GREET_S:
-                text = f"no proof came within {GREET_S:g} s, it is no broker of this cluster"
+                text = f"it did not prove its identity within {GREET_S:g} s"
                 self.refuse(neighbour.peer, Refusal("bad-broker", text), now)
 
     def _may_link(self, neighbour: Neighbour, first: Info, info: Info, now: float) -> bool:
@@ -204,7 +204,7 @@ class Handshakes:
             assert old.info is not None  # it is up
             is_restarted = old.info.epoch_ms < first.epoch_ms
             if old.info.epoch_ms > first.epoch_ms:  # a configuration was copied: one of them stays, and both are told
-                text = f"another broker with its id, {old.name}, began later and is linked; ids must be unique"
+                text = f"another broker with its id, {old.name}, started later and is linked; ids must be unique"
                 self.refuse(peer, Refusal("bad-broker", f"{text} in a cluster"), now)
                 return False
             # Both ends must keep the same one: that which the broker with the smaller id has dialled.
@@ -213,7 +213,7 @@ class Handshakes:
                 text = f"there is a link to {first.name} already"
                 self._endings.append(Ending(peer, "duplicate-link", text, CONNECTION_CLOSE))
                 return False
-            text = "the broker has begun anew" if is_restarted else f"there is another link to {first.name}"
+            text = "the broker has restarted" if is_restarted else f"there is another link to {first.name}"
             self._endings.append(Superseded(old.peer, text, neighbour, first, info))
             return False
         return True

@@ -234,7 +234,7 @@ class RouterAnnotations:
         hops_n = section.hops_n
         if hops_n > limit:
             return Refusal(
-                "too-many-hops", f"{section.path.way or hops_n}: {hops_n} brokers had it, the limit is {limit}"
+                "too-many-hops", f"{section.path.way or hops_n}: {hops_n} brokers passed it on, the limit is {limit}"
             )
         return None
 
@@ -312,7 +312,7 @@ def read_override(section: Section) -> None:
         section.brokers = part[7:].split(",")
         if "" not in section.brokers:
             return
-    raise InvalidFrame(f"to-override: {text[:80]!r} is none of route:, broker: and service:", WORD)
+    raise InvalidFrame(f"to-override: {text[:80]!r} begins with none of route:, broker: and service:", WORD)
 
 
 def encode_caller_mimes(metadata_mime: str, data_mime: str) -> bytes:

@@ -42,7 +42,7 @@ class Egress:
         link = server.link if server is not None else None
         if server is None or link is None or (not link.version and link.id != remote.id):
             # It does not wait: nobody would tell it that there is a way, the route has been there all the time.
-            text = f"no way leads to the broker {remote.name}, which has the route"
+            text = f"no path leads to the broker {remote.name}, which has the route"
             context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return None
         if route.load.is_behind or remote.id in link.behind:

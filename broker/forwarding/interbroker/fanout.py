@@ -128,7 +128,7 @@ class LinkFanout:
                 routes_n += 1
         far = groups.all()
         if not local and not far:
-            text = "no way leads to any of the brokers that have the routes"
+            text = "no path leads to any broker with a route of this request"
             context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("no-route", text))
             return
         mimes = context.mimes[request.mimes]

@@ -267,7 +267,7 @@ class Ingress(Delivery):
         if frame.kind == REQUEST_FNF or frame.kind == METADATA_PUSH:
             self._decide(peer, frame, request, section)  # nobody could be told
             return
-        text = f"{self.annotations.name} has no route {section.annotations.to_override}, and knows no way to it"
+        text = f"{self.annotations.name} has no route {section.annotations.to_override}, and no path to it"
         self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
 
     def _deliver_decided(
@@ -433,7 +433,7 @@ class Ingress(Delivery):
             self.annotations.arrived(section.hops_n)
         if not parts and not groups.all():
             name = self.annotations.name
-            text = f"{name} has no route for this multicast, and knows no way to other brokers that are named"
+            text = f"{name} has no route for this multicast, and no path to the other brokers that it names"
             self._refuse(peer, frame, "stale-route", Refusal("stale-route", text))
         else:
             self._fanout.spread_on(peer, frame, request, section, service, parts, groups)

@@ -16,7 +16,7 @@ from rsocket_wire.errors import Refusal
 from rsocket_wire.rsocket.frames import COMPLETE, ERROR, FOLLOWS, PAYLOAD
 from rsocket_wire.rsocket.framing import FrameCursor
 
-_ALL_LOST: Final = "every route that could have answered went away before one did"
+_ALL_LOST: Final = "all routes were lost before one of them answered"
 
 
 class FirstAnswer(MulticastCall):

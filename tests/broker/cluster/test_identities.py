@@ -51,7 +51,7 @@ def test_two_brokers_with_one_id_do_not_outdo_each_other_for_ever() -> None:
     net.advance(2 * CONTRADICTION_S)
     assert carried(net) - before < 500  # hello and digests alone are 300
     id = net.worlds["b1"].core.id_text
-    text = "it began later and has this broker's id: ids must be unique in a cluster, or the clock was put back"
+    text = "it started later and has this broker's id; ids must be unique, or the clock was set back"
     assert set(said(net, "b1")) == {("bad-broker", f"b4 ({id}): {text}")}
     assert said(net, "b2") == []
     tables = net.tables()

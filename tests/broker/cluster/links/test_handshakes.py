@@ -103,7 +103,7 @@ def test_who_is_somebody_else_with_the_proof_is_refused(what: str, other_value: 
     signed = proof(b"dial", other.id, OURS, nonce, other.nonce)
     setattr(other, what, other_value)
     other.say(other.info(AT_MS, ("proof", signed)))
-    refused(other.wire, REJECTED_SETUP, "bad-broker: it has changed its id, name or version while it greeted")
+    refused(other.wire, REJECTED_SETUP, "bad-broker: its id, name or version changed during the handshake")
     assert links(world) == []
 
 
@@ -123,7 +123,7 @@ def test_each_step_of_a_greeting_has_its_time() -> None:
     world.advance(GREET_S / 2 - 0.01)
     assert [wire.is_closed for wire in (accepted.wire, dialled.wire, slow.wire)] == [False, False, False]
     world.advance(0.01)
-    text = "bad-broker: no proof came within 3 s, it is no broker of this cluster"
+    text = "bad-broker: it did not prove its identity within 3 s"
     accepted.prove(nonce)  # is not heard
     refused(accepted.wire, REJECTED_SETUP, text)
     refused(dialled.wire, CONNECTION_ERROR, text)
@@ -211,7 +211,7 @@ def test_another_broker_with_our_id_is_refused() -> None:
     world = cluster()
     other = Broker(world, 0xB1)
     other.name = "b9"
-    text = "bad-broker: this is the broker that has dialled, or another one with its id"
+    text = "bad-broker: the broker dialled itself, or another broker has its id"
     refused(other.dial().wire, REJECTED_SETUP, text)
     other.accept(URL).say(other.info(AT_MS, ("nonce", other.nonce)))
     refused(other.wire, CONNECTION_ERROR, text)
@@ -250,11 +250,11 @@ def test_of_two_brokers_with_one_name_that_come_at_once_one_is_refused(is_reacha
 @pytest.mark.parametrize(("theirs", "ours"), [(0, 1), (1, 0), (0, 0), (-1, 1)])
 def test_without_annotations_there_is_no_link_where_they_are_required(theirs: int, ours: int) -> None:
     world = cluster(version=ours)
-    text = f"bad-broker: it speaks router annotations {max(0, theirs)} and this broker {ours}, 1 is required"
-    refused(Broker(world, version=theirs).dial().wire, REJECTED_SETUP, f"{text}: without them no loop could be seen")
+    text = f"bad-broker: its router annotations have version {max(0, theirs)}, this broker's {ours}; both need 1"
+    refused(Broker(world, version=theirs).dial().wire, REJECTED_SETUP, f"{text}, so that loops are detected")
     other = Broker(world, version=theirs).accept(URL)
     other.say(other.info(AT_MS, ("nonce", other.nonce)))
-    refused(other.wire, CONNECTION_ERROR, f"{text}: without them no loop could be seen")
+    refused(other.wire, CONNECTION_ERROR, f"{text}, so that loops are detected")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_with_tls_who_has_another_certificate_or_none_is_refused_even_with_the_s
 
 def test_with_tls_and_nobody_named_there_is_no_cluster() -> None:
     world = cluster(auth="tls")
-    text = "this broker is in no cluster: it has no secret (cluster.secret) by which brokers know each other"
+    text = "this broker is in no cluster: neither cluster.secret nor cluster.principals is set"
     refused(Broker(world).dial(principal="CN=b9").wire, REJECTED_SETUP, f"no-cluster: {text}")
 
 
@@ -319,9 +319,8 @@ def test_links_have_one_pair_of_mime_types(metadata_mime: str, data_mime: str) -
     other = Broker(world)
     raw = other.info(AT_MS, ("nonce", other.nonce))
     wire = connected(world, setup(metadata_mime, carried(metadata_mime, raw), data_mime))
-    refused(
-        wire, REJECTED_SETUP, f"bad-broker: on links metadata is {COMPOSITE} and data {OCTETS}, whatever callers have"
-    )
+    text = f"bad-broker: a link needs the metadata MIME type {COMPOSITE} and the data MIME type {OCTETS}"
+    refused(wire, REJECTED_SETUP, text)
 
 
 # One link between two
@@ -384,7 +383,7 @@ def test_a_broker_that_has_begun_anew_is_linked_while_its_old_link_seems_alive()
     net.start("b1")
     net.advance(0.5)
     assert (between(net), net.table("b2")) == ([("b1", "b2")] * 2, {})
-    assert old.seen[-1] == error(0, CONNECTION_CLOSE, "duplicate-link: the broker has begun anew")
+    assert old.seen[-1] == error(0, CONNECTION_CLOSE, "duplicate-link: the broker has restarted")
     net.advance(5.0)
     assert between(net) == [("b1", "b2")] * 2
     assert len(net.digests()) == 1
@@ -423,7 +422,7 @@ def test_links_are_not_resumed_and_grant_nothing(what: str) -> None:
     metadata = composite((FORWARDING, other.info(AT_MS, ("nonce", other.nonce))))
     token = b"token" if what == "resume" else None
     wire = world.caller(data_mime=OCTETS, token=token, metadata=metadata, wants_lease=what == "lease")
-    text = "links are not resumed, since a silent one is lost, and nobody grants requests there"
+    text = "links support neither resumption nor LEASE"
     refused(wire, REJECTED_SETUP, f"bad-broker: {text}")
 
 
@@ -437,7 +436,7 @@ def test_of_two_neighbours_with_one_id_the_younger_stays_linked() -> None:
     older.epoch_ms = AT_MS
     older.dial()
     older.prove()
-    text = "another broker with its id, b9, began later and is linked; ids must be unique in a cluster"
+    text = "another broker with its id, b9, started later and is linked; ids must be unique in a cluster"
     refused(older.wire, REJECTED_SETUP, f"bad-broker: {text}")
     assert (links(world), younger.wire.is_closed) == (["b9"], False)
 

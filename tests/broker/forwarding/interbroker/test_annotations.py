@@ -148,7 +148,7 @@ def test_without_a_way_to_its_broker_a_route_is_none_and_nobody_waits_for_it(no_
     broker.far(broker.remote("b3", None), "orders", 7)
     caller = broker.caller()
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
-    text = "no-route: no way leads to the broker b3, which has the route"
+    text = "no-route: no path leads to the broker b3, which has the route"
     assert caller.received() == [error(1, REJECTED, text)]
 
 
@@ -173,7 +173,7 @@ def test_a_link_without_annotations_gets_requests_for_its_own_broker_only() -> N
     raw = caller.request(REQUEST_RESPONSE, 1, ORDERS)
     assert link.received() == [moved(raw, 2)]
     caller.request(REQUEST_RESPONSE, 3, address(service="stock"))
-    text = "no-route: no way leads to the broker b3, which has the route"
+    text = "no-route: no path leads to the broker b3, which has the route"
     assert (caller.received(), link.received()) == ([error(3, REJECTED, text)], [])
 
 

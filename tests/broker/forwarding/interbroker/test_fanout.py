@@ -71,7 +71,7 @@ def test_when_every_copy_finds_nobody_the_caller_hears_it() -> None:
     star.left.fail(2, REJECTED, STALE)
     star.right.fail(2, REJECTED, STALE)
     star.service.lose()
-    text = "route-lost: every route that could have answered went away before one did"
+    text = "route-lost: all routes were lost before one of them answered"
     assert star.caller.received() == [error(1, CANCELED, text)]
     assert star.broker.left_over() == []
 
@@ -156,7 +156,7 @@ def test_where_no_way_leads_to_anybody_it_says_so(no_route: str) -> None:
     broker.far(broker.remote("b2", None), "orders", 2)
     caller = broker.caller()
     caller.request(REQUEST_STREAM, 1, TO_ALL)
-    text = "no-route: no way leads to any of the brokers that have the routes"
+    text = "no-route: no path leads to any broker with a route of this request"
     assert caller.received() == [error(1, REJECTED, text)]
 
 
@@ -216,7 +216,7 @@ def test_who_is_named_alone_keeps_it() -> None:
 def test_a_copy_that_nobody_here_or_behind_wants_is_stale(to: str) -> None:
     """D-51; a copy never goes back either."""
     middle = Middle()
-    text = "stale-route: b2 has no route for this multicast, and knows no way to other brokers that are named"
+    text = "stale-route: b2 has no route for this multicast, and no path to the other brokers that it names"
     assert middle.copy(to) == [error(1, REJECTED, text)]
     assert middle.broker.refusals() == {"stale-route": 1}
     assert middle.heard() == [0, 0, 0]

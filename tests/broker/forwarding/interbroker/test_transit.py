@@ -102,19 +102,19 @@ def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
         (section(TO, "b1", ingress="b3"), "loop: b1>b2>b3", "loop"),
         (
             section(TO, "a", "b", "c", "d", "b1"),
-            "too-many-hops: a>b>c>d>b1>b2: 5 brokers had it, the limit is 4",
+            "too-many-hops: a>b>c>d>b1>b2: 5 brokers passed it on, the limit is 4",
             "too-many-hops",
         ),
         (
             section(to_route(99), "b1"),
-            f"stale-route: b2 has no route {to_route(99)}, and knows no way to it",
+            f"stale-route: b2 has no route {to_route(99)}, and no path to it",
             "stale-route",
         ),
         (b"\x00", "bad-annotations: descriptor: needs 1 bytes at offset 1, 0 are left", "malformed"),
         *[
             (
                 section(to, "b1"),
-                f"bad-annotations: to-override: '{to}' is none of route:, broker: and service:",
+                f"bad-annotations: to-override: '{to}' begins with none of route:, broker: and service:",
                 "malformed",
             )
             for to in ("elsewhere", "route:7", f"{TO} service:orders", "broker:b2,,b3", "service:")
@@ -140,7 +140,7 @@ def test_max_hops_bounds_the_trace(limit: int) -> None:
     middle = Middle(CoreSettings(max_hops=limit))
     assert middle.ask(section(TO, *[f"a{number}" for number in range(limit)])) == []
     names = [f"a{number}" for number in range(limit + 1)]
-    text = f"too-many-hops: {'>'.join(names)}>b2: {limit + 1} brokers had it, the limit is {limit}"
+    text = f"too-many-hops: {'>'.join(names)}>b2: {limit + 1} brokers passed it on, the limit is {limit}"
     assert middle.ask(section(TO, *names), stream_id=3) == [error(3, REJECTED, text)]
 
 

@@ -157,7 +157,7 @@ def test_when_all_routes_are_lost_the_caller_is_told() -> None:
     crowd.open(REQUEST_RESPONSE)
     for service in crowd.services:
         service.lose()
-    text = "route-lost: every route that could have answered went away before one did"
+    text = "route-lost: all routes were lost before one of them answered"
     assert crowd.caller.received() == [error(1, CANCELED, text)]
     assert crowd.world.left_over() == []
 
@@ -178,7 +178,7 @@ def test_a_winner_that_is_lost_in_the_middle_of_its_answer_ends_the_request() ->
     crowd.open(REQUEST_RESPONSE)
     crowd.services[0].answer(2, b"one ", NEXT | FOLLOWS)
     crowd.services[0].lose()
-    text = "route-lost: every route that could have answered went away before one did"
+    text = "route-lost: all routes were lost before one of them answered"
     assert crowd.caller.received() == [
         Frame(frames.encode_payload(1, NEXT | FOLLOWS, b"one ")),
         error(1, CANCELED, text),
