@@ -218,11 +218,11 @@ FLOW_MEANINGS: Final[dict[str, str]] = {
     "model": "`request_response`, `request_stream` …",
     "routing": "`unicast`, `shard` or `multicast`",
     "outcome": "`completed`, `error`, `cancelled`, `rejected`, `route_lost`, `caller_lost`",
-    "word": "code word of the broker's own error, also of an `error` that it made (`deadline`), or empty",
-    "emptied_by": "of `no-route` the tag that left no route over, `region=mars`; else empty",
+    "word": "code word of an error that the broker itself sent, also as outcome `error` (`deadline`); else empty",
+    "emptied_by": "of `no-route` the tag after which no route was left, `region=mars`; else empty",
     "requests": "requests of this caller, route, model, routing and outcome that ended",
-    "branches": "routes that they went to, added up: 1 of each unicast and shard request, as many as matched of a "
-    "multicast, 0 of one that was refused",
+    "branches": "sum of the routes that the requests went to: 1 for a unicast or shard request, all that matched for a "
+    "multicast, 0 for one that was refused",
     "items_in": "payloads from the caller",
     "items_out": "payloads from the route",
     "bytes_in": "frame bytes from the caller to the route",
@@ -230,8 +230,8 @@ FLOW_MEANINGS: Final[dict[str, str]] = {
     "latency_sum_us": "sum over the requests, from first frame to end",
     "latency_max_us": "the slowest request",
     "histogram": "latency histogram: bucket numbers, ascending",
-    "address_frame": "the ADDRESS as the caller sent it, in base64, its origin zeroed; empty: none, or more than 2048 "
-    "bytes",
+    "address_frame": "the ADDRESS as the caller sent it, in base64, with an origin of zeros; empty: none, or more "
+    "than 2048 bytes",
 }
 # Of those fields of a request that a flow record does not have.
 REQUEST_MEANINGS: Final[dict[str, str]] = {

@@ -53,9 +53,9 @@ _IS_TEXT: Final = {
 }
 
 ORIGIN_COLUMNS: Final = (
-    Column("broker_id", TEXT, "the broker that tells it, uuid text"),
-    Column("broker_name", TEXT, "its name for people"),
-    Column("epoch", BIGINT, "the run of that broker: it grows with every start"),
+    Column("broker_id", TEXT, "id of the broker that wrote the record, uuid text"),
+    Column("broker_name", TEXT, "name of that broker"),
+    Column("epoch", BIGINT, "run of that broker: a later start has a greater number"),
 )
 
 

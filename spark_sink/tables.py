@@ -117,7 +117,7 @@ FINEST: Final = Partial(
 )
 
 ROUTE_COLUMNS: Final = (
-    Column("seen_at", TIME, "moment of the snapshot: all rows of one broker with the same are one table"),
+    Column("seen_at", TIME, "time of the snapshot: the rows of one broker with the same time are one routing table"),
     *ORIGIN_COLUMNS,
     *(_LIFECYCLE[name] for name in ("seq", "route_id", "service", "tags", "peer", "uptime_ms", "requests")),
 )
@@ -128,25 +128,25 @@ SESSION_COLUMNS: Final = (
     Column("service", TEXT, "service name of the route"),
     Column("tags", TAGS, "tags of the route"),
     _LIFECYCLE["peer"],
-    Column("is_local", BIGINT, "1: the route was at this broker; 0: at another one, and this broker knew of it"),
-    Column("joined_at", TIME, "when it came into the broker's table: `left_at` without `uptime_ms`"),
+    Column("is_local", BIGINT, "1: the route was at this broker; 0: it was at another broker"),
+    Column("joined_at", TIME, "when it joined the broker's routing table: `left_at` minus `uptime_ms`"),
     Column("left_at", TIME, "when it left"),
     Column("uptime_ms", BIGINT, "how long it was there"),
     Column("requests", BIGINT, "requests that the route had served"),
     Column("end", TEXT, "`left`, `replaced` by another connection with its id, or `removed`: it was of another broker"),
-    Column("reason", TEXT, "why, as the event told it: a code word of docs/errors.md, `left` …"),
+    Column("reason", TEXT, "reason of the event: a code word of docs/errors.md, `left` …"),
 )
 GAP_COLUMNS: Final = (
-    Column("at", TIME, "when it was told; of `broker-died` the last moment that is known of that run"),
+    Column("at", TIME, "time of the event; of `broker-died` the last known time of the run"),
     *ORIGIN_COLUMNS,
     Column(
         "first_seq",
         BIGINT,
-        "the first missing record; of `broker-died` the one after the last that the broker told; 0: unknown",
+        "the first missing record; of `broker-died` the one after the broker's last record; 0: unknown",
     ),
     Column("last_seq", BIGINT, "the last missing record; 0: unknown"),
     Column("records", BIGINT, "how many records are missing; 0: unknown"),
-    Column("requests", BIGINT, "how many requests these counted; 0: none, or unknown"),
+    Column("requests", BIGINT, "requests that the missing records counted; 0: none, or unknown"),
     Column("reason", TEXT, "of EventsDropped; `broker-died`; `bad-file`"),
     Column("detail", TEXT, "a sentence for people"),
 )
