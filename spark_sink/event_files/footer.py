@@ -45,14 +45,14 @@ def why_other(footer: Mapping[str, str], file: EventFile) -> str:
     for key, value in (("source", file.source), ("broker_id", broker_id), ("epoch", str(epoch))):
         found = footer.get(key, "nothing")
         if found != value:
-            return f"its footer says {found!r} as {key} and not {value!r}"
+            return f"its footer has the {key} {found!r}, not {value!r}"
     version = footer.get("schema_version", "0")
     if not version.isdecimal() or int(version) > SCHEMA_VERSION:
-        return f"it is of schema version {version}, this program reads up to {SCHEMA_VERSION}"
+        return f"its schema version is {version}, this program reads up to {SCHEMA_VERSION}"
     return why_copy(footer, file)
 
 
 def why_copy(footer: Mapping[str, str], file: EventFile) -> str:
     """A segment under another number than its footer says (D-71); empty: it is none, or the footer does not say."""
     told = footer.get("number", "")
-    return "" if told in ("", str(file.number)) else f"it is a copy of number {told}, or that one misnamed"
+    return "" if told in ("", str(file.number)) else f"its footer has the number {told}: it is a copy, or was renamed"

@@ -36,7 +36,7 @@ def filled(folder: Path) -> Path:
 
 
 def why(copy: Path) -> str:
-    return f"it is a copy of number {int(copy.stem[-10:]) - 9000}, or that one misnamed"
+    return f"its footer has the number {int(copy.stem[-10:]) - 9000}: it is a copy, or was renamed"
 
 
 def test_segments_say_their_numbers(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_segment_of_another_broker_under_this_ones_name_is_no_part_of_it(tmp_pat
     shutil.copy(lifecycle_files(tmp_path / "other")[-1], wrong)
     table = at_end(tmp_path, history)
     assert table.problems == (
-        f"{wrong} is passed over: its footer says '{other.header.broker_id}' as broker_id and not "
+        f"{wrong} is passed over: its footer has the broker_id '{other.header.broker_id}', not "
         f"'{history.header.broker_id}'",
     )
 
