@@ -1,4 +1,4 @@
-"""The console script `rsocket-broker`: the commands of `cli`, and first what cannot wait until they are imported."""
+"""The console script `rsocket-broker`: the commands of `main`, and first what cannot wait until they are imported."""
 
 import sys
 
