@@ -44,7 +44,7 @@ async def destination_of(request: web.Request) -> str:
     """The service that the body names with `to`, which it must."""
     body = _object(await _read(request), REDIRECT_FIELDS)
     if "to" not in body:
-        raise AdminError("bad-body", 'the body must say where to: {"to": "NAME"}')
+        raise AdminError("bad-body", 'the body needs the field "to": {"to": "NAME"}')
     to = body["to"]
     if not isinstance(to, str):
         raise AdminError("bad-body", f"to must be the name of a service, not {_shown_json(to)}")
@@ -58,7 +58,7 @@ async def _read(request: web.Request) -> bytes:
         async with asyncio.timeout(wait_s):
             return await request.read()
     except TimeoutError:
-        raise AdminError("bad-body", f"the body did not come within {wait_s:g} s") from None
+        raise AdminError("bad-body", f"the body did not arrive within {wait_s:g} s") from None
     except (web.RequestPayloadError, ValueError) as error:  # what is no chunk, or no gzip
         raise AdminError("bad-body", f"the body cannot be read: {shown(str(error))}") from None
 

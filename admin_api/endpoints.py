@@ -106,13 +106,13 @@ def listing(row: Listing[Any]) -> Endpoint:
 
 ENDPOINTS: Final = (
     Endpoint("/", index),
-    Endpoint("/api/v1/status", view(lambda backend, _: backend.status()), about="the broker in one look"),
+    Endpoint("/api/v1/status", view(lambda backend, _: backend.status()), about="an overview of the broker"),
     Endpoint(
         "/api/v1/routes",
         view(lambda backend, asked: backend.routes(tags_of(asked), brokers_of(asked), part_of(asked))),
         PART | {SERVICE, BROKER},
         takes_tags=True,
-        about="who offers what: ?service=orders&amp;tag.region=eu",
+        about="routes, for example ?service=orders&amp;tag.region=eu",
     ),
     # Id{…} has braces, which a plain {id} excludes
     Endpoint("/api/v1/routes/{id:[^/]+}", view(lambda backend, asked: backend.route(asked.match_info["id"]))),
@@ -126,14 +126,14 @@ ENDPOINTS: Final = (
     paged(
         "/api/v1/connections/closed",
         lambda backend, part: backend.closed(part),
-        "connections that ended of late, with the reason",
+        "recently closed connections, with the reason",
     ),
     paged(
         "/api/v1/links",
         lambda backend, part: backend.links(part),
-        "connections to other brokers, and dials that fail",
+        "connections to other brokers, and failed dials",
     ),
-    Endpoint("/api/v1/limits", view(limits_of), about="limits in use, and why they are there"),
+    Endpoint("/api/v1/limits", view(limits_of), about="limits in use, with their reasons"),
     Endpoint(
         EVENTS,
         lambda endpoints, asked: endpoints.event_files.streams(asked),
@@ -151,5 +151,5 @@ ENDPOINTS: Final = (
     ),
     Endpoint("/metrics", metrics, about="metrics for Prometheus"),
     Endpoint("/livez", livez, about="liveness"),
-    Endpoint("/readyz", readyz, about="readiness: are requests taken?"),
+    Endpoint("/readyz", readyz, about="readiness: are requests accepted?"),
 )

@@ -98,7 +98,7 @@ class EventFiles:
         part, source, after = part_of(request), source_of(request, SOURCES), after_of(request)
         seen, name = await self._look(archived_of(request)), request.match_info["stream"]
         if name not in seen.streams():
-            raise AdminError("no-such-event-file", f"no files are of {shown(name)}")
+            raise AdminError("no-such-event-file", f"there is no source {shown(name)}")
         sources = (source, LOG) if source else (*SOURCES, LOG)
         items, total = await asyncio.to_thread(self._page, seen, name, sources, after, part)
         return json_response(EventFilesView(items, total, part.offset, part.limit))
@@ -114,7 +114,7 @@ class EventFiles:
                     return _Sent(path, self._slots)
                 self._seen.clear()
         name = f"{shown(source)} {shown(text)} of {shown(names['stream'])}"
-        raise AdminError("no-such-event-file", f"there is no event file {name}, or not any more")
+        raise AdminError("no-such-event-file", f"there is no event file {name}, or it was removed")
 
     async def _find(self, stream: str, source: str, number: int) -> Path | None:
         for has_archive in (False, True):

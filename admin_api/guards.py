@@ -24,7 +24,7 @@ def known_host_only(config: Config) -> Middleware:
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         for host in request.headers.getall(HOST, ()):
             if not is_known_host(host, names):
-                raise AdminError("wrong-host", f"{shown(host)} is no name of this broker; server.names can hold it")
+                raise AdminError("wrong-host", f"{shown(host)} is not a name of this broker; add it to server.names")
         return await handler(request)
 
     return guard

@@ -118,4 +118,4 @@ def _way(broker: BrokerView) -> str:
 
 
 def _lag(link: LinkView) -> str:
-    return f"{link.lag_us / 1000:,.1f} ms there and back" if link.lag_us is not None else ""
+    return f"{link.lag_us / 1000:,.1f} ms round trip" if link.lag_us is not None else ""

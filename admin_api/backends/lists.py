@@ -46,13 +46,13 @@ LISTS: Final[tuple[Listing[Any], ...]] = (
         "/api/v1/paths",
         Listed[schemas.PathView],
         lambda process, part: cluster_queries.paths(process.core, process.moment(), part),
-        "paths that requests took to get here",
+        "paths of requests from other brokers",
     ),
     Listing(
         "/api/v1/redirects",
         Listed[schemas.RedirectView],
         lambda process, part: cluster_queries.redirects(process.core, process.moment(), part),
-        "services whose requests go to another one",
+        "redirects of services",
         lambda redirect: redirect.service,
     ),
     Listing(

@@ -28,7 +28,7 @@ from rsocket_wire.errors import BrokerError
 T = TypeVar("T")
 
 REASONS: Final = {
-    "starting": "starting: not everything is listened on yet",
+    "starting": "starting: not all listeners are open yet",
     "draining": "draining: an operator took the broker out of service",
     "stopping": "stopping: no new requests are taken, those in flight may end",
 }
@@ -114,7 +114,7 @@ class OneBroker:
     async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
         drain = self._find_drain(target)
         if drain is None or not self._change(lambda core, now: end_drain(core.drains, target, now)):
-            raise AdminError("no-such-drain", "exactly this is not drained; /api/v1/drains lists what is")
+            raise AdminError("no-such-drain", "there is no such drain; /api/v1/drains lists all")
         return Answer(drain)
 
     async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:

@@ -63,7 +63,7 @@ class AdminClient:
                 f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER
             )
         if not isinstance(body, dict) or needed not in body:
-            self._end(f"what answers at {self._url} is no admin API", EXIT_NO_ANSWER)
+            self._end(f"the server at {self._url} is not an admin API", EXIT_NO_ANSWER)
         return body
 
     def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = (), part_n: int = PAGE) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class AdminClient:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
-            self._end(f"what answers at {self._url} is no admin API (HTTP {error.code})", EXIT_NO_ANSWER)
+            self._end(f"the server at {self._url} is not an admin API (HTTP {error.code})", EXIT_NO_ANSWER)
         self._end(plain(text), EXIT_REFUSED)
 
     def _end(self, text: str, exit_status: int) -> NoReturn:

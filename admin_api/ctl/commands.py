@@ -21,9 +21,9 @@ from spark_sink.terminal import plain
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
 LISTS: Final = {  # command -> table, help
     "services": (tables.SERVICES, "List services that have a route."),
-    "drains": (tables.DRAINS, "List what is drained."),
+    "drains": (tables.DRAINS, "List drains of routes, tags and brokers."),
     "brokers": (tables.BROKERS, "List the brokers of the cluster."),
-    "paths": (tables.PATHS, "List the paths by which requests of other brokers came."),
+    "paths": (tables.PATHS, "List the paths of requests from other brokers."),
     "redirects": (tables.REDIRECTS, "List redirected services."),
 }
 
@@ -93,9 +93,9 @@ def status(client: AdminClient) -> Output:
 
 
 @ctl.command()
-@click.option("--service", multiple=True, metavar="NAME", help="Routes of this service; again for one of several.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Routes with this tag; again for more tags.")
-@click.option("--broker", multiple=True, metavar="NAME", help="Routes of this broker; again for one of several.")
+@click.option("--service", multiple=True, metavar="NAME", help="Routes of this service; repeatable: any of them.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Routes with this tag; repeatable.")
+@click.option("--broker", multiple=True, metavar="NAME", help="Routes of this broker; repeatable: any of them.")
 @asking
 def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...], broker: tuple[str, ...]) -> Output:
     """List routes."""
@@ -107,7 +107,7 @@ def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...],
 
 
 @ctl.command()
-@click.option("--closed", is_flag=True, help="The last ones that ended, and why.")
+@click.option("--closed", is_flag=True, help="Recently closed connections, with the reason.")
 @asking
 def connections(client: AdminClient, closed: bool) -> Output:
     """List connections."""
@@ -117,7 +117,7 @@ def connections(client: AdminClient, closed: bool) -> Output:
 @ctl.command()
 @asking
 def links(client: AdminClient) -> Output:
-    """List connections to other brokers, and dials that fail."""
+    """List connections to other brokers, and failed dials."""
     body = client.get_all(tables.LINKS.path)
 
     def show() -> None:
@@ -131,9 +131,9 @@ def links(client: AdminClient) -> Output:
 @ctl.command()
 @click.argument("what", type=DRAINABLE)
 @click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
-@click.option("--grace", type=float, metavar="S", help="Seconds for the requests of a connection whose turn it is.")
-@click.option("--spread", type=float, metavar="S", help="Seconds over which the turns of connections are spread.")
-@click.option("--keep", is_flag=True, help="Close no connections, only send them nothing new.")
+@click.option("--grace", type=float, metavar="S", help="Seconds that requests in flight may take to end.")
+@click.option("--spread", type=float, metavar="S", help="Seconds over which closing the connections is spread.")
+@click.option("--keep", is_flag=True, help="Keep connections open; they get no new requests.")
 @asking
 def drain(
     client: AdminClient, what: str, name: str | None, grace: float | None, spread: float | None, keep: bool

@@ -276,7 +276,7 @@ class WebSocketListener:
             return HTTPStatus.BAD_REQUEST, f"no HTTP: {len(request.hosts)} times Host instead of once"
         host = request.hosts[0]
         if not is_known_host(host, self._names):  # D-61
-            return HTTPStatus.MISDIRECTED_REQUEST, f"{host} is no name of this broker; server.names can hold it"
+            return HTTPStatus.MISDIRECTED_REQUEST, f"{host} is not a name of this broker; add it to server.names"
         if self._path and request.path != self._path:
             return HTTPStatus.NOT_FOUND, f"nothing is at {request.path}"
         if not request.wants_websocket:

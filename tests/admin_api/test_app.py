@@ -75,7 +75,7 @@ async def test_who_asks_for_another_host_is_told_nothing(client: TestClient[Any,
     async with client.get(path, headers={"Host": "evil.example:7070"}) as answer:
         body = await answer.json()
     assert (answer.status, body["code"]) == (421, "wrong-host")
-    assert body["detail"] == "evil.example:7070 is no name of this broker; server.names can hold it"
+    assert body["detail"] == "evil.example:7070 is not a name of this broker; add it to server.names"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ async def test_the_page_shows_brokers_links_and_dials_that_fail(net: Net) -> Non
         page = await answer.text()
     assert "<td>b2, 3 of 3 brokers reachable, 2 of 2 links up</td>" in page
     assert "<tr><td>b3</td><td>reachable</td><td>1 hops by way of b3</td><td>1 routes</td></tr>" in page
-    assert "<tr><td>b1</td><td>up</td><td>3 s</td><td>2.5 ms there and back</td></tr>" in page
+    assert "<tr><td>b1</td><td>up</td><td>3 s</td><td>2.5 ms round trip</td></tr>" in page
     assert "<tr><td>tcp://b9:7000</td><td>4 times</td><td>connection refused</td></tr>" in page
     assert "<tr><td>dns+tcp://brokers:7000</td><td>3 times</td><td>name or service not known</td></tr>" in page
 
@@ -244,7 +244,7 @@ async def test_redirects_are_set_and_removed_from_the_terminal(net: Net) -> None
     [
         (b"", "bad-body", "the body is not JSON: "),
         (b"[]", "bad-body", "the body must be a JSON object, not []"),
-        (b"{}", "bad-body", 'the body must say where to: {"to": "NAME"}'),
+        (b"{}", "bad-body", 'the body needs the field "to": {"to": "NAME"}'),
         (b'{"to": 7}', "bad-body", "to must be the name of a service, not 7"),
         (b'{"to": "green", "weight": 1}', "bad-body", "unknown field 'weight'; allowed: to"),
         (b'{"to": "orders"}', "bad-redirect", "'orders' cannot be redirected to itself"),

@@ -237,7 +237,7 @@ async def test_pages_of_other_sites_get_no_websocket(
     said_now = [each.message.partition(": ")[2] for each in caplog.records if each.name == module.__name__]
     texts = {
         "403": [f"no WebSocket: a page of {origin} at {asked['Host']}: server.origins can hold it"],
-        "421": [f"no WebSocket: {asked['Host']} is no name of this broker; server.names can hold it"],
+        "421": [f"no WebSocket: {asked['Host']} is not a name of this broker; add it to server.names"],
     }
     assert said_now == texts.get(status, [])
     raw.abort()
