@@ -130,7 +130,7 @@ class Cluster:
         found = entries(metadata)
         if found is None:
             self.handshakes.refuse(
-                peer, Refusal("bad-broker", "the composite metadata of a METADATA_PUSH breaks off"), now
+                peer, Refusal("bad-broker", "the composite metadata of a METADATA_PUSH is truncated"), now
             )
             return []
         return found

@@ -105,7 +105,7 @@ class Handshake:
         if at >= 0:
             return AcceptedSetup(None, metadata[at:to], is_broker)
         if at != ABSENT:
-            what = "has too many entries" if at == BROKEN else "breaks off"
+            what = "has too many entries" if at == BROKEN else "is truncated"
             return _rejected(peer, "bad-route", f"the composite metadata of the SETUP {what}")
         return AcceptedSetup(None)
 

@@ -126,7 +126,7 @@ class Migration:
         if peer.id not in self._clients or said_by_client(metadata) != HAS_MOVED:
             return None
         del self._clients[peer.id]
-        departure = self._go(peer, "draining", "it has moved to another broker, as this one had asked", now)
+        departure = self._go(peer, "draining", "it moved to another broker, as requested", now)
         departure.has_moved = True
         self._quiet_at = now + SETTLE_S
         return departure

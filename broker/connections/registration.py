@@ -63,7 +63,7 @@ class Registration:
             return _refused(peer, "bad-route", text, code)
         if not isinstance(setup, RouteSetup):
             # D-20
-            text = f"a broker frame of kind {setup.kind} from a connection that is no broker"
+            text = f"a broker frame of kind {setup.kind} on a connection that is no link"
             return _refused(peer, "no-cluster", text, code)
         limit = self._settings.max_tags_per_route
         if len(setup.tags) > limit:

@@ -106,7 +106,7 @@ class Sessions:
         session = peer.session
         if session is None or not session.is_overrun:
             return None
-        text = f"more than {session.limit_bytes} bytes waited for it, or too many for all that are suspended"
+        text = f"more than {session.limit_bytes} bytes waited for it, or limits.resume_total_bytes was reached"
         return Ending(peer, "resume-overrun", text, is_slow=True)
 
     def take_moves(self) -> list[Move]:

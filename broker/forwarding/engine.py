@@ -217,7 +217,7 @@ class Engine(RequestContext):
     def _refuse_cut(self, reassembly: Reassembly, now: float) -> None:
         """The caller's deadline passed while the rest of the metadata did not come."""
         waited_s = now - reassembly.opened_at
-        text = f"the metadata of the request has not come whole within {waited_s:.3f} s"
+        text = f"the metadata of the request was incomplete after {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
         self.order = 0
         self.refuse(reassembly.caller, reassembly.caller_id, reassembly.kind, reassembly.target, refusal, now)

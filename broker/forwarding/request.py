@@ -126,7 +126,7 @@ class RequestContext:
                 f"metadata of the mime type {mimes.metadata_mime!r}, which the SETUP announced, cannot hold an ADDRESS"
             )
         elif found == CUT:
-            text = "the composite metadata of the request breaks off"
+            text = "the composite metadata of the request is truncated"
         elif found == BROKEN:
             text = "the composite metadata of the request has too many entries"
         else:
@@ -185,7 +185,7 @@ class RequestContext:
             if peer.link is not None and reassembly.held_bytes <= limit < LINK_METADATA_BYTES:
                 limit = LINK_METADATA_BYTES
                 of_option = ""
-            text = f"no whole ADDRESS in {len(reassembly.frames)} fragments; {limit} bytes are held for a connection"
+            text = f"no complete ADDRESS in {len(reassembly.frames)} fragments; a connection may hold {limit} bytes"
             refusal = Refusal("over-limit", text + of_option)
             self.refuse(peer, reassembly.caller_id, reassembly.kind, None, refusal)
             return

@@ -226,9 +226,9 @@ class Addresses:
             return target
         self._understand(target, address)
         if target.refusal is None and not target.wanted:
-            target.refusal = Refusal("bad-address", "the ADDRESS names no tag to route by")
+            target.refusal = Refusal("bad-address", "the ADDRESS has no tag to route by")
         if target.refusal is None and target.deadline_ms == 0:
-            target.refusal = Refusal("deadline", "the request came with no time left", REJECTED)
+            target.refusal = Refusal("deadline", "the deadline had passed when the request arrived", REJECTED)
         return target
 
     def _understand(self, target: Target, address: Address) -> None:

@@ -216,7 +216,7 @@ def test_frames_between_brokers_are_taken_from_links_only(place: int) -> None:
     world = cluster()
     orders, friend = destination(world, 1, "orders"), Broker(world, 0xB2).link()
     raw = [route_add(1, AT_MS + 9, "stolen"), scripts.route_remove(1, AT_MS + 9), broker_info(AT_MS)][place]
-    text = f"no-cluster: a broker frame of kind {raw[4] >> 2} from a connection that is no broker"
+    text = f"no-cluster: a broker frame of kind {raw[4] >> 2} on a connection that is no link"
     client = scripts.caller(world)
     client.send(push(forwarding(raw)))
     assert (heard(client), client.is_closed) == ([error(0, scripts.CONNECTION_ERROR, text)], True)

@@ -421,7 +421,7 @@ def test_frames_between_brokers_are_taken_from_brokers_only(kind: int, mime: str
     """D-20: in a SETUP and in a METADATA_PUSH they end a connection that is no broker, and change nothing."""
     world = World()
     orders = destination(world, 1, "orders")
-    text = f"no-cluster: a broker frame of kind {kind} from a connection that is no broker"
+    text = f"no-cluster: a broker frame of kind {kind} on a connection that is no link"
     first = connected(world, setup(mime, carried(mime, LEAST[kind])))
     asks = "no-cluster: this broker is in no cluster: neither cluster.secret nor cluster.principals is set"
     said = asks if kind == BROKER_INFO else text

@@ -121,7 +121,7 @@ def test_no_tag_present_is_no_tag() -> None:
         raw = asker.ask(head + maps)
         assert bodies(orders) == [raw[4:]]
     asker.ask(head + b"\x80\x00" + b"\x80\x00")
-    text = "bad-address: the ADDRESS names no tag to route by"
+    text = "bad-address: the ADDRESS has no tag to route by"
     assert heard(asker.wire) == [scripts.error(7, 0x204, text)]
 
 

@@ -34,7 +34,7 @@ from rsocket_wire.wire.ints import u24_at
 
 MAX_CALLER_MIMES: Final = 4096  # pairs of mime types of callers at other brokers that are remembered
 
-BREAKS_OFF: Final = "the composite metadata of the request breaks off"
+BREAKS_OFF: Final = "the composite metadata of the request is truncated"
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 _MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
 
@@ -350,5 +350,5 @@ def _name_of(server: Peer, route: Route) -> str:
 
 def no_address(found: int) -> Refusal:
     """Why `find_broker_frame` has found none."""
-    what = "breaks off" if found == CUT else "holds no ADDRESS"
+    what = "is truncated" if found == CUT else "holds no ADDRESS"
     return Refusal("bad-address", f"the metadata of the request {what}")

@@ -178,7 +178,7 @@ class Channel(Merge):
         self.hold(piece.size)
         limit = self.caller.settings.multicast_buffer_bytes
         if self.caller.merging_bytes > limit:
-            text = f"more than {limit} bytes of items wait that not every route has asked for"
+            text = f"more than {limit} bytes of items wait for REQUEST_N of a route"
             self.fail(Refusal("over-limit", f"{text} (limits.multicast_buffer_bytes)", CANCELED), FAILED, now)
 
     def _release(self, now: float) -> None:

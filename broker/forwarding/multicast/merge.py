@@ -171,7 +171,7 @@ class Merge(MulticastCall):
         if has_item and branch.window.asked_n == 0:  # D-29: it breaks the protocol, and there is no room for its item
             if not is_last or not self.is_over_when_done(branch):
                 branch.server.send(frames.encode_cancel(branch.stream_id))
-            self._leave(branch, f"a route of {branch.service} sent more items than it was asked for", frame.now)
+            self._leave(branch, f"a route of {branch.service} sent more items than REQUEST_N allowed", frame.now)
             return
         if is_last:
             branch.complete()
@@ -215,9 +215,9 @@ class Merge(MulticastCall):
         limit = self.caller.settings.multicast_buffer_bytes
         text = ""
         if self.caller.merging_bytes > limit and self.credit_n == 0:
-            text = f"more than {limit} bytes of items wait that the caller did not ask for"
+            text = f"more than {limit} bytes of items wait for REQUEST_N of the caller"
         elif self.caller.merging_bytes > 2 * limit:
-            text = f"more than {2 * limit} bytes of items that are not whole yet are held"
+            text = f"more than {2 * limit} bytes of incomplete items are held"
         if text:
             self.fail(Refusal("over-limit", f"{text} (limits.multicast_buffer_bytes)", CANCELED), FAILED, now)
         return not text

@@ -293,7 +293,7 @@ def test_a_caller_that_has_moved_is_closed_when_its_requests_have_ended() -> Non
     assert ([frame.data for frame in caller.received()], caller.is_closed) == ([b"item"], False)
     service.answer(asked.stream_id, b"last", frames.NEXT | frames.COMPLETE)
     net.advance(0.1)
-    text = "draining: it has moved to another broker, as this one had asked"
+    text = "draining: it moved to another broker, as requested"
     last, end = caller.received()
     assert (last.data, end) == (b"last", error(0, CONNECTION_CLOSE, text))
 

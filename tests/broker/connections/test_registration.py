@@ -76,7 +76,7 @@ def test_as_many_tags_as_the_limit_says_are_taken() -> None:
 
 def test_composite_metadata_of_a_setup_that_breaks_off_is_refused() -> None:
     wire = World().caller(metadata=composite((MIME_TYPE, b"abc"))[:-1])
-    text = "bad-route: the composite metadata of the SETUP breaks off"
+    text = "bad-route: the composite metadata of the SETUP is truncated"
     assert wire.received() == [error(0, REJECTED_SETUP, text)]
 
 

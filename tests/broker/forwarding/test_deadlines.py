@@ -80,7 +80,7 @@ def test_an_answer_in_time_is_the_end_of_the_deadline() -> None:
 def test_a_deadline_of_nothing_is_over_at_once() -> None:
     _, service, caller = orders()
     caller.request(REQUEST_RESPONSE, 1, in_time("0"))
-    assert caller.received() == [error(1, REJECTED, "deadline: the request came with no time left")]
+    assert caller.received() == [error(1, REJECTED, "deadline: the deadline had passed when the request arrived")]
     assert service.received() == []
 
 

@@ -44,7 +44,7 @@ def test_the_last_of_several_addresses_counts_and_all_of_them_pass() -> None:
     ("raw_address", "code", "text"),
     [
         (address(service="stock"), REJECTED, "no-route: no route has service=stock"),
-        (address(), INVALID, "bad-address: the ADDRESS names no tag to route by"),
+        (address(), INVALID, "bad-address: the ADDRESS has no tag to route by"),
         (b"", INVALID, "bad-address: header: needs 6 bytes, 0 are there"),
     ],
 )
@@ -67,8 +67,8 @@ def test_a_refused_stream_id_may_be_used_again() -> None:
 
 @pytest.mark.parametrize(
     ("metadata", "what"),
-    [(ORDERS[:-1], "breaks off"), (b"\x85\x00\x00\x00" * 256 + ORDERS, "has too many entries")],
-    ids=["breaks off", "too many entries"],
+    [(ORDERS[:-1], "is truncated"), (b"\x85\x00\x00\x00" * 256 + ORDERS, "has too many entries")],
+    ids=["is truncated", "too many entries"],
 )
 def test_composite_metadata_that_breaks_off_or_has_too_many_entries_is_refused(metadata: bytes, what: str) -> None:
     pair = Pair()

@@ -221,7 +221,7 @@ def test_metadata_that_ends_without_an_address_is_refused(kind: int) -> None:
     pair.caller.send(*pieces)
     pieces = fragments(kind, 3, COMPOSITE[:30], b"data", [10, 31])
     pair.caller.send(*pieces)
-    text = "bad-address: the composite metadata of the request breaks off"
+    text = "bad-address: the composite metadata of the request is truncated"
     expected = [] if kind == REQUEST_FNF else [error(3, INVALID, text)]
     frames, _ = pair.received()
     assert [frame for frame in frames if frame.stream_id == 3] == expected
@@ -297,7 +297,7 @@ def test_the_bytes_that_are_held_for_a_connection_are_bounded() -> None:
     before = ("text/plain", bytes(300))
     late = fragments(REQUEST_RESPONSE, 1, addressed(b"", before)[31:] + metadata, b"", [60, 120, 180, 240])
     pair.caller.send(*late)
-    text = "over-limit: no whole ADDRESS in 3 fragments; 200 bytes are held for a connection "
+    text = "over-limit: no complete ADDRESS in 3 fragments; a connection may hold 200 bytes "
     text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
     assert pair.world.left_over() == []
@@ -308,8 +308,8 @@ def test_all_requests_of_a_connection_share_the_bound() -> None:
     pair = pair_of(CoreSettings(max_metadata_bytes=len(raw) * 2))
     for stream_id in (1, 3, 5):
         pair.caller.send(fragments(REQUEST_RESPONSE, stream_id, COMPOSITE, b"data", [60])[0])
-    text = f"over-limit: no whole ADDRESS in 1 fragments; {len(raw) * 2} bytes are held for a "
-    text += "connection (limits.max_metadata_bytes)"
+    text = f"over-limit: no complete ADDRESS in 1 fragments; a connection may hold {len(raw) * 2} bytes "
+    text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(5, REJECTED, text)], [])
     pair.caller.cancel(1)
     pair.caller.send(fragments(REQUEST_RESPONSE, 7, COMPOSITE, b"data", [60])[0])
@@ -324,7 +324,7 @@ def test_the_fragments_that_are_held_for_a_request_are_bounded() -> None:
         pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
     assert pair.received() == ([], [])
     pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
-    text = "over-limit: no whole ADDRESS in 1024 fragments; 262144 bytes are held for a connection "
+    text = "over-limit: no complete ADDRESS in 1024 fragments; a connection may hold 262144 bytes "
     text += "(limits.max_metadata_bytes)"
     assert pair.received() == ([error(1, REJECTED, text)], [])
     assert pair.world.left_over() == []
@@ -420,7 +420,7 @@ def test_a_deadline_that_passes_while_metadata_to_translate_is_gathered_ends_the
     world.advance(0.499)
     assert caller.received() == []
     world.advance(0.001)
-    text = "deadline: the metadata of the request has not come whole within 1.000 s"
+    text = "deadline: the metadata of the request was incomplete after 1.000 s"
     assert caller.received() == ([] if kind == REQUEST_FNF else [error(1, REJECTED, text)])
     assert world.left_over() == []
     caller.send(*rest)

@@ -46,7 +46,7 @@ def test_routing_is_what_the_flag_says(flags: int, name: str) -> None:
 
 
 def test_address_without_tags_is_refused() -> None:
-    message = "bad-address: the ADDRESS names no tag to route by"
+    message = "bad-address: the ADDRESS has no tag to route by"
     query = query_of(zoo())
     assert found(query, address()) == message
     assert found(query, address(hints=[(LB_METHOD, "random")])) == message
@@ -64,7 +64,7 @@ def test_address_cut_anywhere_is_refused_and_what_it_lacks_is_right() -> None:
             needs = f"ADDRESS origin route id: needs 16 bytes at offset 6, {size - 6} are left"
             assert message == f"bad-address: {needs}"
         else:  # the metadata alone would be the tags, and a key alone has a null value
-            assert str(message).startswith(("bad-address: ADDRESS ", "bad-address: the ADDRESS names no", "no-route: "))
+            assert str(message).startswith(("bad-address: ADDRESS ", "bad-address: the ADDRESS has no", "no-route: "))
     assert found(query, raw) == [1, 3]
 
 
@@ -75,7 +75,7 @@ def test_address_that_is_cut_spoils_no_other() -> None:
     assert "needs 16 bytes" in str(found(query, raw[:6] + raw[22:]))
     assert found(query, raw) == [2]
     assert "needs 16 bytes" in str(found(query, raw[:6]))
-    assert found(query, address()) == "bad-address: the ADDRESS names no tag to route by"
+    assert found(query, address()) == "bad-address: the ADDRESS has no tag to route by"
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)

@@ -140,12 +140,12 @@ def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
         caller.send(first)
         net.pump()
         answers.append([frame.text for frame in caller.received()])
-    text = f"over-limit: no whole ADDRESS in 1 fragments; {LINK_METADATA_BYTES} bytes are held for a connection"
+    text = f"over-limit: no complete ADDRESS in 1 fragments; a connection may hold {LINK_METADATA_BYTES} bytes"
     assert answers == [[], [], [], [], [text]]
     large = net.worlds["b1"].caller()
     padding = addressed(address(service="orders"), ("a/b", bytes(most + 500)))
     large.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", padding, flags=FOLLOWS))
     net.pump()
-    text = f"over-limit: no whole ADDRESS in 1 fragments; {limit} bytes are held for a connection "
+    text = f"over-limit: no complete ADDRESS in 1 fragments; a connection may hold {limit} bytes "
     text += "(limits.max_metadata_bytes)"
     assert [frame.text for frame in large.received()] == [text]

@@ -353,7 +353,7 @@ def test_more_of_an_address_than_is_held_is_refused_unless_both_of_its_maps_have
             assert last.server.received() == [moved(raw, 2) for raw in (first, *pieces[1:])], limit
             assert last.link.received() == []
         else:
-            assert last.link.one().text.startswith("over-limit: no whole ADDRESS in ")
+            assert last.link.one().text.startswith("over-limit: no complete ADDRESS in ")
             assert last.server.received() == []
         assert last.link.peer.gathered_bytes == 0
 
@@ -395,7 +395,7 @@ def test_an_address_that_is_missing_is_said_to_be() -> None:
     for rest, text in (
         (composite(MORE), "holds no ADDRESS"),
         (b"", "holds no ADDRESS"),
-        (addressed(OLD)[:-1], "breaks off"),
+        (addressed(OLD)[:-1], "is truncated"),
     ):
         last.link.send(frames.encode_request(REQUEST_RESPONSE, 3, b"data", HEAD + rest))
         assert last.link.one().text == f"bad-address: the metadata of the request {text}"

@@ -184,7 +184,7 @@ def test_items_that_are_held_are_bounded_in_bytes() -> None:
     assert crowd.caller.peer.merging_bytes == limit
     assert crowd.caller.received() == []
     crowd.caller.send(encode_payload(1, COMPLETE))
-    text = f"over-limit: more than {limit} bytes of items wait that not every route has asked for "
+    text = f"over-limit: more than {limit} bytes of items wait for REQUEST_N of a route "
     text += "(limits.multicast_buffer_bytes)"
     assert crowd.caller.received() == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)]] * 2

@@ -114,7 +114,7 @@ def test_a_branch_that_sends_too_much_ends_the_stream_where_leaving_does() -> No
     crowd.open(REQUEST_STREAM, n=1)
     crowd.services[0].answer(2, b"1", NEXT)
     crowd.services[0].answer(2, b"2", NEXT)
-    text = "route-lost: a route of orders sent more items than it was asked for"
+    text = "route-lost: a route of orders sent more items than REQUEST_N allowed"
     assert crowd.caller.received() == [*items(b"1"), error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], [cancelled(2)]]
     assert crowd.world.left_over() == []
@@ -163,8 +163,8 @@ def test_items_that_wait_are_bounded_in_bytes() -> None:
     crowd.open(REQUEST_STREAM, n=1)
     crowd.services[0].answer(2, bytes(10), NEXT)
     crowd.services[1].answer(2, bytes(101), NEXT | COMPLETE)
-    text = f"over-limit: more than {HEAD_BYTES + 100} bytes of items wait that the caller did not ask "
-    text += "for (limits.multicast_buffer_bytes)"
+    text = f"over-limit: more than {HEAD_BYTES + 100} bytes of items wait for REQUEST_N of the caller "
+    text += "(limits.multicast_buffer_bytes)"
     assert crowd.caller.received()[1:] == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], []]
     assert crowd.world.left_over() == []
@@ -178,7 +178,7 @@ def test_an_item_in_endless_fragments_is_bounded() -> None:
     crowd.services[0].answer(2, bytes(100), NEXT | FOLLOWS)
     assert crowd.caller.received() == []
     crowd.services[0].answer(2, b"", NEXT | FOLLOWS)  # empty ones cost something too
-    text = f"over-limit: more than {2 * limit} bytes of items that are not whole yet are held "
+    text = f"over-limit: more than {2 * limit} bytes of incomplete items are held "
     text += "(limits.multicast_buffer_bytes)"
     assert crowd.caller.received() == [error(1, CANCELED, text)]
     assert crowd.received() == [[cancelled(2)], [cancelled(2)]]
@@ -224,7 +224,7 @@ def test_what_waits_in_all_multicast_streams_of_a_caller_is_bounded_together() -
     for number in range(2):
         crowd.services[0].answer(2 + 2 * number, b"", NEXT)
         crowd.services[1].answer(2 + 2 * number, bytes(60), NEXT)
-    text = f"over-limit: more than {limit} bytes of items wait that the caller did not ask for "
+    text = f"over-limit: more than {limit} bytes of items wait for REQUEST_N of the caller "
     text += "(limits.multicast_buffer_bytes)"
     assert crowd.caller.received()[-1] == error(3, CANCELED, text)
     crowd.caller.cancel(1)
