@@ -133,7 +133,7 @@ async def _traffic(console: Console, data: Path, seconds: float) -> Counts:
             (ws, cart_service(3)),
         ):
             await stack.enter_async_context(connect(url, service=service))
-        console.print("[bold]2[/]  six services said who they are, over TCP and WebSocket")
+        console.print("[bold]2[/]  six services registered, over TCP and WebSocket")
         shop = await stack.enter_async_context(connect(tcp, service="shop"))
         kiosk = await stack.enter_async_context(connect(ws, service="kiosk"))
         await _until_all_are_there(admin, 8)

@@ -87,4 +87,4 @@ def _read_on(stop: Callable[[], None]) -> None:
 
 
 def _say_hangup() -> None:
-    _log.warning("broker: SIGHUP is ignored: nothing is read again while it runs; SIGTERM stops it in order")
+    _log.warning("broker: SIGHUP is ignored: the configuration is not reloaded; SIGTERM stops the broker gracefully")

@@ -136,11 +136,11 @@ def shard_plan(
     """Tell how many shard keys get another owner when routes join or leave."""
     methods = _methods(method)
     if sum(each is not None for each in (routes_n, route_ids, service)) != 1:
-        raise click.UsageError("say which routes there are: one of --routes N, --route-ids FILE, --service NAME")
+        raise click.UsageError("one of --routes N, --route-ids FILE, --service NAME is required")
     if admin is not None and service is None:
         raise click.UsageError("--admin needs --service NAME: it is asked for the routes of a service")
     if not joins and not leaves:
-        raise click.UsageError("say what changes: --join N, --leave N, or both")
+        raise click.UsageError("--join N, --leave N or both are required")
     if keys_n is not None and keys_file is not None:
         raise click.UsageError("--keys and --keys-file exclude each other")
     if route_ids is not None and keys_file is not None and _name(route_ids) == _name(keys_file) == STDIN:
@@ -251,9 +251,9 @@ def _changed(before: Sequence[bytes], joins: Sequence[str], leaves: Sequence[str
         after.append(each)
     after += made_ids(made_n, [*before, *after])
     if not after:
-        raise click.UsageError("nobody would be left; a key needs at least one route")
+        raise click.UsageError("no route would be left; a key needs at least one")
     if len(after) > MAX_ROUTES:
-        raise click.UsageError(f"{len(after):,} routes afterwards; at most {MAX_ROUTES:,} can be looked at")
+        raise click.UsageError(f"{len(after):,} routes afterwards; at most {MAX_ROUTES:,} are allowed")
     return after
 
 

@@ -82,7 +82,7 @@ def syntax_mistake(text: str, error: str) -> tuple[int, str]:
     line = int(place.group(1)) if place else len(lines)
     said = error[: place.start()] if place else error.removesuffix(" (at end of document)")
     shown = lines[line - 1].strip() if line <= len(lines) else ""
-    return line, f"no TOML: {said}: {shown_value(shown)}"
+    return line, f"invalid TOML: {said}: {shown_value(shown)}"
 
 
 def toml_text(value: object) -> str:

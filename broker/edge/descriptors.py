@@ -58,8 +58,8 @@ class Descriptors:
         if wanted_n <= places_n:
             return ""
         return (
-            f"limits.max_connections is {wanted_n}, but there may be {self.limit_n} file descriptors (ulimit -n),"
-            f" {self.reserved_n} of them for other things: connections beyond some {places_n} are closed at once"
+            f"limits.max_connections is {wanted_n}, but the limit of file descriptors (ulimit -n) is {self.limit_n},"
+            f" {self.reserved_n} of them reserved: connections beyond about {places_n} are closed at once"
         )
 
     def has_room_for(self, transport: asyncio.BaseTransport, name: str) -> bool:

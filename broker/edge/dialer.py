@@ -151,7 +151,7 @@ class Dialer:
         """Returns when the shell has it."""
         place = PeerUrl.parse(url)
         if place.finder:
-            raise BrokerError("bad-config", f"{url} has to be looked up, which is for cluster.peers only")
+            raise BrokerError("bad-config", f"{url} needs a DNS lookup, which only cluster.peers supports")
         self._dials.know(address_of(place.host))  # whether it can be reached or not; a name is none, and harmless
         loop = asyncio.get_running_loop()
         context = self._context if place.is_tls else None
@@ -188,7 +188,7 @@ class Dialer:
         source.looked_at = now
         source.failed.clear()
         found: list[Found] = []  # none: what it stood for until now stays
-        error = "the name stands for nobody"
+        error = "the name has no address"
         try:
             found = await look_up(source.place, self._resolver)
         except TimeoutError:

@@ -179,7 +179,7 @@ class EventPipe:
     def leave(self) -> None:
         """Ends the wait of whoever is in `stop`. What is in the pipe the writer seals by itself."""
         self._is_left = True
-        _log.warning("event pipe: not waited for, the writer goes on sealing what it has by itself: %s", self.state())
+        _log.warning("event pipe: the broker stops before the writer, which seals what is left: %s", self.state())
         if self._stop_timeout is not None and not self._stop_timeout.expired():
             self._stop_timeout.reschedule(asyncio.get_running_loop().time())
 
@@ -316,7 +316,7 @@ class EventPipe:
         try:
             self._writer = msgspec.json.decode(lines[-1], type=WriterState)
         except msgspec.MsgspecError as error:
-            _log.warning("event pipe: the writer said what is no state: %s", error)
+            _log.warning("event pipe: the writer sent an invalid state: %s", error)
             return
         self._backlog.confirmed(self._writer.frames)
         if self._writer.sealed:

@@ -151,4 +151,4 @@ class Supervisor:
 def _say_failed(task: asyncio.Task[None]) -> None:
     """Where operators see it, and at once: a worker is missing for good."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a worker is not started again, by a mistake of the broker", exc_info=error)
+        _log.error("a worker is not restarted, because of a bug in the broker", exc_info=error)

@@ -23,7 +23,7 @@ from tests.admin_api.fakes import FakeAdmin, shop
 
 MADE = ["84fa41f7398a43079ab3a5a3e0ca80ab", "ad88ce2b3ee782a29ee40ea37d6599f9"]
 NOBODY = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-WHICH_ROUTES = "say which routes there are: one of --routes N, --route-ids FILE, --service NAME"
+WHICH_ROUTES = "one of --routes N, --route-ids FILE, --service NAME is required"
 FEW = ("--keys", "2000")
 
 
@@ -157,8 +157,8 @@ def test_keys_of_a_file_count_as_often_as_they_stand_there(tmp_path: Path) -> No
             "--routes 2 --admin localhost:1 --join 1",
             "--admin needs --service NAME: it is asked for the routes of a service",
         ),
-        ("--routes 2", "say what changes: --join N, --leave N, or both"),
-        ("--routes 2 --leave 2", "nobody would be left; a key needs at least one route"),
+        ("--routes 2", "--join N, --leave N or both are required"),
+        ("--routes 2 --leave 2", "no route would be left; a key needs at least one"),
         ("--routes 2 --leave 3", "--leave 3: there are only 2 routes that can leave"),
         ("--routes 2 --join 0", "--join '0' is neither a number from 1 to 100,000 nor a Route Id"),
         ("--routes 2 --leave x", "--leave 'x' is neither a number from 1 to 100,000 nor a Route Id"),
@@ -166,7 +166,7 @@ def test_keys_of_a_file_count_as_often_as_they_stand_there(tmp_path: Path) -> No
         (f"--routes 2 --join {MADE[0]}", f"--join {id_text(made_ids(1)[0])}: this route is there already"),
         (
             f"--routes {MAX_ROUTES} --join 1",
-            f"{MAX_ROUTES + 1:,} routes afterwards; at most {MAX_ROUTES:,} can be looked at",
+            f"{MAX_ROUTES + 1:,} routes afterwards; at most {MAX_ROUTES:,} are allowed",
         ),
         ("--routes 2 --join 1 --method fair", "--method 'fair' is none of rendezvous, maglev, ring, jump, modulo, all"),
         ("--routes 2 --join 1 --keys 1 --keys-file -", "--keys and --keys-file exclude each other"),

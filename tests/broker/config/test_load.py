@@ -170,11 +170,11 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
     [
         (
             '[server]\nlisten ["tcp://a:1"]\n',
-            '2: no TOML: Expected \'=\' after a key in a key/value pair: "listen [\\"tcp://a:1\\"]"',
+            '2: invalid TOML: Expected \'=\' after a key in a key/value pair: "listen [\\"tcp://a:1\\"]"',
         ),
-        ("[log]\nlevel = \n", '2: no TOML: Invalid value: "level ="'),
-        ('[log]\nlevel = "info', '2: no TOML: Unterminated string: "level = \\"info"'),
-        ("[log]\n[log]\n", "2: no TOML: Cannot declare ('log',) twice: \"[log]\""),
+        ("[log]\nlevel = \n", '2: invalid TOML: Invalid value: "level ="'),
+        ('[log]\nlevel = "info', '2: invalid TOML: Unterminated string: "level = \\"info"'),
+        ("[log]\n[log]\n", "2: invalid TOML: Cannot declare ('log',) twice: \"[log]\""),
     ],
 )
 def test_a_text_that_is_no_toml_is_told_with_its_line(folder: Path, text: str, sentence: str) -> None:

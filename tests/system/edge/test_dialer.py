@@ -216,7 +216,7 @@ def test_a_certificate_that_is_none_is_told_with_its_file(tmp_path: Path) -> Non
         (NOBODY, "connection refused"),
         ("ws://127.0.0.1:1/x", "connection refused"),
         ("unix:///run/nobody/is/here.sock", "no such file or directory"),
-        ("dns+tcp://a:1", "dns+tcp://a:1 has to be looked up, which is for cluster.peers only"),
+        ("dns+tcp://a:1", "dns+tcp://a:1 needs a DNS lookup, which only cluster.peers supports"),
         ("tcp://a:0", '"tcp://a:0" has port 0, which cannot be dialled'),
         (
             "rubbish",

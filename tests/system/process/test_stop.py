@@ -146,7 +146,7 @@ async def test_a_second_wish_does_not_wait_for_the_writer_of_event_files(
         server.wish_stop()
         await until(stopping.done)
         assert time.monotonic() - began_at < EVENTS_STOP_S / 2
-        assert "the writer goes on sealing what it has by itself" in caplog.text
+        assert "the broker stops before the writer, which seals what is left" in caplog.text
     finally:
         os.kill(writer, signal.SIGCONT)
     await until(lambda: pipe.state().pid == 0)
@@ -200,7 +200,7 @@ async def test_a_hangup_is_told_and_ignored(start_broker: StartBroker, arguments
     url = broker.url("tcp")
     wire = await Wire.caller(url)
     broker.signal(signal.SIGHUP)
-    text = "broker: SIGHUP is ignored: nothing is read again while it runs; SIGTERM stops it in order"
+    text = "broker: SIGHUP is ignored: the configuration is not reloaded; SIGTERM stops the broker gracefully"
     await until(lambda: text in broker.errors)
     await wire.ping()
     assert (broker.errors.count("SIGHUP"), is_over(broker)) == (1, False)

@@ -99,7 +99,7 @@ async def test_nothing_is_left_even_where_a_worker_was_kept_by_a_mistake_of_ours
     supervisor.wish_stop()
     assert not await soon(supervisor.stop())
     assert list(tmp_path.iterdir()) == []
-    assert {each.message for each in caplog.records} == {"a worker is not started again, by a mistake of the broker"}
+    assert {each.message for each in caplog.records} == {"a worker is not restarted, because of a bug in the broker"}
 
 
 async def test_who_cannot_start_is_told_and_all_end(supervise: Supervise) -> None:
