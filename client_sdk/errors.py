@@ -102,7 +102,7 @@ class NoRoute(Rejected):
 class OverLimit(Rejected):
     """A limit of the broker, or of the service, is reached.
 
-    >>> print(OverLimit("10000 requests are being worked on").word)
+    >>> print(OverLimit("10000 requests are running already").word)
     over-limit
     """
 

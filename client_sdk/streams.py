@@ -53,7 +53,7 @@ class Inflow(AsyncIterator[Payload]):
         self._grant: Callable[[int], None] | None = None  # set while the stream lives in the engine
         self._stop: Callable[[], None] | None = None  # likewise
         self.deadline_at = 0.0  # loop time; the engine ends the stream then; 0: never
-        self.late_text = "the deadline is over"  # what the reader is told then
+        self.late_text = "the deadline has passed"  # what the reader is told then
 
     def attach(self, grant: Callable[[int], None], stop: Callable[[], None]) -> None:
         """The stream is open: `grant(n)` asks for more items, `stop()` cancels it."""

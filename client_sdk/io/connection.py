@@ -537,7 +537,7 @@ class Connection:
         if self.reason is not None:
             raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
         if needs_lease and self._is_leased and not self._machine.may_ask(self._loop.time()):
-            raise error_of(REJECTED, "no-lease: the other side grants no (more) requests now")
+            raise error_of(REJECTED, "no-lease: the other side grants no requests now")
 
     async def wait_until_writable(self) -> None:
         """For handlers' items and answers: until there is room, or nothing to write to any more."""

@@ -1,4 +1,4 @@
-"""A WebSocket under a connection: the socket of `transport`, with HTTP at its beginning and then a message for each frame.
+"""A WebSocket under a connection: the socket of `transport`, HTTP at its beginning, then a message for each frame.
 
 `websockets` speaks HTTP, `rsocket_wire.rsocket.websocket` the messages. Above it is the byte stream of TCP.
 """

@@ -465,9 +465,9 @@ class Machine:
         """A whole request of the other side."""
         granting = self._granting
         if not self._serves:
-            self._refuse(kind, stream_id, INVALID, "no-handler: this client serves nothing")
+            self._refuse(kind, stream_id, INVALID, "no-handler: this client has no handlers")
         elif self.handlers_n >= self._settings.max_handlers:
-            text = f"over-limit: {self._settings.max_handlers} requests are being worked on"
+            text = f"over-limit: {self._settings.max_handlers} requests are running already"
             self._refuse(kind, stream_id, REJECTED, text)
         elif granting is not None and not granting.lease.take(now):
             text = f"no-lease: more than {granting.requests_n} requests within {granting.ttl_s:g} s"

@@ -124,7 +124,7 @@ class Streams:
     def expire(self, stream: Stream) -> None:
         """The time of a call of ours is over."""
         self.cancel(stream)
-        stream.failure = Failure(LATE, "deadline: it is over")
+        stream.failure = Failure(LATE, "deadline: the timeout of the call has passed")
         self.tell(stream)
 
     # theirs, and what arrives
@@ -178,7 +178,7 @@ class Streams:
                 self.tell(stream)
             return
         self._output.drop(stream)
-        stream.failure = Failure(SAID, "canceled: the caller wants no more", CANCELED)
+        stream.failure = Failure(SAID, "canceled: the caller cancelled", CANCELED)
         self._finish(stream)
         self.tell(stream)
 

@@ -172,7 +172,7 @@ async def _feed(
         if isinstance(payloads, Inflow):
             payloads.cancel()  # the caller hears that its half is wanted no more
     except asyncio.CancelledError:
-        _tell(subscriber, RSocketProtocolError(ErrorCode.CANCELED, data="canceled: the caller wants no more"))
+        _tell(subscriber, RSocketProtocolError(ErrorCode.CANCELED, data="canceled: the caller cancelled"))
         raise
     except ClientError as error:
         _tell(subscriber, as_theirs(error))

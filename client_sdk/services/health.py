@@ -1,8 +1,8 @@
 """Whether a service can do its work: what the program says, and what its checks find.
 
-    reasons, by who gave them: {"set_health": "disk full", "check database": "says no"} ──► out while there is one
+    reasons, by their source: {"set_health": "disk full", "check database": "returned False"} ──► out while there is one
 
-Decides when a service is out. Who then tells the broker is `offer`'s matter.
+Decides when a service is out. Does not tell the broker: see `advertisement`.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class Health:
         try:
             async with clock:
                 if not await check.look():
-                    reason = f"{check.name} says no"
+                    reason = f"{check.name} returned False"
         except Refused as error:
             reason = f"{check.name}: {error.message}"
         except (Exception, asyncio.CancelledError) as error:

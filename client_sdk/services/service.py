@@ -208,7 +208,7 @@ class Service:
         self._tags = dict(tags)
         await self._tell()
 
-    async def set_health(self, is_healthy: bool, reason: str = "the service says so") -> None:
+    async def set_health(self, is_healthy: bool, reason: str = "set_health(False) was called") -> None:
         """Takes the service out of use, for `reason`, or back in: connections stay, and what runs goes on.
 
         While it is out it has the tag `health=out` and others are asked. Who asks it nevertheless, because there is no

@@ -133,7 +133,7 @@ async def test_a_check_that_says_no_raises_or_hangs_takes_the_service_out(caplog
         "check fails failed: ValueError",
         "check gives_up failed: TimeoutError",
         "check hangs took over 0.01 s",
-        "check no says no",
+        "check no returned False",
     ]
 
 
@@ -175,10 +175,10 @@ async def test_the_program_and_each_check_have_their_say() -> None:
     await service.health.end()
     is_well = False
     await service.health.begin()
-    assert service.health.reason == "by hand; check look says no"
+    assert service.health.reason == "by hand; check look returned False"
     await service.health.end()
     await service.set_health(True)
-    assert (service.is_healthy, service.health.reason) == (False, "check look says no")
+    assert (service.is_healthy, service.health.reason) == (False, "check look returned False")
 
 
 async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_next(broker: FakeBroker) -> None:
@@ -251,7 +251,7 @@ async def test_two_checks_whose_functions_have_one_name_have_their_say_each() ->
     checking(0)
     checking(1)
     await service.health.begin()
-    assert (service.is_healthy, service.health.reason) == (False, "check reachable says no")
+    assert (service.is_healthy, service.health.reason) == (False, "check reachable returned False")
     await service.health.end()
 
 
@@ -295,4 +295,4 @@ async def test_a_check_that_is_added_while_the_service_is_offered_is_asked_at_on
             await asked.wait()
         async with asyncio.timeout(5):
             assert [tags_in(frame) for frame in await peer.expect(frames.PUSH)] == [OUT]
-    assert service.health.reason == "check late says no"
+    assert service.health.reason == "check late returned False"
