@@ -18,6 +18,7 @@ from rsocket_wire.wire.tags import Tag
 
 AT_MS = 1_700_000_000_000
 CALLER = b"the caller's id."
+WARM = Policy(slow_start_s=100.0)
 
 
 def route_id(number: int) -> bytes:

@@ -1,71 +1,26 @@
-"""Order and chance: round robin and random, routes that warm up, and the names of all choosers."""
+"""What the choosers have in common: draws among routes that warm up, and one spelling of their names."""
 
 from collections import Counter
 
 import pytest
 
-from broker.routing.choosers.chooser import MAX_DRAWS, Chooser, Turn, plain_name
+from broker.routing.choosers.chooser import Chooser, Turn, another, plain_name
 from broker.routing.choosers.least_busy import EXACT, LeastBusy
 from broker.routing.choosers.peak_ewma import PeakEwma
 from broker.routing.choosers.power_of_two import PowerOfTwo
 from broker.routing.choosers.random import Random
-from broker.routing.choosers.registry import ROUND_ROBIN, Methods
+from broker.routing.choosers.registry import ROUND_ROBIN
 from broker.routing.choosers.round_robin import RoundRobin
 from broker.routing.choosers.weighted import Weighted
-from broker.routing.choosers.zone_first import ZoneFirst
 from broker.routing.health.loads import GOOD
-from broker.routing.policies import Policy
 from broker.routing.rng import Rng
 from broker.routing.table import Table
-from tests.broker.routing.made import all_of, counted, is_likely, joined, number_of, picks, table_of
-
-WARM = Policy(slow_start_s=100.0)
-
-
-def test_round_robin_takes_each_in_turn() -> None:
-    found = picks(RoundRobin(), all_of(table_of(3)), 7)
-    assert sorted(found[:3]) == [1, 2, 3]
-    assert found[3:6] == found[:3]
-
-
-def test_round_robin_begins_where_the_dice_fell() -> None:
-    """Or addresses that are met only once would all meet the first route."""
-    rng = Rng(5)
-    among = all_of(table_of(4))
-    firsts = Counter(picks(RoundRobin(), among, 1, rng=rng)[0] for _ in range(400))
-    assert is_likely(firsts, {1: 1, 2: 1, 3: 1, 4: 1})
-
-
-def test_round_robin_counts_by_turn_and_never_for_all() -> None:
-    chooser, one, other = RoundRobin(), Turn(), Turn()
-    among = all_of(table_of(2))
-    one.position = other.position = 0
-    found = [picks(chooser, among, 1, turn=turn)[0] for turn in (one, other) * 4]
-    assert found == [1, 1, 2, 2, 1, 1, 2, 2]
-
-
-def test_round_robin_goes_on_when_candidates_come_and_go() -> None:
-    turn = Turn()
-    turn.position = 0
-    assert picks(RoundRobin(), all_of(table_of(2)), 1, turn=turn) == [1]
-    assert picks(RoundRobin(), all_of(table_of(4)), 3, turn=turn) == [2, 3, 4]
-    assert picks(RoundRobin(), all_of(table_of(2)), 3, turn=turn) == [1, 2, 1]
-    assert picks(RoundRobin(), all_of(table_of(1)), 2, turn=turn) == [1, 1]
+from tests.broker.routing.made import WARM, all_of, counted, is_likely, joined, number_of, picks, table_of
 
 
 @pytest.mark.parametrize("chooser", [LeastBusy(), PowerOfTwo(), PeakEwma()])
 def test_one_candidate_is_chosen(chooser: Chooser) -> None:
     assert picks(chooser, all_of(table_of(1)), 3) == [1, 1, 1]
-
-
-def test_random_takes_each_about_as_often_and_the_same_for_the_same_seed() -> None:
-    among = all_of(table_of(4))
-    found = picks(Random(), among, 2000, rng=Rng(3))
-    assert is_likely(Counter(found), {1: 1, 2: 1, 3: 1, 4: 1})
-    assert picks(Random(), among, 2000, rng=Rng(3)) == found
-
-
-# Slow start
 
 
 @pytest.mark.parametrize("age_s, share", [(0.0, 0.1), (50.0, 0.55), (100.0, 1.0), (500.0, 1.0)])
@@ -86,15 +41,6 @@ def test_new_route_is_passed_over_in_proportion_to_what_it_lacks(chooser: Choose
     joined(table, 3, now=1000.0)
     found = counted(chooser, all_of(table), 6000, now=1050.0)
     assert is_likely(found, {1: 100, 2: 100, 3: 55})
-
-
-def test_round_robin_passes_a_new_route_over_and_goes_on_with_the_next() -> None:
-    """It takes a tenth of its turns, and the others go on in turn."""
-    table = table_of(2, policy=WARM)
-    joined(table, 3, now=1000.0)
-    found = counted(RoundRobin(), all_of(table), 6300, now=1000.0)
-    assert abs(found[1] - found[2]) <= 1
-    assert is_likely(found, {1: 10, 2: 10, 3: 1})
 
 
 @pytest.mark.parametrize("chooser", [RoundRobin(), Random(), Weighted(), LeastBusy(), PowerOfTwo(), PeakEwma()])
@@ -162,25 +108,6 @@ def test_least_busy_of_old_ones_is_chosen_while_another_warms_up() -> None:
     assert is_likely(counted(LeastBusy(), all_of(table), 4000, now=1000.0), {3: 1, 4: 1})
 
 
-def test_only_so_many_are_passed_over_whatever_the_dice_say() -> None:
-    """The work is bounded: the last one drawn gets the request, however cold it is."""
-    table = table_of(0, policy=WARM)
-    for number in range(1, 101):
-        joined(table, number, now=1000.0)
-    among = all_of(table)
-    turn = Turn()
-    rng = Rng(1)
-    steps = []
-    for _ in range(100):
-        turn.position = 0
-        picks(RoundRobin(), among, 1, turn=turn, rng=rng, now=1000.0)
-        steps.append(turn.position)
-    assert (min(steps), max(steps)) == (1, MAX_DRAWS)
-
-
-# Names
-
-
 @pytest.mark.parametrize(
     "name", ["roundrobin", "RoundRobin", "round_robin", "round-robin", "ROUND_ROBIN", "round robin"]
 )
@@ -188,69 +115,7 @@ def test_method_has_one_plain_name(name: str) -> None:
     assert plain_name(name) == ROUND_ROBIN
 
 
-@pytest.mark.parametrize(
-    "name, kind",
-    [
-        ("round_robin", RoundRobin),
-        ("rr", RoundRobin),
-        ("random", Random),
-        ("weighted", Weighted),
-        ("least_busy", LeastBusy),
-        ("least-connections", LeastBusy),
-        ("power_of_two", PowerOfTwo),
-        ("p2c", PowerOfTwo),
-        ("least_request", PowerOfTwo),
-        ("peak_ewma", PeakEwma),
-        ("ewma", PeakEwma),
-        ("WeightedStats", PeakEwma),
-    ],
-)
-def test_chooser_is_known_by_its_names_and_by_those_of_others(name: str, kind: type[Chooser]) -> None:
-    method = Methods().find(name, "random")
-    assert method is not None
-    assert (type(method.chooser), method.is_sticky) == (kind, False)
-
-
-@pytest.mark.parametrize(
-    "name, service, inner",
-    [
-        ("zone_first", "round_robin", RoundRobin),
-        ("zone", "peak_ewma", PeakEwma),
-        ("zone-aware", "sticky", RoundRobin),
-        ("zone_first", "zone_first:random", Random),
-        ("zone_first:power_of_two", "random", PowerOfTwo),
-        ("ZoneFirst:p2c", "random", PowerOfTwo),
-    ],
-)
-def test_within_a_zone_the_named_chooser_decides_or_the_services(name: str, service: str, inner: type[Chooser]) -> None:
-    """D-35."""
-    method = Methods().find(name, service)
-    assert method is not None
-    assert isinstance(method.chooser, ZoneFirst)
-    assert (type(method.chooser.inner), method.is_sticky) == (inner, False)
-
-
-@pytest.mark.parametrize(
-    "name, service, kind",
-    [
-        ("sticky", "round_robin", RoundRobin),
-        ("sticky", "sticky", RoundRobin),
-        ("sticky", "peak_ewma", PeakEwma),
-        ("sticky:random", "peak_ewma", Random),
-        ("sticky:zone_first", "peak_ewma", ZoneFirst),
-    ],
-)
-def test_first_sticky_choice_is_made_by_the_named_chooser_or_the_services(
-    name: str, service: str, kind: type[Chooser]
-) -> None:
-    """D-35."""
-    method = Methods().find(name, service)
-    assert method is not None
-    assert (type(method.chooser), method.is_sticky) == (kind, True)
-
-
-@pytest.mark.parametrize(
-    "name", ["", "fastest", "random:random", "zone_first:fastest", "zone_first:sticky", "sticky:sticky", ":random"]
-)
-def test_name_that_nobody_knows_is_no_method(name: str) -> None:
-    assert Methods().find(name, "random") is None
+def test_another_position_is_each_but_the_first() -> None:
+    rng = Rng(3)
+    assert {another(1, 4, rng) for _ in range(100)} == {0, 2, 3}
+    assert {another(0, 2, rng) for _ in range(10)} == {1}

@@ -1,12 +1,11 @@
-"""Choosers by requests in flight: least busy and power of two."""
+"""How busy a route is, and the chooser that takes the least busy one."""
 
 import pytest
 
 from broker.routing.candidates import LISTED
-from broker.routing.choosers.chooser import Chooser, another
+from broker.routing.choosers.chooser import Chooser
 from broker.routing.choosers.least_busy import EXACT, LeastBusy, weighted_in_flight
 from broker.routing.choosers.power_of_two import PowerOfTwo
-from broker.routing.rng import Rng
 from tests.broker.routing.made import all_of, counted, is_likely, loaded, picks, route_id, table_of
 
 
@@ -44,24 +43,6 @@ def test_least_busy_is_exact_up_to_its_bound_and_draws_beyond(count: int, is_alw
     found = counted(LeastBusy(), all_of(loaded(busy)), 300)
     assert (set(found) == {count}) is is_always_found
     assert found[count] > 300 * 0.5  # 1 - (32/33)^32 is 0.63
-
-
-def test_power_of_two_takes_the_less_busy_of_two() -> None:
-    """Of 4 routes the busiest never wins; the least busy is in 1/2 of the pairs, then 1/3, then 1/6."""
-    table = loaded({1: 0, 2: 1, 3: 2, 4: 3})
-    assert is_likely(counted(PowerOfTwo(), all_of(table), 6000), {1: 3, 2: 2, 3: 1})
-
-
-def test_power_of_two_weighs() -> None:
-    """3 in flight at weight 4 are less than 1 at weight 1."""
-    table = loaded({1: 1, 2: 3}, weights={2: 4})
-    assert set(picks(PowerOfTwo(), all_of(table), 50)) == {2}
-
-
-def test_another_position_is_each_but_the_first() -> None:
-    rng = Rng(3)
-    assert {another(1, 4, rng) for _ in range(100)} == {0, 2, 3}
-    assert {another(0, 2, rng) for _ in range(10)} == {1}
 
 
 @pytest.mark.parametrize("chooser", [LeastBusy(), PowerOfTwo()])
