@@ -6,6 +6,7 @@ from collections import Counter
 from broker.routing.bitmaps import Slots
 from broker.routing.candidates import Candidates
 from broker.routing.choosers.chooser import Chooser, Turn
+from broker.routing.health.loads import GOOD, Load
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.rng import Rng
@@ -55,6 +56,21 @@ def loaded(in_flight: dict[int, int], weights: dict[int, int] | None = None) -> 
         for _ in range(count):
             load.began(False)
     return table
+
+
+def load_of(latency_us: int = 0, now: float = 100.0) -> Load:
+    """The load of an idle route that somebody measures, with one answer behind it."""
+    load = table_of(1).routes()[0].load
+    load.is_measured = True
+    if latency_us:
+        answer(load, latency_us, now)
+    return load
+
+
+def answer(load: Load, latency_us: int, now: float, verdict: int = GOOD, is_awaited: bool = True) -> None:
+    """A request to an idle route ends like this."""
+    load.began(is_awaited)
+    load.ended(is_awaited, verdict, latency_us, now)
 
 
 def numbers(routes: list[Route]) -> list[int]:

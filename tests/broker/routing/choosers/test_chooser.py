@@ -23,17 +23,6 @@ def test_one_candidate_is_chosen(chooser: Chooser) -> None:
     assert picks(chooser, all_of(table_of(1)), 3) == [1, 1, 1]
 
 
-@pytest.mark.parametrize("age_s, share", [(0.0, 0.1), (50.0, 0.55), (100.0, 1.0), (500.0, 1.0)])
-def test_share_of_a_new_route_grows_evenly_from_a_tenth_to_the_whole(age_s: float, share: float) -> None:
-    load = joined(table_of(0, policy=WARM), 1, now=1000.0).load
-    assert load.share(1000.0 + age_s) == pytest.approx(share)
-
-
-def test_without_slow_start_a_new_route_has_its_full_share_at_once() -> None:
-    load = joined(table_of(0), 1, now=1000.0).load
-    assert [load.share(now) for now in (0.0, 1000.0, 1001.0)] == [1.0, 1.0, 1.0]
-
-
 @pytest.mark.parametrize("chooser", [Random(), Weighted()])
 def test_new_route_is_passed_over_in_proportion_to_what_it_lacks(chooser: Chooser) -> None:
     """Two old ones and a new one that is half warm: 1 : 1 : 0.55."""
