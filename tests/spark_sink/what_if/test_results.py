@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.routing.balance import gini, max_over_mean
 from broker.routing.sharding.hashes import mix
 from spark_sink.what_if import keys
 from spark_sink.what_if.keys import Keys
@@ -72,10 +71,3 @@ def test_units_add_up() -> None:
         first_us=5,
         last_us=20,
     )
-
-
-def test_evenness() -> None:
-    assert (max_over_mean([5, 5, 5, 5]), gini([5, 5, 5, 5])) == (1.0, 0.0)
-    assert (max_over_mean([8, 0, 0, 0]), gini([8, 0, 0, 0])) == (4.0, 0.75)
-    assert (max_over_mean([1, 3]), gini([1, 3])) == (1.5, 0.25)
-    assert (max_over_mean([]), gini([]), max_over_mean([0]), gini([0])) == (0.0, 0.0, 0.0, 0.0)
