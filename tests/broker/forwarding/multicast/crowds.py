@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from broker.core import CoreSettings
+from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.multicast.window import PIECE_BYTES
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import NEXT, REQUEST_STREAM, encode_payload
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Frame, World, address, moved
+from tests.fakes import Frame, Wire, World, address, addressed, framed, moved
 
 ALL = address(MULTICAST, service="orders")
 MIXED = [True, False, True, False]
 HEAD_BYTES = 2 + PIECE_BYTES  # what a frame that waits costs beside its data: type, flags, and itself
+ROUTES_N = 2 * MAX_BRANCHES_PER_TURN + 500
 
 
 class Crowd:
@@ -40,3 +43,41 @@ def asked_of(raw: bytes, n: int) -> Frame:
 
 def items(*texts: bytes, stream_id: int = 1) -> list[Frame]:
     return [Frame(encode_payload(stream_id, NEXT, text)) for text in texts]
+
+
+class Wide:
+    """Many services, a caller, and turns that only the test takes."""
+
+    def __init__(self, routes_n: int = ROUTES_N, settings: CoreSettings | None = None) -> None:
+        self.world = World(settings)
+        self.core = self.world.core
+        self.services = [self.world.service("orders", number + 1) for number in range(routes_n)]
+        self.other, self.caller = self.world.service("carts", 9999), self.world.caller()
+        self.is_left = False
+
+    def send(self, wire: Wire, *frames: bytes) -> None:
+        """In one piece; no turn passes."""
+        self.is_left = self.core.receive(wire.peer, framed(*frames), self.world.now)
+        self.carry()
+
+    def turn(self) -> None:
+        self.core.work(self.world.now)
+        if self.is_left:
+            self.is_left = self.core.go_on(self.caller.peer, self.world.now)
+        self.carry()
+
+    def finish(self) -> None:
+        """All turns that are left."""
+        while self.core.has_work():
+            self.turn()
+
+    def carry(self) -> None:
+        for peer in self.core.take_writes():
+            self.world.wires[peer.id].take(peer.take_output(), peer.is_ending)
+
+    def ask(self, kind: int, flags: int = 0, n: int = 8) -> None:
+        self.send(self.caller, frames.encode_request(kind, 1, b"hi", addressed(ALL), n, flags))
+
+    def asked_n(self) -> int:
+        """Services that have got something so far."""
+        return len([service for service in self.services if service.frames])

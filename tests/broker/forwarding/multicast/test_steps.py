@@ -10,71 +10,9 @@ from broker.forwarding.outbound import LARGE_BYTES
 from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Wire, World, address, addressed, framed
-
-ALL = address(MULTICAST, service="orders")
-ROUTES_N = 2 * MAX_BRANCHES_PER_TURN + 500
-MODELS = [REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL]
-
-
-class Wide:
-    """Many services, a caller, and turns that only the test takes."""
-
-    def __init__(self, routes_n: int = ROUTES_N, settings: CoreSettings | None = None) -> None:
-        self.world = World(settings)
-        self.core = self.world.core
-        self.services = [self.world.service("orders", number + 1) for number in range(routes_n)]
-        self.other, self.caller = self.world.service("carts", 9999), self.world.caller()
-        self.is_left = False
-
-    def send(self, wire: Wire, *frames: bytes) -> None:
-        """In one piece; no turn passes."""
-        self.is_left = self.core.receive(wire.peer, framed(*frames), self.world.now)
-        self.carry()
-
-    def turn(self) -> None:
-        self.core.work(self.world.now)
-        if self.is_left:
-            self.is_left = self.core.go_on(self.caller.peer, self.world.now)
-        self.carry()
-
-    def finish(self) -> None:
-        """All turns that are left."""
-        while self.core.has_work():
-            self.turn()
-
-    def carry(self) -> None:
-        for peer in self.core.take_writes():
-            self.world.wires[peer.id].take(peer.take_output(), peer.is_ending)
-
-    def ask(self, kind: int, flags: int = 0, n: int = 8) -> None:
-        self.send(self.caller, frames.encode_request(kind, 1, b"hi", addressed(ALL), n, flags))
-
-    def asked_n(self) -> int:
-        """Services that have got something so far."""
-        return len([service for service in self.services if service.frames])
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_so_many_routes_get_a_multicast_in_a_turn_and_the_others_in_the_next_ones(kind: int) -> None:
-    wide = Wide()
-    wide.ask(kind)
-    seen = [wide.asked_n()]
-    while wide.core.has_work():
-        wide.turn()
-        seen.append(wide.asked_n())
-    assert seen[:4] == [0, MAX_BRANCHES_PER_TURN, 2 * MAX_BRANCHES_PER_TURN, ROUTES_N]
-    assert {len(service.frames) for service in wide.services} == {1}
-    wide.caller.lose()
-    assert wide.world.left_over() == []
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_as_many_as_a_turn_has_room_for_get_it_at_once(kind: int) -> None:
-    wide = Wide(MAX_BRANCHES_PER_TURN)
-    wide.ask(kind)
-    assert wide.asked_n() == MAX_BRANCHES_PER_TURN
+from tests.broker.forwarding.multicast.crowds import ALL, ROUTES_N, Wide
+from tests.broker.forwarding.pairs import MODELS
+from tests.fakes import address, addressed, framed
 
 
 def test_others_are_served_while_a_multicast_goes_on() -> None:
@@ -100,32 +38,6 @@ def test_two_callers_take_turns() -> None:
     ]
     assert counts == [MAX_BRANCHES_PER_TURN // 2] * 2
     assert MAX_BRANCHES_PER_TURN // 2 % STEP_BRANCHES == 0
-
-
-def test_what_the_caller_sends_behind_it_stays_behind_it() -> None:
-    wide = Wide()
-    metadata = addressed(ALL)
-    pieces = [
-        frames.encode_request(REQUEST_CHANNEL, 1, b"a", metadata, 8, frames.FOLLOWS),
-        frames.encode_payload(1, NEXT | frames.FOLLOWS, b"b"),
-        frames.encode_payload(1, NEXT | COMPLETE, b"c"),
-    ]
-    wide.send(wide.caller, *pieces)
-    while wide.is_left or wide.core.has_work():
-        wide.turn()
-    assert {b"".join(frame.data for frame in service.frames) for service in wide.services} == {b"abc"}
-
-
-def test_a_call_that_is_cancelled_meanwhile_is_not_begun_at_the_others() -> None:
-    wide = Wide()
-    wide.ask(REQUEST_STREAM)
-    wide.turn()
-    wide.caller.lose()  # its CANCEL would wait for its turn
-    asked = [service.received() for service in wide.services]
-    assert [[frame.kind for frame in pieces] for pieces in asked if pieces] == [
-        [REQUEST_STREAM, frames.CANCEL]
-    ] * MAX_BRANCHES_PER_TURN
-    assert wide.world.left_over() == []
 
 
 def test_a_cancel_reaches_all_branches_and_none_twice() -> None:
@@ -169,18 +81,6 @@ def test_a_stream_is_complete_when_all_are_and_not_when_those_are_that_were_aske
         if 2 in service.peer.streams:
             wide.send(service, frames.encode_payload(2, COMPLETE))
     assert [frame.flags & COMPLETE for frame in wide.caller.received()] == [COMPLETE]
-    assert wide.world.left_over() == []
-
-
-def test_routes_that_leave_before_their_turn_are_left_out() -> None:
-    wide = Wide()
-    wide.ask(REQUEST_RESPONSE)
-    wide.turn()
-    for service in wide.services:
-        service.lose()
-    wide.finish()
-    wide.carry()
-    assert [frame.text.partition(":")[0] for frame in wide.caller.received()] == ["route-lost"]
     assert wide.world.left_over() == []
 
 
@@ -264,15 +164,6 @@ def test_a_stream_may_end_while_credit_is_given(end: str) -> None:
         wide.services[0].fail(ids[0], CANCELED, "")
     wide.finish()
     assert wide.world.left_over() == []
-
-
-def test_a_push_to_many_goes_on_in_the_next_turns() -> None:
-    wide = Wide()
-    wide.send(wide.caller, frames.encode_metadata_push(addressed(ALL)))
-    wide.turn()
-    assert wide.asked_n() == MAX_BRANCHES_PER_TURN
-    wide.finish()
-    assert {tuple(frame.kind for frame in service.frames) for service in wide.services} == {(frames.METADATA_PUSH,)}
 
 
 @pytest.mark.parametrize("kind", MODELS)
