@@ -6,10 +6,11 @@ from broker.core import CoreSettings
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.interbroker.remote import Remote
 from broker.routing.table import Route
-from rsocket_wire.rsocket.frames import Setup
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME, Annotations, decode_annotations
-from tests.fakes import Frame, Wire, World, composite, route_id, tags_of
+from tests.fakes import Frame, Wire, World, address, addressed, composite, route_id, tags_of
 
 SECTION = ANNOTATIONS_MIME.decode()
 CALLER_MIMES = "message/x.rsocket.broker.caller-mimes.v0"
@@ -104,3 +105,29 @@ def apart(frame: Frame) -> tuple[Annotations, list[tuple[str, bytes]]]:
     assert found[0].mime == ANNOTATIONS_MIME
     rest = [(entry.mime.decode(), metadata[entry.start : entry.end]) for entry in found[1:]]
     return decode_annotations(metadata[found[0].start : found[0].end]), rest
+
+
+ORDERS = address(service="orders")
+PLAIN = addressed(ORDERS, ("text/plain", b"more"))  # metadata as a client sends it
+REST = composite(caller_mimes("a/b", "c/d")) + PLAIN  # as it stands behind the section on a link
+TO = to_route(7)
+
+
+def decided(stream_id: int, kind: int = REQUEST_RESPONSE) -> bytes:
+    """A request for route 7, as it comes from b1."""
+    return frames.encode_request(kind, stream_id, b"", annotated(section(TO, "b1")) + REST)
+
+
+class Middle:
+    """b2 between b1 and b3, which has the route 7 of `orders`."""
+
+    def __init__(self, settings: CoreSettings | None = None) -> None:
+        self.broker = Broker("b2", settings)
+        self.before = self.broker.link("b1")
+        self.behind = self.broker.link("b3")
+        self.route = self.broker.far(self.broker.remote("b3", self.behind), "orders", 7)
+
+    def ask(self, raw: bytes, kind: int = REQUEST_RESPONSE, stream_id: int = 1, rest: bytes = REST) -> list[Frame]:
+        """A request with this section comes from b1; what b1 gets at once."""
+        self.before.send(frames.encode_request(kind, stream_id, b"data", annotated(raw) + rest, 8))
+        return self.before.received()

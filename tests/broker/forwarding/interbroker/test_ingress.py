@@ -1,85 +1,35 @@
-"""What a broker does with a request of another one: passed on, refused, or decided upon (D-49)."""
+"""What becomes of requests of other brokers, and of annotations of clients: passed on, refused, decided upon (D-49)."""
 
 from __future__ import annotations
 
 import pytest
 
 from broker.core import CoreSettings
-from broker.events import REQUESTS_DROPPED
-from broker.forwarding.interbroker import annotations as hops
-from broker.routing.health.leases import Lease
-from broker.routing.policies import Policy
 from rsocket_wire.errors import INVALID, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.annotations import Annotations
-from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, UNICAST
-from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.frames import MIME_TYPE
 from tests.broker.forwarding.brokers import (
     CALLER_MIMES,
     DATA_MIME,
+    ORDERS,
+    REST,
     SECTION,
+    TO,
     Broker,
+    Middle,
     annotated,
     apart,
     caller_mimes,
-    ingress,
+    decided,
     last,
     section,
     to_route,
 )
-from tests.fakes import Frame, Wire, address, addressed, composite, error, moved, route_id
-
-ORDERS = address(service="orders")
-REST = composite(caller_mimes("a/b", "c/d")) + addressed(ORDERS, ("text/plain", b"more"))
-TO = to_route(7)
-
-
-def decided(stream_id: int, kind: int = REQUEST_RESPONSE) -> bytes:
-    """A request for route 7, as it comes from b1."""
-    return frames.encode_request(kind, stream_id, b"", annotated(section(TO, "b1")) + REST)
-
-
-class Middle:
-    """b2 between b1 and b3, which has the route 7 of `orders`."""
-
-    def __init__(self, settings: CoreSettings | None = None) -> None:
-        self.broker = Broker("b2", settings)
-        self.before = self.broker.link("b1")
-        self.behind = self.broker.link("b3")
-        self.route = self.broker.far(self.broker.remote("b3", self.behind), "orders", 7)
-
-    def ask(self, raw: bytes, kind: int = REQUEST_RESPONSE, stream_id: int = 1, rest: bytes = REST) -> list[Frame]:
-        """A request with this section comes from b1; what b1 gets at once."""
-        self.before.send(frames.encode_request(kind, stream_id, b"data", annotated(raw) + rest, 8))
-        return self.before.received()
-
+from tests.fakes import Frame, Wire, address, addressed, composite, error, moved
 
 # Transit
-
-
-def test_fragments_are_never_gathered_on_the_way() -> None:
-    middle = Middle()
-    first = frames.encode_request(
-        REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1", flags=1)) + REST[:9], 0, FOLLOWS
-    )
-    middle.before.send(first)
-    expected = annotated(section(TO, "b1", "b2", flags=1)) + REST[:9]
-    assert middle.behind.one() == moved(frames.encode_request(REQUEST_RESPONSE, 1, b"", expected, 0, FOLLOWS), 2)
-    second = frames.encode_payload(1, NEXT, b"data", REST[9:])
-    middle.before.send(second)
-    assert middle.behind.one() == moved(second, 2)
-
-
-def test_a_section_that_is_cut_by_fragments_is_awaited() -> None:
-    middle = Middle()
-    metadata = annotated(section(TO, "b1")) + REST
-    middle.before.send(frames.encode_request(REQUEST_STREAM, 1, b"", metadata[:50], 4, FOLLOWS))
-    assert (middle.behind.received(), middle.before.received()) == ([], [])
-    middle.before.send(frames.encode_payload(1, NEXT, b"data", metadata[50:]))
-    expected = annotated(section(TO, "b1", "b2")) + REST
-    assert middle.behind.one() == moved(frames.encode_request(REQUEST_STREAM, 1, b"data", expected, 4), 2)
-    assert middle.before.peer.gathered_bytes == 0
 
 
 def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
@@ -135,133 +85,12 @@ def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: st
     assert middle.broker.annotations.take_refused() == []
 
 
-@pytest.mark.parametrize("limit", [1, 2])
-def test_max_hops_bounds_the_trace(limit: int) -> None:
-    middle = Middle(CoreSettings(max_hops=limit))
-    assert middle.ask(section(TO, *[f"a{number}" for number in range(limit)])) == []
-    names = [f"a{number}" for number in range(limit + 1)]
-    text = f"too-many-hops: {'>'.join(names)}>b2: {limit + 1} brokers passed it on, the limit is {limit}"
-    assert middle.ask(section(TO, *names), stream_id=3) == [error(3, REJECTED, text)]
-
-
-def test_as_many_hops_are_allowed_as_brokers_are_known_and_one_always() -> None:
-    middle = Middle()
-    middle.broker.annotations.brokers_n = 0
-    assert middle.ask(section(TO, "b1")) == []
-    assert len(middle.ask(section(TO, "b0", "b1"), stream_id=3)) == 1
-
-
-def test_a_route_without_a_lease_left_refuses_what_others_decided() -> None:
-    """D-50."""
-    broker, service, link = last()
-    route = broker.core.table.routes()[0]
-    route.load.lease = Lease(broker.core.table.masks)
-    route.load.lease.join(route.slot)
-    link.send(decided(1))
-    text = f"no-lease: the route {route.id_text} has no lease left"
-    assert (link.received(), service.received()) == ([error(1, REJECTED, text)], [])
-
-
 def test_a_route_that_drains_still_serves_what_others_decided() -> None:
     """D-50."""
     broker, service, link = last()
     broker.core.table.masks.put(broker.core.table.masks.draining, broker.core.table.routes()[0].slot)
     link.send(decided(1))
     assert len(service.received()) == 1
-
-
-def test_too_much_that_waits_for_a_route_is_refused_to_other_brokers() -> None:
-    """D-50: a link is read from always, so a slow service must not be fed by it without end."""
-    _, service, link = last(CoreSettings(max_pending_bytes=1000))
-    service.fill(480)
-    link.send(decided(1, REQUEST_FNF))
-    waits = service.peer.pending_bytes
-    link.send(decided(3))
-    limit = "the limit for requests of other brokers is 500 (half of limits.max_pending_bytes)"
-    text = f"over-limit: {waits} bytes wait for the route {id_text(route_id(7))}, {limit}"
-    assert link.received() == [error(3, REJECTED, text)]
-    service.unblock()
-    assert [frame.kind for frame in service.received()] == [frames.CANCEL, REQUEST_FNF]
-
-
-def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a_second() -> None:
-    """Nobody else could be told."""
-    broker, service, link = last(CoreSettings(max_pending_bytes=1000))
-    service.fill(500)
-    broker.events()
-    for stream_id in (1, 3, 5):
-        link.send(decided(stream_id, REQUEST_FNF))
-    broker.advance(1.0)
-    told = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
-    assert [(event.service, event.reason, event.requests) for event in told] == [("orders", "over-limit", 3)]
-    assert broker.core.engine.drops.total_n == 3
-
-
-@pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
-def test_fire_and_forgets_that_find_no_room_on_a_link_are_told_under_its_name(flags: int) -> None:
-    """For which service they were is not known any more."""
-    broker, link = ingress(CoreSettings(max_buffered_bytes=100_000))
-    caller = broker.caller()
-    link.block()
-    broker.events()
-    for number in range(5):
-        caller.request(REQUEST_FNF, 1 + 2 * number, address(flags, service="orders"), bytes(30_000))
-    broker.advance(1.0)
-    [told] = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
-    assert (told.service, told.peer, told.requests) == ("", link.peer.name, 2)
-    assert told.detail == "b2: 2 fire-and-forgets or pushes dropped: too many bytes wait for the link"
-
-
-def test_a_route_with_as_many_requests_as_it_may_have_refuses_one_more() -> None:
-    _, service, link = last(CoreSettings(policy=Policy(max_in_flight_per_route=1)))
-    for number in (1, 3):
-        link.send(decided(number))
-    text = f"over-limit: the route {TO[6:]} has 1 requests in flight, protection.max_in_flight_per_route is 1"
-    assert (link.received(), len(service.received())) == ([error(3, REJECTED, text)], 1)
-
-
-def ask_over(link: Wire, first: int, count: int) -> list[str]:
-    """So many requests for route 7 over a link; what it is told."""
-    for number in range(first, first + 2 * count, 2):
-        link.send(decided(number))
-    return [frame.text for frame in link.received()]
-
-
-@pytest.mark.parametrize("limit", [8, 200])
-def test_a_link_is_one_caller_among_others_where_places_are_shared(limit: int) -> None:
-    """D-68: who asks behind it is known to the broker where they are connected, and shared there."""
-    broker = Broker("b2", CoreSettings(policy=Policy(max_in_flight_per_route=limit)))
-    service, link, other = broker.service("orders", 7), broker.link("b1"), broker.caller()
-    assert ask_over(link, 1, limit) == []
-    other.request(REQUEST_RESPONSE, 1, ORDERS)
-    assert other.one().text.startswith("over-limit: of 1 routes")
-    for number in (2, 4):
-        service.answer(number, b"")
-    link.received()
-    text = f"over-limit: {limit - 2} requests of this connection are in flight at a route of orders: "
-    text += f"protection.max_in_flight_per_route is {limit}, of which a caller gets at most half while others compete"
-    assert ask_over(link, 9_001, 1) == [text]
-    for number in (3, 5):
-        other.request(REQUEST_RESPONSE, number, ORDERS)
-    assert other.received() == []
-    for stream_id in list(service.peer.streams)[: limit // 2 - 1]:
-        service.answer(stream_id, b"")
-    link.received()
-    assert ask_over(link, 9_003, 2) == [text.replace(f"{limit - 2} ", f"{limit // 2} ", 1)]
-
-
-def test_places_of_a_route_of_another_broker_are_shared_where_the_callers_are() -> None:
-    broker, _ = ingress(CoreSettings(policy=Policy(max_in_flight_per_route=4)))
-    greedy, other = broker.caller(), broker.caller()
-    for number in (1, 3, 5, 7):
-        greedy.request(REQUEST_RESPONSE, number, ORDERS)
-    other.request(REQUEST_RESPONSE, 1, ORDERS)
-    greedy.cancel(1)
-    greedy.request(REQUEST_RESPONSE, 9, ORDERS)
-    other.request(REQUEST_RESPONSE, 3, ORDERS)
-    assert [frame.text.partition(":")[0] for frame in greedy.received()] == ["over-limit"]
-    assert [frame.stream_id for frame in other.received()] == [1]
-    assert [len(wire.peer.streams) for wire in (greedy, other)] == [3, 1]
 
 
 # What nobody has decided
@@ -429,28 +258,3 @@ def test_annotations_of_a_client_in_fragments_are_taken_out() -> None:
     plain = addressed(ORDERS, ("text/plain", b"more"))
     first = frames.encode_request(REQUEST_CHANNEL, 1, b"da", plain, 5, FOLLOWS)
     assert service.received() == [moved(first, 2), Frame(frames.encode_payload(2, NEXT, b"ta"))]
-
-
-# Bounds
-
-
-def test_ways_that_nobody_counts_apart_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    middle = Middle()
-    middle.broker.annotations.brokers_n = 10_000
-    for number in range(hops.MAX_PATHS + 5):
-        middle.ask(section(TO, f"c{number}", "b1"), REQUEST_FNF)
-    paths = middle.broker.annotations.paths
-    assert len(paths) == hops.MAX_PATHS + 1
-    assert (paths[""].requests, paths["c0>b1>b2"].requests) == (5, 1)
-
-
-def test_what_is_remembered_of_sections_and_prefixes_is_bounded() -> None:
-    middle = Middle()
-    read = middle.broker.annotations.read
-    first = read(section(TO, "b1"))
-    assert read(section(TO, "b1")) is first
-    for number in range(hops.MAX_SECTIONS):
-        read(section(to_route(number + 100), "b1"))
-    assert read(section(TO, "b1")) is not first
-    long = section(TO, "b1", extra=b"\xa1\xff" + b"x" * 255 + b"\xb1\x00\x00\x04\x00" + b"x" * 1024, extra_n=2)
-    assert read(long) is not read(long)
