@@ -14,7 +14,8 @@ from broker.cluster.links.admissions import (
     Admissions,
 )
 from rsocket_wire.errors import REJECTED_SETUP
-from tests.broker.cluster.links.test_handshakes import WRONG, links
+from tests.broker.cluster.links.test_authentication import WRONG
+from tests.broker.cluster.links.test_handshakes import links
 from tests.conformance.links import Broker, cluster, value_of
 from tests.conformance.scripts import heard
 from tests.fakes import Wire, World, error
