@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.routing.policies import Policies, Policy
 from broker.routing.query import FORGOTTEN_N, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_TAGS
 from broker.routing.table import Table
-from broker.routing.targets import MAX_LABEL, label_of
+from broker.routing.targets import MAX_LABEL
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.ids import id_text
-from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
 from tests.broker.routing.made import (
     AT_MS,
@@ -20,7 +19,6 @@ from tests.broker.routing.made import (
     address,
     chosen,
     found,
-    hinted,
     joined,
     numbers,
     query_of,
@@ -32,40 +30,7 @@ from tests.broker.routing.made import (
     zoo,
 )
 
-# What matches
-
-
-@pytest.mark.parametrize("flags, name", [(0, "unicast"), (UNICAST, "unicast"), (MULTICAST, "multicast")])
-def test_routing_is_what_the_flag_says(flags: int, name: str) -> None:
-    target = resolve(query_of(zoo()), address(flags, service="orders", region="eu"))
-    assert (target.routing, target.routing_name, target.refusal) == (flags, name, None)
-    assert (target.service, target.label) == ("orders", "service=orders region=eu")
-
-
 # What is refused
-
-
-def test_address_without_tags_is_refused() -> None:
-    message = "bad-address: the ADDRESS has no tag to route by"
-    query = query_of(zoo())
-    assert found(query, address()) == message
-    assert found(query, address(hints=[(LB_METHOD, "random")])) == message
-    assert found(query, Address(route_id(1), [Tag(LB_METHOD, b"random")]).encode()) == message
-
-
-def test_address_cut_anywhere_is_refused_and_what_it_lacks_is_right() -> None:
-    query = query_of(zoo())
-    raw = address(hints=[(LB_METHOD, "random")], service="orders", region="eu")
-    for size in range(len(raw)):
-        message = found(query, raw[:size])
-        if size < 6:
-            assert message == f"bad-address: header: needs 6 bytes, {size} are there"
-        elif size < 22:
-            needs = f"ADDRESS origin route id: needs 16 bytes at offset 6, {size - 6} are left"
-            assert message == f"bad-address: {needs}"
-        else:  # the metadata alone would be the tags, and a key alone has a null value
-            assert str(message).startswith(("bad-address: ADDRESS ", "bad-address: the ADDRESS has no", "no-route: "))
-    assert found(query, raw) == [1, 3]
 
 
 def test_address_that_is_cut_spoils_no_other() -> None:
@@ -91,53 +56,6 @@ def test_any_bytes_give_a_target(junk: bytes, at: int, byte: int, flags: int) ->
         if target.candidates is not None:
             query.choose(target, b"", CALLER, 0.0)
         assert len(target.label) <= MAX_LABEL
-
-
-# Hints
-
-
-def test_hints_are_read_from_either_map_and_do_not_take_part_in_the_and() -> None:
-    """D-12."""
-    table = Table(Policies(Policy(chooser="random"), {}))
-    for number in (1, 3, 4):
-        joined(table, number, region="eu")
-    query = query_of(table)
-    for raw in hinted(hints=[(LB_METHOD, "round-robin"), (STICKY_ROUTE_KEY, "x"), (SHARD_METHOD, "y")], region="eu"):
-        assert found(query, raw) == [1, 3, 4]
-        picks = chosen(query, raw, 6)
-        assert sorted(picks[:3]) == [1, 3, 4]
-        assert picks[3:] == picks[:3]
-    assert query.unknown_methods == 0
-
-
-def test_strict_hints_among_the_tags_take_part_in_the_and() -> None:
-    """D-12: then they are still hints, and tags like any other as well."""
-    table = zoo()
-    joined(table, 5, "orders", lb_method="random")
-    query = query_of(table, strict_hints=True)
-    in_metadata, in_tags = hinted(hints=[(LB_METHOD, "random")], service="orders")
-    assert found(query, in_metadata) == [1, 2, 3, 5]
-    assert found(query, in_tags) == [5]
-    shard = Address(route_id(9), [Tag.of("service", "orders"), Tag(SHARD_KEY, b"service")], flags=SHARD).encode()
-    assert found(query, shard) == "no-route: no route has shard_key=service"
-
-
-def test_hints_among_the_tags_are_tags_where_a_metadata_map_is_there() -> None:
-    """D-12: whoever writes the specification's layout could have said them in the metadata, were it empty."""
-    head = Address(route_id(9), []).encode()
-    tags = Address(route_id(9), [Tag(LB_METHOD, b"random"), Tag.of("service", "orders")]).encode()[22:]
-    assert found(query_of(zoo()), head + tags) == [1, 2, 3]
-    assert found(query_of(zoo()), head + b"\x80\x00" + tags) == "no-route: no route has lb_method=random"
-
-
-@pytest.mark.parametrize("name", ["random", "Random", "RANDOM"])
-def test_method_of_the_hint_wins_over_the_default(name: str) -> None:
-    query = query_of(zoo())
-    raw = address(hints=[(LB_METHOD, name)], service="orders")
-    picks = chosen(query, raw, 60)
-    assert set(picks) == {1, 2, 3}
-    assert picks[:30] != picks[3:33]
-    assert query.unknown_methods == 0
 
 
 # Turns
@@ -274,25 +192,10 @@ def test_addresses_of_many_tags_are_not_remembered_but_answered() -> None:
     assert query.remembered() == 1
 
 
-def test_label_of_many_tags_is_cut() -> None:
-    tags = [Tag.of("region", "us"), *[Tag.of(f"key-{number}", "v" * 100) for number in range(100)]]
-    label = resolve(query_of(zoo()), Address(route_id(1), tags).encode()).label
-    assert len(label) == MAX_LABEL
-    assert label.startswith("region=us key-0=vvv")
-    assert label.endswith("…")
-
-
 def test_targets_are_numbered_in_the_order_in_which_they_were_met() -> None:
     query = query_of(zoo())
     raws = [address(region="eu"), address(region="us"), address(region="eu")]
     assert [resolve(query, raw).number for raw in raws] == [1, 2, 1]
-
-
-def test_label_is_made_of_short_names() -> None:
-    assert label_of([Tag.of("service", "orders"), Tag.of("user", ""), Tag.of("zone", None)]) == (
-        "service=orders user= zone"
-    )
-    assert label_of([]) == ""
 
 
 # The same AND for people
