@@ -423,7 +423,7 @@ async def test_slow_writer_gets_everything_in_the_end(tmp_path: Path) -> None:
 
 async def test_writer_that_says_nonsense_is_said_and_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pipe = await started(tmp_path, "import os\nprint('nonsense', flush=True)\nwhile os.read(0, 4096): pass")
-    await until(lambda: "what is no state" in caplog.text)
+    await until(lambda: "an invalid state" in caplog.text)
     assert await pipe.stop(60.0)
 
 
