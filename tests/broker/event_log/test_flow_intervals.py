@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.core import CoreSettings
 from broker.event_log.flow_intervals import FlowIntervals
 from broker.events import FlowRecord
+from broker.forwarding.traffic.flows import TAKEN_N
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from tests.fakes import START_MS, World, address
 
@@ -21,8 +22,8 @@ class Flows:
         self.sent_n = 0
         self.log.take()
 
-    def send(self) -> None:
-        self.caller.request(REQUEST_FNF, 2 * self.sent_n + 1, address(service="orders"))
+    def send(self, **tags: str) -> None:
+        self.caller.request(REQUEST_FNF, 2 * self.sent_n + 1, address(service="orders", **tags))
         self.sent_n += 1
 
     def records(self) -> list[tuple[int, int, int]]:
@@ -38,6 +39,19 @@ def test_an_interval_is_over_after_its_time_and_not_before() -> None:
     assert (flows.records(), flows.intervals.next_at()) == ([], 102.0)
     flows.intervals.tick(102.5)
     assert (flows.records(), flows.intervals.next_at()) == ([(2500, 2500, 1)], 104.5)
+
+
+def test_an_interval_lasts_until_all_records_of_the_one_before_are_written() -> None:
+    """65,536 flows at once would hold up all others for half a second."""
+    flows = Flows()
+    for number in range(TAKEN_N + 1):
+        flows.send(number=str(number))
+    flows.intervals.tick(102.0)
+    flows.intervals.tick(104.0)
+    assert (flows.records(), flows.intervals.next_at()) == ([(2000, 2000, 1)] * (TAKEN_N + 1), 104.0)
+    flows.send()
+    flows.intervals.tick(104.2)
+    assert (flows.records(), flows.intervals.next_at()) == ([(4200, 2200, 1)], 106.2)
 
 
 def test_the_end_of_the_broker_ends_the_interval() -> None:
