@@ -131,7 +131,10 @@ class LifecycleEvent(NamedTuple):
 
 
 class FlowRecord(NamedTuple):
-    """The requests of one caller to one route, of one model, routing type and outcome, in one interval."""
+    """The requests of one caller to one route, of one model, routing type and outcome, in one interval.
+
+    Tables add up the integers from `requests` on, but those with `_max_` in their names (`schema.FLOW_SUMS`).
+    """
 
     seq: int
     at_ms: int  # milliseconds since the epoch
