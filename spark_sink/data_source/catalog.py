@@ -110,8 +110,8 @@ class Catalog:
             f"{self._store.name} any more: {cause}"
         )
         if self._fails:
-            raise LostRows(f"{sentence}. With failOnDataLoss=false reading goes on behind them")
-        self._say(f"{sentence}; reading goes on behind them")
+            raise LostRows(f"{sentence}. With failOnDataLoss=false reading continues after them")
+        self._say(f"{sentence}; reading continues after them")
 
     def table_of(self, file: EventFile, span: Span) -> pa.Table:
         """These rows of a file, see `contents`."""

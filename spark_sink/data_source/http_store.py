@@ -134,7 +134,7 @@ class HttpStore:
                 if len(data) > most:
                     raise OSError(f"{url} has more than {most} bytes, the most that are read")
                 if length is not None and len(data) != int(length):
-                    raise ConnectionError(f"{url} broke off after {len(data)} of {length} bytes")
+                    raise ConnectionError(f"{url} was cut off after {len(data)} of {length} bytes")
                 return data
             except (ConnectionError, TimeoutError, HTTPException) as error:
                 if time.monotonic() >= give_up_at:

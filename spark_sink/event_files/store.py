@@ -70,7 +70,7 @@ class SegmentFile:
         """Which rows it has. BadFile: it does not say."""
         first_row = self._footer.get("first_row", "")
         if not first_row.isdigit():
-            raise BadFile("it does not say which rows it has: a version of the writer before schema 3 made it")
+            raise BadFile("it has no row numbers: a writer before schema version 3 made it")
         return Span(int(first_row), self._parquet.metadata.num_rows)
 
     def range_of(self, name: str) -> tuple[Any, Any] | None:

@@ -38,7 +38,7 @@ from spark_sink.writer.retention import READER_SUFFIX, READERS, Reading, declare
 # Spark's file source never forgets a file that it has seen, in memory and in a log that it writes anew every ten
 # batches. So after so many files a new checkpoint begins.
 ROLL_FILES: Final = 10_000
-ROLL_WORD: Final = "this checkpoint knows enough files"  # in what ends a query that is to begin with a new one
+ROLL_WORD: Final = "this checkpoint lists enough files"  # in what ends a query that is to begin with a new one
 STOP_WORD: Final = "no new batch: the pipeline is to stop"
 CHUNK_ROWS: Final = 250_000  # records that the driver holds as they are: 100 MB, and Spark hands over 1 GB at most
 SAY_EVERY_S: Final = 10.0  # how often the writer of events is told that somebody reads
@@ -113,7 +113,7 @@ class BatchWriter:
             else:
                 events.write(READERS, f"{name}{READER_SUFFIX}", msgspec.json.encode(reading))
         except OSError as error:  # a full disk becomes free only when we go on: then old segments may be removed
-            say(f"the writer of events cannot be told that somebody reads: {error}")
+            say(f"the progress of this reader cannot be reported to the event writer: {error}")
 
     def _tables_place(self, session: Any) -> FileSystem:
         place = filesystem_of(self._tables, session)

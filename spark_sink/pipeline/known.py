@@ -40,7 +40,7 @@ class Known:
         for file in files:
             original = self._find_original(file, own) if isinstance(file, GoodFile) and file.rows else None
             if original is not None:
-                why = f"its records are those of number {original}, which is read: it is a copy, and counts nothing"
+                why = f"its records are those of number {original}, which was read: it is a copy and is not counted"
                 judged.append(BadFile(file.file, why))
             else:
                 judged.append(file)

@@ -125,7 +125,7 @@ def _last_at(broker: Broker) -> datetime:
 def _row(broker_id: str, epoch: int, run: KnownRun) -> memoryview:
     last_seq = run.last_seq - 1 if run.died_seq == run.last_seq else run.last_seq  # that the broker told itself
     detail = (
-        f"broker {run.name} ended and had not said BrokerStopped; its last record is {last_seq}, and at most its last "
+        f"broker {run.name} ended without BrokerStopped; its last record is {last_seq}, and at most its last "
         "20 ms of single requests and its last interval of flow records are missing"
     )
     row = gap_row(run.last_at, (broker_id, run.name, epoch), (last_seq + 1, 0), BROKER_DIED, detail)

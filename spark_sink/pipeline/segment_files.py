@@ -156,7 +156,7 @@ def _check_nothing_missing(metadata: Any, name: str) -> None:
     """ValueError: a row has no value in this column, or the footer does not say."""
     for statistics in _statistics(metadata, name):
         if statistics is None or not statistics.has_null_count or statistics.null_count > 0:
-            raise ValueError(f"there are rows without {name}, or it does not say")
+            raise ValueError(f"it has rows without {name}, or no statistics of it")
 
 
 def _bounds(metadata: Any, name: str, none: Any) -> tuple[Any, Any]:
@@ -164,7 +164,7 @@ def _bounds(metadata: Any, name: str, none: Any) -> tuple[Any, Any]:
     first, last = [], []
     for statistics in _statistics(metadata, name):
         if statistics is None or not statistics.has_min_max:
-            raise ValueError(f"it says nothing of the values of {name}")
+            raise ValueError(f"it has no statistics of {name}")
         first.append(statistics.min)
         last.append(statistics.max)
     return min(first, default=none), max(last, default=none)

@@ -157,8 +157,8 @@ class _Journey:
         died = self._near.ended(self._run, BROKER_DIED)
         if died is not None and died.seq == last.seq:
             self._notes.append(
-                f"the broker died, as its writer told at {moment_text(moment_at(died.at_us))}; this is the table at "
-                "its last record"
+                f"the broker died, as its writer recorded at {moment_text(moment_at(died.at_us))}; this is the table "
+                "at its last record"
             )
             return history.DIED
         silent = span_text(max(0, self._at_us - last.at_us))
@@ -168,14 +168,14 @@ class _Journey:
             began = self._near.first(later[0])
             when = f" at {moment_text(moment_at(began.at_us))}" if began is not None else ""
             self._notes.append(
-                f"the broker died without a word: {told}, and it was started again{when}; this is the table at its "
-                "last record"
+                f"the broker ended without BrokerStopped: {told}, and it was started again{when}; this is the table "
+                "at its last record"
             )
             return history.DIED
         if self._at_us - last.at_us > NEAR_S * 1_000_000:
             self._notes.append(
-                f"nothing was heard of the broker: {told}; it died without a word, or its newer files are not here, or "
-                "nothing happened and events.snapshot_s is 0"
+                f"no later record of the broker is there: {told}; it died, or its newer files are not here, or nothing "
+                "happened and events.snapshot_s is 0"
             )
         else:
             self._notes.append(f"nothing newer is there: {told}")

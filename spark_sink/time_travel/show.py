@@ -45,13 +45,13 @@ def print_table_at(table: values.TableAt, routes: Sequence[values.SeenRoute], co
     for sentence in warnings(table):
         say(console, sentence, "yellow")
     if not routes:
-        say(console, "no routes" if not table.routes else f"none of the {len(table.routes):,} routes is like that")
+        say(console, "no routes" if not table.routes else f"none of the {len(table.routes):,} routes matches")
         return
     rows = [_cells(route, table) for route in routes]
     print_rows(console, ("service", "route id", "tags", "since", ">uptime", "broker", "peer", ">requests"), rows)
     if len(routes) < len(table.routes):
         say(console, f"{len(routes):,} of {len(table.routes):,} routes are shown.", "dim")
-    say(console, "requests: as the broker last told them, at a snapshot or when the route joined.", "dim")
+    say(console, "requests: as of the broker's last snapshot, or of the time when the route joined.", "dim")
 
 
 def print_difference(

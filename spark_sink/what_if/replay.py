@@ -29,7 +29,7 @@ from spark_sink.what_if.routing_model import RoutingModel, method_name
 from spark_sink.what_if.settings import RunSettings
 
 NO_ADDRESS: Final = "no ADDRESS: it was longer than 2048 bytes, or could not be read"
-ANONYMOUS_STICKY: Final = "a sticky choice by caller, of one without a route: nobody tells such callers apart"
+ANONYMOUS_STICKY: Final = "a sticky choice of a caller without a route: such callers have no identity in the records"
 BEFORE_SNAPSHOT: Final = "before the first snapshot of an epoch whose beginning is gone"
 
 _AWAITED: Final = "request_response"

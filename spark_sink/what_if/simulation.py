@@ -55,7 +55,7 @@ def simulate(engine: Engine, question: Question) -> Simulation:
     epochs = [each for each in epochs_of(engine.lifecycle()) if _is_asked(each, question)]
     if not epochs:
         of = f" of a broker {question.broker!r}" if question.broker else ""
-        raise BadFolder(f"there are no lifecycle events{of}: without them nobody knows which routes there were")
+        raise BadFolder(f"there are no lifecycle events{of}: without them the routes are unknown")
     _check_tags(epochs, question)
     keys = {each.run.key for each in epochs}
     totals = engine.totals()
@@ -66,7 +66,7 @@ def simulate(engine: Engine, question: Question) -> Simulation:
         raise BadFolder("there are no requests and no flow records to replay in the time that is asked for")
     plan = Plan(epochs, summaries, question)
     if not plan.parts:
-        raise BadFolder("no epoch of any broker has its beginning or a snapshot: nobody knows which routes there were")
+        raise BadFolder("no epoch of any broker has its beginning or a snapshot: the routes are unknown")
     plan.speeds = speeds_of(totals)
     results = engine.replay(plan)
     asked: list[UnitResult] = []
@@ -137,7 +137,7 @@ def _notes_of(epoch: Epoch, summary: Summary) -> list[str]:
         at = moment(epoch.begins_at.at_us)
         found.append(f"the beginning is gone: the replay starts at the snapshot of {at}, without whose turn it was")
     if "seed" not in epoch.tags:
-        found.append("nobody has told the seed of its rng, so what is chosen by chance differs")
+        found.append("the seed of the broker's rng is unknown, so random choices differ")
     if summary.is_flows:
         spread = f"{summary.requests:,} requests of flow records are spread evenly over their intervals"
         found.append(f"no single requests were written: {spread}, and in-flight figures are estimates")

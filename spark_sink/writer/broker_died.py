@@ -12,7 +12,7 @@ from broker.events import BROKER_DIED, LifecycleEvent
 
 MS_PER_S: Final = 1000
 
-_DETAIL: Final = "the broker ended and had not said BrokerStopped; what it had not handed over is missing"
+_DETAIL: Final = "the broker ended without BrokerStopped; records that the writer had not received are missing"
 
 
 def died_frame(seq: int, at_s: float) -> bytes:

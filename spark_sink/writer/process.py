@@ -200,14 +200,14 @@ def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int) ->
 @click.option("--events", type=click.Path(path_type=Path), required=True, help="Folder of event files.")
 @click.option("--roll-s", type=click.FloatRange(min=0.01), default=ROLL_S, show_default=True, help="Seconds per file.")
 @click.option("--roll-bytes", type=click.IntRange(min=1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
-@click.option("--min-free-bytes", type=click.IntRange(min=0), default=0, help="Of the file system; left to others.")
-@click.option("--sync-s", type=click.FloatRange(min=0), default=0.0, help="How often the log is synced; 0: never.")
-@click.option("--keep-s", type=click.FloatRange(min=0), default=0.0, help="Seconds that files are kept; 0: for ever.")
+@click.option("--min-free-bytes", type=click.IntRange(min=0), default=0, help="Bytes left free on the file system.")
+@click.option("--sync-s", type=click.FloatRange(min=0), default=0.0, help="Seconds between syncs of the log; 0: never.")
+@click.option("--keep-s", type=click.FloatRange(min=0), default=0.0, help="Seconds that files are kept; 0: forever.")
 @click.option("--keep-bytes", type=click.IntRange(min=0), default=0, help="Bytes of all files; 0: no bound.")
 @click.option(
-    "--reader-timeout-s", type=click.FloatRange(min=0), default=Keep().reader_timeout_s, help="Until it is told."
+    "--reader-timeout-s", type=click.FloatRange(min=0), default=Keep().reader_timeout_s, help="Silence that is logged."
 )
-@click.option("--ignore-silent-readers", is_flag=True, help="Nothing is kept for a reader that is silent for so long.")
+@click.option("--ignore-silent-readers", is_flag=True, help="Keep no files for a silent reader.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", help="As log.level of the broker.")
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", help="As log.format of the broker.")
 def main(

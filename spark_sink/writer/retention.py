@@ -120,10 +120,10 @@ class Retention:
         readers = list(self._readers())
         silent = {one.name for one in readers if wall_s - one.heard_s > self._keep.reader_timeout_s}
         for name in sorted(silent - self._silent):
-            does = "it keeps nothing any more" if self._keep.ignores_silent else "what it has not read is kept"
-            self._say(f"the reader {name} has said nothing for {self._keep.reader_timeout_s:.0f} s; {does}")
+            does = f"its unread files are {'no longer ' if self._keep.ignores_silent else ''}kept"
+            self._say(f"the reader {name} has reported nothing for {self._keep.reader_timeout_s:.0f} s; {does}")
         for name in sorted(self._silent - silent):
-            self._say_well(f"the reader {name} is heard again, or gone")
+            self._say_well(f"the reader {name} reports again, or was removed")
         self._silent = silent
         return [one for one in readers if not (self._keep.ignores_silent and one.name in silent)]
 
@@ -138,7 +138,7 @@ class Retention:
             except (OSError, NoFile, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 reading, heard_s = Reading(), 0.0  # somebody wants something: nothing of it is read
                 if path.name not in self._bad:
-                    self._say(f"{path} does not say what is read, so all is kept for it: {error}")
+                    self._say(f"{path} is no valid reader report; all files are kept for it: {error}")
                     self._bad.add(path.name)
             yield DeclaredReader(path.stem, reading, heard_s)
 

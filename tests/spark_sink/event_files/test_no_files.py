@@ -204,7 +204,7 @@ def test_writer_takes_it_for_no_log_no_segment_and_no_reader(tmp_path: Path, kin
     assert sealed_seqs(tmp_path) == list(range(1, 15))
     names = sorted(str(path.relative_to(tmp_path)) for path in strange[:3])
     assert said[0] == f"{tmp_path} holds foreign files: {', '.join(names)}"
-    why = f"{strange[3]} does not say what is read, so all is kept for it: it is {KINDS[kind][0]} and not a file"
+    why = f"{strange[3]} is no valid reader report; all files are kept for it: it is {KINDS[kind][0]} and not a file"
     assert said[1:2] == [why]
 
 

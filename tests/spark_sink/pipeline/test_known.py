@@ -42,7 +42,7 @@ def test_copy_of_a_segment_under_another_number_is_not_counted_again(tmp_path: P
     assert request_seqs(source.tables) == list(range(1000, 1050))
     told = [row["detail"] for row in read_table(source.tables, GAPS).to_pylist() if row["reason"] == "bad-file"]
     assert sorted(told) == sorted(
-        f"{path}: its records are those of number {number}, which is read: it is a copy, and counts nothing"
+        f"{path}: its records are those of number {number}, which was read: it is a copy and is not counted"
         for number, paths in copies
         for path in paths
     )

@@ -102,7 +102,7 @@ def test_disk_that_is_full_between_two_queries_is_told_and_it_goes_on(
     pipeline.run_queries(None)
     assert [query.is_stopped for query in queries] == [True] * 3
     said = capsys.readouterr().err
-    assert "the writer of events cannot be told that somebody reads: [Errno 28] No space left" in said
+    assert "the progress of this reader cannot be reported to the event writer: [Errno 28] No space left" in said
     assert "generation 2 begins" in said
 
 

@@ -67,7 +67,7 @@ def test_only_routes_that_are_asked_for_are_shown(events: str) -> None:
         assert [route["route_id"] for route in body["routes"]] == shown
         assert body["verdict"] == "equal"
     assert "1 of 2 routes are shown." in run(*at, "--service", "stock").stdout
-    assert "none of the 2 routes is like that" in run(*at, "--service", "none").stdout
+    assert "none of the 2 routes matches" in run(*at, "--service", "none").stdout
 
 
 def test_tag_without_a_value_is_refused(events: str) -> None:

@@ -158,14 +158,14 @@ def test_broker_that_died_says_so_with_the_table_at_its_last_record(tmp_path: Pa
     alone = table_at(tmp_path, after(400))
     assert (alone.life, [route.route_id for route in alone.routes]) == (SILENT, [A])
     assert alone.notes[0].startswith(
-        "nothing was heard of the broker: its last record is of 2023-11-15 12:00:01, 6 min 39 s before; it died"
+        "no later record of the broker is there: its last record is of 2023-11-15 12:00:01, 6 min 39 s before; it died"
     )
     write_segments(tmp_path, second)
     dead = table_at(tmp_path, after(30))
     assert (dead.life, [route.route_id for route in dead.routes]) == (DIED, [A])
     assert dead.notes == (
-        "the broker died without a word: its last record is of 2023-11-15 12:00:01, 29 s before, and it was started "
-        "again at 2023-11-15 12:01:00; this is the table at its last record",
+        "the broker ended without BrokerStopped: its last record is of 2023-11-15 12:00:01, 29 s before, and it was "
+        "started again at 2023-11-15 12:01:00; this is the table at its last record",
     )
     assert table_at(tmp_path, after(70), epoch=first.header.epoch).life == DIED
 
@@ -178,7 +178,7 @@ def test_broker_of_which_its_writer_told_that_it_died_needs_no_other_run_to_be_d
     dead = table_at(tmp_path, after(31))
     assert (dead.life, [route.route_id for route in dead.routes]) == (DIED, [A])
     assert dead.notes == (
-        "the broker died, as its writer told at 2023-11-15 12:00:30; this is the table at its last record",
+        "the broker died, as its writer recorded at 2023-11-15 12:00:30; this is the table at its last record",
     )
     assert table_at(tmp_path, after(29)).life == RUNNING
 

@@ -146,7 +146,7 @@ def test_an_epoch_without_its_beginning_starts_at_its_snapshot(tmp_path: Path) -
     assert simulation.result.not_replayed == {BEFORE_SNAPSHOT: 1}
     assert [now for _, now in sorted(loads(simulation).values())] == [3, 3]
     assert "the beginning is gone: the replay starts at the snapshot of" in simulation.notes[0]
-    assert "nobody has told the seed of its dice" in simulation.notes[1]
+    assert "the seed of the broker's rng is unknown" in simulation.notes[1]
 
 
 def test_half_a_snapshot_is_none(tmp_path: Path) -> None:

@@ -114,11 +114,11 @@ def test_silent_reader_is_told_once_and_respected(folder: Folder) -> None:
     retention = folder.retention(Keep(keep_s=0.5, reader_timeout_s=60.0))
     for _ in range(3):
         retention.look(NOW_S, folder.state)
-    assert folder.said == ["the reader one has said nothing for 60 s; what it has not read is kept"]
+    assert folder.said == ["the reader one has reported nothing for 60 s; its unread files are kept"]
     assert (folder.left(), folder.state.silent_readers) == (["flows/1"], 1)
     folder.heard("one", 0.0)
     retention.look(NOW_S, folder.state)
-    assert (folder.said[1:], folder.state.silent_readers) == (["the reader one is heard again, or gone"], 0)
+    assert (folder.said[1:], folder.state.silent_readers) == (["the reader one reports again, or was removed"], 0)
 
 
 def test_silent_reader_keeps_nothing_where_it_is_to_be_ignored(folder: Folder) -> None:
@@ -137,8 +137,8 @@ def test_reader_that_says_nonsense_has_read_nothing_and_is_told_once(folder: Fol
     retention.look(NOW_S, folder.state)
     retention.look(NOW_S, folder.state)
     assert folder.left() == ["flows/1"]
-    assert [sentence.split(": ")[0] for sentence in folder.said if "does not say" in sentence] == [
-        f"{folder.path / READERS / 'one.json'} does not say what is read, so all is kept for it"
+    assert [sentence.split(": ")[0] for sentence in folder.said if "reader report" in sentence] == [
+        f"{folder.path / READERS / 'one.json'} is no valid reader report; all files are kept for it"
     ]
 
 
