@@ -223,14 +223,3 @@ def test_others_are_told_where_the_broker_listens_by_a_name_that_they_can_reach(
         "unix:///run/b.sock",
     ]
     assert reachable((Listen("tls", "b1.example", 1),), listeners) == ["tls://b1.example:1"]
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("tcp://a:1", "tls://[::1]:1", "wss://a:1/x", "unix:///a"),
-        *("dns+tcp://a:1", "dns+tls://[::1]:1", "srv+tls://_a._tcp.b"),
-    ],
-)
-def test_the_url_of_a_peer_is_parsed_and_written_back(url: str) -> None:
-    assert str(PeerUrl.parse(url)) == url

@@ -1,4 +1,4 @@
-"""broker.config.options and reference: every option has a reason and a right example; the document holds them all."""
+"""broker.config.options: every option has a reason, a unit where it counts and a right example."""
 
 import tomllib
 from pathlib import Path
@@ -7,12 +7,8 @@ import pytest
 
 from broker.config.load import ConfigErrors
 from broker.config.options import CHOOSERS, OPTIONS, WRAPPERS, Config, OptionDoc
-from broker.config.reference import options_markdown, options_toml
 from broker.routing.choosers.registry import Methods
 from tests.broker.config.sources import A_CHOOSER, mistakes_of, of_file, write_pem
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
-
 
 WORDS = [*CHOOSERS, *WRAPPERS, "best", "round-robin", ""]
 
@@ -61,15 +57,3 @@ def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
         assert mistake.endswith("cannot be read: No such file or directory")
     else:
         assert of_file(folder, text) != Config()
-
-
-def test_the_file_of_all_defaults_gives_the_defaults(folder: Path) -> None:
-    assert of_file(folder, options_toml()) == Config()
-    assert sum(len(section) for section in tomllib.loads(options_toml()).values()) == len(OPTIONS.values())
-
-
-def test_the_document_holds_the_options_as_they_are() -> None:
-    """Should it fail: put what `options_markdown()` gives between the two comments of the document."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    table = text.partition("<!-- options -->\n")[2].partition("<!-- end of options -->")[0]
-    assert table.strip() == options_markdown().strip()

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.options import MAX_SERVICES, SERVICE_KEYS
-from broker.config.reference import options_toml
+from broker.config.options import MAX_SERVICES
 from tests.broker.config.sources import A_CHOOSER, LISTS_ALL, SERVICES, mistakes_of, of_file
 
 
@@ -81,11 +80,3 @@ def test_services_have_no_variables(folder: Path) -> None:
     assert mistakes_of(folder, "", {"RSB_SERVICE__ORDERS__CHOOSER": "random"}) == [
         "environment: RSB_SERVICE__ORDERS__CHOOSER: services have no variables, only tables [service.NAME] in the file"
     ]
-
-
-def test_the_example_of_a_service_in_the_file_of_all_defaults_is_right(folder: Path) -> None:
-    at = options_toml().index('# [service."orders.eu"]')
-    example = options_toml()[at:].replace("# ", "", 1).replace("\n# ", "\n")
-    assert {name: sorted(own) for name, own in of_file(folder, example).service.items()} == {
-        "orders.eu": sorted(SERVICE_KEYS)
-    }

@@ -1,4 +1,4 @@
-"""broker.config.load: options that exclude or need each other, and files that are not what they should be."""
+"""broker.config.certificates: files that hold no certificate or key, or of another one, and who needs them."""
 
 from pathlib import Path
 
@@ -61,48 +61,3 @@ def test_roots_that_are_none_are_told(folder: Path, section: str, key: str, name
     write_pem(folder)
     text = f'[{section}]\n{key} = "{name}"\n'
     assert mistakes_of(folder, text) == [f'broker.toml:2: {section}.{key}: "{name}" holds no certificate in PEM']
-
-
-def test_two_listeners_cannot_have_one_address(folder: Path) -> None:
-    assert mistakes_of(folder, '[server]\nlisten = [\n"tcp://a:1",\n"ws://a:1/x",\n"unix:///x", "unix:///x"]\n') == [
-        'broker.toml:4: server.listen: "ws://a:1/x" has the same address as "tcp://a:1"',
-        'broker.toml:5: server.listen: "unix:///x" has the same address as "unix:///x"',
-    ]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("tcp://0.0.0.0:1", "ws://127.0.0.1:1/x"),
-        ("tcp://127.0.0.1:1", "ws://0.0.0.0:1/x"),
-        ("tcp://localhost:1", "ws://0.0.0.0:1/x"),
-        ("tcp://[::]:1", "ws://[::1]:1/x"),
-    ],
-)
-def test_all_addresses_are_the_others_too(folder: Path, one: str, other: str) -> None:
-    text = f'[server]\nlisten = [\n"{one}",\n"{other}"]\n'
-    assert mistakes_of(folder, text) == [f'broker.toml:4: server.listen: "{other}" has the same address as "{one}"']
-
-
-@pytest.mark.parametrize("other", ["tcp://[::]:1", "tcp://some.name:1", "tcp://127.0.0.1:2", "unix:///0.0.0.0:1"])
-def test_what_may_well_have_its_place_is_no_mistake(folder: Path, other: str) -> None:
-    config = of_file(folder, f'[server]\nlisten = ["tcp://0.0.0.0:1", "{other}"]\n')
-    assert len(config.server.listen) == 2
-
-
-def test_listeners_on_free_ports_do_not_collide(folder: Path) -> None:
-    config = of_file(folder, '[server]\nlisten = ["tcp://a:0", "ws://a:0"]\n[admin]\nlisten = "a:0"\n')
-    assert len(config.server.listen) == 2
-
-
-def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) -> None:
-    wrong = '"tcp://127.0.0.1:7070" has the same address as admin.listen, "127.0.0.1:7070"'
-    assert mistakes_of(folder, '[server]\nlisten = ["tcp://127.0.0.1:7070"]') == [
-        f"broker.toml:2: server.listen: {wrong}",
-    ]
-    assert mistakes_of(folder, "", {"RSB_ADMIN__LISTEN": "127.0.0.1:7000"}) == [
-        'environment: RSB_ADMIN__LISTEN: "127.0.0.1:7000" is the address of "tcp://127.0.0.1:7000" in server.listen',
-    ]
-    assert mistakes_of(folder, '[server]\nlisten = ["tcp://0.0.0.0:1"]\n[admin]\nlisten = "127.0.0.1:1"\n') == [
-        'broker.toml:4: admin.listen: "127.0.0.1:1" is the address of "tcp://0.0.0.0:1" in server.listen',
-    ]

@@ -1,0 +1,30 @@
+"""broker.config.reference: the document and the file of all defaults hold the options as they are."""
+
+import tomllib
+from pathlib import Path
+
+from broker.config.options import OPTIONS, SERVICE_KEYS, Config
+from broker.config.reference import options_markdown, options_toml
+from tests.broker.config.sources import of_file
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_file_of_all_defaults_gives_the_defaults(folder: Path) -> None:
+    assert of_file(folder, options_toml()) == Config()
+    assert sum(len(section) for section in tomllib.loads(options_toml()).values()) == len(OPTIONS.values())
+
+
+def test_the_document_holds_the_options_as_they_are() -> None:
+    """Should it fail: put what `options_markdown()` gives between the two comments of the document."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    table = text.partition("<!-- options -->\n")[2].partition("<!-- end of options -->")[0]
+    assert table.strip() == options_markdown().strip()
+
+
+def test_the_example_of_a_service_in_the_file_of_all_defaults_is_right(folder: Path) -> None:
+    at = options_toml().index('# [service."orders.eu"]')
+    example = options_toml()[at:].replace("# ", "", 1).replace("\n# ", "\n")
+    assert {name: sorted(own) for name, own in of_file(folder, example).service.items()} == {
+        "orders.eu": sorted(SERVICE_KEYS)
+    }
