@@ -62,14 +62,14 @@ class Splice(Stream):
         "_passes_answers",
         "caller",
         "caller_done",
-        "caller_id",
+        "caller_stream_id",
         "flow",
         "model",
         "opened_at",
         "order",
         "route",
         "route_done",
-        "route_id",
+        "server_stream_id",
         "server",
         "timer",
     )
@@ -77,18 +77,18 @@ class Splice(Stream):
     def __init__(
         self,
         caller: Peer,
-        caller_id: int,
+        caller_stream_id: int,
         server: Peer,
-        route_id: int,
+        server_stream_id: int,
         route: Route,
         flow: Flow,
         model: int,
         now: float,
     ) -> None:
         self.caller: Final = caller
-        self.caller_id: Final = caller_id  # stream id at the caller
+        self.caller_stream_id: Final = caller_stream_id  # stream id at the caller
         self.server: Final = server
-        self.route_id: Final = route_id  # stream id at the server
+        self.server_stream_id: Final = server_stream_id  # stream id at the server
         self.route: Final = route
         self.flow = flow  # where it is counted; another one of the same kind when the broker ends it
         self.model: Final = model
@@ -108,16 +108,16 @@ class Splice(Stream):
     def open(self, frame: FrameCursor) -> None:
         """Enters the tables of both peers and passes the first frame on."""
         self._enter(frame)
-        self.server.forward(frame, self.route_id)
+        self.server.forward(frame, self.server_stream_id)
 
     def open_rewritten(self, frame: FrameCursor, prefix: bytes, rest: bytes, metadata_bytes: int) -> None:
         """As `open`, with other metadata in the first frame: see `Peer.forward_rewritten`."""
         self._enter(frame)
-        self.server.forward_rewritten(frame, self.route_id, prefix, rest, metadata_bytes)
+        self.server.forward_rewritten(frame, self.server_stream_id, prefix, rest, metadata_bytes)
 
     def _enter(self, frame: FrameCursor) -> None:
-        self.caller.streams[self.caller_id] = self
-        self.server.streams[self.route_id] = self
+        self.caller.streams[self.caller_stream_id] = self
+        self.server.streams[self.server_stream_id] = self
         self.caller.begun += 1
         self.route.load.began(self.model == REQUEST_RESPONSE, self.caller.id)
         if self.model == REQUEST_CHANNEL or frame.flags & FOLLOWS:
@@ -146,7 +146,7 @@ class Splice(Stream):
                 return
             flags = frame.flags
             self._bytes_in += frame.end - frame.start
-            self.server.forward(frame, self.route_id)
+            self.server.forward(frame, self.server_stream_id)
             if flags & FOLLOWS and not flags & COMPLETE:
                 return  # "A PAYLOAD with both F and C flags set, implicitly ignores the F flag."
             if flags & NEXT or frame.end - frame.start > HEADER_BYTES:  # else it only completes
@@ -158,21 +158,21 @@ class Splice(Stream):
         elif kind == REQUEST_N:
             if self.model >= REQUEST_STREAM and is_request_n(frame):
                 if self.caller.is_congested:  # it has not read what it has asked for before
-                    self.caller.hold_credit(self.caller_id, self, initial_n(frame.data, frame.start))
+                    self.caller.hold_credit(self.caller_stream_id, self, initial_n(frame.data, frame.start))
                     return
                 self._bytes_in += frame.end - frame.start
-                self.server.forward(frame, self.route_id)
+                self.server.forward(frame, self.server_stream_id)
         elif kind == CANCEL:
-            self.server.forward(frame, self.route_id)
-            self.caller.drop_stream(self.caller_id)
+            self.server.forward(frame, self.server_stream_id)
+            self.caller.drop_stream(self.caller_stream_id)
             self.finish(CANCELLED, NEITHER, frame.now)
         elif kind == ERROR:
             if self.model == REQUEST_CHANNEL:
                 self._bytes_in += frame.end - frame.start
-                self.server.forward(frame, self.route_id)
+                self.server.forward(frame, self.server_stream_id)
                 self.finish(FAILED, NEITHER, frame.now)
         elif kind == EXT and frame.flags & IGNORE:  # D-32
-            self.server.forward(frame, self.route_id)
+            self.server.forward(frame, self.server_stream_id)
 
     def from_route(self, frame: FrameCursor) -> None:
         kind = frame.kind
@@ -181,7 +181,7 @@ class Splice(Stream):
                 return
             flags = frame.flags
             self._bytes_out += frame.end - frame.start
-            self.caller.forward(frame, self.caller_id)
+            self.caller.forward(frame, self.caller_stream_id)
             if flags & FOLLOWS and not flags & COMPLETE:
                 return
             if flags & NEXT or frame.end - frame.start > HEADER_BYTES:
@@ -200,21 +200,21 @@ class Splice(Stream):
             self.answered()
             if is_request_n(frame):
                 if self.server.is_congested:
-                    self.server.hold_credit(self.route_id, self, initial_n(frame.data, frame.start))
+                    self.server.hold_credit(self.server_stream_id, self, initial_n(frame.data, frame.start))
                     return
                 self._bytes_out += frame.end - frame.start
-                self.caller.forward(frame, self.caller_id)
+                self.caller.forward(frame, self.caller_stream_id)
         elif self.model == REQUEST_CHANNEL and kind == CANCEL:
             self.answered()
             if not self.caller_done:
-                self.caller.forward(frame, self.caller_id)
+                self.caller.forward(frame, self.caller_stream_id)
                 self.caller_done = True
                 if self.route_done:  # D-28: one end of its half is enough
                     self.finish(COMPLETED, GOOD, frame.now)
         # D-32: from the route of a fire-and-forget it is not passed on
         elif kind == EXT and frame.flags & IGNORE and self.model != REQUEST_FNF:
             self.answered()
-            self.caller.forward(frame, self.caller_id)
+            self.caller.forward(frame, self.caller_stream_id)
 
     def answered(self) -> bool:
         """The route has sent something though nothing was expected, or for the first time: it goes on."""
@@ -228,33 +228,33 @@ class Splice(Stream):
         """The route has answered with this ERROR."""
         self._bytes_out += frame.end - frame.start
         if self.model != REQUEST_FNF:
-            self.caller.forward(frame, self.caller_id)
+            self.caller.forward(frame, self.caller_stream_id)
         self.finish(FAILED, verdict_of(frame), frame.now)
 
     def caller_lost(self, now: float) -> None:
-        self.server.send(encode_cancel(self.route_id))
+        self.server.send(encode_cancel(self.server_stream_id))
         self.finish(CALLER_LOST, NEITHER, now)
 
     def route_lost(self, now: float) -> None:
         if self.route_done:  # D-28: one end of its half is enough
-            self.caller.send(encode_cancel(self.caller_id))
+            self.caller.send(encode_cancel(self.caller_stream_id))
         elif self.model != REQUEST_FNF:  # a fire-and-forget has no answer, not even this one
             text = f"route-lost: the connection of {self.route.service} went away before the request ended"
-            self.caller.send(encode_error(self.caller_id, CANCELED, text))
+            self.caller.send(encode_error(self.caller_stream_id, CANCELED, text))
         self.finish(ROUTE_LOST, NEITHER, now)
 
     def shed(self, text: str, now: float) -> bool:
         server = self.server
-        is_unseen = server.waits_whole(self.route_id)  # then the route knows nothing of the request
-        server.drop_stream(self.route_id)
+        is_unseen = server.waits_whole(self.server_stream_id)  # then the route knows nothing of the request
+        server.drop_stream(self.server_stream_id)
         if not is_unseen:
-            server.send(encode_cancel(self.route_id))
-        self.caller.drop_stream(self.caller_id)
+            server.send(encode_cancel(self.server_stream_id))
+        self.caller.drop_stream(self.caller_stream_id)
         if self.route_done:  # D-28: one end of its half is enough
-            self.caller.send(encode_cancel(self.caller_id))
+            self.caller.send(encode_cancel(self.caller_stream_id))
         elif self.model != REQUEST_FNF:
             code = REJECTED if is_unseen else CANCELED
-            self.caller.send(encode_error(self.caller_id, code, f"over-limit: {text}"))
+            self.caller.send(encode_error(self.caller_stream_id, code, f"over-limit: {text}"))
         self.flow = self.flow.ended_with("over-limit")
         self.finish(FAILED, NEITHER, now)
         return True
@@ -263,12 +263,12 @@ class Splice(Stream):
         """The caller's deadline has passed."""
         waited_s = now - self.opened_at
         verdict = BAD if self._is_to_blame(waited_s) else NEITHER
-        self.server.send(encode_cancel(self.route_id))
+        self.server.send(encode_cancel(self.server_stream_id))
         if self.route_done:  # the caller has its COMPLETE: only its own half is open
-            self.caller.send(encode_cancel(self.caller_id))
+            self.caller.send(encode_cancel(self.caller_stream_id))
         else:
             text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
-            self.caller.send(encode_error(self.caller_id, CANCELED, text))
+            self.caller.send(encode_error(self.caller_stream_id, CANCELED, text))
         self.flow = self.flow.ended_with("deadline")
         self.finish(FAILED, verdict, now)
 
@@ -283,8 +283,8 @@ class Splice(Stream):
 
     def finish(self, outcome: int, verdict: int, now: float) -> None:
         """Forgets both streams and counts the request; called once. `verdict` on the route: GOOD, BAD or NEITHER."""
-        del self.caller.streams[self.caller_id]
-        self.server.streams.pop(self.route_id, None)  # already taken out when the server is lost
+        del self.caller.streams[self.caller_stream_id]
+        self.server.streams.pop(self.server_stream_id, None)  # already taken out when the server is lost
         self.caller.begun -= 1
         if self.timer is not None:
             self.timer.cancel()

@@ -100,11 +100,11 @@ class RetryableSplice(Splice):
         kept = self._kept
         metadata = kept[: self._metadata_bytes] if self._flags & METADATA else None
         raw = encode_request(
-            self.model, self.caller_id, kept[self._metadata_bytes :], metadata, self._n, self._flags & ~METADATA
+            self.model, self.caller_stream_id, kept[self._metadata_bytes :], metadata, self._n, self._flags & ~METADATA
         )
         self._let_go()
-        del self.caller.streams[self.caller_id]
-        self.server.streams.pop(self.route_id, None)
+        del self.caller.streams[self.caller_stream_id]
+        self.server.streams.pop(self.server_stream_id, None)
         self.caller.begun -= 1
         if self.timer is not None:
             self.timer.cancel()

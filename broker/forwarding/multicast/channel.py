@@ -46,7 +46,7 @@ class Channel(Merge):
 
     def __init__(self, queue: StepQueue, caller: Peer, caller_id: int, flow: Flow, model: int, now: float) -> None:
         super().__init__(queue, caller, caller_id, flow, model, now)
-        self._listening_n = 0  # branches that are not deaf
+        self._listening_n = 0  # branches that are not done with the input
         self._floor_n = 0
         self._slowest_n = 0
         self._said_n = 0
