@@ -199,7 +199,7 @@ class Engine(RequestContext):
     def _send_again(self, splice: RetryableSplice, route: Route, now: float) -> None:
         self.order = self.query.choices
         peer = splice.caller
-        caller_id = splice.caller_id
+        caller_id = splice.caller_stream_id
         more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
         frame = self.cursor(splice.give_up(now), now)
         request = self.egress.request_again(splice, frame)

@@ -8,11 +8,7 @@ from broker.core import CoreSettings
 from broker.events import REQUESTS_DROPPED
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from rsocket_wire.wire.frames import MULTICAST, UNICAST
-from tests.broker.forwarding.brokers import (
-    decided,
-    ingress,
-    last,
-)
+from tests.broker.forwarding.brokers import decided, ingress, last
 from tests.fakes import address
 
 

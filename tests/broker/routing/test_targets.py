@@ -9,17 +9,7 @@ from broker.routing.targets import MAX_LABEL, label_of
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key
 from rsocket_wire.wire.tags import Tag
-from tests.broker.routing.made import (
-    address,
-    chosen,
-    found,
-    hinted,
-    joined,
-    query_of,
-    resolve,
-    route_id,
-    zoo,
-)
+from tests.broker.routing.made import address, chosen, found, hinted, joined, query_of, resolve, route_id, zoo
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"\xff" * 127, b"x" * 127, b"\x00"])

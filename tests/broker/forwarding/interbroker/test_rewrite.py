@@ -7,14 +7,7 @@ import pytest
 from broker.core import CoreSettings
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF
-from tests.broker.forwarding.brokers import (
-    DATA_MIME,
-    PLAIN,
-    TO,
-    Broker,
-    annotated,
-    section,
-)
+from tests.broker.forwarding.brokers import DATA_MIME, PLAIN, TO, Broker, annotated, section
 from tests.fakes import Frame, moved
 
 
