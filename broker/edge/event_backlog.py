@@ -230,7 +230,7 @@ class EventBacklog:
             self._encode_some(events[half:])
             return
         if self._full is None and self.bytes + len(data) > self._max_bytes:
-            detail = f"the pipe to the writer is stuck and {self._max_bytes >> 20} MiB wait for it"
+            detail = f"the writer does not read its pipe, and {self._max_bytes >> 20} MiB wait for it"
             seqs = _seqs(events)
             if seqs:
                 self._full = _Gap("backlog-full", detail, min(seqs))

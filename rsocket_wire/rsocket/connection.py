@@ -92,7 +92,7 @@ class Connection:
         at = frame.start + frames.HEADER_BYTES
         if frame.end - at >= 4 and u16_at(frame.data, at) != 1:  # before the rest, which may look otherwise there
             version = f"{u16_at(frame.data, at)}.{u16_at(frame.data, at + 2)}"
-            return Refusal("bad-version", f"RSocket {version} asked for, this broker speaks 1.0")
+            return Refusal("bad-version", f"RSocket {version} requested, this broker supports 1.0")
         try:
             setup = frames.decode_setup(frame.data, frame.start, frame.end, frame.flags)
         except InvalidFrame as error:

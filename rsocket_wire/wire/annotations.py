@@ -181,7 +181,7 @@ def pull_descriptor(reader: Reader) -> None:
         raise amqp.wrong_type("descriptor", code, f"the ulong (0x80) {DESCRIPTOR:#018x} or its symbol (0xa3, 0xb3)")
     descriptor = reader.pull_u64("descriptor")
     if descriptor == DESCRIPTOR_V2:
-        raise InvalidFrame(f"descriptor: {descriptor:#018x} is that of version 2, version {VERSION} is spoken here")
+        raise InvalidFrame(f"descriptor: {descriptor:#018x} is that of version 2, version {VERSION} is supported")
     if descriptor != DESCRIPTOR:
         raise InvalidFrame(f"descriptor: {descriptor:#018x} is there, {DESCRIPTOR:#018x} is needed")
 

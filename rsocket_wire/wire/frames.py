@@ -305,7 +305,7 @@ def decode_frame(data: bytes) -> BrokerFrame:
     major = u16_at(data, 0)
     minor = u16_at(data, 2)
     if major != MAJOR:
-        raise UnsupportedVersion(f"version {major}.{minor} is not spoken here, {MAJOR}.{MINOR} is")
+        raise UnsupportedVersion(f"version {major}.{minor} is not supported, {MAJOR}.{MINOR} is")
     kind = data[4] >> 2
     flags = u16_at(data, 4) & MAX_FLAGS
     reader = Reader(data, HEADER_BYTES)

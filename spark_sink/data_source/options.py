@@ -76,7 +76,7 @@ def options_of(given: Mapping[str, str]) -> Options:
         wrong.append(f"failOnDataLoss must be true or false, not {fails!r}")
     reader = said.get("reader", "")
     if reader and (urls or "://" in path or not reader.replace("-", "").replace("_", "").isalnum()):
-        wrong.append(f"reader must be letters, digits, - and _, for a path of this machine; {reader!r} cannot be")
+        wrong.append(f"reader must be letters, digits, - and _, for a path of this machine, not {reader!r}")
     if wrong:
         raise BadOptions(f"rsocket_broker: {'; '.join(wrong)}")
     return Options(source, path, urls, said.get("token", ""), starting, int(records), _BOOLS[fails], reader)

@@ -156,7 +156,7 @@ def test_a_refused_connection_is_told_with_its_reason() -> None:
     world = World()
     world.core.take_events()
     world.connect().send(Setup("a/b", "c/d", 1, 1, major=3).encode())
-    text = "RSocket 3.0 asked for, this broker speaks 1.0"
+    text = "RSocket 3.0 requested, this broker supports 1.0"
     assert rows(world) == [lifecycle(7, 2, 0, peer=PEER, reason="bad-version", detail=text)]
 
 

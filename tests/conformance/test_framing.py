@@ -108,7 +108,7 @@ def test_minor_versions_of_the_same_major_version_are_compatible(minor: int) -> 
 
 @pytest.mark.parametrize("major", [1, 2, 0xFFFF])
 def test_other_major_versions_are_refused_in_requests_and_with_the_setup(major: int) -> None:
-    refused = f"version {major}.1 is not spoken here, 0.1 is"
+    refused = f"version {major}.1 is not supported, 0.1 is"
     assert answer_to(major.to_bytes(2, "big") + ORDERS[2:]) == [error(1, INVALID, f"bad-address: {refused}")]
     raw = major.to_bytes(2, "big") + route_setup(1, "orders")[2:]
     assert announced(raw) == ([error(0, REJECTED_SETUP, f"bad-route: {refused}")], [])

@@ -388,7 +388,7 @@ class Play:
                     assert stream.server is peer
                 if isinstance(stream, Splice):
                     assert stream.caller.streams[stream.caller_stream_id] is stream
-                    assert stream.server.streams[stream.route_id] is stream
+                    assert stream.server.streams[stream.server_stream_id] is stream
                 routes = [stream.route] if isinstance(stream, Splice) and stream_id & 1 else []
                 if isinstance(stream, MulticastCall):
                     routes = [branch.route for branch in stream.branches.values() if branch.route is not None]

@@ -50,7 +50,7 @@ REFUSED = [
         for raw, it in OTHER_FIRST_FRAMES
     ),
     *(
-        (raw, UNSUPPORTED_SETUP, f"bad-version: RSocket {it} asked for, this broker speaks 1.0")
+        (raw, UNSUPPORTED_SETUP, f"bad-version: RSocket {it} requested, this broker supports 1.0")
         for raw, it in OTHER_VERSIONS
     ),
     (resume_frame(), REJECTED_RESUME, NO_SESSION),

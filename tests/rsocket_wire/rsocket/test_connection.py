@@ -90,9 +90,9 @@ def test_new_with_anything_else_is_refused(raw: bytes, named: str) -> None:
     "raw, code, message",
     [
         (setup()[:12], errors.INVALID_SETUP, "bad-setup: SETUP keepalive time: needs 4 bytes at offset"),
-        (setup(major=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.0 asked for, this broker speaks 1.0"),
-        (setup(major=0, minor=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 0.2 asked for"),
-        (raw_frame(0x01, rest=b"\x00\x02\x00\x03"), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 asked for"),
+        (setup(major=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.0 requested, this broker supports 1.0"),
+        (setup(major=0, minor=2), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 0.2 requested"),
+        (raw_frame(0x01, rest=b"\x00\x02\x00\x03"), errors.UNSUPPORTED_SETUP, "bad-version: RSocket 2.3 requested"),
         (
             setup(keepalive_ms=0),
             errors.INVALID_SETUP,

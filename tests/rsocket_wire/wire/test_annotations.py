@@ -41,7 +41,7 @@ from tests.rsocket_wire.wire.annotation_vectors import (
     section,
 )
 
-V2 = "descriptor: 0x534b50522d2d5241 is that of version 2, version 1 is spoken here"
+V2 = "descriptor: 0x534b50522d2d5241 is that of version 2, version 1 is supported"
 EMPTY_TRACE = "trace: is empty, the sender must have added its name"
 DESCRIPTORS = "the ulong (0x80) 0xffffffff00002000 or its symbol (0xa3, 0xb3)"
 SYMBOL = "'skupper:router-annotations'"

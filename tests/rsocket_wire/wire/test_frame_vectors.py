@@ -115,7 +115,7 @@ def test_every_vector_of_other_programs_has_a_test() -> None:
 
 
 def test_major_version_1_is_refused_with_both_numbers() -> None:
-    with pytest.raises(UnsupportedVersion, match=r"bad-version: version 1\.0 is not spoken here, 0\.1 is"):
+    with pytest.raises(UnsupportedVersion, match=r"bad-version: version 1\.0 is not supported, 0\.1 is"):
         decode_frame(by_name("dec_version_1_0").data)
 
 
