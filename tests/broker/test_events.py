@@ -33,7 +33,7 @@ STARTED = [
     ("version", VERSION),
     ("core", CORE),
     ("zone", ""),
-    ("seed", "270369"),  # the first roll of the dice of a World
+    ("seed", "270369"),  # the first roll of the rng of a World
     ("prefers_local", "yes"),
     ("mates", ""),
     ("strict_hints", "no"),

@@ -31,53 +31,53 @@ TOLD_BY_BROKERS = [kind for kind in KIND_NAMES if kind != BROKER_DIED]
 PROJECT = Path(spark_sink.__file__).parents[1]
 
 
-def flow(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
+def flow(rng: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
     """The requests of one interval, with the histogram of latencies that really were drawn."""
-    latencies = [int(dice.lognormvariate(6.5, 1.2)) for _ in range(dice.randint(0, 12))]
+    latencies = [int(rng.lognormvariate(6.5, 1.2)) for _ in range(rng.randint(0, 12))]
     counts = Counter(map(bucket_of, latencies))
     ends = [("completed", "", ""), ("error", "", ""), ("rejected", "no-route", "region=mars"), ("cancelled", "", "")]
-    outcome, word, emptied_by = dice.choice(ends)
+    outcome, word, emptied_by = rng.choice(ends)
     return FlowRecord(
         seq,
-        at_ms + dice.randint(0, 200_000),
+        at_ms + rng.randint(0, 200_000),
         1000,
-        dice.choice(["", "caller-1", "caller-2"]),
-        dice.choice(["", "web"]),
-        dice.choice(["", "route-1", "route-2"]),
-        dice.choice(["orders", "stock", "größe | [x]"]),
+        rng.choice(["", "caller-1", "caller-2"]),
+        rng.choice(["", "web"]),
+        rng.choice(["", "route-1", "route-2"]),
+        rng.choice(["orders", "stock", "größe | [x]"]),
         "service=orders",
-        dice.choice(["request_response", "request_stream"]),
-        dice.choice(["unicast", "multicast"]),
+        rng.choice(["request_response", "request_stream"]),
+        rng.choice(["unicast", "multicast"]),
         outcome,
         word,
         emptied_by,
         len(latencies),
-        dice.randint(0, 9) if not word else 0,
-        dice.randint(0, 9),
-        dice.randint(0, 9),
-        dice.randint(0, 2**40),
-        dice.randint(0, 2**40),
+        rng.randint(0, 9) if not word else 0,
+        rng.randint(0, 9),
+        rng.randint(0, 9),
+        rng.randint(0, 2**40),
+        rng.randint(0, 2**40),
         sum(latencies),
         max(latencies, default=0),
         sorted(counts.items()),
-        dice.choice(["", "AAAEFA=="]),
+        rng.choice(["", "AAAEFA=="]),
     )
 
 
-def lifecycle(dice: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleEvent:
+def lifecycle(rng: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleEvent:
     return LifecycleEvent(
-        dice.choice(TOLD_BY_BROKERS),
+        rng.choice(TOLD_BY_BROKERS),
         seq,
-        at_ms + dice.randint(0, 200_000),
-        route_id=f"route-{dice.randint(1, 3)}",
+        at_ms + rng.randint(0, 200_000),
+        route_id=f"route-{rng.randint(1, 3)}",
         service="orders",
-        tags=[("region", dice.choice(["eu", "us"])), ("zone", "")],
+        tags=[("region", rng.choice(["eu", "us"])), ("zone", "")],
         peer="tcp 10.0.0.4:5123",
-        reason=dice.choice(["", "keepalive-timeout"]),
+        reason=rng.choice(["", "keepalive-timeout"]),
         detail="ein Satz",
-        uptime_ms=dice.randint(0, 10**7),
-        requests=dice.randint(0, 100),
-        choices=dice.randint(0, 10**6),
+        uptime_ms=rng.randint(0, 10**7),
+        requests=rng.randint(0, 100),
+        choices=rng.randint(0, 10**6),
     )
 
 
@@ -86,20 +86,20 @@ def definition(flow: int, service: str = "orders") -> DefinitionFields:
     return (3, flow, "caller-1", "web", route, service, address, "request_response", "unicast", "", "", "AAAEFA==")
 
 
-def request(dice: random.Random, seq: int, flow: int, at_ms: int = NOON_MS) -> RequestFields:
-    started_us = at_ms * 1000 + dice.randint(0, 10**6)
-    duration_us, outcome = int(dice.lognormvariate(6.5, 1.2)), dice.randint(0, 5)
-    order, key_hash, branches = dice.randint(0, 9), dice.choice([-1, dice.randint(0, 2**31 - 1)]), dice.randint(0, 3)
-    choice = order, order + dice.randint(0, 9), key_hash, branches
-    items_in, items_out = dice.randint(0, 9), dice.randint(0, 9)
-    bytes_in, bytes_out = dice.randint(0, 2**40), dice.randint(0, 2**40)
+def request(rng: random.Random, seq: int, flow: int, at_ms: int = NOON_MS) -> RequestFields:
+    started_us = at_ms * 1000 + rng.randint(0, 10**6)
+    duration_us, outcome = int(rng.lognormvariate(6.5, 1.2)), rng.randint(0, 5)
+    order, key_hash, branches = rng.randint(0, 9), rng.choice([-1, rng.randint(0, 2**31 - 1)]), rng.randint(0, 3)
+    choice = order, order + rng.randint(0, 9), key_hash, branches
+    items_in, items_out = rng.randint(0, 9), rng.randint(0, 9)
+    bytes_in, bytes_out = rng.randint(0, 2**40), rng.randint(0, 2**40)
     return (2, seq, started_us, duration_us, flow, outcome, *choice, items_in, items_out, bytes_in, bytes_out)
 
 
 def events(seed: int, count: int, at_ms: int = NOON_MS, first_seq: int = 1) -> list[Event]:
     """Nine flow records to one lifecycle event."""
-    dice = random.Random(seed)
-    return [(lifecycle if seq % 10 == 0 else flow)(dice, seq, at_ms) for seq in range(first_seq, first_seq + count)]
+    rng = random.Random(seed)
+    return [(lifecycle if seq % 10 == 0 else flow)(rng, seq, at_ms) for seq in range(first_seq, first_seq + count)]
 
 
 def rows_frame(records: Iterable[Event]) -> bytes:

@@ -31,7 +31,7 @@ class History:
     """Two brokers with routes of the same services; callers at some of them, who have asked for anything."""
 
     def __init__(self, seed: int, callers_at: tuple[int, ...]) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.net = Net(["b1", "b2"], [("b1", "b2")], make=settings)
         self.net.advance(LINKED_S)
         self.worlds = [self.net.worlds[name] for name in self.net.names]
@@ -49,42 +49,42 @@ class History:
         self.end()
 
     def step(self) -> None:
-        dice = self.dice
-        what = dice.random()
+        rng = self.rng
+        what = rng.random()
         if what < 0.4:
-            self.ask(dice.randrange(len(self.callers)))
+            self.ask(rng.randrange(len(self.callers)))
         elif what < 0.9:
-            self.answer(dice.choice([*self.services, *self.callers, *self.callers]))
+            self.answer(rng.choice([*self.services, *self.callers, *self.callers]))
         elif what < 0.98:
-            self.net.advance(dice.choice([0.05, 0.3]))
+            self.net.advance(rng.choice([0.05, 0.3]))
         else:
             for taken in self.taken:
                 taken.take()
         self.net.pump()
 
     def ask(self, place: int) -> None:
-        dice = self.dice
-        tags: dict[str, str | None] = {"service": dice.choice(["orders", "stock", "stock", "mars"])}
-        routing = dice.choice([UNICAST, UNICAST, SHARD, MULTICAST])
+        rng = self.rng
+        tags: dict[str, str | None] = {"service": rng.choice(["orders", "stock", "stock", "mars"])}
+        routing = rng.choice([UNICAST, UNICAST, SHARD, MULTICAST])
         hints = None
         if routing == SHARD:
-            tags["user"] = str(dice.randrange(20))
+            tags["user"] = str(rng.randrange(20))
             hints = [(SHARD_KEY, "user")]
         raw = address(routing, hints, b"", **tags)
         stream_id = 1 + 2 * self.asked[place]
         self.asked[place] += 1
-        self.callers[place].request(dice.choice(MODELS), stream_id, raw, data=bytes(dice.randrange(40)), n=8)
+        self.callers[place].request(rng.choice(MODELS), stream_id, raw, data=bytes(rng.randrange(40)), n=8)
 
     def answer(self, wire: Wire) -> None:
         ids = list(wire.peer.streams)
         if not ids or wire.is_lost:
             return
-        stream_id, how = self.dice.choice(ids), self.dice.random()
+        stream_id, how = self.rng.choice(ids), self.rng.random()
         if wire in self.callers:
             if how < 0.5:
                 wire.cancel(stream_id)
         elif how < 0.7:
-            wire.answer(stream_id, b"answer" * self.dice.randrange(3), self.dice.choice([NEXT, NEXT | COMPLETE]))
+            wire.answer(stream_id, b"answer" * self.rng.randrange(3), self.rng.choice([NEXT, NEXT | COMPLETE]))
         elif how < 0.85:
             wire.fail(stream_id, 0x201, "no")
         else:

@@ -88,17 +88,17 @@ def test_an_empty_table_has_a_digest_too() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_table_that_events_tell_has_the_digest_of_the_broker(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     world = World(SNAPSHOTS, seed=seed)
     there: dict[int, Wire] = {}
     events: list[LifecycleEvent] = []
     for _ in range(150):
-        number = dice.randrange(1, 8)
-        if dice.random() < 0.6 or number not in there:
-            there[number] = world.service(dice.choice("ab"), number, region=dice.choice(["eu", "us"]))
+        number = rng.randrange(1, 8)
+        if rng.random() < 0.6 or number not in there:
+            there[number] = world.service(rng.choice("ab"), number, region=rng.choice(["eu", "us"]))
         else:
             there.pop(number).lose()
-        world.advance(dice.random())
+        world.advance(rng.random())
         events += world.events()
     digests = [event for event in events if event.kind == TABLE_DIGEST]
     assert len(digests) > 3
@@ -204,17 +204,17 @@ def test_a_broker_whose_clock_is_wrong_changes_no_times_of_another_brokers_event
 @pytest.mark.parametrize("seed", range(4))
 def test_the_tables_of_a_cluster_are_what_their_events_tell(seed: int) -> None:
     """The same Route Ids at two brokers, in turn: who replaces whom must be told in the order in which it happened."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     net = linked(line(2))
     events: dict[str, list[LifecycleEvent]] = {name: [] for name in net.names}
     there: list[Wire] = []
     for _ in range(60):
-        world = net.worlds[dice.choice(net.names)]
-        if dice.random() < 0.7 or not there:
-            there.append(world.service(dice.choice("ab"), dice.randrange(1, 4), region=dice.choice(["eu", "us"])))
+        world = net.worlds[rng.choice(net.names)]
+        if rng.random() < 0.7 or not there:
+            there.append(world.service(rng.choice("ab"), rng.randrange(1, 4), region=rng.choice(["eu", "us"])))
         else:
-            there.pop(dice.randrange(len(there))).lose()
-        net.advance(dice.choice([0.05, 0.5]))
+            there.pop(rng.randrange(len(there))).lose()
+        net.advance(rng.choice([0.05, 0.5]))
         for name in net.names:
             events[name] += net.worlds[name].events()
             assert digest_of(rebuilt(events[name])) == net.worlds[name].core.table.digest.text

@@ -39,17 +39,17 @@ class Wild:
     """Frames by chance. A stream id that is spared is never used."""
 
     def __init__(self, seed: int, spared: set[int]) -> None:
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._spared = spared
         self.may_end = False  # a frame was among them that ends the connection
 
     def frames(self, live: list[int]) -> list[Frame | bytes]:
         """A few; `live`: streams that are open."""
-        dice = self._dice
-        draw = dice.random()
+        rng = self._rng
+        draw = rng.random()
         if draw < 0.0005:
             self.may_end = True
-            return [dice.randbytes(dice.randrange(6))]
+            return [rng.randbytes(rng.randrange(6))]
         if draw < 0.06:
             return [self._zero()]
         if draw < 0.14:
@@ -59,50 +59,50 @@ class Wild:
         return [self._likely(self._id(live))]
 
     def _id(self, live: list[int]) -> int:
-        dice = self._dice
+        rng = self._rng
         while True:
-            some = dice.choice([*live, dice.randrange(1, 60), 2 * dice.randrange(1, 60), 0x7FFFFFFF])
+            some = rng.choice([*live, rng.randrange(1, 60), 2 * rng.randrange(1, 60), 0x7FFFFFFF])
             if some not in self._spared:
                 return some
 
     def _zero(self) -> Frame:
         """Of the connection itself."""
-        dice = self._dice
-        kind = dice.choice([frames.KEEPALIVE, frames.KEEPALIVE, frames.PUSH, 1, 2, 13, 14, 63, frames.ERROR])
+        rng = self._rng
+        kind = rng.choice([frames.KEEPALIVE, frames.KEEPALIVE, frames.PUSH, 1, 2, 13, 14, 63, frames.ERROR])
         if kind == frames.ERROR:
-            if dice.random() < 0.9:
-                return Frame(0, frames.ERROR, 0, dice.randbytes(dice.randrange(4)))  # no code: says nothing
+            if rng.random() < 0.9:
+                return Frame(0, frames.ERROR, 0, rng.randbytes(rng.randrange(4)))  # no code: says nothing
             self.may_end = True
-            return Frame(0, frames.ERROR, 0, dice.choice([0x101, 0x102, 0x003, 0, 0x301]).to_bytes(4) + b"word: text")
-        body = bytes(8) + dice.randbytes(dice.randrange(4)) if kind == frames.KEEPALIVE else self._bytes()
+            return Frame(0, frames.ERROR, 0, rng.choice([0x101, 0x102, 0x003, 0, 0x301]).to_bytes(4) + b"word: text")
+        body = bytes(8) + rng.randbytes(rng.randrange(4)) if kind == frames.KEEPALIVE else self._bytes()
         if kind == frames.PUSH:
-            body = dice.choice([ENTRY, ENTRY + body, b"\x00x" + len(body).to_bytes(3) + body])
-        return Frame(0, kind, dice.choice([0, 0x80, frames.METADATA, 0x3FF]), body)
+            body = rng.choice([ENTRY, ENTRY + body, b"\x00x" + len(body).to_bytes(3) + body])
+        return Frame(0, kind, rng.choice([0, 0x80, frames.METADATA, 0x3FF]), body)
 
     def _random(self) -> Frame:
         """A header that can be, and anything behind it."""
-        dice = self._dice
-        kind = dice.randrange(64)
+        rng = self._rng
+        kind = rng.randrange(64)
         stream_id = self._id([])
-        return Frame(stream_id, kind, dice.randrange(0x400), dice.randbytes(dice.randrange(30)))
+        return Frame(stream_id, kind, rng.randrange(0x400), rng.randbytes(rng.randrange(30)))
 
     def _likely(self, stream_id: int) -> Frame:
         """A frame as it should be, now and then with a byte less or a flag more."""
-        dice = self._dice
-        kind = dice.choice(STREAM_KINDS)
-        metadata = dice.choice([None, None, b"", ENTRY, self._bytes()])
+        rng = self._rng
+        kind = rng.choice(STREAM_KINDS)
+        metadata = rng.choice([None, None, b"", ENTRY, self._bytes()])
         flags = 0 if metadata is None or kind in (frames.REQUEST_N, frames.CANCEL, frames.ERROR) else frames.METADATA
         if kind == frames.REQUEST_N:
-            body = dice.choice([0, 1, 2, 100, 0x7FFFFFFF, 0xFFFFFFFF]).to_bytes(4)
+            body = rng.choice([0, 1, 2, 100, 0x7FFFFFFF, 0xFFFFFFFF]).to_bytes(4)
         elif kind == frames.CANCEL:
             body = b""
         elif kind == frames.ERROR:
-            body = dice.choice([0, 0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFF]).to_bytes(4) + self._bytes()
+            body = rng.choice([0, 0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFF]).to_bytes(4) + self._bytes()
         else:
-            n = dice.choice([0, 1, 5, 0x7FFFFFFF]) if kind in (frames.STREAM, frames.CHANNEL) else None
-            body = content(dice.choice([b"", b"1", b"3", b"wait", self._bytes()]), metadata, n)
+            n = rng.choice([0, 1, 5, 0x7FFFFFFF]) if kind in (frames.STREAM, frames.CHANNEL) else None
+            body = content(rng.choice([b"", b"1", b"3", b"wait", self._bytes()]), metadata, n)
             if kind == frames.PAYLOAD:
-                flags |= dice.choice(
+                flags |= rng.choice(
                     [
                         0,
                         frames.NEXT,
@@ -114,29 +114,29 @@ class Wild:
                     ]
                 )
             elif kind == frames.CHANNEL:
-                flags |= dice.choice([0, 0, frames.COMPLETE])
-        if dice.random() < 0.05:
-            body = body[: dice.randrange(len(body) + 1)]
-        if dice.random() < 0.05:
-            flags ^= 1 << dice.randrange(10)
+                flags |= rng.choice([0, 0, frames.COMPLETE])
+        if rng.random() < 0.05:
+            body = body[: rng.randrange(len(body) + 1)]
+        if rng.random() < 0.05:
+            flags ^= 1 << rng.randrange(10)
         return Frame(stream_id, kind, flags, body)
 
     def _pieces(self, stream_id: int) -> list[Frame | bytes]:
         """A request or payload in pieces, the last of which may be missing."""
-        dice = self._dice
-        kind = dice.choice([*OUR_KINDS, frames.PAYLOAD, frames.PAYLOAD])
+        rng = self._rng
+        kind = rng.choice([*OUR_KINDS, frames.PAYLOAD, frames.PAYLOAD])
         n = 3 if kind in (frames.STREAM, frames.CHANNEL) else None
         pieces: list[Frame | bytes] = [
             Frame(stream_id, kind, frames.FOLLOWS | frames.NEXT * (kind == frames.PAYLOAD), content(b"1", None, n))
         ]
-        for _ in range(dice.randrange(4)):
-            pieces.append(payload(stream_id, self._bytes(), flags=frames.FOLLOWS | dice.choice([0, frames.NEXT])))
-        if dice.random() < 0.8:
-            pieces.append(payload(stream_id, b"", flags=dice.choice([0, frames.NEXT, frames.LAST, frames.COMPLETE])))
+        for _ in range(rng.randrange(4)):
+            pieces.append(payload(stream_id, self._bytes(), flags=frames.FOLLOWS | rng.choice([0, frames.NEXT])))
+        if rng.random() < 0.8:
+            pieces.append(payload(stream_id, b"", flags=rng.choice([0, frames.NEXT, frames.LAST, frames.COMPLETE])))
         return pieces
 
     def _bytes(self) -> bytes:
-        return self._dice.randbytes(self._dice.choice([0, 1, 7, 40]))
+        return self._rng.randbytes(self._rng.choice([0, 1, 7, 40]))
 
 
 async def read(client: Client, model: str) -> None:

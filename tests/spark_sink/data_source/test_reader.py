@@ -46,18 +46,18 @@ class Query:
         """Killed at any point: what is left is the log of offsets and the rows of batches that were done."""
         self.reader = reader_of(self.folder, self.source, **self.options)
 
-    def step(self, dice: random.Random, between: list[Run] | None = None) -> None:
+    def step(self, rng: random.Random, between: list[Run] | None = None) -> None:
         if not self.log:
             self.log.append(self.reader.initial_offset())
         start = self.log[-1]
-        end = self.reader.latest_offset(start, dice.choice([0, 7, 50, 1000]))
+        end = self.reader.latest_offset(start, rng.choice([0, 7, 50, 1000]))
         assert all(end.get(stream, rows) >= rows for stream, rows in start.items())
-        if between and dice.random() < 0.5:
-            disturb(self.folder, between, dice)
+        if between and rng.random() < 0.5:
+            disturb(self.folder, between, rng)
         parts = self.reader.parts(start, end)
-        if between and dice.random() < 0.5:
-            disturb(self.folder, between, dice)
-        if dice.random() < 0.3:  # the batch fails halfway, and the query begins again
+        if between and rng.random() < 0.5:
+            disturb(self.folder, between, rng)
+        if rng.random() < 0.3:  # the batch fails halfway, and the query begins again
             for part in parts[:1]:
                 read_part(pickle.loads(pickle.dumps(self.reader)), part)
             self.restart()
@@ -68,22 +68,22 @@ class Query:
         self.log.append(end)
 
 
-def disturb(folder: Path, runs: list[Run], dice: random.Random) -> None:
+def disturb(folder: Path, runs: list[Run], rng: random.Random) -> None:
     """Something of what happens to an events folder."""
-    one = dice.choice([run for run in runs if not run.is_dead])
-    what = dice.random()
+    one = rng.choice([run for run in runs if not run.is_dead])
+    what = rng.random()
     if what < 0.45:
-        one.take(dice.randint(1, 60))
+        one.take(rng.randint(1, 60))
     elif what < 0.7:
         one.roll()
     elif what < 0.8:
         one.kill()
     elif what < 0.95:
-        source = dice.choice([FLOWS, LIFECYCLES, REQUESTS])
-        for path in segments(folder, source)[: dice.randint(0, 3)]:
+        source = rng.choice([FLOWS, LIFECYCLES, REQUESTS])
+        for path in segments(folder, source)[: rng.randint(0, 3)]:
             archive(folder, source, path)
     elif len(runs) < 8:  # the broker is killed and starts again, or another one does
-        broker = dice.randint(1, 3)
+        broker = rng.randint(1, 3)
         epoch = max((run.header.epoch for run in runs), default=0) + 1
         for dead in runs:
             if dead.header.broker_id.endswith(str(broker)) and not dead.is_dead:
@@ -96,17 +96,17 @@ def disturb(folder: Path, runs: list[Run], dice: random.Random) -> None:
 def test_every_record_is_read_once_whatever_happens_to_the_files(
     tmp_path: Path, source: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     monkeypatch.setattr(reader_module, "PART_ROWS", 40)
     runs = [run(tmp_path, 1_700_000_000_000, 1)]
     runs[0].take(5)
     query = Query(tmp_path, source)
     for _ in range(15):
-        for _ in range(dice.randint(0, 5)):
-            disturb(tmp_path, runs, dice)
-        query.step(dice, runs)
+        for _ in range(rng.randint(0, 5)):
+            disturb(tmp_path, runs, rng)
+        query.step(rng, runs)
     for _ in range(200):
-        query.step(dice)
+        query.step(rng)
         if query.log[-1] == query.log[-2] == query.reader.latest_offset(query.log[-1], 0):
             break
     expected = sorted([name for one in runs for name in one.names[source]] + deaths(tmp_path, source))

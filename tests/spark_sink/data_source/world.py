@@ -31,7 +31,7 @@ class Run:
         self.header = header
         self.stream = f"{header.broker_id}-{header.epoch}"
         self.names: dict[str, list[Name]] = {FLOWS: [], LIFECYCLES: [], REQUESTS: []}
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._frames = 0
         self._seq = 0
         self._now = 0.0
@@ -46,7 +46,7 @@ class Run:
 
     def take(self, count: int) -> None:
         """A frame of flows, lifecycle events and requests, in the broker's order."""
-        records = events(self._dice.randint(0, 10**9), count, first_seq=self._seq + 1)
+        records = events(self._rng.randint(0, 10**9), count, first_seq=self._seq + 1)
         rows: list[Any] = [record.row() for record in records]
         for record in records:
             self._add(LIFECYCLES if record.seq % 10 == 0 else FLOWS, record.seq)
@@ -54,7 +54,7 @@ class Run:
         rows.append(definition(1))
         for _ in range(count // 2):
             self._seq += 1
-            rows.append(request(self._dice, self._seq, 1))
+            rows.append(request(self._rng, self._seq, 1))
             self._add(REQUESTS, self._seq)
         self._frames += 1
         self._writer.take(msgspec.msgpack.encode(rows), self._now, WALL_S)

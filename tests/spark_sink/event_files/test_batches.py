@@ -90,18 +90,18 @@ def made_of(frames: list[list[object]], header: Header = HEADER) -> dict[str, pa
 
 
 def test_requests_are_told_with_what_their_flow_means() -> None:
-    dice = random.Random(5)
+    rng = random.Random(5)
     flows = [definition(number, service=f"service-{number % 3}") for number in (7, 8, 9, 2**40)]
-    requests = [request(dice, seq, dice.choice(flows)[1]) for seq in range(1, 101)]
+    requests = [request(rng, seq, rng.choice(flows)[1]) for seq in range(1, 101)]
     frames: list[list[object]] = [[*flows[:2], *requests[:0]], [*flows[2:], *requests[:50]], [*requests[50:]]]
     rows = made_of(frames, header_with(weight=10))["requests"].to_pylist()
     assert rows == [request_row(row, {flow[1]: flow for flow in flows}[row[4]]) for row in requests]
 
 
 def test_requests_of_an_unknown_flow_are_told_as_a_gap() -> None:
-    dice = random.Random(6)
+    rng = random.Random(6)
     flow = definition(1)
-    requests = [request(dice, seq, 1 if seq % 2 else 5) for seq in range(1, 9)]
+    requests = [request(rng, seq, 1 if seq % 2 else 5) for seq in range(1, 9)]
     [frame] = [FrameRows(decode_rows(msgspec.msgpack.encode([flow, *requests])), {})]
     assert (frame.records, frame.lost, frame.first_seq, frame.last_seq) == (8, 4, 1, 8)
     made = made_of([[flow, *requests]])
@@ -149,8 +149,8 @@ def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
 
 def test_numbers_that_grow_from_row_to_row_stand_in_the_file_as_differences() -> None:
     """Without that a request takes a quarter more."""
-    dice = random.Random(7)
-    table = made_of([[definition(1), *(request(dice, seq, 1) for seq in range(1, 100))]])["requests"]
+    rng = random.Random(7)
+    table = made_of([[definition(1), *(request(rng, seq, 1) for seq in range(1, 100))]])["requests"]
     group = pq.read_metadata(pa.BufferReader(parquet_bytes(table, {}))).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     assert {column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings} == {

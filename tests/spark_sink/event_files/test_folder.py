@@ -58,10 +58,10 @@ def test_of_one_name_the_first_place_counts_and_foreign_ones_are_named() -> None
 
 
 def test_numbers_ascend_and_are_there_once_whichever_folder_has_them() -> None:
-    listing, dice = Listing(), random.Random(1)
+    listing, rng = Listing(), random.Random(1)
     numbers = [*range(1, 3000, 2), 10**17]
     for archived in (False, True):
-        dice.shuffle(numbers)
+        rng.shuffle(numbers)
         for number in numbers:
             listing.add(EventFile(ONE, number + archived, "flows", f"f{archived}", archived))
     listing.add(EventFile("other-1", 3, LOG, "_tmp"))

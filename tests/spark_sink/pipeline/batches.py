@@ -16,9 +16,9 @@ OTHER = header_with(broker_id="8e4b0000-0000-4000-8000-000000000002", broker_nam
 
 
 def seal_requests(folder: Path, seqs: range, at_ms: int = NOON_MS) -> None:
-    dice = random.Random(seqs.start)
+    rng = random.Random(seqs.start)
     rows: list[Any] = [definition(flow) for flow in (1, 2)]
-    rows += [request(dice, seq, dice.randint(1, 2), at_ms + (seq - seqs.start) * 1000) for seq in seqs]
+    rows += [request(rng, seq, rng.randint(1, 2), at_ms + (seq - seqs.start) * 1000) for seq in seqs]
     seal_frames(folder, [msgspec.msgpack.encode(rows)])
 
 

@@ -76,10 +76,10 @@ class Made:
     histograms of nothing, joins that nobody recorded, runs that died, snapshots that were cut."""
 
     def __init__(self, seed: int, rows: int = 300, hours: float = 3) -> None:
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._hours = hours
         self.services = ["orders", "carts", "", "größe | <b>", *(f"service-{number}" for number in range(30))]
-        self.routes = {f"{number:08x}-1111": self._dice.choice(self.services[:8]) for number in range(60)}
+        self.routes = {f"{number:08x}-1111": self._rng.choice(self.services[:8]) for number in range(60)}
         self.rows: Rows = {
             "traffic": [self._traffic() for _ in range(rows)],
             "callers": [self._caller() for _ in range(rows)],
@@ -96,75 +96,73 @@ class Made:
             self._comings(f"{number:08x}-2222")
 
     def _at(self) -> datetime:
-        return NOON + timedelta(microseconds=self._dice.randrange(int(self._hours * 3600e6)))
+        return NOON + timedelta(microseconds=self._rng.randrange(int(self._hours * 3600e6)))
 
     def _minute(self) -> Row:
-        return {"minute": self._at().replace(second=0, microsecond=0)} | origin(self._dice.randint(1, 4))
+        return {"minute": self._at().replace(second=0, microsecond=0)} | origin(self._rng.randint(1, 4))
 
     def _asked(self) -> Row:
-        outcome, word = self._dice.choice(OUTCOMES)
-        model = self._dice.choice(["request_response", "request_response", "request_stream", "fire_and_forget"])
-        service = self._dice.choice(self.services)
+        outcome, word = self._rng.choice(OUTCOMES)
+        model = self._rng.choice(["request_response", "request_response", "request_stream", "fire_and_forget"])
+        service = self._rng.choice(self.services)
         return {"service": service, "outcome": outcome, "word": word, "model": model}
 
     def _sizes(self) -> Row:
-        return {name: self._dice.randrange(2**45) for name in ("items_in", "items_out", "bytes_in", "bytes_out")}
+        return {name: self._rng.randrange(2**45) for name in ("items_in", "items_out", "bytes_in", "bytes_out")}
 
     def _traffic(self) -> Row:
         row = self._minute() | self._asked() | self._sizes()
-        latencies = [int(self._dice.lognormvariate(6.5, 1.8)) for _ in range(self._dice.randint(0, 30))]
-        routing = self._dice.choice(["unicast", "unicast", "shard", "multicast"])
+        latencies = [int(self._rng.lognormvariate(6.5, 1.8)) for _ in range(self._rng.randint(0, 30))]
+        routing = self._rng.choice(["unicast", "unicast", "shard", "multicast"])
         route_id = ""
         if routing != "multicast" and row["outcome"] != "rejected":
-            route_id = self._dice.choice(list(self.routes))
-        branches = len(latencies) * self._dice.randint(1, 5) if routing == "multicast" else len(latencies)
+            route_id = self._rng.choice(list(self.routes))
+        branches = len(latencies) * self._rng.randint(1, 5) if routing == "multicast" else len(latencies)
         row |= {"routing": routing, "route_id": route_id, "requests": len(latencies), "latencies": latencies}
         return row | {"branches": 0 if row["outcome"] == "rejected" else branches} | histogram(latencies)
 
     def _caller(self) -> Row:
         caller = {
-            "caller_service": self._dice.choice(["", "shop", "kiosk"]),
-            "caller_route": self._dice.choice(["", *self.routes]),
+            "caller_service": self._rng.choice(["", "shop", "kiosk"]),
+            "caller_route": self._rng.choice(["", *self.routes]),
         }
-        return self._minute() | self._asked() | self._sizes() | caller | {"requests": self._dice.randint(0, 50)}
+        return self._minute() | self._asked() | self._sizes() | caller | {"requests": self._rng.randint(0, 50)}
 
     def _rejection(self) -> Row:
         return self._minute() | {
-            "service": self._dice.choice(self.services),
-            "caller_service": self._dice.choice(["", "shop"]),
-            "address": self._dice.choice(["service=orders region=mars", "service=carts"]),
-            "word": self._dice.choice(["no-route", "overloaded"]),
-            "emptied_by": self._dice.choice(["", *(f"region={number}" for number in range(20))]),
-            "requests": self._dice.randint(0, 9),
+            "service": self._rng.choice(self.services),
+            "caller_service": self._rng.choice(["", "shop"]),
+            "address": self._rng.choice(["service=orders region=mars", "service=carts"]),
+            "word": self._rng.choice(["no-route", "overloaded"]),
+            "emptied_by": self._rng.choice(["", *(f"region={number}" for number in range(20))]),
+            "requests": self._rng.randint(0, 9),
         }
 
     def _request(self) -> Row:
         at = self._at()
         row = (
-            origin(1)
-            | self._asked()
-            | {"at": at, "started_at": at, "epoch": 1, "weight": self._dice.choice([1, 1, 10])}
+            origin(1) | self._asked() | {"at": at, "started_at": at, "epoch": 1, "weight": self._rng.choice([1, 1, 10])}
         )
-        return row | {"routing": self._dice.choice(["unicast", "multicast"]), "branches": self._dice.randint(1, 9)}
+        return row | {"routing": self._rng.choice(["unicast", "multicast"]), "branches": self._rng.randint(1, 9)}
 
     def _gap(self) -> Row:
         counts = {
             "first_seq": 10,
             "last_seq": 19,
-            "records": self._dice.randint(0, 99),
-            "requests": self._dice.randint(0, 999),
+            "records": self._rng.randint(0, 99),
+            "requests": self._rng.randint(0, 999),
         }
-        reason = self._dice.choice(["backlog-full", "broker-died", "bad-file"])
+        reason = self._rng.choice(["backlog-full", "broker-died", "bad-file"])
         return origin(1) | counts | {"at": self._at(), "epoch": 1, "reason": reason, "detail": "a sentence"}
 
     def _history(self, broker: int) -> None:
         """Two runs of a broker: the first stops or dies, the second stays."""
-        at = NOON + timedelta(seconds=self._dice.random() * 600)
+        at = NOON + timedelta(seconds=self._rng.random() * 600)
         for epoch in (1, 2):
             at = self._run(origin(broker) | {"epoch": epoch}, at, epoch == 1) + timedelta(seconds=5)
 
     def _run(self, own: Row, at: datetime, is_first: bool) -> datetime:
-        dice = self._dice
+        rng = self._rng
         seq = 0
         here: dict[str, datetime] = {}
 
@@ -176,52 +174,52 @@ class Made:
 
         tell("BrokerStarted", tags=[("version", "0.1.0"), ("core", "compiled")])
         for _ in range(60):
-            at += timedelta(seconds=dice.choice([1, 20, 120]))
-            what = dice.random()
+            at += timedelta(seconds=rng.choice([1, 20, 120]))
+            what = rng.random()
             if what < 0.4:
-                route_id = dice.choice(list(self.routes))
+                route_id = rng.choice(list(self.routes))
                 if route_id in here:
                     self._end(own, here.pop(route_id), route_id, at, seq := seq + 1, "replaced")
                 here[route_id] = at
-                if dice.random() < 0.9:
+                if rng.random() < 0.9:
                     tell("RouteJoined", route_id=route_id, service=self.routes[route_id])
             elif what < 0.7 and here:
-                route_id = dice.choice(list(here))
+                route_id = rng.choice(list(here))
                 since = here.pop(route_id)
                 tell("RouteLeft", route_id=route_id, service=self.routes[route_id], reason="keepalive-timeout")
                 self._end(own, since, route_id, at, seq, "left")
             elif what < 0.8:
-                name = dice.choice(["broker-1", "broker-2", "broker-3: odd"])
-                if dice.random() < 0.5:
+                name = rng.choice(["broker-1", "broker-2", "broker-3: odd"])
+                if rng.random() < 0.5:
                     tell("LinkUp", detail=name)
                 else:
-                    tell("LinkDown", detail=f"{name}: it went", reason="socket-lost", uptime_ms=dice.randint(0, 10**6))
+                    tell("LinkDown", detail=f"{name}: it went", reason="socket-lost", uptime_ms=rng.randint(0, 10**6))
             else:
                 routes = len(here) + 1
                 for route_id, since in here.items():
                     self._seen(own, route_id, at, since, seq := seq + 1, "tcp 10.0.0.4:5123")
                 self._seen(own, "far-away", at, at, seq := seq + 1, "broker x")
-                if dice.random() < 0.8:
+                if rng.random() < 0.8:
                     tell("TableDigest", tags=[("routes", str(routes)), ("local", str(len(here)))])
-        if is_first and dice.random() < 0.5:
+        if is_first and rng.random() < 0.5:
             tell("BrokerStopped")
         return at
 
     def _comings(self, route_id: str) -> None:
         """Stays of a route that may be flapping."""
         at = self._at()
-        for turn in range(self._dice.randint(1, 8)):
-            uptime_ms = self._dice.choice([1_000, 30_000, 59_999, 60_000])
-            at += timedelta(seconds=self._dice.choice([100, 200, 300, 301]))
+        for turn in range(self._rng.randint(1, 8)):
+            uptime_ms = self._rng.choice([1_000, 30_000, 59_999, 60_000])
+            at += timedelta(seconds=self._rng.choice([100, 200, 300, 301]))
             self.rows["sessions"].append(session_row(route_id, at, uptime_ms, 1000 + turn, service="flappy"))
 
     def _end(self, own: Row, since: datetime, route_id: str, at: datetime, seq: int, end: str) -> None:
         uptime_ms = int((at - since).total_seconds() * 1000)
         row = session_row(route_id, at, uptime_ms, seq, end=end, service=self.routes[route_id], reason=end) | own
-        if self._dice.random() < 0.1:
+        if self._rng.random() < 0.1:
             row["joined_at"] = None
         self.rows["sessions"].append(row)
-        if self._dice.random() < 0.2:  # another broker tells it too
+        if self._rng.random() < 0.2:  # another broker tells it too
             self.rows["sessions"].append(row | origin(9) | {"is_local": 0, "end": "removed"})
 
     def _seen(self, own: Row, route_id: str, at: datetime, since: datetime, seq: int, peer: str) -> None:

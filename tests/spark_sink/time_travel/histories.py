@@ -130,7 +130,7 @@ class History:
             self.leave(route_id, reason="broker-stopped")
         self.tell(BROKER_STOPPED)
 
-    def late_snapshots(self, dice: random.Random) -> list[Row]:
+    def late_snapshots(self, rng: random.Random) -> list[Row]:
         """The rows in the order in which a broker tells them: pieces of snapshots come behind younger events."""
         told: list[Row] = []
         waiting: list[Row] = []
@@ -139,7 +139,7 @@ class History:
                 waiting.append(row)
                 continue
             told.append(row)
-            pieces = dice.randint(0, 3)
+            pieces = rng.randint(0, 3)
             told += waiting[:pieces]
             waiting = waiting[pieces:]
         return told + waiting
@@ -158,37 +158,37 @@ class History:
         )
 
 
-def random_tags(dice: random.Random) -> Tags:
+def random_tags(rng: random.Random) -> Tags:
     """Some twice, some without value, in odd writing."""
-    return [(dice.choice(NAMES), dice.choice(ODD_TEXTS)) for _ in range(dice.randint(0, 6))]
+    return [(rng.choice(NAMES), rng.choice(ODD_TEXTS)) for _ in range(rng.randint(0, 6))]
 
 
-def random_step(history: History, dice: random.Random) -> None:
+def random_step(history: History, rng: random.Random) -> None:
     """Something happens; perhaps at the same millisecond as what was before."""
-    history.at_ms += dice.choice((0, 0, 1, 3, 250, 2000))
+    history.at_ms += rng.choice((0, 0, 1, 3, 250, 2000))
     there = list(history.table)
-    kind = dice.randint(0, 11)
+    kind = rng.randint(0, 11)
     if kind <= 3 or not there:
-        route_id = f"{dice.randrange(60):032x}"
-        peer = dice.choice(("tcp 10.0.0.4:5123", "unix", "broker 7f3a0000-0000-4000-8000-000000000002"))
+        route_id = f"{rng.randrange(60):032x}"
+        peer = rng.choice(("tcp 10.0.0.4:5123", "unix", "broker 7f3a0000-0000-4000-8000-000000000002"))
         if route_id in history.table:
             history.replace(route_id, peer)
         else:
-            history.join(route_id, dice.choice(("orders", "stock", "größe 🦀")), random_tags(dice), peer)
+            history.join(route_id, rng.choice(("orders", "stock", "größe 🦀")), random_tags(rng), peer)
     elif kind <= 5:
-        history.leave(dice.choice(there))
+        history.leave(rng.choice(there))
     elif kind == 6:
-        history.change(dice.choice(there), random_tags(dice))
+        history.change(rng.choice(there), random_tags(rng))
     elif kind == 7:
-        route_id = dice.choice(there)
+        route_id = rng.choice(there)
         tags = history.table[route_id].tags
-        history.change(route_id, dice.sample(tags, len(tags)) + tags[:1])
+        history.change(route_id, rng.sample(tags, len(tags)) + tags[:1])
     elif kind == 8:
-        history.replace(dice.choice(there), f"tcp 10.0.0.9:{dice.randint(1, 9)}")
+        history.replace(rng.choice(there), f"tcp 10.0.0.9:{rng.randint(1, 9)}")
     elif kind == 9:
         history.tell(PEER_CONNECTED, peer="tcp 10.0.0.4:5123")
     else:
-        history.table[dice.choice(there)].requests += 3
+        history.table[rng.choice(there)].requests += 3
         history.flow(3)
 
 
@@ -200,11 +200,11 @@ def random_history(
     at_ms: int = NOON_MS,
     number: int = 1,
 ) -> History:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     history = History(number, epoch, at_ms)
     due_ms = at_ms + snapshot_ms
     for _ in range(steps):
-        random_step(history, dice)
+        random_step(history, rng)
         if snapshot_ms and history.at_ms >= due_ms:
             history.snapshot()
             due_ms = history.at_ms + snapshot_ms

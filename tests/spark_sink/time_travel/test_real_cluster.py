@@ -48,10 +48,10 @@ class Run:
         return {row.kind for row in self.rows if isinstance(row, LifecycleEvent)}
 
 
-def tags(dice: random.Random) -> dict[str, Any]:
+def tags(rng: random.Random) -> dict[str, Any]:
     """In odd writing."""
     keys, values = ("region", "zone", "version", "größe", "🦀"), ("a", "b", "", "日本", "x,y", "\u202e", "e\u0301")
-    return {dice.choice(keys): dice.choice(values) for _ in range(dice.randint(0, 4))}
+    return {rng.choice(keys): rng.choice(values) for _ in range(rng.randint(0, 4))}
 
 
 def settings(name: str) -> CoreSettings:
@@ -76,13 +76,13 @@ def shown(table: TableAt) -> Routes:
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Run]]:
     """Services come, change, move and go at two brokers. Each is killed once and starts again; once they are parted."""
-    net, dice = cluster(), random.Random(3)
+    net, rng = cluster(), random.Random(3)
     lives = {name: Run(net, name) for name in net.names}
     runs = list(lives.values())
     wires: dict[int, tuple[str, Wire]] = {}
     net.advance(LINKED_S)
     for step in range(240):
-        number, action = dice.randrange(20), dice.random()
+        number, action = rng.randrange(20), rng.random()
         if step in (80, 160):
             dead = net.names[step // 80 - 1]
             net.kill(dead)
@@ -97,15 +97,15 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Run]]:
         elif step == 55:
             net.heal()
         elif action < 0.5:
-            name = dice.choice(sorted(net.worlds))
-            wires[number] = (name, net.worlds[name].service(dice.choice(("orders", "stock")), number, **tags(dice)))
+            name = rng.choice(sorted(net.worlds))
+            wires[number] = (name, net.worlds[name].service(rng.choice(("orders", "stock")), number, **tags(rng)))
         elif number in wires and action < 0.7:
-            setup = RouteSetup(route_id(number), dice.choice(("orders", "lager")), tags_of(tags(dice)))
+            setup = RouteSetup(route_id(number), rng.choice(("orders", "lager")), tags_of(tags(rng)))
             wires[number][1].send(encode_metadata_push(composite((MIME_TYPE, setup.encode()))))
         elif number in wires:
             wires.pop(number)[1].lose()
         net.pump()
-        net.advance(dice.choice((0.05, 0.2, 0.5)))
+        net.advance(rng.choice((0.05, 0.2, 0.5)))
         for each in [each for each, (_, wire) in wires.items() if wire.is_closed]:
             wires.pop(each)[1].lose()
         net.pump()

@@ -38,7 +38,7 @@ def ids(events: Path, at: datetime) -> list[str]:
 
 
 def test_at_300_random_instants_of_random_histories_the_table_is_the_true_one(tmp_path: Path) -> None:
-    dice = random.Random(5)
+    rng = random.Random(5)
     first = random_history(1, 1500)
     later = random_history(2, 900, epoch=first.header.epoch + 1, at_ms=first.at_ms + 5000)
     other = random_history(3, 600, number=2, snapshot_ms=0)
@@ -48,7 +48,7 @@ def test_at_300_random_instants_of_random_histories_the_table_is_the_true_one(tm
     for history, count in ((first, 150), (later, 100), (other, 50)):
         begin_ms, end_ms = history.rows[0].at_ms, history.rows[-1].at_ms
         for _ in range(count):
-            at_ms = dice.randint(begin_ms, end_ms)
+            at_ms = rng.randint(begin_ms, end_ms)
             table = table_at(reader, moment_at(at_ms * 1000), history.header.broker_id)
             assert (table.epoch, table.digest) == (history.header.epoch, history.digest_at(at_ms)), at_ms
             assert (table.is_complete, table.gaps, table.problems) == (True, (), ())
@@ -56,12 +56,12 @@ def test_at_300_random_instants_of_random_histories_the_table_is_the_true_one(tm
 
 
 def test_snapshots_that_are_told_piece_by_piece_behind_younger_events_are_whole(tmp_path: Path) -> None:
-    dice = random.Random(9)
+    rng = random.Random(9)
     history = random_history(9, 700, snapshot_ms=15_000)
-    write_segments(tmp_path, history, history.late_snapshots(dice))
+    write_segments(tmp_path, history, history.late_snapshots(rng))
     reader = SegmentReader(tmp_path)
     for _ in range(150):
-        at_ms = dice.randint(NOON_MS, history.at_ms)
+        at_ms = rng.randint(NOON_MS, history.at_ms)
         table = table_at(reader, moment_at(at_ms * 1000))
         assert (table.digest, table.gaps, table.verdict != NOT_EQUAL) == (history.digest_at(at_ms), (), True), at_ms
         assert table.start_at > moment_at(at_ms * 1000) - timedelta(seconds=20) or at_ms < NOON_MS + 17_000
@@ -107,13 +107,13 @@ def test_where_the_clock_was_put_back_the_last_time_of_a_moment_counts_and_all_r
 
 @pytest.mark.parametrize("are_copied", [False, True])
 def test_whatever_the_clock_did_the_table_is_one_that_was(tmp_path: Path, are_copied: bool) -> None:
-    dice = random.Random(7)
+    rng = random.Random(7)
     history = History()
     for _ in range(8):
         for _ in range(60):
-            random_step(history, dice)
+            random_step(history, rng)
         history.snapshot()
-        history.at_ms += dice.choice((-3_600_000, -40_000, -900, 0, 600_000))
+        history.at_ms += rng.choice((-3_600_000, -40_000, -900, 0, 600_000))
     write_segments(tmp_path, history)
     if are_copied:
         for number, path in enumerate(sorted(tmp_path.rglob("*.parquet"))):
@@ -121,7 +121,7 @@ def test_whatever_the_clock_did_the_table_is_one_that_was(tmp_path: Path, are_co
     reader = SegmentReader(tmp_path)
     times = [row.at_ms for row in history.rows]
     for _ in range(60):
-        at_ms = dice.randint(min(times), max(times))
+        at_ms = rng.randint(min(times), max(times))
         table = table_at(reader, moment_at(at_ms * 1000))
         assert (table.digest, table.is_complete) == (history.digest_at(at_ms), True)
 

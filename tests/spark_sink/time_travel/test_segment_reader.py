@@ -160,15 +160,15 @@ def test_no_folder_and_empty_folder_are_told(tmp_path: Path) -> None:
 def test_of_a_long_run_only_the_files_that_are_needed_are_opened(tmp_path: Path) -> None:
     """A file a second and a snapshot every ten: files of the two minutes behind the instant, and footers on the way."""
     history = History()
-    dice = random.Random(3)
+    rng = random.Random(3)
     for second in range(1000):
         history.at_ms = NOON_MS + second * 1000
         if second % 10 == 9:
             history.snapshot()
-        elif history.table and dice.random() < 0.5:
-            history.leave(dice.choice(list(history.table)))
+        elif history.table and rng.random() < 0.5:
+            history.leave(rng.choice(list(history.table)))
         else:
-            history.join(f"{dice.randrange(10**9):032x}", "orders", [], "unix")
+            history.join(f"{rng.randrange(10**9):032x}", "orders", [], "unix")
     write_segments(tmp_path, history)
     assert len(lifecycle_files(tmp_path)) == 900
     reader = SegmentReader(tmp_path)

@@ -12,7 +12,7 @@ from tests.spark_sink.time_travel.tables import write_gap, write_tables
 
 
 def test_tables_and_segments_give_the_same_table(tmp_path: Path) -> None:
-    dice = random.Random(2)
+    rng = random.Random(2)
     first = random_history(21, 500, snapshot_ms=30_000)
     second = random_history(22, 200, epoch=first.header.epoch + 1, at_ms=first.at_ms + 90_000)
     for history in (first, second):
@@ -20,7 +20,7 @@ def test_tables_and_segments_give_the_same_table(tmp_path: Path) -> None:
     write_tables(tmp_path / "tables", first, second)
     reader = TableReader(tmp_path / "tables")
     for _ in range(25):
-        at = moment_at(dice.randint(first.rows[0].at_ms, second.at_ms + 5000) * 1000)
+        at = moment_at(rng.randint(first.rows[0].at_ms, second.at_ms + 5000) * 1000)
         made, expected = table_at(reader, at), table_at(tmp_path / "events", at)
         assert (made.routes, made.digest, made.checks) == (expected.routes, expected.digest, expected.checks)
         assert (made.epoch, made.start, made.is_complete) == (expected.epoch, expected.start, True)

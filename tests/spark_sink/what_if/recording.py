@@ -59,24 +59,24 @@ class Recording:
         self.sent += 1
         self._open.append((caller, stream_id))
 
-    def answer(self, dice: random.Random, *, is_error: bool = False) -> None:
+    def answer(self, rng: random.Random, *, is_error: bool = False) -> None:
         """One of the services ends one of the requests that it has."""
-        for wire in sorted(self.services.values(), key=lambda _: dice.random()):
+        for wire in sorted(self.services.values(), key=lambda _: rng.random()):
             streams = [stream_id for stream_id in wire.peer.streams if stream_id % 2 == 0]
             if streams:
-                stream_id = dice.choice(streams)
+                stream_id = rng.choice(streams)
                 if is_error:
                     wire.fail(stream_id, 0x201, "no")
                 else:
                     wire.answer(stream_id, b"yes")
                 return
 
-    def give_up(self, dice: random.Random) -> None:
+    def give_up(self, rng: random.Random) -> None:
         """One of the callers ends one of its requests."""
         still = [(wire, stream_id) for wire, stream_id in self._open if stream_id in wire.peer.streams]
         self._open = still
         if still:
-            wire, stream_id = dice.choice(still)
+            wire, stream_id = rng.choice(still)
             wire.cancel(stream_id)
 
     def finish(self) -> None:
@@ -138,81 +138,77 @@ def busy_day(
     """Services that come and go, callers in two zones, requests that end, fail and are given up.
 
     `events`: what else happens now and then."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     day = Recording(settings, seed=seed)
     zones = ("a", "b")
     for service in range(services):
         for number in range(routes):
-            join(day, dice, FIRST_SERVICE + service * 100 + number)
+            join(day, rng, FIRST_SERVICE + service * 100 + number)
     for number in range(4):
         day.caller(10_000 + number, zones[number % 2])
     if anonymous:
         day.caller()
     while day.sent < requests:
-        day.world.advance(dice.choice((0.0, 0.0003, 0.002)))
-        for _ in range(dice.randrange(1, 5)):
-            day.ask(
-                dice.choice(day.callers), an_address(dice, services, shard, multicast, hints, by_caller), kind(dice)
-            )
-        for _ in range(dice.randrange(0, 6)):
-            day.answer(dice, is_error=dice.random() < errors)
-        if dice.random() < 0.05:
-            day.give_up(dice)
-        if dice.random() < 0.01:
-            number = FIRST_SERVICE + dice.randrange(services) * 100 + dice.randrange(routes + 1)
-            if number in day.services and dice.random() < 0.6:
+        day.world.advance(rng.choice((0.0, 0.0003, 0.002)))
+        for _ in range(rng.randrange(1, 5)):
+            day.ask(rng.choice(day.callers), an_address(rng, services, shard, multicast, hints, by_caller), kind(rng))
+        for _ in range(rng.randrange(0, 6)):
+            day.answer(rng, is_error=rng.random() < errors)
+        if rng.random() < 0.05:
+            day.give_up(rng)
+        if rng.random() < 0.01:
+            number = FIRST_SERVICE + rng.randrange(services) * 100 + rng.randrange(routes + 1)
+            if number in day.services and rng.random() < 0.6:
                 day.leave(number)
             else:  # also while its old connection is there
                 day.world.advance(0.2)  # a connection may say so ten times a second
-                join(day, dice, number)
-        if events is not None and dice.random() < 0.02:
-            events(day, dice)
+                join(day, rng, number)
+        if events is not None and rng.random() < 0.02:
+            events(day, rng)
     day.finish()
     return day
 
 
-def join(day: Recording, dice: random.Random, number: int) -> None:
+def join(day: Recording, rng: random.Random, number: int) -> None:
     service = f"svc{number // 100}"
-    day.join(
-        number, service, zone=dice.choice("ab"), weight=str(dice.randrange(1, 9)), region=dice.choice(("eu", "us"))
-    )
+    day.join(number, service, zone=rng.choice("ab"), weight=str(rng.randrange(1, 9)), region=rng.choice(("eu", "us")))
 
 
-def kind(dice: random.Random) -> int:
-    return dice.choice((REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_FNF))
+def kind(rng: random.Random) -> int:
+    return rng.choice((REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_FNF))
 
 
 def an_address(
-    dice: random.Random, services: int, shard: float, multicast: float, hints: tuple[str, ...], by_caller: bool
+    rng: random.Random, services: int, shard: float, multicast: float, hints: tuple[str, ...], by_caller: bool
 ) -> bytes:
-    service = f"svc{dice.randrange(services)}" if dice.random() < 0.97 else "nobody"
+    service = f"svc{rng.randrange(services)}" if rng.random() < 0.97 else "nobody"
     tags: dict[str, Any] = {"service": service}
-    if dice.random() < 0.3:
-        tags["region"] = dice.choice(("eu", "us", "mars"))
-    if dice.random() < shard:
+    if rng.random() < 0.3:
+        tags["region"] = rng.choice(("eu", "us", "mars"))
+    if rng.random() < shard:
         said: list[tuple[Key, str]] = [(SHARD_KEY, "user")]
         if hints:
-            said.append((SHARD_METHOD, dice.choice(("maglev", "ring", "jump", "modulo", "rendezvous"))))
-        return address(SHARD, said, **tags, user=str(dice.randrange(200)))
-    if dice.random() < multicast:
+            said.append((SHARD_METHOD, rng.choice(("maglev", "ring", "jump", "modulo", "rendezvous"))))
+        return address(SHARD, said, **tags, user=str(rng.randrange(200)))
+    if rng.random() < multicast:
         return address(MULTICAST, None, **tags)
-    hinted = [(LB_METHOD, dice.choice(hints))] if hints and dice.random() < 0.5 else []
-    if by_caller and dice.random() < 0.3:
-        return address(UNICAST, [*hinted, (STICKY_ROUTE_KEY, "user")], **tags, user=str(dice.randrange(20)))
+    hinted = [(LB_METHOD, rng.choice(hints))] if hints and rng.random() < 0.5 else []
+    if by_caller and rng.random() < 0.3:
+        return address(UNICAST, [*hinted, (STICKY_ROUTE_KEY, "user")], **tags, user=str(rng.randrange(20)))
     return address(UNICAST, hinted, **tags)
 
 
 def drains(kind: str) -> Callable[[Recording, random.Random], None]:
     """A tag or a route is taken out of service, or put into it again."""
 
-    def drain(day: Recording, dice: random.Random) -> None:
+    def drain(day: Recording, rng: random.Random) -> None:
         core, now = day.world.core, day.world.now
         if kind == "tag":
-            tag = Tag.of("zone", dice.choice("ab"))
+            tag = Tag.of("zone", rng.choice("ab"))
             if not core.drains.undrain_tag(tag, now):
                 core.drains.drain_tag(tag, 1.0, 1.0, False, now)
         else:
-            number = dice.choice(sorted(day.services))
+            number = rng.choice(sorted(day.services))
             if not core.drains.undrain_route(route_id(number), now):
                 core.drains.drain_route(route_id(number), 1.0, 1.0, False, now)
         day.world.pump()
@@ -220,10 +216,10 @@ def drains(kind: str) -> Callable[[Recording, random.Random], None]:
     return drain
 
 
-def change_tags(day: Recording, dice: random.Random) -> None:
+def change_tags(day: Recording, rng: random.Random) -> None:
     """A connection says other tags of its route, or another service name."""
-    number = dice.choice(sorted(day.services))
-    service = f"svc{number // 100 if dice.random() < 0.8 else 0}"
-    setup = RouteSetup(route_id(number), service, tags_of({"zone": dice.choice("ab"), "weight": "3"}))
+    number = rng.choice(sorted(day.services))
+    service = f"svc{number // 100 if rng.random() < 0.8 else 0}"
+    setup = RouteSetup(route_id(number), service, tags_of({"zone": rng.choice("ab"), "weight": "3"}))
     day.world.advance(0.2)
     day.services[number].push(composite((MIME_TYPE, setup.encode())))

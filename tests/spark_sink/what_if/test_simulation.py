@@ -167,7 +167,7 @@ def test_epochs_that_cannot_begin_are_said_beside_those_that_can(tmp_path: Path)
     assert "one, epoch 1: requests that are not replayed, because the beginning is gone" in simulation.notes[0]
 
 
-def test_epochs_have_dice_and_tables_of_their_own(tmp_path: Path) -> None:
+def test_epochs_have_random_numbers_and_tables_of_their_own(tmp_path: Path) -> None:
     for epoch in (1, 2):
         history = History(epoch).start().join(epoch, "orders")
         history.ask(epoch, "orders").ask(epoch, "orders").write(tmp_path)

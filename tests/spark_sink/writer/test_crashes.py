@@ -38,10 +38,10 @@ DEFINED = msgspec.msgpack.encode([definition(1), definition(2)])
 
 def stream() -> list[bytes]:
     """Frames of all three sources, 1 to 60."""
-    dice = random.Random(3)
+    rng = random.Random(3)
     frames = []
     for first_seq in range(1, 61, 10):
-        requests = [request(dice, first_seq + place, dice.choice((1, 2))) for place in range(5)]
+        requests = [request(rng, first_seq + place, rng.choice((1, 2))) for place in range(5)]
         others = [record.row() for record in events(first_seq + 2, 5, first_seq=first_seq + 5)]
         frames.append(msgspec.msgpack.encode([*requests, *others]))
     return frames
@@ -272,7 +272,7 @@ def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_writer_process_that_is_killed_six_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     """The broker of this test sends, to each new writer, all that the last state it read had not confirmed."""
-    dice = random.Random(25)
+    rng = random.Random(25)
     frames = [framed(rows_frame(events(n, 10, first_seq=n * 10 + 1))) for n in range(240)]
     confirmed = 0
     for kill in range(7):
@@ -287,12 +287,12 @@ def test_writer_process_that_is_killed_six_times_loses_nothing_and_doubles_nothi
             break
         process.stdin.write(b"".join(frames[confirmed : confirmed + 60]))
         process.stdin.flush()
-        goal = min(confirmed + dice.randint(1, 55), 239)
+        goal = min(confirmed + rng.randint(1, 55), 239)
         state: dict[str, Any] = {"frames": 0}
         while state["frames"] < goal:
             state = last_state(process.stdout.readline())
         process.send_signal(signal.SIGKILL)
         output, _ = process.communicate(timeout=60)
-        confirmed = last_state(output)["frames"] if output.endswith(b"\n") and dice.random() < 0.5 else goal // 2
+        confirmed = last_state(output)["frames"] if output.endswith(b"\n") and rng.random() < 0.5 else goal // 2
     assert sealed_seqs(tmp_path) == list(range(1, 2401))
     assert list(tmp_path.glob("_tmp/*")) == []

@@ -223,13 +223,13 @@ def test_unconfirmed_frames_beyond_the_bound_that_are_confirmed_later_are_no_gap
 
 
 def test_requests_come_behind_the_definition_of_their_flow_and_a_new_reader_gets_it_again() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     backlog, old, new = EventBacklog(), Reader(), Reader()
     backlog.define(definition(7))
-    pushed(backlog, [request(dice, 1, 7), request(dice, 2, 7)], old)
+    pushed(backlog, [request(rng, 1, 7), request(rng, 2, 7)], old)
     backlog.confirmed(1)
     backlog.rewind()
-    pushed(backlog, [request(dice, 3, 7)], new)
+    pushed(backlog, [request(rng, 3, 7)], new)
     assert [(type(row).__name__, row.flow) for row in old.rows()] == [
         ("DefinitionRow", 7),
         ("RequestRow", 7),
@@ -240,10 +240,10 @@ def test_requests_come_behind_the_definition_of_their_flow_and_a_new_reader_gets
 
 
 def test_forgotten_flow_is_defined_again_as_long_as_a_frame_of_it_is_not_confirmed() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     backlog = EventBacklog()
     backlog.define(definition(7))
-    backlog.append([request(dice, 1, 7)])
+    backlog.append([request(rng, 1, 7)])
     backlog.encode(NOON_MS)
     backlog.push(Reader().write)
     backlog.forget(7)
@@ -263,9 +263,9 @@ def test_a_flow_is_known_until_the_last_of_the_frames_with_its_rows_is_confirmed
 ) -> None:
     """So many rows wait that they become several frames, after the flow was forgotten."""
     monkeypatch.setattr(event_backlog, "MAX_FRAME_RECORDS", 4)
-    dice, backlog, first, second = random.Random(1), EventBacklog(), Reader(), Reader()
+    rng, backlog, first, second = random.Random(1), EventBacklog(), Reader(), Reader()
     backlog.define(definition(7))
-    backlog.append([request(dice, seq, 7) for seq in range(1, 10)])
+    backlog.append([request(rng, seq, 7) for seq in range(1, 10)])
     backlog.forget(7)
     assert backlog.defined == 1
     backlog.encode(NOON_MS)
@@ -279,11 +279,11 @@ def test_a_flow_is_known_until_the_last_of_the_frames_with_its_rows_is_confirmed
 
 
 def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     backlog, reader = EventBacklog(max_bytes=100), Reader()
     for number in range(1, 4):
         backlog.define(definition(number))
-        backlog.append([request(dice, number * 10 + place, number) for place in range(10)])
+        backlog.append([request(rng, number * 10 + place, number) for place in range(10)])
         backlog.encode(NOON_MS)
     backlog.push(reader.write)
     backlog.encode(NOON_MS)

@@ -336,17 +336,17 @@ def test_definitions_are_bounded_and_those_longest_unused_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_sink.writer.machine.MAX_DEFINITIONS", 20)
-    bench, dice, seq = Bench(tmp_path, roll_s=1.0), random.Random(1), 0
+    bench, rng, seq = Bench(tmp_path, roll_s=1.0), random.Random(1), 0
     for first in range(1, 101, 10):  # ten new flows in each log, and the first one in all of them
         flows = list(range(first, first + 10))
         rows: list[object] = [definition(flow) for flow in flows]
         for flow in [1, *flows]:
             seq += 1
-            rows.append(request(dice, seq, flow))
+            rows.append(request(rng, seq, flow))
         bench.writer.take(msgspec.msgpack.encode(rows), bench.now, WALL_S)
         bench.pass_time(1.0)
     assert bench.writer.state.dropped == 0
-    late = [request(dice, seq + 1, 1), request(dice, seq + 2, 100), request(dice, seq + 3, 2)]
+    late = [request(rng, seq + 1, 1), request(rng, seq + 2, 100), request(rng, seq + 3, 2)]
     bench.writer.take(msgspec.msgpack.encode(late), bench.now, WALL_S)
     bench.pass_time(1.0)
     assert [row["seq"] for row in sealed(tmp_path, "requests")] == list(range(1, seq + 3))
@@ -361,9 +361,9 @@ def test_definitions_are_bounded_while_the_folder_cannot_be_written(
     monkeypatch.setattr("spark_sink.writer.machine.MAX_DEFINITIONS", 20)
     folder = tmp_path / "events"
     folder.write_text("no folder")
-    bench, dice = Bench(folder, max_held_bytes=2000), random.Random(1)
+    bench, rng = Bench(folder, max_held_bytes=2000), random.Random(1)
     for flow in range(1, 500):
-        frame = msgspec.msgpack.encode([definition(flow), request(dice, flow, flow)])
+        frame = msgspec.msgpack.encode([definition(flow), request(rng, flow, flow)])
         bench.writer.take(frame, bench.now, WALL_S)
         assert len(bench.writer._known) <= 60  # 20, those that frames in memory name, and as many again
     folder.unlink()

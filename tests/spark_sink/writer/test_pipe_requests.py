@@ -22,8 +22,8 @@ COPY = "import os\nwith open(FILE, 'wb', 0) as file:\n    while data := os.read(
 
 def requests(flow: int, seqs: Sequence[int], *, is_new: bool = True, forgotten: Sequence[int] = ()) -> RequestRows:
     """Of one flow; `is_new`: with its definition."""
-    dice = random.Random(flow)
-    rows: list[tuple[object, ...]] = [request(dice, seq, flow) for seq in seqs]
+    rng = random.Random(flow)
+    rows: list[tuple[object, ...]] = [request(rng, seq, flow) for seq in seqs]
     return RequestRows([definition(flow)] if is_new else [], rows, list(forgotten))
 
 
@@ -106,12 +106,12 @@ async def test_requests_after_the_stop_are_counted_and_hold_nothing(tmp_path: Pa
 
 def intervals(backlog: EventBacklog, count: int, between: Callable[[], object]) -> None:
     """So many, each with ten flows of one request that are forgotten with it."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     for interval in range(count):
         flows = range(1 + 10 * interval, 11 + 10 * interval)
         for flow in flows:
             backlog.define(definition(flow))
-        backlog.append([request(dice, flow, flow) for flow in flows])
+        backlog.append([request(rng, flow, flow) for flow in flows])
         for flow in flows:
             backlog.forget(flow)
         backlog.encode(NOON_MS)
@@ -132,15 +132,15 @@ def test_flows_that_come_and_go_while_the_pipe_is_stuck_hold_no_memory() -> None
 
 
 def test_a_flow_that_began_while_the_pipe_was_stuck_and_goes_on_is_known_behind_the_gap() -> None:
-    backlog, reader, dice = EventBacklog(max_bytes=10_000), Reader(), random.Random(1)
+    backlog, reader, rng = EventBacklog(max_bytes=10_000), Reader(), random.Random(1)
     backlog.define(definition(8000))
-    backlog.append([request(dice, 1, 8000)])
+    backlog.append([request(rng, 1, 8000)])
     intervals(backlog, 100, lambda: None)
     backlog.define(definition(9000))
-    backlog.append([request(dice, 9000, 9000)])
+    backlog.append([request(rng, 9000, 9000)])
     backlog.encode(NOON_MS)
     backlog.push(reader.write)
-    backlog.append([request(dice, 9001, 9000), request(dice, 9002, 8000)])
+    backlog.append([request(rng, 9001, 9000), request(rng, 9002, 8000)])
     backlog.encode(NOON_MS)
     backlog.push(reader.write)
     assert [named(row) for row in reader.rows()[-4:]] == [
@@ -162,7 +162,7 @@ def test_flows_of_frames_that_are_not_kept_for_the_next_writer_are_not_kept_eith
 @pytest.mark.parametrize("seed", range(10))
 def test_whatever_happens_each_request_that_arrives_finds_its_flow_and_the_others_are_told(seed: int) -> None:
     """A pipe that is stuck now and then, writers that die, and confirm late."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     backlog, reader = EventBacklog(max_bytes=6000), Reader()
     seq = flow = 0
     there: set[int] = set()  # sequence numbers
@@ -182,23 +182,23 @@ def test_whatever_happens_each_request_that_arrives_finds_its_flow_and_the_other
                 gaps[row.seq] = int(dict(row.tags)["records"])
 
     for _ in range(600):
-        for _ in range(dice.randrange(4)):
+        for _ in range(rng.randrange(4)):
             flow += 1
             live.append(flow)
             backlog.define(definition(flow))
-        rows = [request(dice, seq + number, dice.choice(live)) for number in range(1, dice.randrange(1, 9)) if live]
+        rows = [request(rng, seq + number, rng.choice(live)) for number in range(1, rng.randrange(1, 9)) if live]
         seq += len(rows)
         backlog.append(rows)
-        while live and dice.random() < 0.4:
-            backlog.forget(live.pop(dice.randrange(len(live))))
+        while live and rng.random() < 0.4:
+            backlog.forget(live.pop(rng.randrange(len(live))))
         backlog.encode(NOON_MS)
-        if dice.random() < 0.3:
-            reader.room = dice.choice([0, 500, 1 << 40])
+        if rng.random() < 0.3:
+            reader.room = rng.choice([0, 500, 1 << 40])
         backlog.push(reader.write)
         read()
-        if dice.random() < 0.2:
-            backlog.confirmed(backlog.first_number - 1 - dice.randrange(3))
-        if dice.random() < 0.02:
+        if rng.random() < 0.2:
+            backlog.confirmed(backlog.first_number - 1 - rng.randrange(3))
+        if rng.random() < 0.02:
             reader, known = Reader(), set()
             backlog.rewind()
     reader.room = 1 << 40

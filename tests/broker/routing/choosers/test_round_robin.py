@@ -14,7 +14,7 @@ def test_round_robin_takes_each_in_turn() -> None:
     assert found[3:6] == found[:3]
 
 
-def test_round_robin_begins_where_the_dice_fell() -> None:
+def test_round_robin_begins_at_a_route_that_was_drawn() -> None:
     """Or addresses that are met only once would all meet the first route."""
     rng = Rng(5)
     among = all_of(table_of(4))
@@ -48,7 +48,7 @@ def test_round_robin_passes_a_new_route_over_and_goes_on_with_the_next() -> None
     assert is_likely(found, {1: 10, 2: 10, 3: 1})
 
 
-def test_only_so_many_are_passed_over_whatever_the_dice_say() -> None:
+def test_only_so_many_are_passed_over_whatever_is_drawn() -> None:
     """The work is bounded: the last one drawn gets the request, however cold it is."""
     table = table_of(0, policy=WARM)
     for number in range(1, 101):
