@@ -60,8 +60,8 @@ def test_a_shortage_is_told_when_there_is_one() -> None:
     made = of(1024)
     assert made.shortage(1024 - RESERVED_N) == ""
     assert made.shortage(50_000) == (
-        "limits.max_connections is 50000, but there may be 1024 file descriptors (ulimit -n), 192 of them for other"
-        " things: connections beyond some 832 are closed at once"
+        "limits.max_connections is 50000, but the limit of file descriptors (ulimit -n) is 1024, 192 of them reserved:"
+        " connections beyond about 832 are closed at once"
     )
 
 
@@ -102,7 +102,7 @@ async def test_a_broker_that_is_full_of_peers_still_answers_operators(tmp_path: 
     broker.start()
     try:
         assert broker.admin_url
-        assert f"limits.max_connections is 50000, but there may be {FEW_N} file descriptors" in broker.errors
+        assert f"limits.max_connections is 50000, but the limit of file descriptors (ulimit -n) is {FEW_N}" in broker.errors
         first = await Wire.caller(broker.url("tcp"))
         wires = [await Wire.connect(broker.url("tcp")) for _ in range(FEW_N)]
         await until(lambda: "closed at once" in broker.errors)
