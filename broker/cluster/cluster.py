@@ -18,7 +18,7 @@ from broker.cluster.links.congestion import BEHIND_MIME, Congestion
 from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.membership import Membership
-from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RedirectMessage, TableMessage, decode_message
+from broker.cluster.messages import CLUSTER_MIME, DigestMessage, TableMessage, decode_message
 from broker.cluster.redirects import Redirects
 from broker.cluster.replication import MAX_STAMP_MS, ReplacedElsewhere, Replication
 from broker.cluster.state import ClusterState
@@ -305,11 +305,10 @@ class Cluster:
             self._compare(neighbour, message, now)
         elif isinstance(message, TableMessage):
             self._exchange(neighbour, message, now)
-        elif isinstance(message, RedirectMessage):
-            if message.timestamp_ms > MAX_STAMP_MS:
-                self.replication.ignored_n += 1
-            elif self.redirections.apply(message, self._event_log.wall(now)):
-                self.replication.publish_redirect(message, raw, neighbour.peer.id, now)
+        elif message.timestamp_ms > MAX_STAMP_MS:
+            self.replication.ignored_n += 1
+        elif self.redirections.apply(message, self._event_log.wall(now)):
+            self.replication.publish_redirect(message, raw, neighbour.peer.id, now)
 
     def _compare(self, neighbour: Neighbour, message: DigestMessage, now: float) -> None:
         """Compares what a neighbour knows, in short; sends all hashes where it is something else."""

@@ -9,7 +9,7 @@
 Bytes to values and back; what is done with them is for others to decide.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from rsocket_wire.errors import BrokerError, InvalidFrame
 from rsocket_wire.wire.buffer import Reader, Writer, utf8_bytes
@@ -25,26 +25,15 @@ REDIRECT: Final = 3
 DIGEST_BYTES: Final = 8
 
 
-class Message:
-    """One entry: `kind` (DIGEST …) says which."""
-
-    def __init__(self, kind: int) -> None:
-        self.kind: Final = kind
-
-    def encode(self) -> bytes:
-        """The entry's bytes; BrokerError for a field that cannot be written."""
-        raise NotImplementedError
-
-
-class DigestMessage(Message):
+class DigestMessage:
     """What one broker knows, in short: equal digests mean equal tables."""
 
     def __init__(self, entries_n: int, digest: bytes) -> None:
-        super().__init__(DIGEST)
         self.entries_n: Final = entries_n
         self.digest: Final = digest  # 8 bytes
 
     def encode(self) -> bytes:
+        """The entry's bytes."""
         assert len(self.digest) == DIGEST_BYTES  # it is our own, see `GossipState.digest`
         writer = start(DIGEST)
         writer.push_u32(self.entries_n, "DIGEST entries")
@@ -52,30 +41,28 @@ class DigestMessage(Message):
         return writer.to_bytes()
 
 
-class TableMessage(Message):
+class TableMessage:
     """The hashes of all that one broker knows."""
 
     def __init__(self, table: bytes) -> None:
-        super().__init__(TABLE)
         self.table: Final = table  # not looked into here, see `hashes.decode_hashes`
 
     def encode(self) -> bytes:
-        writer = start(TABLE)
-        writer.push_bytes(self.table)
-        return writer.to_bytes()
+        """The entry's bytes."""
+        return bytes([TABLE]) + self.table
 
 
-class RedirectMessage(Message):
+class RedirectMessage:
     """An operator's word: requests for one service go to another; without another: no longer."""
 
     def __init__(self, timestamp_ms: int, broker_id: bytes, service: str, to: str) -> None:
-        super().__init__(REDIRECT)
         self.timestamp_ms: Final = timestamp_ms  # when it was said, since the epoch, 0..2**63-1
         self.broker_id: Final = broker_id  # where it was said, 16 bytes
         self.service: Final = service
         self.to: Final = to  # empty: the redirect is removed
 
     def encode(self) -> bytes:
+        """The entry's bytes; BrokerError for a field that cannot be written."""
         writer = start(REDIRECT)
         push_timestamp(writer, self.timestamp_ms, "REDIRECT timestamp")
         push_id(writer, self.broker_id, "REDIRECT broker id")
@@ -86,6 +73,9 @@ class RedirectMessage(Message):
         writer.push_u8(len(raw), "REDIRECT target")
         writer.push_bytes(raw)
         return writer.to_bytes()
+
+
+Message: TypeAlias = DigestMessage | TableMessage | RedirectMessage
 
 
 def decode_message(raw: bytes) -> Message:

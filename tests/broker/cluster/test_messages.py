@@ -16,11 +16,10 @@ REMOVED_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x00"
 
 def values(message: messages.Message) -> tuple[object, ...]:
     if isinstance(message, messages.DigestMessage):
-        return (message.kind, message.entries_n, message.digest)
+        return (messages.DIGEST, message.entries_n, message.digest)
     if isinstance(message, messages.TableMessage):
-        return (message.kind, message.table)
-    assert isinstance(message, messages.RedirectMessage)
-    return (message.kind, message.timestamp_ms, message.broker_id, message.service, message.to)
+        return (messages.TABLE, message.table)
+    return (messages.REDIRECT, message.timestamp_ms, message.broker_id, message.service, message.to)
 
 
 @pytest.mark.parametrize(
