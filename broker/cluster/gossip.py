@@ -203,16 +203,9 @@ class GossipState:
         self._hashes.add(entry.hash)
         self._digest = b""
         if key[0] == _ROUTE:
-            routes = self._by_broker.get(entry.broker_id)
-            if routes is None:
-                routes = self._by_broker[entry.broker_id] = {}
-            routes[key] = entry
+            self._by_broker.setdefault(entry.broker_id, {})[key] = entry
             if not entry.is_removed:
-                others = self._by_route.get(entry.route_id)
-                if others is None:
-                    self._by_route[entry.route_id] = [entry]
-                else:
-                    others.append(entry)
+                self._by_route.setdefault(entry.route_id, []).append(entry)
         if entry.is_removed:
             self._tombs_n += 1
             if len(self._tombs) >= 2 * self._tombs_n + _SPARE_N:

@@ -40,9 +40,7 @@ class Paths:
 
     def set_neighbours(self, broker_id: bytes, neighbours: dict[bytes, int]) -> None:
         """Sets all that a broker says now, itself included; costs beyond 1..65535 count as the nearest of these."""
-        said = {}
-        for id, cost in neighbours.items():
-            said[id] = min(max(cost, MIN_COST), MAX_COST)
+        said = {id: min(max(cost, MIN_COST), MAX_COST) for id, cost in neighbours.items()}
         if self._said.get(broker_id) != said:
             self._said[broker_id] = said
             self._ways = None
