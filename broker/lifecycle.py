@@ -171,10 +171,8 @@ class Lifecycle:
 
     def shed(self, now: float) -> None:
         """Too much waits for some peers, or for all."""
-        ending = self.back_pressure.shed(now)
-        while ending is not None:
+        while (ending := self.back_pressure.shed(now)) is not None:
             self.carry_out(ending, now)
-            ending = self.back_pressure.shed(now)
 
     def end_overrun(self, now: float) -> None:
         """Ends the suspended peers for which too much waits: what did not fit is lost, so nobody can resume them."""
@@ -185,14 +183,12 @@ class Lifecycle:
 
     def end_for_cluster(self, now: float) -> None:
         """Ends the connections that the cluster has decided to end, and lets it go on with what waited for that."""
-        ending = self.cluster.take_ending()
-        while ending is not None:
+        while (ending := self.cluster.take_ending()) is not None:
             if isinstance(ending, ReplacedElsewhere) and self.migration.let_finish(ending.peer, ending.text, now):
                 self._withdraw(ending.peer, "replaced", now)
             else:
                 self.carry_out(ending, now)
             self.cluster.ended(ending, now)
-            ending = self.cluster.take_ending()
 
     # Routes
 
@@ -234,10 +230,8 @@ class Lifecycle:
 
     def tick(self, now: float) -> None:
         """Looks at the peers whose moment has come."""
-        peer = self.deadlines.take_due(now)
-        while peer is not None:
+        while (peer := self.deadlines.take_due(now)) is not None:
             self._look_at(peer, now)
-            peer = self.deadlines.take_due(now)
 
     def depart(self, now: float) -> None:
         """Lets clients go that have another broker, and connections that are drained."""

@@ -118,11 +118,7 @@ class ConnectionLimits:
 
     def heaviest(self) -> list[Peer]:
         """Returns all connections; those that hold most come first."""
-        return sorted(self.peers.values(), key=_weight_of)
+        return sorted(self.peers.values(), key=lambda peer: -peer.buffered_bytes)
 
     def _surplus(self) -> str:
         return f"{len(self.peers) - 1} connections are open, limits.max_connections is {self._settings.max_connections}"
-
-
-def _weight_of(peer: Peer) -> int:
-    return -peer.buffered_bytes
