@@ -12,12 +12,9 @@ nobody can answer with what he was asked. Knows no frames.
 
 import hmac
 from hashlib import sha256
-from typing import Final
 
 from rsocket_wire.wire.ids import ID_BYTES, check_id
 from rsocket_wire.wire.ints import u64_bytes
-
-PROOF_BYTES: Final = 32
 
 
 def nonce(entropy: bytes, counter: int) -> bytes:
