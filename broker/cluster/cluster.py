@@ -353,4 +353,4 @@ def _entry_of(entry: GossipEntry) -> bytes:
     """Returns an entry as it travels."""
     if entry.key[:1] == b"S":
         return _message_entry(entry.raw)
-    return broker_entry(MIME_TYPE, entry.raw)
+    return broker_entry(entry.raw)

@@ -21,7 +21,6 @@ from broker.events import BROKER_JOINED, BROKER_LEFT
 from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.remote import Remote
 from rsocket_wire.timers import NEVER
-from rsocket_wire.wire.frames import MIME_TYPE
 
 FORGET_S: Final = 60.0  # a broker to which there was no way for so long is forgotten
 ADVERTISE_S: Final = 0.05
@@ -105,7 +104,7 @@ class Membership:
         if member is not None and info.timestamp_ms <= member.timestamp_ms:
             if info.timestamp_ms < member.timestamp_ms and not member.is_reachable:
                 # It is back, and its clock was put back: it outdoes what it hears of itself.
-                neighbour.push([broker_entry(MIME_TYPE, member.raw)])
+                neighbour.push([broker_entry(member.raw)])
             return
         if member is None:
             if len(self._members) >= self._settings.max_brokers and not self._make_room():

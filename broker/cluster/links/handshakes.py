@@ -21,7 +21,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SET
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
-from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
+from rsocket_wire.wire.frames import BrokerInfo, decode_frame
 
 DATA_MIME: Final = "application/octet-stream"  # of links; callers with another one say so in each request
 LINK_STREAMS_N: Final = 200_000  # requests in flight that one link may have begun: those of all clients of a broker
@@ -71,7 +71,7 @@ class Handshakes:
         self.admissions.know(peer.address)
         neighbour = Neighbour(peer, url, ASKED, self._nonce(), now)
         self.neighbours[peer.id] = neighbour
-        return broker_entry(MIME_TYPE, self._first_words(neighbour))
+        return broker_entry(self._first_words(neighbour))
 
     def greeted(self, peer: Peer, raw: bytes, now: float) -> None:
         """Reads the BROKER_INFO of a SETUP: answers it, later or at once, or refuses the connection."""
@@ -95,11 +95,11 @@ class Handshakes:
             return
         if info.id == self._id:
             self._meet_self(info)
-        refusal = self._authentication.refusal_of(info, self._members, self.up)
-        if refusal is None:
-            refusal = self._authentication.refusal_of_nonce(info)
-        if refusal is None:
-            refusal = self._authentication.refusal_of_principal(peer.principal)
+        refusal = (
+            self._authentication.refusal_of(info, self._members, self.up)
+            or self._authentication.refusal_of_nonce(info)
+            or self._authentication.refusal_of_principal(peer.principal)
+        )
         if refusal is not None:
             self.refuse(peer, refusal, now)
             return
@@ -114,16 +114,14 @@ class Handshakes:
         if delay_s:
             neighbour.answer_at = now + delay_s
         else:
-            neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
+            neighbour.push([broker_entry(self._first_words(neighbour))])
 
     def go_on(self, neighbour: Neighbour, info: Info, now: float) -> bool:
         """Reads the next BROKER_INFO of a connection that is no link yet; True: it is a link from now on."""
         peer = neighbour.peer
         authentication = self._authentication
         if neighbour.stage == ASKED:
-            refusal = authentication.refusal_of(info, self._members, self.up)
-            if refusal is None:
-                refusal = authentication.refusal_of_nonce(info)
+            refusal = authentication.refusal_of(info, self._members, self.up) or authentication.refusal_of_nonce(info)
             if refusal is not None:
                 self.refuse(peer, refusal, now)
                 return False
@@ -131,7 +129,7 @@ class Handshakes:
             neighbour.name = info.name
             neighbour.go_on(PROVING, now)
             proof = authentication.own_proof(neighbour, info)
-            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, proof))])
+            neighbour.push([broker_entry(self._greeting(neighbour, proof))])
             return False
         first = neighbour.info
         if first is None:
@@ -148,7 +146,7 @@ class Handshakes:
             return False
         if not neighbour.url:
             proof = authentication.own_proof(neighbour, first)
-            neighbour.push([broker_entry(MIME_TYPE, self._greeting(neighbour, proof))])
+            neighbour.push([broker_entry(self._greeting(neighbour, proof))])
         if not self._may_link(neighbour, first, info, now):
             return False
         self.link(neighbour, first, now)
@@ -186,7 +184,7 @@ class Handshakes:
                 continue
             if neighbour.answer_at and now >= neighbour.answer_at:
                 neighbour.answer_at = 0.0
-                neighbour.push([broker_entry(MIME_TYPE, self._first_words(neighbour))])
+                neighbour.push([broker_entry(self._first_words(neighbour))])
             if now - neighbour.since_at >= GREET_S:
                 text = f"it did not prove its identity within {GREET_S:g} s"
                 self.refuse(neighbour.peer, Refusal("bad-broker", text), now)

@@ -16,6 +16,7 @@ from broker.cluster.links.broker_info import Info
 from broker.forwarding.peer import Peer
 from rsocket_wire.rsocket.frames import encode_keepalive, encode_metadata_push
 from rsocket_wire.rsocket.metadata import encode_entry
+from rsocket_wire.wire.frames import MIME_TYPE
 
 ASKED: Final = 0
 GREETED: Final = 1
@@ -92,6 +93,6 @@ class Neighbour:
                 self.peer.link.lag_us = lag_us
 
 
-def broker_entry(mime: str, raw: bytes) -> bytes:
+def broker_entry(raw: bytes) -> bytes:
     """A broker frame as an entry of composite metadata."""
-    return encode_entry(mime.encode(), raw)
+    return encode_entry(MIME_TYPE.encode(), raw)
