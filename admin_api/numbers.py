@@ -212,13 +212,13 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
     counter(
         "broker_adverts",
         "Announcements of routes by other brokers; ignored: not newer than what was known",
-        lambda of: {"applied": of.cluster.adverts_applied, "ignored": of.cluster.adverts_ignored},
+        lambda of: {"applied": of.cluster.replication.applied_n, "ignored": of.cluster.adverts_ignored},
         "result",
     ),
     counter(
         "broker_routes_unsaid",
         "Routes that could not be announced to other brokers, for a value of more than 127 bytes",
-        lambda of: of.cluster.routes_unadvertised,
+        lambda of: of.cluster.replication.unadvertised_n,
     ),
     counter("broker_handshakes_refused", "Refused handshakes of links", lambda of: of.cluster.refused, "word"),
     counter(

@@ -75,19 +75,9 @@ class Cluster:
         return list(self.handshakes.neighbours.values())
 
     @property
-    def adverts_applied(self) -> int:
-        """Counts what others said of routes and was news."""
-        return self.replication.applied_n
-
-    @property
     def adverts_ignored(self) -> int:
-        """Counts what was none, or one too many."""
+        """Counts what others said of routes and was no news, or one too many."""
         return self.replication.ignored_n + self.replication.gossip.refused_n
-
-    @property
-    def routes_unadvertised(self) -> int:
-        """Counts how often a route of this broker could not be told to others."""
-        return self.replication.unadvertised_n
 
     def digest(self, now: float) -> bytes:
         """Returns 8 bytes that are equal on two brokers that know the same."""

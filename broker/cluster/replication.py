@@ -84,8 +84,8 @@ class Replication:
         self.early: dict[bytes, dict[bytes, GossipEntry]] = {}
         self.early_n = 0
         self.updates: list[Update] = []
-        self.applied_n = 0
-        self.ignored_n = 0
+        self.applied_n = 0  # what others said of routes and was news
+        self.ignored_n = 0  # and what was none
         self.unadvertised_n = 0  # times that a route of ours could not be told, because no ROUTE_ADD can say it
 
     def digest(self, at_ms: int) -> bytes:

@@ -123,7 +123,7 @@ def test_a_route_that_cannot_be_said_is_logged_and_counted() -> None:
     text = "io.rsocket.routing.Region: the value has 200 bytes, 127 fit"
     assert (event.route_id, event.service, event.detail) == (route_text(1), "orders", text)
     assert event_line(event) == f"route {route_text(1)} (orders): cannot be announced to other brokers: {text}"
-    assert net.worlds["b1"].core.cluster.routes_unadvertised == 1
+    assert net.worlds["b1"].core.cluster.replication.unadvertised_n == 1
     net.advance(10.0)
     assert unsaid(net, "b1") == []  # once is enough
     say(net, wire, js_setup(1, "orders", b"eu"))
@@ -159,4 +159,4 @@ def test_what_others_remember_of_a_route_that_cannot_be_said_does_not_come_back(
 def test_a_broker_to_which_nobody_can_link_has_nobody_to_tell() -> None:
     net = Net(["b1"], [], secrets={"b1": b""})
     offered(net, "b1", js_setup(1, "orders", JS_TEXT))
-    assert (unsaid(net, "b1"), net.worlds["b1"].core.cluster.routes_unadvertised) == ([], 0)
+    assert (unsaid(net, "b1"), net.worlds["b1"].core.cluster.replication.unadvertised_n) == ([], 0)
