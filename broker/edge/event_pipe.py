@@ -28,11 +28,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from broker.edge.event_backlog import ENCODE_ERRORS, Event, EventBacklog, framed
 from broker.events import PIPE_FORMAT, WriterState
@@ -49,28 +49,18 @@ STATE_READ_BYTES: Final = 1 << 16
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PipeState:
-    """How the pipe is, for the admin view; counts are of records since the broker started, and only grow."""
+class PipeState(WriterState, kw_only=True):
+    """How the pipe is, for the admin view: what its writers say, and this end of it; counts only grow.
+
+    `dropped` here or there, or taken by a writer that died; `error` also why a writer was not started.
+    """
 
     pid: int  # of the writer; 0: none runs
     backlog_bytes: int  # waiting for the pipe
-    held_bytes: int  # waiting in the writer
-    written: int  # handed to the pipe
-    sealed: int  # in files
-    dropped: int  # lost: no room here or there, or taken by a writer that died
-    segments: int  # files
+    written: int  # records handed to the pipe
     restarts: int  # of the writer
-    error: str  # why files cannot be written, or the writer not started; empty: all is well
-    wal_bytes: int = 0  # in the writer's log, which is no file yet
-    recovered: int = 0  # records that were found in logs of writers that were killed
-    torn_bytes: int = 0  # at the ends of these logs
-    free_bytes: int = 0  # where the files are
-    removed: int = 0  # files, because of their age or of the size of all
-    unread_bytes: int = 0  # of files that are kept only because a reader has not read them
-    silent_readers: int = 0  # that have not said for long what they read
-    single_requests: int = 0  # rows of single requests that came here
-    defined_flows: int = 0  # that the latest of them name
+    single_requests: int  # rows of single requests that came here
+    defined_flows: int  # that the latest of them name
 
 
 class EventPipe:
@@ -186,23 +176,15 @@ class EventPipe:
     def state(self) -> PipeState:
         """Plain values for the admin view."""
         sums = self._sums()
+        sums.held_bytes = sums.held_bytes if self._process is not None else 0
+        sums.dropped += self._backlog.dropped
+        sums.error = self._start_error or sums.error
         return PipeState(
+            **asdict(sums),
             pid=self._process.pid if self._process is not None else 0,
             backlog_bytes=self._backlog.bytes,
-            held_bytes=sums.held_bytes if self._process is not None else 0,
             written=self._backlog.written,
-            sealed=sums.sealed,
-            dropped=self._backlog.dropped + sums.dropped,
-            segments=sums.segments,
             restarts=self._restarts,
-            error=self._start_error or sums.error,
-            wal_bytes=sums.wal_bytes,
-            recovered=sums.recovered,
-            torn_bytes=sums.torn_bytes,
-            free_bytes=sums.free_bytes,
-            removed=sums.removed,
-            unread_bytes=sums.unread_bytes,
-            silent_readers=sums.silent_readers,
             single_requests=self._single_requests,
             defined_flows=self._backlog.defined,
         )
@@ -331,15 +313,11 @@ class EventPipe:
             return
         self._process = None
         self._ended.set()
-        self._account()
+        self._earlier = self._sums()
+        self._writer, self._line = WriterState(), b""
         if not self._is_stopping:
             _log.error("event pipe: the writer (pid %d) ended with %s", process.pid, process.returncode)
             self._schedule_restart()
-
-    def _account(self) -> None:
-        """Keeps the counts of a writer that has ended."""
-        self._earlier = self._sums()
-        self._writer, self._line = WriterState(), b""
 
     def _sums(self) -> WriterState:
         """Returns the state of the running writer, with the counts of all writers until now."""

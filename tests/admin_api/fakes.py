@@ -14,6 +14,26 @@ from tests.fakes import World, address
 from tests.topology import Net
 
 T = TypeVar("T")
+PIPE_STATE = PipeState(
+    pid=42,
+    backlog_bytes=10,
+    held_bytes=20,
+    written=100,
+    sealed=90,
+    dropped=5,
+    segments=3,
+    restarts=1,
+    error="disk full",
+    wal_bytes=30,
+    recovered=7,
+    torn_bytes=2,
+    free_bytes=1 << 30,
+    removed=4,
+    unread_bytes=50,
+    silent_readers=1,
+    single_requests=60,
+    defined_flows=8,
+)
 
 
 class FakeAdmin:

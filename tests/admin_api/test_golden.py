@@ -17,12 +17,11 @@ from admin_api.app import make_app
 from admin_api.ctl.commands import ctl
 from admin_api.endpoints import ENDPOINTS, EVENTS
 from broker import VERSION
-from broker.edge.event_pipe import PipeState
 from broker.views import queries
 from broker.views.schemas import DialView
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
-from tests.admin_api.fakes import FakeAdmin, came, islands
+from tests.admin_api.fakes import PIPE_STATE, FakeAdmin, came, islands
 from tests.fakes import address, route_id
 from tests.golden import Golden
 
@@ -76,7 +75,7 @@ def middle() -> FakeAdmin:
     link.lag_us = 2_500
     admin = FakeAdmin(world)
     admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
-    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, "disk full", 30, 7, 2, 1 << 30, 4, 50, 1, 60, 8)
+    admin.files = PIPE_STATE
     return admin
 
 

@@ -9,15 +9,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from admin_api.app import make_app
 from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient
 from admin_api.ctl.commands import ctl
 from admin_api.ctl.tables import state_text, tags_text
 from admin_api.ctl.terminal import age
-from broker.edge.event_pipe import PipeState
 from spark_sink.terminal import plain
-from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.admin_api.fakes import PIPE_STATE, FakeAdmin, shop_with_traffic
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 
@@ -47,7 +47,7 @@ async def rows(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize("error, shown", [("", "90 records sealed"), ("disk full", "disk full")])
 async def test_status_tells_how_the_event_files_are(admin: FakeAdmin, url: str, error: str, shown: str) -> None:
-    admin.files = PipeState(42, 10, 20, 100, 90, 5, 3, 1, error)
+    admin.files = replace(PIPE_STATE, error=error)
     assert (await run("status", "--admin", url)).stdout.splitlines()[-1].split(maxsplit=2)[2].strip() == shown
 
 

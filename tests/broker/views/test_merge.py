@@ -94,7 +94,20 @@ def worker_status(
 ) -> schemas.StatusView:
     """A status as a worker gives it: written as JSON, and read."""
     world = World()
-    files = PipeState(7, 1, 2, 3, sealed, 4, 5, 6, error, free_bytes=1000 + sealed)
+    files = PipeState(
+        pid=7,
+        backlog_bytes=1,
+        held_bytes=2,
+        written=3,
+        sealed=sealed,
+        dropped=4,
+        segments=5,
+        restarts=6,
+        error=error,
+        free_bytes=1000 + sealed,
+        single_requests=0,
+        defined_flows=0,
+    )
     moment = schemas.Moment(world.now, world.at_ms)
     status = queries.status(world.core, moment, name="eu-1.1", state="ready", event_files=files)
     status = msgspec.json.decode(msgspec.json.encode(status), type=schemas.StatusView)
