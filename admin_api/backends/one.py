@@ -138,11 +138,7 @@ class OneBroker:
         pass
 
     def _find_drain(self, target: DrainTarget) -> schemas.DrainView | None:
-        if target.route_id is not None:
-            return queries.drain_of_route(self._core, self._now(), target.route_id)
-        if target.tag is not None:
-            return queries.drain_of_tag(self._core, self._now(), target.tag)
-        return queries.drain_of_broker(self._core, self._now())
+        return queries.drain(self._core, self._now(), target.route_id, target.tag)
 
     def _change(self, change: Callable[[Core, float], T]) -> T:
         try:

@@ -182,19 +182,14 @@ def drains(core: Core, moment: Moment, part: Part) -> Listed[schemas.DrainView]:
     return part.listed(core.drains.all(), lambda drain: _drain_view(core, moment, drain))
 
 
-def drain_of_route(core: Core, moment: Moment, route_id: bytes) -> schemas.DrainView | None:
-    """The drain of this route; None when there is none of exactly this."""
-    return _find_drain(core, moment, ROUTE, id_text(route_id))
-
-
-def drain_of_tag(core: Core, moment: Moment, tag: Tag) -> schemas.DrainView | None:
-    """The drain of this tag; None when there is none of exactly this."""
-    return _find_drain(core, moment, TAG, tag_name(normal_tag(tag)))
-
-
-def drain_of_broker(core: Core, moment: Moment) -> schemas.DrainView | None:
-    """The drain of the whole broker; None when there is none."""
-    return _find_drain(core, moment, BROKER, "")
+def drain(core: Core, moment: Moment, route_id: bytes | None, tag: Tag | None) -> schemas.DrainView | None:
+    """The drain of this route, else of this tag, else of the whole broker; None when there is none of exactly this."""
+    if route_id is not None:
+        wanted = ROUTE, id_text(route_id)
+    else:
+        wanted = (TAG, tag_name(normal_tag(tag))) if tag is not None else (BROKER, "")
+    found = next((each for each in core.drains.all() if (each.kind, each.name) == wanted), None)
+    return _drain_view(core, moment, found) if found is not None else None
 
 
 def limits(config: Config) -> list[schemas.LimitView]:
@@ -405,13 +400,6 @@ def _connection_view(peer: Peer, moment: Moment) -> schemas.ConnectionView:
         bytes_in=peer.bytes_in,
         bytes_out=peer.bytes_out,
     )
-
-
-def _find_drain(core: Core, moment: Moment, kind: str, name: str) -> schemas.DrainView | None:
-    for each in core.drains.all():
-        if (each.kind, each.name) == (kind, name):
-            return _drain_view(core, moment, each)
-    return None
 
 
 def _drain_view(core: Core, moment: Moment, drain: Drain) -> schemas.DrainView:

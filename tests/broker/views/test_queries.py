@@ -124,10 +124,10 @@ def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> Non
     everything = DrainView("broker", "", START_MS + 7_000, 10.0, 3.0, 4.0, False, routes=1, connections_left=0)
     assert queries.drains(world.core, moment(world), Part()) == Listed([eu, us, everything], 3, 0, 100)
     assert queries.drains(world.core, moment(world), Part(1, 1)) == Listed([us], 3, 1, 1)
-    assert queries.drain_of_route(world.core, moment(world), route_id(2)) == us
-    assert queries.drain_of_tag(world.core, moment(world), Tag.of("Region", "eu")) == eu
-    assert queries.drain_of_broker(world.core, moment(world)) == everything
-    assert queries.drain_of_route(world.core, moment(world), route_id(1)) is None
+    assert queries.drain(world.core, moment(world), route_id(2), None) == us
+    assert queries.drain(world.core, moment(world), None, Tag.of("Region", "eu")) == eu
+    assert queries.drain(world.core, moment(world), None, None) == everything
+    assert queries.drain(world.core, moment(world), route_id(1), None) is None
 
 
 def test_a_name_means_the_text_key_of_the_same_spelling_too() -> None:
