@@ -73,7 +73,7 @@ class Metrics:
         lines: list[bytes] = []
         name = ""
         for family in self._collector.collect():
-            text = encode(_Piece(family)).removesuffix(END)
+            text = encode(Families([family])).removesuffix(END)
             lines.append(text if family.name != name else _without_comments(text))
             name = family.name
             await asyncio.sleep(0)  # the loop's turn
@@ -113,14 +113,14 @@ class BrokerCollector(Collector):
         yield from _volumes(core, places)
 
 
-class _Piece(Collector):
-    """One family, or a part of it, for an encoder."""
+class Families(Collector):
+    """Families, or parts of them, that are there already, for an encoder."""
 
-    def __init__(self, family: Metric) -> None:
-        self._family: Final = family
+    def __init__(self, families: list[Metric]) -> None:
+        self._families: Final = families
 
     def collect(self) -> list[Metric]:
-        return [self._family]
+        return self._families
 
 
 def _without_comments(text: bytes) -> bytes:

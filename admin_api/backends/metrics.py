@@ -17,13 +17,12 @@ lines of it, and is taken off the others meanwhile; so neither goes back, and no
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector
 
-from admin_api.metrics import OTHER
+from admin_api.metrics import OTHER, Families
 from admin_api.numbers import ALIKE
 from broker.views.merge import MAX
 from broker.views.schemas import STATES
@@ -113,10 +112,8 @@ class WorkersMetrics:
         self._forget()
         if (REMOTE, ()) in gauges:  # those that no worker has
             gauges[REMOTE, ()] = max(0.0, gauges[ROUTES, ()] - (seen[ROUTES] - seen[REMOTE]))
-        registry = CollectorRegistry()
-        registry.register(_Ready([*self._joined(families, gauges), *own]))
         encode, content_type = choose_encoder(accept)
-        return encode(registry), content_type
+        return encode(Families([*self._joined(families, gauges), *own])), content_type
 
     def _begin(self, worker: int, run: int) -> Counted:
         """Where the counters of this run go; those of the run before it are kept apart."""
@@ -157,9 +154,7 @@ class WorkersMetrics:
 
 def encoded(families: list[Metric]) -> str:
     """In the Prometheus format, as workers tell theirs."""
-    registry = CollectorRegistry()
-    registry.register(_Ready(families))
-    return generate_latest(registry).decode()
+    return generate_latest(Families(families)).decode()
 
 
 def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Metric]:
@@ -200,13 +195,3 @@ def _by_series(rows: list[tuple[SampleKey, float]], name: str) -> list[tuple[Sam
         buckets.sort(key=lambda row: float(dict(row[0][1])["le"]))
         ordered += buckets + [row for row in group if row[0][0] != f"{name}_bucket"]
     return ordered
-
-
-class _Ready(Collector):
-    """Families that are there already."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families: Final = families
-
-    def collect(self) -> list[Metric]:
-        return self._families
