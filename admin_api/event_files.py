@@ -21,7 +21,7 @@ from admin_api.errors import AdminError, shown
 from admin_api.listener import BEING_SENT
 from admin_api.parameters import after_of, archived_of, part_of, source_of
 from admin_api.schemas import json_response
-from broker.views.schemas import Part
+from broker.views.schemas import Listed, Part
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.folder import LOG, SOURCES, EventFile, Listing, list_folder
 from spark_sink.event_files.layout import origin_of
@@ -64,15 +64,6 @@ class EventFileView(msgspec.Struct, frozen=True):
     is_archived: bool
 
 
-class EventFilesView(msgspec.Struct, frozen=True):
-    """A list of them."""
-
-    items: list[EventFileView]
-    total: int
-    offset: int
-    limit: int
-
-
 class EventFiles:
     """The files below one folder."""
 
@@ -101,7 +92,7 @@ class EventFiles:
             raise AdminError("no-such-event-file", f"there is no source {shown(name)}")
         sources = (source, LOG) if source else (*SOURCES, LOG)
         items, total = await asyncio.to_thread(self._page, seen, name, sources, after, part)
-        return json_response(EventFilesView(items, total, part.offset, part.limit))
+        return json_response(Listed(items, total, part.offset, part.limit))
 
     async def file(self, request: web.Request) -> web.StreamResponse:
         """The bytes of one, or a range of them."""

@@ -209,13 +209,9 @@ class DialView(msgspec.Struct, frozen=True):
     worker: int | UnsetType = UNSET  # that dials
 
 
-class LinksView(msgspec.Struct, frozen=True):
+class LinksView(Listed[LinkView], frozen=True):
     """A part of the list of links, and all dials that fail."""
 
-    items: list[LinkView]
-    total: int
-    offset: int
-    limit: int
     dials: list[DialView]
 
 
