@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.config.urls import PeerUrl
 from broker.edge.origins import address_of
-from broker.edge.resolver import Found, Resolver, look_up
+from broker.edge.resolver import Resolver, look_up
 from broker.edge.shell import Shell
 from broker.edge.tcp import TcpLink
 from broker.edge.websocket import DialledUpgrade
@@ -187,7 +187,7 @@ class Dialer:
         now = time.monotonic()
         source.looked_at = now
         source.failed.clear()
-        found: list[Found] = []  # none: what it stood for until now stays
+        found: dict[str, str] = {}  # none: what it stood for until now stays
         error = "the name has no address"
         try:
             found = await look_up(source.place, self._resolver)
@@ -204,8 +204,8 @@ class Dialer:
         else:
             source.attempts = 0
             self._said.pop(str(source.place), None)
-            source.names = {each.url: each.server_name for each in found}
-            self._dials.set_targets(str(source.place), list(source.names))
+            source.names = found
+            self._dials.set_targets(str(source.place), list(found))
         source.due_at = now + (LOOKUP_EVERY_S if found else self.bounds.retry_s)
 
     def _say(self, url: str, text: str) -> None:

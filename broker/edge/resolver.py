@@ -12,14 +12,6 @@ LOOKUP_S: Final = 5.0  # for one lookup; a server of names that is silent for so
 MAX_FOUND: Final = 256  # URLs of one name: more than a cluster has brokers
 
 
-class Found:
-    """One broker that a name led to."""
-
-    def __init__(self, url: str, server_name: str) -> None:
-        self.url = url  # `tls://10.0.0.5:7000`
-        self.server_name = server_name  # whose certificate it must have
-
-
 class Resolver:
     """The system's resolver, and for SRV records the name servers that it uses. Tests have one of their own."""
 
@@ -53,8 +45,11 @@ class Resolver:
         return [(each.target.to_text(omit_final_dot=True), each.port) for each in records]
 
 
-async def look_up(source: PeerUrl, resolver: Resolver) -> list[Found]:
-    """Looks up brokers that the source names, MAX_FOUND at most, each once; OSError, TimeoutError after LOOKUP_S."""
+async def look_up(source: PeerUrl, resolver: Resolver) -> dict[str, str]:
+    """Looks up brokers that the source names, MAX_FOUND at most: URL -> whose certificate must be there.
+
+    OSError, TimeoutError after LOOKUP_S.
+    """
     async with asyncio.timeout(LOOKUP_S):
         if source.finder == "srv":
             places = [(host, port, host) for host, port in await resolver.services(source.host)]
@@ -62,4 +57,4 @@ async def look_up(source: PeerUrl, resolver: Resolver) -> list[Found]:
             addresses = await resolver.addresses(source.host, source.port)
             places = [(address, source.port, source.host) for address in addresses]
     found = {str(Listen(source.scheme, host, port)): name for host, port, name in places if host and port}
-    return [Found(url, name) for url, name in list(found.items())[:MAX_FOUND]]
+    return dict(list(found.items())[:MAX_FOUND])

@@ -50,7 +50,8 @@ class StreamLink(asyncio.Protocol):
         if self._peer is None:
             return False
         self._shell.left(self._peer, LEFT)
-        return not _is_over_tls(self._transport)  # TLS closes itself; else the shell does, when all is written
+        # TLS closes itself; else the shell does, when all is written.
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
@@ -137,11 +138,6 @@ async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
     return await loop.create_unix_server(
         lambda: AdmissionProtocol(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
     )
-
-
-def _is_over_tls(transport: asyncio.BaseTransport) -> bool:
-    """What is written to it is encrypted."""
-    return transport.get_extra_info("sslcontext") is not None
 
 
 def _remove_stale(path: str) -> None:

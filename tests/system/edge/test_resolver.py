@@ -36,7 +36,7 @@ class FakeResolver(Resolver):
 
 
 async def found(url: str, fake: Resolver) -> list[tuple[str, str]]:
-    return [(each.url, each.server_name) for each in await look_up(PeerUrl.parse(url), fake)]
+    return list((await look_up(PeerUrl.parse(url), fake)).items())
 
 
 async def test_a_dns_name_stands_for_all_its_addresses_once_each_and_certificates_have_the_name() -> None:
