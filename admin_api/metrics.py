@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import accumulate
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
@@ -213,16 +213,13 @@ def _latencies() -> HistogramMetricFamily:
     )
 
 
-class _Part:
+class _Part(NamedTuple):
     """A total as it counts under a label; `sign` -1: it is taken off again."""
 
-    __slots__ = ("key", "label", "sign", "total")
-
-    def __init__(self, label: str, key: TotalKey, sign: int, total: Total) -> None:
-        self.label: Final = label
-        self.key: Final = key
-        self.sign: Final = sign
-        self.total: Final = total
+    label: str
+    key: TotalKey
+    sign: int
+    total: Total
 
 
 class _Places:

@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable
 from http.client import HTTPException
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
@@ -92,12 +92,11 @@ class AdminClient:
         sys.exit(exit_status)
 
 
-class Options:
+class Options(NamedTuple):
     """Options that stand before a command; its own win over them."""
 
-    def __init__(self, admin: str | None = None, as_json: bool = False) -> None:
-        self.admin: Final = admin
-        self.as_json: Final = as_json
+    admin: str | None
+    as_json: bool
 
 
 def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.config.principal import Principal
 
@@ -14,14 +14,11 @@ _UCRED: Final = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of Linux
 PREFIX_BITS: Final = 64  # of an IPv6 address: a host has all addresses behind them and can change at will
 
 
-class Origin:
+class Origin(NamedTuple):
     """Both are empty where there is none."""
 
-    __slots__ = ("address", "principal")
-
-    def __init__(self, address: str = "", principal: str = "") -> None:
-        self.address = address  # "10.0.0.4", "2001:db8::/64"; a Unix socket has none
-        self.principal = principal  # the text of a `Principal`: "commonName=orders", "uid 1000"
+    address: str = ""  # "10.0.0.4", "2001:db8::/64"; a Unix socket has none
+    principal: str = ""  # the text of a `Principal`: "commonName=orders", "uid 1000"
 
 
 NOWHERE: Final = Origin()
