@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from msgspec.structs import asdict
+import msgspec
 
 from broker.views.schemas import BrokerView, LinksView, LinkView, Listed, StatusView
 
@@ -47,15 +47,19 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-def states_text(states: Mapping[str, int]) -> str:
-    """`2 draining, 1 ejected`; empty when all routes are as they should be."""
-    return ", ".join(f"{number:,} {state}" for state, number in states.items() if number)
-
-
-def cluster_text(cluster: Mapping[str, Any]) -> str:
-    """`eu-1, 3 of 3 brokers reachable, 2 of 2 links up`; of the fields of a ClusterView."""
+def load_texts(status: Mapping[str, Any]) -> dict[str, str]:
+    """What the broker has to do, here and in `ctl status`; of the fields of a StatusView."""
+    cluster, waiting = status["cluster"], status["waiting"]
     brokers = f"{cluster['reachable']:,} of {cluster['brokers']:,} brokers reachable"
-    return f"{cluster['name']}, {brokers}, {cluster['links_up']:,} of {cluster['links']:,} links up"
+    states = [f"{number:,} {state}" for state, number in status["route_states"].items() if number]
+    return {
+        "connections": f"{status['connections']:,} now, {status['connections_accepted']:,} ever",
+        "cluster": f"{cluster['name']}, {brokers}, {cluster['links_up']:,} of {cluster['links']:,} links up",
+        "routes": f"{status['routes']:,} of {status['services']:,} services",
+        "excluded": ", ".join(states) or "none",
+        "requests": f"{status['streams']:,} in flight, {waiting['requests']:,} wait, {status['requests']:,} ended",
+        "drained": f"{status['drains']:,}" if status["drains"] else "nothing",
+    }
 
 
 def index_page(
@@ -69,12 +73,7 @@ def index_page(
         "id": status.broker_id,
         "listens on": " ".join(status.listeners) or "nothing",
         "up": f"{status.uptime_s:,.0f} s",
-        "connections": f"{status.connections:,} now, {status.connections_accepted:,} ever",
-        "cluster": cluster_text(asdict(status.cluster)),
-        "routes": f"{status.routes:,} of {status.services:,} services",
-        "excluded": states_text(status.route_states) or "none",
-        "requests": f"{status.streams:,} in flight, {status.waiting.requests:,} wait, {status.requests:,} ended",
-        "drained": f"{status.drains:,}" if status.drains else "nothing",
+        **load_texts(msgspec.to_builtins(status)),
     }
     return _PAGE.format(
         reload_s=RELOAD_S,

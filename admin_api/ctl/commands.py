@@ -15,7 +15,7 @@ from admin_api.ctl import tables
 from admin_api.ctl.client import AdminClient, Options, client_of, options
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
-from admin_api.page import cluster_text, states_text
+from admin_api.page import load_texts
 from spark_sink.terminal import plain
 
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
@@ -192,19 +192,13 @@ def close(client: AdminClient, connection_id: int) -> Output:
 def status_rows(body: Item) -> list[tuple[str, ...]]:
     """What `status` prints."""
     files = body["event_files"]
-    requests = f"{body['streams']:,} in flight, {body['waiting']['requests']:,} wait, {body['requests']:,} ended"
     return [
         ("state", body["state"]),
         ("broker", f"{body['name']} ({body['broker_id']})"),
         ("version", f"{body['version']}, core: {body['core']}"),
         ("listens on", " ".join(body["listeners"]) or "nothing"),
         ("up", age(body["uptime_s"])),
-        ("connections", f"{body['connections']:,} now, {body['connections_accepted']:,} ever"),
-        ("cluster", cluster_text(body["cluster"])),
-        ("routes", f"{body['routes']:,} of {body['services']:,} services"),
-        ("excluded", states_text(body["route_states"]) or "none"),
-        ("requests", requests),
-        ("drained", f"{body['drains']:,}" if body["drains"] else "nothing"),
+        *load_texts(body).items(),
         ("event files", "off" if files is None else files["error"] or f"{files['sealed']:,} records sealed"),
     ]
 
