@@ -22,7 +22,7 @@ from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
 from broker.config.extras import EVENTS_MODULES, lack_of_events
 from broker.config.load import ConfigErrors, Loaded, load_all
-from broker.config.options import Config
+from broker.config.options import OPTIONS, Config
 from broker.config.reference import options_toml
 from broker.config.urls import Listen, cannot_listen
 from broker.log import setup as setup_log
@@ -112,23 +112,9 @@ def main() -> None:
     "--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration file, TOML."
 )
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
-def serve(
-    listen: tuple[str, ...],
-    admin: str | None,
-    events: str | None,
-    workers: str | None,
-    log_frames: tuple[str, ...],
-    config_path: str | None,
-    stops_at_eof: bool,
-) -> None:
+def serve(config_path: str | None, stops_at_eof: bool, **given: object) -> None:
     """Run a broker until SIGTERM or SIGINT."""
-    flags: dict[str, object] = {
-        "server.listen": listen or None,
-        "admin.listen": admin,
-        "events.dir": events,
-        "server.workers": workers,
-        "log.frames": log_frames or None,
-    }
+    flags = {doc.name: given[doc.option.flag[2:].replace("-", "_")] for doc in OPTIONS.values() if doc.option.flag}
     loaded = _load(config_path, flags)
     config = loaded.config
     setup_log(config.log.level, config.log.format)
