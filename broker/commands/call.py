@@ -37,6 +37,11 @@ class Wanted:
     take_n: int | None
     timeout_s: float | None
 
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What a request takes by name."""
+        return {"route": self.route, "metadata": self.metadata, "timeout_s": self.timeout_s}
+
 
 @click.command(epilog=terminal.STATUSES)
 @terminal.with_connection_options
@@ -144,16 +149,15 @@ def _items(wanted: Wanted) -> Iterator[bytes]:
 
 async def _call(client: Client, wanted: Wanted, body: bytes) -> int:
     """Makes the call and prints; the exit status."""
-    to, route, metadata, timeout_s = wanted.target, wanted.route, wanted.metadata, wanted.timeout_s
     if wanted.is_gather:
         return await _gather(client, wanted, body)
     if wanted.model == "request_response":
-        answer = await client.request_response(to, body, route=route, metadata=metadata, timeout_s=timeout_s)
+        answer = await client.request_response(wanted.target, body, **wanted.terms)
         _print(wanted, answer, is_pretty=True)
     elif wanted.model == "fire_and_forget":
-        await client.fire_and_forget(to, body, route=route, metadata=metadata, timeout_s=timeout_s)
+        await client.fire_and_forget(wanted.target, body, **wanted.terms)
     elif wanted.model == "metadata_push":
-        await client.metadata_push(to, body, route=route, timeout_s=timeout_s)
+        await client.metadata_push(wanted.target, body, route=wanted.route, timeout_s=wanted.timeout_s)
     else:
         await _print_all(client, wanted, body)
     return 0
@@ -162,23 +166,11 @@ async def _call(client: Client, wanted: Wanted, body: bytes) -> int:
 async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
     flow: Flow
     if wanted.model == "request_channel":
-        flow = client.request_channel(
-            wanted.target,
-            IterableBridge(_items(wanted)),
-            route=wanted.route,
-            metadata=wanted.metadata,
-            initial_n=wanted.initial_n,
-            timeout_s=wanted.timeout_s,
-        )
+        items = IterableBridge(_items(wanted))
+        flow = client.request_channel(wanted.target, items, initial_n=wanted.initial_n, **wanted.terms)
     else:
-        flow = client.request_stream(
-            wanted.target,
-            body,
-            route=wanted.route,
-            metadata=wanted.metadata,
-            initial_n=min(wanted.initial_n, wanted.take_n or wanted.initial_n),
-            timeout_s=wanted.timeout_s,
-        )
+        initial_n = min(wanted.initial_n, wanted.take_n or wanted.initial_n)
+        flow = client.request_stream(wanted.target, body, initial_n=initial_n, **wanted.terms)
     left_n = wanted.take_n
     async with contextlib.aclosing(flow):
         async for payload in flow:
@@ -191,14 +183,7 @@ async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
 
 async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
     """One line for each that answers."""
-    gathering = client.gather(
-        wanted.target,
-        body,
-        route=wanted.route,
-        metadata=wanted.metadata,
-        timeout_s=wanted.timeout_s,
-        enough_n=wanted.take_n,
-    )
+    gathering = client.gather(wanted.target, body, enough_n=wanted.take_n, **wanted.terms)
     status = 0
     async for answer in gathering:
         who = {"service": answer.service, "route_id": answer.route_id}
