@@ -127,12 +127,8 @@ def bench(url: str, connections: int, in_flight: int, payload_bytes: int, second
     """Measure request/response through the broker at URL (tcp, tls or unix) with an echo service of its own."""
     problem = asyncio.run(_bench(url, connections, in_flight, payload_bytes, seconds))
     if problem:
-        raise SystemExit(_said(problem))
-
-
-def _said(problem: str) -> int:
-    click.echo(f"rsocket-broker: {problem}", err=True)
-    return EXIT_FAILED
+        click.echo(f"rsocket-broker: {problem}", err=True)
+        raise SystemExit(EXIT_FAILED)
 
 
 async def _bench(url: str, connections: int, in_flight: int, payload_bytes: int, seconds: float) -> str:
