@@ -209,7 +209,7 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
 def _print(wanted: Wanted, payload: Payload, is_pretty: bool) -> None:
     if payload.metadata is not None:
         _say(wanted, f"metadata {payload.metadata!r}")
-    data = terminal.data_of(payload)
+    data = payload.data or b""
     terminal.put_line(terminal.shown_json(data, is_pretty) if wanted.is_json else data)
 
 

@@ -45,7 +45,7 @@ class OfferedService:
         @offered.request_channel()
         async def each(request: Request, payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
             async for payload in payloads:
-                yield self._take(request, terminal.data_of(payload))
+                yield self._take(request, payload.data or b"")
 
         @offered.fire_and_forget()
         async def note(request: Request) -> None:

@@ -195,11 +195,6 @@ def put_line(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def data_of(payload: client_sdk.Payload) -> bytes:
-    """Empty when it is absent."""
-    return payload.data or b""
-
-
 def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLContext | None:
     """For tls:// and wss://; None for the system's certificates. UsageError for files that are none."""
     if (cert is None) != (key is None):

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -60,7 +61,7 @@ async def _serve(assignment: Assignment) -> int:
         await server.stop()
     if admin is not None:
         await admin.cleanup()
-        _remove(assignment.admin_path)
+        Path(assignment.admin_path).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         os.rmdir(os.path.dirname(assignment.link_path))  # the last one does it when the supervisor was killed
     return 0
@@ -78,8 +79,3 @@ def _beat(loop: asyncio.AbstractEventLoop) -> None:
     with contextlib.suppress(BlockingIOError, BrokenPipeError):
         os.write(output, BEAT)
     loop.call_later(BEAT_S, _beat, loop)
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
