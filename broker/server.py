@@ -18,14 +18,14 @@ from typing import TypeVar
 from broker import VERSION
 from broker.cluster.settings import ClusterSettings
 from broker.config.certificates import client_context, server_context
-from broker.config.cluster import found_peers, reachable
+from broker.config.cluster import reachable
 from broker.config.hosts import own_names
 from broker.config.options import Config
 from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogOptions
 from broker.config.settings import cluster_settings_of, settings_of
 from broker.config.urls import Listen, cannot_listen
-from broker.core import COMPILED, Core
+from broker.core import Core
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
 from broker.edge.event_pipe import EventPipe, PipeState
@@ -41,6 +41,7 @@ from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
 from broker.routing.rng import Rng
+from broker.views.queries import CORE, streams
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
@@ -189,8 +190,8 @@ class Server:
         if is_served:
             await self._wait(lambda: self.core.migration.is_over, grace_s, 0.0)
             self.core.drain()
-        await self._wait(self._is_idle, max(0.0, end_at - time.monotonic()), 0.0)
-        left = sum(peer.begun for peer in self.core.peers())
+        await self._wait(lambda: not streams(self.core), max(0.0, end_at - time.monotonic()), 0.0)
+        left = streams(self.core)
         DESCRIPTORS.stop()
         self.core.stop("the broker stops", time.monotonic())
         self.shell.stop()
@@ -217,9 +218,6 @@ class Server:
         uptime_s = self._stopped.uptime_ms / 1000
         log_event(self._stopped, f"{self._subject()}: stopped after {uptime_s:.1f} s, {left} requests left unfinished")
 
-    def _is_idle(self) -> bool:
-        return all(peer.begun == 0 for peer in self.core.peers())
-
     async def _wait(self, is_done: Callable[[], bool], longest_s: float, forced_s: float) -> None:
         """`forced_s`: how long at most when the stop is wished for a second time, before or meanwhile."""
         began_at = time.monotonic()
@@ -236,9 +234,8 @@ class Server:
             if not isinstance(event, LifecycleEvent):
                 continue
             if event.kind == BROKER_STARTED:
-                core = "compiled" if COMPILED else "interpreted"
                 places = " ".join(self.listeners) or "nothing"
-                log_event(event, f"{self._subject()}: started, core: {core}, listening on {places}")
+                log_event(event, f"{self._subject()}: started, core: {CORE}, listening on {places}")
             elif event.kind == BROKER_STOPPED:
                 self._stopped = event  # said when all the rest is done
             else:
@@ -280,7 +277,8 @@ class Server:
         cluster.client_urls[:] = reachable(config.cluster.client_urls, self.listeners)
         tls = config.tls
         context = client_context(config.cluster.ca, tls.certificate, tls.key, tls.min_version)
-        return Dialer(self.shell, self.core.cluster, found_peers(config), context)
+        to_look_up = [peer for peer in config.cluster.peers if peer.finder]
+        return Dialer(self.shell, self.core.cluster, to_look_up, context)
 
     async def _listen(self, listen: Listen) -> None:
         handshakes = self._handshakes if listen.is_tls else None

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.cluster.links.broker_info import fault_of_name
-from broker.config.options import OPTIONS, Config
+from broker.config.options import OPTIONS
 from broker.config.sections.cluster import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.toml import shown_value
-from broker.config.urls import WILDCARDS, Listen, PeerUrl
+from broker.config.urls import WILDCARDS, Listen
 
 NO_NAME: Final = OPTIONS["broker.name"].default  # in traces: all who are not named are called so
 ANONYMOUS: Final = ("tcp", "ws")  # schemes that tell nobody who is at the other end
@@ -78,11 +78,6 @@ def reachable(wanted: tuple[Listen, ...], listeners: list[str]) -> list[str]:
         if url.port or url.scheme == "unix":
             urls.append(str(url))
     return urls
-
-
-def found_peers(config: Config) -> list[PeerUrl]:
-    """The peers that have to be looked up."""
-    return [peer for peer in config.cluster.peers if peer.finder]
 
 
 def _secret_mistakes(cluster: ClusterOptions) -> list[tuple[str, str, str]]:

@@ -114,7 +114,7 @@ def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, o
         raise ConfigErrors(found.mistakes)
     sections = {name: kind(**found.values_of(name)) for name, kind in SECTIONS.items()}
     config = Config(**sections, service=found.services)
-    secrets_file = path or "" if found.is_from_file("cluster.secret") else ""
+    secrets_file = path or "" if found.sources["cluster.secret"][0].lines else ""
     warnings = [found.mistake(*warning) for warning in config_warnings(config, secrets_file)]
     return Loaded(config, warnings)
 
@@ -183,10 +183,6 @@ class _Findings:
         """One in the source that gave `name` its value."""
         source, shown = self.sources[name]
         return source.mistake(name, text, shown, needle)
-
-    def is_from_file(self, name: str) -> bool:
-        """The value stands in the TOML file."""
-        return self.sources[name][0].lines is not None
 
     def values_of(self, section: str) -> dict[str, Any]:
         """Values of one section, by key."""

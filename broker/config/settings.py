@@ -26,21 +26,9 @@ OTHER_NAMES: Final = {  # setting -> option
     "link_cost": "cluster.cost",
     "version": "annotations.version",
 }
-WORKED_OUT: Final = {  # in `settings_of`
-    "policy",
-    "policies",
-    "broker_name",
-    "single_requests",
-    "snapshot_s",
-}
-CLUSTER_WORKED_OUT: Final = {  # in `cluster_settings_of`
-    "secret",
-    "principals",
-    "peers",
-    "urls",
-    "client_urls",
-    "mates",
-}
+# In `settings_of` and in `cluster_settings_of`.
+WORKED_OUT: Final = {"policy", "policies", "broker_name", "single_requests", "snapshot_s"}
+CLUSTER_WORKED_OUT: Final = {"secret", "principals", "peers", "urls", "client_urls", "mates"}
 
 
 def options_of(settings: type[Settings | ClusterSettings]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.settings import ClusterSettings
-from broker.config.cluster import found_peers, reachable
+from broker.config.cluster import reachable
 from broker.config.load import load
 from broker.config.options import Config
 from broker.config.settings import cluster_settings_of
@@ -197,7 +197,8 @@ cost = 7
         "link_cost": 7,
         "version": 0,
     }
-    assert found_peers(config) == [PeerUrl("tls", "dns", "b", 2), PeerUrl("tls", "srv", "_d._tcp.e")]
+    to_look_up = [peer for peer in config.cluster.peers if peer.finder]
+    assert to_look_up == [PeerUrl("tls", "dns", "b", 2), PeerUrl("tls", "srv", "_d._tcp.e")]
 
 
 def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons() -> None:
