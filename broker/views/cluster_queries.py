@@ -7,6 +7,7 @@ know more or less at the same moment.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -47,7 +48,7 @@ def brokers(core: Core, part: Part) -> Listed[schemas.BrokerView]:
     """All brokers that are known: this one first, the others by name."""
     found = sorted(core.cluster.members.values(), key=lambda member: (not member.is_self, member.name, member.id))
     routes = _routes(core)
-    return part.listed(found, lambda member: _broker_view(member, routes.get(member.id, 0)))
+    return part.listed(found, lambda member: _broker_view(member, routes[member.id]))
 
 
 def links(core: Core, moment: Moment, part: Part, lookups: Sequence[schemas.DialView] = ()) -> schemas.LinksView:
@@ -96,10 +97,8 @@ def link_lags(core: Core) -> dict[str, float]:
 
 def broker_states(core: Core) -> dict[str, int]:
     """How many brokers are in each state, this one included."""
-    numbers = {REACHABLE: 0, DRAINING: 0, UNREACHABLE: 0}
-    for member in core.cluster.members.values():
-        numbers[_state(member)] += 1
-    return numbers
+    numbers = Counter(map(_state, core.cluster.members.values()))
+    return {state: numbers[state] for state in (REACHABLE, DRAINING, UNREACHABLE)}
 
 
 def broker_of(core: Core, route: Route) -> str:
@@ -113,14 +112,10 @@ def _up(core: Core) -> list[Neighbour]:
     return [link for link in core.cluster.links() if link.is_up]
 
 
-def _routes(core: Core) -> dict[bytes, int]:
+def _routes(core: Core) -> Counter[bytes]:
     """How many routes each broker has, by id. One pass over the table."""
-    numbers: dict[bytes, int] = {}
-    for route in core.table.routes():
-        owner = route.owner
-        id = owner.id if isinstance(owner, Remote) else core.broker_id
-        numbers[id] = numbers.get(id, 0) + 1
-    return numbers
+    owners = (route.owner for route in core.table.routes())
+    return Counter(owner.id if isinstance(owner, Remote) else core.broker_id for owner in owners)
 
 
 def _state(member: Member) -> str:
