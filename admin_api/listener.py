@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from admin_api.errors import Handler, shown
-from broker.edge.descriptors import DESCRIPTORS, Descriptors
+from broker.edge.descriptors import DESCRIPTORS, Descriptors, Entrance
 from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
 
@@ -103,7 +103,7 @@ class AdminListener:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Entrance(self), host, port, backlog=BACKLOG, reuse_address=True
+                lambda: Entrance(self.arrived), host, port, backlog=BACKLOG, reuse_address=True
             )
         except (OSError, asyncio.CancelledError):
             await self._runner.cleanup()
@@ -198,22 +198,6 @@ class AdminListener:
 def places_n(most: int, descriptors: Descriptors) -> int:
     """Connections that there may be: only a part of the descriptors that are kept, or files and dials had none."""
     return max(1, min(most, descriptors.admin_n))
-
-
-class Entrance(asyncio.Protocol):
-    """A connection until it is let in: then aiohttp's protocol has it."""
-
-    def __init__(self, listener: AdminListener) -> None:
-        self._listener: Final = listener
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
-        protocol = self._listener.arrived(transport)
-        if protocol is None:
-            transport.abort()
-            return
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
 
 
 class Unreadable(logging.Logger):

@@ -1,6 +1,6 @@
 """Accepting on a TCP port: one port for all addresses of a host.
 
-Who comes is let in by an `AdmissionProtocol`, which knows how many file descriptors are left, or to a TLS handshake.
+Who comes is let in by a `descriptors.peers_entrance`, which knows how many descriptors are left, or to a TLS handshake.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.edge.descriptors import AdmissionProtocol
+from broker.edge.descriptors import peers_entrance
 from broker.edge.tls_port import Address, Handshakes, TlsPort, bind
 
 BACKLOG: Final = 1024  # connections that the system accepts for us while the loop is busy
@@ -39,7 +39,7 @@ async def accept(
                 port_of_tls = TlsPort(bind(await _found(hosts, chosen), BACKLOG, shares_port), handshakes, protocol)
                 return port_of_tls, port_of_tls.sockets[0].getsockname()[1]
             server = await loop.create_server(
-                lambda: AdmissionProtocol(protocol, "tcp"),
+                lambda: peers_entrance(protocol, "tcp"),
                 hosts,
                 chosen,
                 backlog=BACKLOG,

@@ -106,18 +106,22 @@ class Descriptors:
 DESCRIPTORS: Final = Descriptors()  # of this process
 
 
-class AdmissionProtocol(asyncio.Protocol):
-    """Lets a connection in if there is room for it: then it has the protocol that it was accepted for."""
+class Entrance(asyncio.Protocol):
+    """A connection until `admit` has let it in: then it has the protocol that this gave; None: it is closed at once."""
 
-    def __init__(self, protocol: Callable[[], asyncio.Protocol], scheme: str) -> None:
-        self._protocol = protocol
-        self._scheme = scheme
+    def __init__(self, admit: Callable[[asyncio.Transport], asyncio.BaseProtocol | None]) -> None:
+        self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but inheritance
-        if not DESCRIPTORS.has_room_for(transport, peer_name(self._scheme, transport)):
+        protocol = self._admit(transport)
+        if protocol is None:
             transport.abort()
             return
-        protocol = self._protocol()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
+
+
+def peers_entrance(protocol: Callable[[], asyncio.Protocol], scheme: str) -> Entrance:
+    """For a peer: it is let in if there is room for it."""
+    return Entrance(lambda made: protocol() if DESCRIPTORS.has_room_for(made, peer_name(scheme, made)) else None)

@@ -11,7 +11,7 @@ import stat
 from typing import cast
 
 from broker.edge.accept import BACKLOG, accept
-from broker.edge.descriptors import AdmissionProtocol
+from broker.edge.descriptors import peers_entrance
 from broker.edge.link import LEFT
 from broker.edge.origins import origin_of, peer_name
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
@@ -136,7 +136,7 @@ async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
     _remove_stale(path)
     loop = asyncio.get_running_loop()
     return await loop.create_unix_server(
-        lambda: AdmissionProtocol(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
+        lambda: peers_entrance(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
     )
 
 
