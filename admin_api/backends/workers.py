@@ -44,13 +44,6 @@ Placed = TypeVar(
 )
 
 
-class Drain(NamedTuple):
-    """How something was drained."""
-
-    path: str
-    body: bytes
-
-
 class Question(NamedTuple):
     """What one worker is asked for a part of a list."""
 
@@ -75,7 +68,8 @@ class Workers:
         self._supervisor: Final = supervisor
         self._client: Final = WorkerClient(self._numbers, supervisor.admin_path, answer_s, silent_s)
         self._metrics: Final = WorkersMetrics()
-        self._drains: Final[dict[tuple[str, str], Drain]] = {}  # by kind and name; as many as a worker lets there be
+        # Path and body of each drain, by kind and name; as many as a worker lets there be.
+        self._drains: Final[dict[tuple[str, str], tuple[str, bytes]]] = {}
         self._returning: Final[set[asyncio.Task[None]]] = set()  # workers that are told of drains; ends with each
         supervisor.on_return = self._returned
 
@@ -196,7 +190,7 @@ class Workers:
         """All workers drain, also those that are started again later."""
         body = msgspec.json.encode(terms)
         answer = await self._drain(target.path, "PUT", body)
-        self._drains[answer.value.kind, answer.value.name] = Drain(target.path, body)
+        self._drains[answer.value.kind, answer.value.name] = target.path, body
         return answer
 
     async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
@@ -231,8 +225,8 @@ class Workers:
             task.add_done_callback(self._returning.discard)
 
     async def _drain_again(self, worker: int) -> None:
-        for drain in list(self._drains.values()):
-            await self._client.ask(worker, drain.path, (), "PUT", drain.body)
+        for path, body in list(self._drains.values()):
+            await self._client.ask(worker, path, (), "PUT", body)
 
     async def _drain(self, path: str, method: str, body: bytes = b"") -> Answer[schemas.DrainView]:
         replies = await self._client.ask_all(path, (), method, body)
