@@ -8,6 +8,7 @@ import os
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from admin_api.backends.backend import Backend
 from admin_api.backends.one import OneBroker
@@ -15,13 +16,14 @@ from admin_api.backends.workers import Workers
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import CHANGES, ChangePath, check_allowed
 from admin_api.endpoints import ENDPOINTS, NONE, Endpoint, Endpoints
-from admin_api.errors import Handler, problems, with_missing
-from admin_api.guards import known_host_only
+from admin_api.errors import AdminError, Handler, problems, shown, with_missing
 from admin_api.listener import STOP_S, AdminListener
 from admin_api.page import POLICY
 from admin_api.parameters import reject_unknown
 from admin_api.processes import BrokerProcess, Supervisor
 from admin_api.schemas import json_response
+from broker.config.hosts import is_known_host, own_names
+from broker.config.options import Config
 from rsocket_wire.errors import BrokerError
 
 HEADERS: Final = {
@@ -80,6 +82,24 @@ async def start_unix(app: web.Application, path: str) -> web.AppRunner:
         await runner.cleanup()
         raise BrokerError("cannot-listen", f"admin {path}: {error.strerror or error}") from None
     return runner
+
+
+def known_host_only(config: Config) -> Middleware:
+    """A middleware behind which only requests for this broker come. Who says no host is no browser.
+
+    A site that lets its own name stand for 127.0.0.1 ("DNS rebinding") would read all that is told here: to the
+    browser the site itself is asked (D-61).
+    """
+    names = own_names(config)
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        for host in request.headers.getall("Host", ()):
+            if not is_known_host(host, names):
+                raise AdminError("wrong-host", f"{shown(host)} is not a name of this broker; add it to server.names")
+        return await handler(request)
+
+    return guard
 
 
 def _handler(endpoints: Endpoints, endpoint: Endpoint) -> Handler:
