@@ -237,7 +237,7 @@ class Lifecycle:
         """Lets clients go that have another broker, and connections that are drained."""
         migration = self.migration
         if migration.wants_urls(now):
-            migration.set_urls(self.cluster.client_urls(), now)
+            migration.set_urls(self.cluster.membership.client_urls(), now)
         for departure in migration.tick(now):
             self._depart(departure, now)
         migration.look_whether_over(now)

@@ -83,10 +83,6 @@ class Cluster:
         """Returns 8 bytes that are equal on two brokers that know the same."""
         return self.replication.digest(self._event_log.wall(now))
 
-    def client_urls(self) -> list[str]:
-        """Returns the URLs at which clients reach other brokers, see `Membership`."""
-        return self.membership.client_urls()
-
     # Dialling, for the edge
 
     def take_dials(self, now: float) -> list[str]:

@@ -49,10 +49,6 @@ class Hashes:
         found: bool = hash in self._bits
         return found
 
-    def size(self) -> int:
-        """How many there are."""
-        return len(self._bits)
-
     def to_bytes(self) -> bytes:
         """The set; equal sets have equal bytes."""
         found: bytes = self._bits.serialize()

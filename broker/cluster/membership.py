@@ -226,11 +226,9 @@ class Membership:
         self._handshakes.dials.set_linked_ids(set(self._handshakes.up))
         if not self._settings.is_mesh:
             return
-        urls: list[str] = []
-        for member in self._members.values():
-            theirs = member.info.urls
-            if not member.is_self and theirs and member.id not in self._handshakes.up and member.is_reachable:
-                urls.append(theirs[0])
+        up = self._handshakes.up
+        heard = [each for each in self._members.values() if each.is_reachable and each.id not in up]
+        urls = [each.info.urls[0] for each in heard if each.info.urls and not each.is_self]
         self._handshakes.dials.set_targets("learned", urls)
 
     def forget_unreachable(self, now: float) -> None:
@@ -243,15 +241,11 @@ class Membership:
 
     def _make_room(self) -> bool:
         """Forgets the broker that could not be reached for longest; False when all can."""
-        found: Member | None = None
-        for member in self._members.values():
-            if member.is_reachable or member.id in self._handshakes.up:
-                continue
-            if found is None or member.unreachable_at < found.unreachable_at:
-                found = member
-        if found is None:
+        up = self._handshakes.up
+        away = [each for each in self._members.values() if not each.is_reachable and each.id not in up]
+        if not away:
             return False
-        self._forget(found)
+        self._forget(min(away, key=lambda member: member.unreachable_at))
         return True
 
     def _forget(self, member: Member) -> None:

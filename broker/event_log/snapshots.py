@@ -71,10 +71,7 @@ class Snapshots:
         table = self._table
         self._left = [Seen(route) for route in table.routes()]
         self._told = 0
-        local_n = 0
-        for seen in self._left:
-            if isinstance(seen.owner, Peer):
-                local_n += 1
+        local_n = sum([1 for seen in self._left if isinstance(seen.owner, Peer)])
         self._at_ms = self._event_log.wall(now)
         self._choices = self._query.choices
         self._first_seq = self._event_log.reserve(len(self._left) + 1)

@@ -139,10 +139,7 @@ class Dials:
 
         A URL that is named again soon must not come back without its wait.
         """
-        gone: list[str] = []
-        for dial in self._dials.values():
+        for dial in list(self._dials.values()):
             is_idle = not dial.is_dialling and not dial.is_linked
             if not dial.sources and is_idle and (now is None or now >= dial.next_at):
-                gone.append(dial.url)
-        for url in gone:
-            del self._dials[url]
+                del self._dials[dial.url]

@@ -368,7 +368,7 @@ def test_a_url_at_which_several_brokers_are_reached_is_told_once_and_not_by_thes
         world.core.cluster._settings.client_urls[:] = [f"tcp://{name[0]}.example:7000"]
     net.pump()
     net.advance(1)
-    found = {name: world.core.cluster.client_urls() for name, world in net.worlds.items()}
+    found = {name: world.core.cluster.membership.client_urls() for name, world in net.worlds.items()}
     theirs, ours = ["tcp://v.example:7000"], ["tcp://w.example:7000"]
     assert found == {"w1": theirs, "w2": theirs, "v1": ours, "v2": ours}
 
