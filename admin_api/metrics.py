@@ -245,7 +245,7 @@ class _Places:
     def settle(self, core: Core) -> None:
         """Gives and takes places, once for each look."""
         totals = queries.totals(core)
-        refused = queries.refused(core)
+        refused = core.protection.breakers.refused
         there = core.table.loads.services
         # Services in the order of their first request; True: requests of it were served, or its breaker refused some.
         names: dict[str, bool] = {}
@@ -296,7 +296,7 @@ class _Places:
     def refusals(self, core: Core) -> dict[str, int]:
         """Requests that breakers refused, by label."""
         numbers: dict[str, int] = {}
-        for name, number in queries.refused(core).items():
+        for name, number in core.protection.breakers.refused.items():
             label = self._label(name) if name else OTHER
             base = min(number, self._refusals.get(name, 0))
             numbers[label] = numbers.get(label, 0) + number - base

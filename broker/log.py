@@ -149,7 +149,10 @@ def log_event(event: events.LifecycleEvent, line: str = "", is_news: bool = True
 
 def level_of(event: events.LifecycleEvent, is_news: bool = True) -> int:
     """Of the event's line."""
-    return logging.DEBUG if not is_news or event.kind in QUIET else _level(event)
+    if not is_news or event.kind in QUIET:
+        return logging.DEBUG
+    is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
+    return logging.WARNING if is_fault or event.kind in _WARNINGS or is_refusal(event) else logging.INFO
 
 
 def line_kind(event: events.LifecycleEvent) -> str:
@@ -216,11 +219,6 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
-def _level(event: events.LifecycleEvent) -> int:
-    is_fault = event.reason in CODE_WORDS and event.reason not in _ORDINARY_ENDS
-    return logging.WARNING if is_fault or event.kind in _WARNINGS or is_refusal(event) else logging.INFO
 
 
 def _moment(record: logging.LogRecord) -> str:

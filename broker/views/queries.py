@@ -253,11 +253,6 @@ def protection(core: Core) -> schemas.ProtectionView:
     )
 
 
-def refused(core: Core) -> dict[str, int]:
-    """Requests that were refused because too many were in flight, by service; those of later services under ""."""
-    return core.protection.breakers.refused
-
-
 def sessions(core: Core) -> schemas.SessionsView:
     """The sessions of resumption."""
     known = core.sessions
