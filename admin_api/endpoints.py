@@ -128,11 +128,7 @@ ENDPOINTS: Final = (
         lambda backend, part: backend.closed(part),
         "recently closed connections, with the reason",
     ),
-    paged(
-        "/api/v1/links",
-        lambda backend, part: backend.links(part),
-        "connections to other brokers, and failed dials",
-    ),
+    paged("/api/v1/links", lambda backend, part: backend.links(part), "connections to other brokers, and failed dials"),
     Endpoint("/api/v1/limits", view(limits_of), about="limits in use, with their reasons"),
     Endpoint(
         EVENTS,

@@ -163,12 +163,7 @@ LINKS: Final = Table(
 )
 DIALS: Final = Table(  # of the field `dials` there
     "/api/v1/links",
-    (
-        text("failed dials", "url"),
-        count("attempts", "attempts"),
-        duration("next in", "next_s"),
-        text("error", "error"),
-    ),
+    (text("failed dials", "url"), count("attempts", "attempts"), duration("next in", "next_s"), text("error", "error")),
 )
 PATHS: Final = Table(
     "/api/v1/paths",
