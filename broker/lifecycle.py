@@ -243,11 +243,10 @@ class Lifecycle:
         migration.look_whether_over(now)
         if migration.is_over:
             self.engine.is_draining = True
-        if not self.drains.is_idle():
-            for leaving in self.drains.take_due(now):
-                ending = self.drains.look_at(leaving, now)
-                if ending is not None:
-                    self.carry_out(ending, now)
+        for leaving in self.drains.take_due(now):
+            ending = self.drains.look_at(leaving, now)
+            if ending is not None:
+                self.carry_out(ending, now)
 
     # Stream 0
 

@@ -172,10 +172,6 @@ class GossipState:
         """What the brokers that have this route say of it, in the order in which they said so here."""
         return list(self._by_route.get(route_id, []))
 
-    def brokers(self) -> list[bytes]:
-        """Ids of the brokers that have said something of themselves."""
-        return [key[1:] for key in self._entries if key[0] == _INFO]
-
     # Indexes
 
     def _make_room(self, entry: GossipEntry) -> bool:

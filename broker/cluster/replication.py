@@ -299,8 +299,7 @@ class Replication:
             self.withdraw_route(route_id, now, entry.timestamp_ms + 1)
 
     def _keep_early(self, broker_id: bytes, entry: GossipEntry) -> None:
-        early = self.early.get(broker_id)
-        old = early.get(entry.key) if early is not None else None
+        old = self.early.get(broker_id, {}).get(entry.key)
         if old is not None and old.timestamp_ms >= entry.timestamp_ms:
             return
         if old is None:
@@ -308,9 +307,7 @@ class Replication:
                 self.ignored_n += 1
                 return
             self.early_n += 1
-        if early is None:
-            early = self.early[broker_id] = {}
-        early[entry.key] = entry
+        self.early.setdefault(broker_id, {})[entry.key] = entry
 
     def _apply(self, entry: GossipEntry, from_peer: int, now: float) -> bool:
         """Applies what somebody says of a route; returns whether it was news."""

@@ -188,10 +188,6 @@ class Drains:
         """Tells whether the broker takes no new requests, or asks its clients to go elsewhere before it does not."""
         return self._engine.is_draining or self._migration.is_leaving
 
-    def is_idle(self) -> bool:
-        """Tells that no connection is to be closed."""
-        return not self._waiting and not self._turned
-
     def _begin(self, drain: Drain, routes: list[Route], now: float) -> None:
         self._add(drain, [peer for peer in [route.owner for route in routes] if isinstance(peer, Peer)], now)
         for route in routes:

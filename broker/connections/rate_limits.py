@@ -58,7 +58,7 @@ class ConnectionCounter:
     def refusal_of(self, name: str) -> str:
         """Returns what one is told that is too many."""
         who = self._shown or name
-        return f"{self.number_of(name) - 1} connections of {who} are open, {self._option} is {self.limit}"
+        return f"{self._numbers[name] - 1} connections of {who} are open, {self._option} is {self.limit}"
 
     def enter(self, name: str) -> bool:
         """Counts one more until it leaves; False when it is one too many."""
@@ -91,10 +91,6 @@ class ConnectionCounter:
             self._numbers[name] = number
         else:
             del self._numbers[name]
-
-    def number_of(self, name: str) -> int:
-        """Returns how many there are."""
-        return self._numbers.get(name, 0)
 
     def size(self) -> int:
         """Returns how many origins there are."""
