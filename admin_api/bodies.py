@@ -29,9 +29,7 @@ class Terms(msgspec.Struct, frozen=True):
 async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
     """What the body says, and what is usual where it says nothing; no body at all says nothing."""
     raw = await _read(request)
-    if not raw:
-        return Terms(usual.drain_grace_s, usual.drain_spread_s, True)
-    body = _object(raw, FIELDS)
+    body = _object(raw, FIELDS) if raw else {}
     close = body.get("close", True)
     if not isinstance(close, bool):
         raise AdminError("bad-body", f"close must be true or false, not {_shown_json(close)}")

@@ -401,15 +401,12 @@ def _read_item(form: str, item: object) -> object:
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is not printable text")
         return str(Principal.parse(item)) if form == "subject" else item
-    if form in ("origin", "name"):
-        if not isinstance(item, str):
-            raise BrokerError(
-                "bad-config", f"{shown_value(item)} is not {'an origin' if form == 'origin' else 'a host name'}"
-            )
-        return read_origin(item) if form == "origin" else read_name(item)
     if not isinstance(item, str):
-        schemes = DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES
-        raise BrokerError("bad-config", f"{shown_value(item)} is not a URL of {either(schemes)}")
+        schemes = either(DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES)
+        what = {"origin": "an origin", "name": "a host name"}.get(form, f"a URL of {schemes}")
+        raise BrokerError("bad-config", f"{shown_value(item)} is not {what}")
+    if form in ("origin", "name"):
+        return read_origin(item) if form == "origin" else read_name(item)
     return PeerUrl.parse(item) if form == "dial" else Listen.parse(item)
 
 
