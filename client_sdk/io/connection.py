@@ -13,6 +13,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from client_sdk.errors import (
@@ -568,18 +569,5 @@ class Connection:
 
 def _with_settings(setup: frames.Setup, settings: Settings) -> frames.Setup:
     """The SETUP with the flags that the settings ask for; each session has a token of its own."""
-    wants_lease = setup.wants_lease or settings.honors_lease
-    wants_resume = setup.wants_resume or settings.wants_resume
-    if (wants_lease, wants_resume) == (setup.wants_lease, setup.wants_resume):
-        return setup
-    return frames.Setup(
-        setup.metadata_mime,
-        setup.data_mime,
-        setup.keepalive_ms,
-        setup.lifetime_ms,
-        setup.metadata,
-        setup.data,
-        wants_lease,
-        wants_resume,
-        setup.token or (uuid.uuid4().bytes if wants_resume else b""),
-    )
+    setup = replace(setup, wants_lease=setup.wants_lease or settings.honors_lease)
+    return replace(setup, wants_resume=True, token=uuid.uuid4().bytes) if settings.wants_resume else setup

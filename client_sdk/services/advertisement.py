@@ -11,6 +11,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from client_sdk.addresses import route_tags
@@ -88,19 +89,7 @@ class Advertisement:
 
     def setup_of(self, setup: Setup) -> Setup:
         """The SETUP of a connection that is about to be opened: this one, and what is offered now."""
-        return Setup(
-            setup.metadata_mime,
-            setup.data_mime,
-            setup.keepalive_ms,
-            setup.lifetime_ms,
-            self.entry() + (setup.metadata or b""),
-            setup.data,
-            setup.wants_lease,
-            setup.wants_resume,
-            setup.token,
-            setup.major,
-            setup.minor,
-        )
+        return replace(setup, metadata=self.entry() + (setup.metadata or b""))
 
     def opened(self, connection: Advertiser, setup: Setup) -> None:
         """A connection was opened with this SETUP; what has changed since then is said at once."""
