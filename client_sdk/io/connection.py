@@ -569,5 +569,5 @@ class Connection:
 
 def _with_settings(setup: frames.Setup, settings: Settings) -> frames.Setup:
     """The SETUP with the flags that the settings ask for; each session has a token of its own."""
-    setup = replace(setup, wants_lease=setup.wants_lease or settings.honors_lease)
+    setup = replace(setup, wants_lease=setup.wants_lease or settings.lease is not None)
     return replace(setup, wants_resume=True, token=uuid.uuid4().bytes) if settings.wants_resume else setup

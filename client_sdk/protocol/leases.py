@@ -3,8 +3,6 @@
 Decides whether one more request is covered. RSocket protocol 1.0, "Lease Semantics".
 """
 
-from typing import Final
-
 
 class Lease:
     """What was granted last: the newest grant is the only one that counts."""
@@ -28,13 +26,3 @@ class Lease:
             return False
         self._left_n -= 1
         return True
-
-
-class Granting:
-    """What we grant: `requests_n` in each `ttl_s`, said anew when the time is over."""
-
-    def __init__(self, requests_n: int, ttl_s: float) -> None:
-        """Over 0 both."""
-        self.requests_n: Final = requests_n
-        self.ttl_s: Final = ttl_s
-        self.lease: Final = Lease()

@@ -21,7 +21,7 @@ from typing import Final
 
 from client_sdk.protocol.deadlines import Deadlines
 from client_sdk.protocol.fragments import Gathered
-from client_sdk.protocol.leases import Granting, Lease
+from client_sdk.protocol.leases import Lease
 from client_sdk.protocol.output import Output
 from client_sdk.protocol.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.protocol.stream import BROKEN, LOST, REFUSED, SAID, Failure, Stream
@@ -63,10 +63,7 @@ class Machine:
         self._begun: Final[dict[int, Gathered]] = {}  # requests that arrive in pieces
         self._begun_bytes = 0
         self._lease: Lease | None = Lease() if setup.wants_lease else None  # what the other side grants
-        granting: Granting | None = None
-        if setup.wants_lease and settings.lease_n:
-            granting = Granting(settings.lease_n, settings.lease_ttl_s)
-        self._granting: Final[Granting | None] = granting
+        self._granted: Final = None if settings.lease is None or not setup.wants_lease else Lease()  # what we grant
         self.changes = 0
         self.is_accepted = False
         self.failure: Failure | None = None  # None while requests can be made; then why not
@@ -76,8 +73,7 @@ class Machine:
         self.handlers_n = 0  # that work; the shell says when one has ended
         self._output.urgent(setup.encode())
         self._output.urgent(frames.encode_keepalive(b"", True))
-        if granting is not None:
-            self._grant_lease(granting, now)
+        self._grant_lease(now)
 
     # bytes and time
 
@@ -143,9 +139,8 @@ class Machine:
             at = min(at, self._quiet_until)
             if not self.is_resuming:
                 at = min(at, self._send_at)
-        granting = self._granting
-        if granting is not None and not self.is_suspended and not self.is_resuming:
-            at = min(at, granting.lease.until)
+                if self._granted is not None:
+                    at = min(at, self._granted.until)
         return at
 
     def tick(self, now: float) -> None:
@@ -169,9 +164,8 @@ class Machine:
                 text = f"keepalive-timeout: nothing was received for {self._lifetime_s:g} s"
                 self.lost_wire(Failure(LOST, text), now)
                 return
-        granting = self._granting
-        if granting is not None and now >= granting.lease.until and not self.is_resuming:
-            self._grant_lease(granting, now)
+        if self._granted is not None and now >= self._granted.until and not self.is_resuming:
+            self._grant_lease(now)
         if now >= self._send_at and not self.is_resuming:
             self._send_keepalive(now)
 
@@ -463,15 +457,15 @@ class Machine:
         self, stream_id: int, kind: int, flags: int, n: int, metadata: bytes | None, data: bytes, now: float
     ) -> None:
         """A whole request of the other side."""
-        granting = self._granting
         if not self._serves:
             self._refuse(kind, stream_id, INVALID, "no-handler: this client has no handlers")
         elif self.handlers_n >= self._settings.max_handlers:
             text = f"over-limit: {self._settings.max_handlers} requests are running already"
             self._refuse(kind, stream_id, REJECTED, text)
-        elif granting is not None and not granting.lease.take(now):
-            text = f"no-lease: more than {granting.requests_n} requests within {granting.ttl_s:g} s"
-            self._refuse(kind, stream_id, REJECTED, text)
+        elif self._granted is not None and not self._granted.take(now):
+            assert self._settings.lease is not None  # else nothing is granted
+            requests_n, ttl_s = self._settings.lease
+            self._refuse(kind, stream_id, REJECTED, f"no-lease: more than {requests_n} requests within {ttl_s:g} s")
         else:
             stream = Stream(stream_id, kind, False, None)
             stream.is_new = True
@@ -561,8 +555,7 @@ class Machine:
         self._lease = None if self._lease is None else Lease()
         self._output.reopen(session.resume(position))
         self._send_keepalive(frame.now)
-        if self._granting is not None:  # "leases begin anew"
-            self._grant_lease(self._granting, frame.now)
+        self._grant_lease(frame.now)  # "leases begin anew"
         self.changes += 1
 
     # what is said without being asked
@@ -573,9 +566,12 @@ class Machine:
         self._asked_at = now
         self._output.urgent(frames.encode_keepalive(b"", True, 0 if session is None else session.received_position))
 
-    def _grant_lease(self, granting: Granting, now: float) -> None:
-        granting.lease.grant(granting.requests_n, now + granting.ttl_s)
-        self._output.urgent(frames.encode_lease(int(granting.ttl_s * 1000), granting.requests_n))
+    def _grant_lease(self, now: float) -> None:
+        """So many requests for so long as the settings say, if they do."""
+        if self._granted is not None and self._settings.lease is not None:
+            requests_n, ttl_s = self._settings.lease
+            self._granted.grant(requests_n, now + ttl_s)
+            self._output.urgent(frames.encode_lease(int(ttl_s * 1000), requests_n))
 
 
 def _text(frame: FrameCursor) -> str:

@@ -1,5 +1,6 @@
 """What one connection may use, and what it offers: bounds, fragments, leases, resumption."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from client_sdk.protocol.fragments import MIN_FRAGMENT_BYTES
@@ -16,33 +17,27 @@ RESUME_S: Final = 60.0  # without a socket; then the session is given up, as a b
 RESUME_BYTES: Final = 16 * 1024 * 1024  # of sent frames that the other side has not acknowledged
 
 
+@dataclass(frozen=True)
 class Settings:
-    """Of one connection; all have defaults that suit.
+    """Of one connection; all have defaults that suit. ValueError for what cannot be.
 
     >>> Settings(fragment_bytes=64 * 1024).fragment_bytes
     65536
     """
 
-    def __init__(
-        self,
-        fragment_bytes: int = 0,
-        max_gathered_bytes: int = MAX_GATHERED_BYTES,
-        max_queued_bytes: int = MAX_QUEUED_BYTES,
-        max_handlers: int = MAX_HANDLERS,
-        honors_lease: bool = False,
-        lease: tuple[int, float] | None = None,
-        wants_resume: bool = False,
-        max_unsent_bytes: int = MAX_UNSENT_BYTES,
-        resume_bytes: int = RESUME_BYTES,
-        resume_s: float = RESUME_S,
-    ) -> None:
-        """ValueError for what cannot be.
+    fragment_bytes: int = 0  # the longest frame of a payload that is sent, 64 at least; 0: what RSocket allows, 16 MiB
+    max_gathered_bytes: int = MAX_GATHERED_BYTES
+    max_queued_bytes: int = MAX_QUEUED_BYTES
+    max_handlers: int = MAX_HANDLERS
+    # (requests, seconds): so many are granted in each such time, and ours wait for grants, too; the SETUP says so.
+    lease: tuple[int, float] | None = None
+    wants_resume: bool = False  # the SETUP asks for a session that survives a broken socket
+    max_unsent_bytes: int = MAX_UNSENT_BYTES
+    resume_bytes: int = RESUME_BYTES
+    resume_s: float = RESUME_S
 
-        fragment_bytes   the longest frame of a payload that is sent, 64 at least; 0: what RSocket allows, 16 MiB
-        honors_lease     requests are only sent when the other side has granted them; the SETUP says so
-        lease            (requests, seconds): so many are granted in each such time to callers; implies the above
-        wants_resume     the SETUP asks for a session that survives a broken socket
-        """
+    def __post_init__(self) -> None:
+        fragment_bytes, lease = self.fragment_bytes, self.lease
         if fragment_bytes and not MIN_FRAGMENT_BYTES <= fragment_bytes <= MAX_FRAME_BYTES:
             text = f"fragment_bytes is {fragment_bytes}, it must be 0 or {MIN_FRAGMENT_BYTES}..{MAX_FRAME_BYTES}"
             raise ValueError(text)
@@ -50,28 +45,3 @@ class Settings:
             raise ValueError(
                 f"lease is {lease[0]} requests for {lease[1]} s, it must be at least 1 request for 0.001 s"
             )
-        self.fragment_bytes: Final = fragment_bytes
-        self.max_gathered_bytes: Final = max_gathered_bytes
-        self.max_queued_bytes: Final = max_queued_bytes
-        self.max_unsent_bytes: Final = max_unsent_bytes
-        self.max_handlers: Final = max_handlers
-        self.honors_lease: Final = honors_lease or lease is not None
-        self.lease_n: Final = 0 if lease is None else lease[0]
-        self.lease_ttl_s: Final = 0.0 if lease is None else lease[1]
-        self.wants_resume: Final = wants_resume
-        self.resume_bytes: Final = resume_bytes
-        self.resume_s: Final = resume_s
-
-    def without_resume(self) -> "Settings":
-        """The same for a broker that offers no resumption."""
-        lease = (self.lease_n, self.lease_ttl_s) if self.lease_n else None
-        return Settings(
-            self.fragment_bytes,
-            self.max_gathered_bytes,
-            self.max_queued_bytes,
-            self.max_handlers,
-            self.honors_lease,
-            lease,
-            False,
-            self.max_unsent_bytes,
-        )

@@ -13,6 +13,7 @@ import random
 import socket
 import ssl as tls
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
@@ -170,7 +171,7 @@ class Brokers:
         except SetupRejected as error:
             if error.word != "resume-unsupported" or settings is None or not settings.wants_resume:
                 raise
-            return await self._open(target, settings.without_resume())
+            return await self._open(target, replace(settings, wants_resume=False))
 
     async def _open(self, target: Target, settings: Settings | None) -> Connection:
         """A name with several addresses is tried address by address, each with a time of its own."""
