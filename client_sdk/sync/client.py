@@ -77,7 +77,6 @@ class Client:
     def route_id(self) -> str:
         """This client's Route Id, a uuid; the same after each reconnect.
 
-        >>> from client_sdk import sync
         >>> with sync.connect("tcp://127.0.0.1:7000", route_id="11223344-5566-7788-99aa-bbccddeeff00") as client:
         ...     print(client.route_id)
         11223344-5566-7788-99aa-bbccddeeff00
@@ -88,9 +87,7 @@ class Client:
     def broker(self) -> str:
         """URL of the broker that this client is connected to, or was last.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.broker)
+        >>> print(client.broker)
         tcp://127.0.0.1:7000
         """
         return self._client.broker
@@ -99,9 +96,7 @@ class Client:
     def brokers(self) -> list[str]:
         """URLs of the brokers that it may connect to, as they are tried: those it was given, then those it was told of.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.brokers)
+        >>> print(client.brokers)
         ['tcp://127.0.0.1:7000']
         """
         return self._client.brokers
@@ -110,9 +105,7 @@ class Client:
     def last_end(self) -> str:
         """Why the broker ended the connection before this one, if it could not say so then; else empty.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(repr(client.last_end))
+        >>> print(repr(client.last_end))
         ''
         """
         return self._client.last_end
@@ -121,9 +114,7 @@ class Client:
     def is_connected(self) -> bool:
         """Calls can be made now.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.is_connected)
+        >>> print(client.is_connected)
         True
         """
         return self._client.is_connected
@@ -132,9 +123,7 @@ class Client:
     def state(self) -> State:
         """What it is doing: connecting, connected, reconnecting, moving or closed.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.state)
+        >>> print(client.state)
         connected
         """
         return self._client.state
@@ -143,9 +132,7 @@ class Client:
     def reason(self) -> ClientError | None:
         """Why there is no connection, or why the last attempt to make one failed; None while there is one.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.reason)
+        >>> print(client.reason)
         None
         """
         return self._client.reason
@@ -153,11 +140,9 @@ class Client:
     def changes(self) -> Items[Change]:
         """Its states from now on, the present one first, until it is closed.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     for change in client.changes():
-        ...         print(change.state)
-        ...         break
+        >>> for change in client.changes():
+        ...     print(change.state)
+        ...     break
         connected
         """
         return Items(self._thread, self._thread.call(self._client.changes))
@@ -167,9 +152,7 @@ class Client:
 
         DeadlineExceeded after `timeout_s`; NotConnected when it is closed for ever and that is not among them.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.wait_for("connected", timeout_s=5).state)
+        >>> print(client.wait_for("connected", timeout_s=5).state)
         connected
         """
         return self._thread.run(functools.partial(self._client.wait_for, *states, timeout_s=timeout_s), timeout_s)
@@ -177,9 +160,7 @@ class Client:
     def wait_connected(self, timeout_s: float | None = None) -> None:
         """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     client.wait_connected(timeout_s=5)
+        >>> client.wait_connected(timeout_s=5)
         """
         self._thread.run(functools.partial(self._client.wait_connected, timeout_s), timeout_s)
 
@@ -188,7 +169,6 @@ class Client:
 
         Holds a program open whose work is done by the handlers of its service, until Ctrl-C.
 
-        >>> from client_sdk import sync
         >>> client = sync.connect("tcp://127.0.0.1:7000")
         >>> client.close()
         >>> client.closed()
@@ -199,7 +179,6 @@ class Client:
     def close(self) -> None:
         """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost.
 
-        >>> from client_sdk import sync
         >>> client = sync.connect("tcp://127.0.0.1:7000")
         >>> client.close()
         """
@@ -210,7 +189,6 @@ class Client:
 
         ValueError for a caller, which has no route; BadAddress for tags that cannot be sent: nothing has changed then.
 
-        >>> from client_sdk import sync
         >>> with sync.connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as ledger:
         ...     ledger.set_tags({"region": "us"})
         """
@@ -221,7 +199,6 @@ class Client:
 
         What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
 
-        >>> from client_sdk import sync
         >>> ledger = sync.connect("tcp://127.0.0.1:7000", service="ledger")
         >>> ledger.drain(timeout_s=10)
         """
@@ -231,9 +208,7 @@ class Client:
     def request_response(self, address: Address, data: bytes = b"", **options: Unpack[RequestOptions]) -> Payload:
         """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     print(client.request_response(address("orders"), b"42", timeout_s=5.0).data)
+        >>> print(client.request_response(address("orders"), b"42", timeout_s=5.0).data)
         b'order 42'
         """
         return self._call(lambda: self._client.request_response(address, data, **options), options.get("timeout_s"))
@@ -241,19 +216,15 @@ class Client:
     def fire_and_forget(self, address: Address, data: bytes = b"", **options: Unpack[CallOptions]) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     client.fire_and_forget(address("log"), b"a line", route="line")
+        >>> client.fire_and_forget(address("log"), b"a line", route="line")
         """
         self._call(lambda: self._client.fire_and_forget(address, data, **options), options.get("timeout_s"))
 
     def request_stream(self, address: Address, data: bytes = b"", **options: Unpack[StreamOptions]) -> Flow:
         """Items, to be read with `for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     for tick in client.request_stream(address("clock"), route="ticks", initial_n=8):
-        ...         print(tick.data)
+        >>> for tick in client.request_stream(address("clock"), route="ticks", initial_n=8):
+        ...     print(tick.data)
         b'tick 0'
         b'tick 1'
         b'tick 2'
@@ -268,10 +239,8 @@ class Client:
         Items come from a thread of their own: the iterable may block. Without any item nothing is sent. `timeout_s` is
         for all of it.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     for answer in client.request_channel(address("echo"), [b"1", b"2"]):
-        ...         print(answer.data)
+        >>> for answer in client.request_channel(address("echo"), [b"1", b"2"]):
+        ...     print(answer.data)
         b'1'
         b'2'
         """
@@ -281,9 +250,7 @@ class Client:
     def metadata_push(self, address: Address, metadata: bytes, **options: Unpack[PushOptions]) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     client.metadata_push(multicast("cache"), b"all", route="flush")
+        >>> client.metadata_push(multicast("cache"), b"all", route="flush")
         """
         self._call(lambda: self._client.metadata_push(address, metadata, **options), options.get("timeout_s"))
 
@@ -293,9 +260,7 @@ class Client:
         It ends when all have answered, at the deadline (what is missing then is not there), or after `enough_n` answers
         without an error.
 
-        >>> from client_sdk import sync
-        >>> with sync.connect("tcp://127.0.0.1:7000") as client:
-        ...     answers = list(client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0))
+        >>> answers = list(client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0))
         >>> sorted((answer.service, answer.data) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """

@@ -53,6 +53,9 @@ async def test_examples_of_a_docstring_are_true(examples: doctest.DocTest, url: 
     async with asyncio.timeout(EXAMPLES_S), contextlib.AsyncExitStack() as stack:
         if "asyncio.run(" in source or examples.name.startswith(BLOCKING):
             with contextlib.ExitStack() as sync_stack:
+                names["sync"] = sync
+                if needs("client", source):
+                    names["client"] = await asyncio.to_thread(lambda: sync_stack.enter_context(sync.connect(url)))
                 if needs("broker", source):
                     names["broker"] = await asyncio.to_thread(busy_sync_broker, sync_stack)
                 assert await asyncio.to_thread(run_blocking_examples, examples, names, url) == []
