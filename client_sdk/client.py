@@ -16,7 +16,7 @@ from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import RetryPolicy
-from client_sdk.calls.retrying_stream import StreamCalls
+from client_sdk.calls.retrying_stream import flow_of
 from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
 from client_sdk.errors import ClientError
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
@@ -63,7 +63,6 @@ class Client:
         self._calls: Final = calls
         self._defaults: Final = defaults
         self._timeout_s: Final = defaults.timeout_s
-        self._stream_calls: Final = StreamCalls(manager, cache, calls)
         # Nothing happens around a call, unless the call itself wants it.
         self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
@@ -334,7 +333,7 @@ class Client:
             retry=self._defaults.retry if retry is None else retry,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-        return self._stream_calls.stream(call, initial_n)
+        return flow_of(self._calls, call, initial_n)
 
     def request_channel(
         self,
@@ -369,7 +368,7 @@ class Client:
             timeout_s=None if timeout_s == math.inf else timeout_s,
             wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
         )
-        return self._stream_calls.channel(call, items, initial_n)
+        return flow_of(self._calls, call, initial_n, items)
 
     async def metadata_push(
         self,
@@ -411,7 +410,7 @@ class Client:
         """
         more = GATHER_ENTRY + more_bytes(metadata)
         call = self._call("request_stream", address, route, more, as_bytes(data, "data"), timeout_s, wait_for_reconnect)
-        return Gathering(self._stream_calls.stream(call, WINDOW_N), enough_n)
+        return Gathering(flow_of(self._calls, call, WINDOW_N), enough_n)
 
     def as_rsocket(
         self,

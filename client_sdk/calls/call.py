@@ -8,8 +8,8 @@
 """
 
 import math
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from client_sdk import tracing
 from client_sdk.addresses import Address
@@ -112,8 +112,8 @@ class Calls:
         chance: Callable[[], float],
     ) -> None:
         """`chance` gives numbers in [0, 1)."""
-        self._manager: Final = manager
-        self._cache: Final = cache
+        self.manager: Final = manager
+        self.cache: Final = cache
         self._spans: Final = spans
         self._clock: Final = clock
         self._chance: Final = chance
@@ -131,13 +131,13 @@ class Calls:
                 return await connection.request_response(call.data, head, left_s)
             return await self._hedge(call, call.hedging, head, left_s)
 
-        connection = self._manager.connection
+        connection = self.manager.connection
         is_simple = self._spans is None and call.hedging is None and call.retry.try_timeout_s is None
         if is_simple and connection is not None and connection.reason is None:
             # The first try of most calls is the only one: straight to it.
             ends_at = self._begin(call)
             entries = passed_on()
-            head = self._cache.of(call.address, call.route, call.timeout_s) + entries + call.more
+            head = self.cache.of(call.address, call.route, call.timeout_s) + entries + call.more
             try:
                 return await connection.request_response(call.data, head, call.timeout_s)
             except ClientError as error:
@@ -223,7 +223,7 @@ class Calls:
 
     async def _connection(self, call: Call, ends_at: float | None) -> Connection:
         """The client's connection, waited for as long as the call allows; NotConnected or DeadlineExceeded."""
-        manager = self._manager
+        manager = self.manager
         if manager.is_connected or call.wait_s == 0 or manager.is_over:
             return manager.connected()
         left_s = math.inf if ends_at is None else ends_at - self._clock.now()
@@ -247,11 +247,11 @@ class Calls:
 
     def _head(self, call: Call, left_s: float | None) -> bytes:
         if left_s is None or left_s == call.retry.try_timeout_s:
-            return self._cache.of(call.address, call.route, left_s)
+            return self.cache.of(call.address, call.route, left_s)
         assert call.timeout_s is not None  # a try without a time-out of its own has only this
         if left_s > call.timeout_s - AT_ONCE_S:
-            return self._cache.of(call.address, call.route, call.timeout_s)
-        return self._cache.of_rest(call.address, call.route, left_s)
+            return self.cache.of(call.address, call.route, call.timeout_s)
+        return self.cache.of_rest(call.address, call.route, left_s)
 
     async def _hedge(self, call: Call, hedging: Hedging, head: bytes, left_s: float | None) -> Payload:
         clock = self._clock
@@ -259,9 +259,9 @@ class Calls:
         kind = (call.address, call.route)
         hedging.budget.note_request(began_at)
 
-        def ask() -> Coroutine[Any, Any, Payload]:
+        async def ask() -> Payload:
             now_left_s = None if left_s is None else began_at + left_s - clock.now()
-            return self._ask_now(call, head, now_left_s)
+            return await self.manager.connected().request_response(call.data, head, now_left_s)
 
         delay_s = hedging.delay_s(kind)
         if delay_s is None or (left_s is not None and delay_s >= left_s):
@@ -270,9 +270,6 @@ class Calls:
             answer = await hedged(ask, delay_s, hedging.budget, clock)
         hedging.note(kind, clock.now() - began_at)
         return answer
-
-    async def _ask_now(self, call: Call, head: bytes, left_s: float | None) -> Payload:
-        return await self._manager.connected().request_response(call.data, head, left_s)
 
 
 def is_over(ends_at: float | None, now: float) -> bool:

@@ -9,10 +9,8 @@ from collections.abc import AsyncIterable, Callable
 from typing import Final
 
 from client_sdk.calls.call import Call, Calls, passed_on
-from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload
-from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.spans import Calling
 from client_sdk.streams import Flow, Inflow
 
@@ -20,42 +18,25 @@ from client_sdk.streams import Flow, Inflow
 MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow]
 
 
-class StreamCalls:
-    """Makes the streams and channels of one client."""
+def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[object] | None = None) -> Flow:
+    """A request/stream; with `items` a request/channel that sends these.
 
-    def __init__(self, manager: ConnectionManager, cache: MetadataCache, calls: Calls) -> None:
-        self._manager: Final = manager
-        self._cache: Final = cache
-        self._calls: Final = calls
+    The engine's flow itself where nothing happens around it: each item costs one step less.
+    """
 
-    def stream(self, call: Call, initial_n: int) -> Flow:
-        """A request/stream."""
-
-        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
-            async def begin(inflow: Inflow) -> None:
+    def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
+        async def begin(inflow: Inflow) -> None:
+            if items is None:
                 await connected().request_stream(call.data, head, initial_n, inflow)
-
-            return Flow(begin, initial_n, left_s, call.model)
-
-        return self._flow(call, make)
-
-    def channel(self, call: Call, items: AsyncIterable[object], initial_n: int) -> Flow:
-        """A request/channel that sends these items."""
-
-        def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
-            async def begin(inflow: Inflow) -> None:
+            else:
                 await connected().request_channel(aiter(items), head, initial_n, inflow)
 
-            return Flow(begin, initial_n, left_s, call.model)
+        return Flow(begin, initial_n, left_s, call.model)
 
-        return self._flow(call, make)
-
-    def _flow(self, call: Call, make: MakeFlow) -> Flow:
-        """The engine's flow itself where nothing happens around it: each item costs one step less."""
-        head = self._cache.of(call.address, call.route, call.timeout_s)  # raises now what is wrong with it
-        if self._calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
-            return RetryingStream(self._calls, call, make)
-        return make(self._manager.connected, head + passed_on() + call.more, call.timeout_s)
+    head = calls.cache.of(call.address, call.route, call.timeout_s)  # raises now what is wrong with it
+    if calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
+        return RetryingStream(calls, call, make)
+    return make(calls.manager.connected, head + passed_on() + call.more, call.timeout_s)
 
 
 class RetryingStream(Flow):
