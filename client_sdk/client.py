@@ -15,7 +15,7 @@ from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
-from client_sdk.calls.retry import RetryPolicy
+from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
 from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
 from client_sdk.errors import ClientError
@@ -251,24 +251,16 @@ class Client:
         >>> answer.data
         b'order 42'
         """
-        timeout_s = self._limit_s(timeout_s)
         body = data if type(data) is bytes else as_bytes(data, "data")
         if self._is_plain and retry is None and hedging is None:
             connection = self._manager.connection
             if connection is not None and connection.reason is None:
+                timeout_s = self._limit_s(timeout_s)
                 head = self._head(address, route, timeout_s, metadata)
                 return await connection.request_response(body, head, timeout_s)
-        call = Call(
-            "request_response",
-            address,
-            route,
-            more_bytes(metadata),
-            body,
-            timeout_s=timeout_s,
-            is_idempotent=idempotent,
-            retry=self._defaults.retry if retry is None else retry,
-            hedging=self._defaults.hedging if hedging is None else hedging,
-            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
+        more = more_bytes(metadata)
+        call = self._call(
+            "request_response", address, route, more, body, timeout_s, wait_for_reconnect, retry, idempotent, hedging
         )
         return await self._calls.ask(call)
 
@@ -322,17 +314,9 @@ class Client:
         b'tick 1'
         b'tick 2'
         """
-        call = Call(
-            "request_stream",
-            address,
-            route,
-            more_bytes(metadata),
-            as_bytes(data, "data"),
-            timeout_s=None if timeout_s == math.inf else timeout_s,
-            is_idempotent=idempotent,
-            retry=self._defaults.retry if retry is None else retry,
-            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
-        )
+        more, body = more_bytes(metadata), as_bytes(data, "data")
+        limit_s = math.inf if timeout_s is None else timeout_s
+        call = self._call("request_stream", address, route, more, body, limit_s, wait_for_reconnect, retry, idempotent)
         return flow_of(self._calls, call, initial_n)
 
     def request_channel(
@@ -359,15 +343,9 @@ class Client:
         b'0'
         b'1'
         """
-        call = Call(
-            "request_channel",
-            address,
-            route,
-            more_bytes(metadata),
-            b"",
-            timeout_s=None if timeout_s == math.inf else timeout_s,
-            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
-        )
+        more = more_bytes(metadata)
+        limit_s = math.inf if timeout_s is None else timeout_s
+        call = self._call("request_channel", address, route, more, b"", limit_s, wait_for_reconnect, NO_RETRY)
         return flow_of(self._calls, call, initial_n, items)
 
     async def metadata_push(
@@ -460,15 +438,12 @@ class Client:
         data: bytes,
         timeout_s: float | None,
         wait_for_reconnect: bool | float | None,
+        retry: RetryPolicy | None = None,
+        idempotent: bool = False,
+        hedging: Hedging | None = None,
     ) -> Call:
-        """A call with the client's defaults."""
-        return Call(
-            model,
-            address,
-            route,
-            more,
-            data,
-            timeout_s=self._limit_s(timeout_s),
-            retry=self._defaults.retry,
-            wait_s=wait_s_of(wait_for_reconnect, self._defaults.wait_s),
-        )
+        """A call with the client's defaults; only a request/response is hedged."""
+        wait_s = wait_s_of(wait_for_reconnect, self._defaults.wait_s)
+        retry = self._defaults.retry if retry is None else retry
+        hedging = self._defaults.hedging if hedging is None else hedging
+        return Call(model, address, route, more, data, self._limit_s(timeout_s), wait_s, idempotent, retry, hedging)

@@ -9,6 +9,7 @@
 
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from client_sdk import tracing
@@ -30,48 +31,23 @@ _UNANSWERED: Final = ("fire_and_forget", "metadata_push")
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class Call:
-    """What one call wants; the client's defaults are in it already."""
+    """What one call wants; the client's defaults are in it already. ValueError for a `timeout_s` that is no time."""
 
-    __slots__ = (
-        "address",
-        "data",
-        "hedging",
-        "is_idempotent",
-        "model",
-        "more",
-        "retry",
-        "route",
-        "timeout_s",
-        "wait_s",
-    )
+    model: str
+    address: Address
+    route: str | None
+    more: bytes  # entries of the metadata, after address and route
+    data: bytes
+    timeout_s: float | None  # for all of it; None: no deadline
+    wait_s: float = 0.0  # for a connection, 0: not at all
+    is_idempotent: bool = False
+    retry: RetryPolicy = NO_RETRY
+    hedging: Hedging | None = None
 
-    def __init__(
-        self,
-        model: str,
-        address: Address,
-        route: str | None,
-        more: bytes,
-        data: bytes,
-        *,
-        timeout_s: float | None,
-        is_idempotent: bool = False,
-        retry: RetryPolicy = NO_RETRY,
-        hedging: Hedging | None = None,
-        wait_s: float = 0.0,
-    ) -> None:
-        """ValueError for a `timeout_s` that is no time."""
-        check_time(timeout_s)
-        self.model: Final = model
-        self.address: Final = address
-        self.route: Final = route
-        self.more: Final = more  # entries of the metadata, after address and route
-        self.data: Final = data
-        self.timeout_s: Final = timeout_s  # for all of it; None: no deadline
-        self.is_idempotent: Final = is_idempotent
-        self.retry: Final = retry
-        self.hedging: Final = hedging
-        self.wait_s: Final = wait_s  # for a connection, 0: not at all
+    def __post_init__(self) -> None:
+        check_time(self.timeout_s)
 
     def may_retry(self, error: ClientError) -> bool:
         """Whether this call may be made again after this error."""
