@@ -70,7 +70,7 @@ class Connection:
         self._hear: Final = hear
         settings = settings or Settings()
         setup = _with_settings(setup, settings)
-        self._machine: Final = Machine(
+        self.machine: Final = Machine(
             setup, self._transport.is_framed, settings, responder is not None, self._loop.time()
         )
         self._is_leased: Final = setup.wants_lease
@@ -126,7 +126,7 @@ class Connection:
     @property
     def is_suspended(self) -> bool:
         """There is no wire, but a session: `resume` goes on with it; until then requests wait."""
-        return self._machine.is_suspended
+        return self.machine.is_suspended
 
     async def resume(self, wire: AnyPipe) -> None:
         """Goes on over another wire where the last one broke off: no stream ends for it, no item is lost or doubled.
@@ -141,21 +141,21 @@ class Connection:
         self._transport = transport
         self._is_paused = False
         self._resumed = self._create_future()
-        self._machine.resume(transport.is_framed, self._loop.time())
+        self.machine.resume(transport.is_framed, self._loop.time())
         transport.start(self)
         self._settle()
         try:
             await self._resumed
         except BaseException:
-            if self._machine.is_resuming:
-                self._machine.lost_wire(Failure(LOST, "connection-lost: given up"), self._loop.time())
+            if self.machine.is_resuming:
+                self.machine.lost_wire(Failure(LOST, "connection-lost: given up"), self._loop.time())
                 self._settle()
             await transport.close()
             raise
 
     def give_up(self, text: str) -> None:
         """Nobody will resume it: it ends, and all that waits in it."""
-        self._machine.end(Failure(LOST, f"connection-lost: {text}"), 0)
+        self.machine.end(Failure(LOST, f"connection-lost: {text}"), 0)
         self._settle()
 
     async def close(self) -> None:
@@ -163,7 +163,7 @@ class Connection:
         self._is_closing = True
         self._closing.set()
         self._flush()
-        self._machine.end(Failure(LOST, "closed: this client was closed"), 0)
+        self.machine.end(Failure(LOST, "closed: this client was closed"), 0)
         self._settle()
         ending = self._ending
         assert ending is not None  # `_settle` has seen that it is over
@@ -180,13 +180,13 @@ class Connection:
     def retire(self) -> None:
         """Nothing new goes this way: the broker is told, and ends the connection when nothing runs on it any more."""
         self.is_retired = True
-        if self._machine.is_suspended or self._machine.is_resuming:
+        if self.machine.is_suspended or self.machine.is_resuming:
             self.give_up("its session broke off while the client moved")  # nobody goes back there
         self._say_moved()
 
     def leave(self) -> None:
         """Takes the route away; what runs on the connection may end, and the broker closes it when nothing does."""
-        self._machine.leave("draining: this client is about to stop")
+        self.machine.leave("draining: this client is about to stop")
         self.flush_soon()
 
     # requests of ours
@@ -195,12 +195,12 @@ class Connection:
         """The answer. A cancelled wait sends CANCEL."""
         deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
         try:
-            if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
+            if self.reason is not None or self._is_leased or self._is_paused or self.machine.is_full:
                 await self._wait_for_turn(deadline)
             if len(data) > CHECKED_BYTES or (metadata is not None and len(metadata) > CHECKED_BYTES):
                 check_size(data, metadata)
             future = self._create_future()
-            stream = self._machine.request_response(future, data, metadata, deadline)
+            stream = self.machine.request_response(future, data, metadata, deadline)
             if not self._is_flush_due:
                 self.flush_soon()
             if deadline and deadline < self._timer_at:
@@ -209,7 +209,7 @@ class Connection:
                 answer: Payload = await future
                 return answer
             except asyncio.CancelledError:
-                self._machine.cancel(stream)
+                self.machine.streams.cancel(stream)
                 self.flush_soon()
                 raise
         except _Late:
@@ -217,20 +217,20 @@ class Connection:
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
         """Returns when the request is about to be written."""
-        if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
+        if self.reason is not None or self._is_leased or self._is_paused or self.machine.is_full:
             await self._wait_for_turn_of("fire_and_forget", timeout_s)
         if len(data) > CHECKED_BYTES or (metadata is not None and len(metadata) > CHECKED_BYTES):
             check_size(data, metadata)
-        self._machine.fire_and_forget(data, metadata)
+        self.machine.fire_and_forget(data, metadata)
         if not self._is_flush_due:
             self.flush_soon()
 
     async def metadata_push(self, metadata: bytes, timeout_s: float | None = None) -> None:
         """Returns when the frame is about to be written. No fragments: BadRequest for what no frame holds."""
         check_size(b"", metadata, is_whole=True)
-        if self.reason is not None or self._is_paused or self._machine.is_full:
+        if self.reason is not None or self._is_paused or self.machine.is_full:
             await self._wait_for_turn_of("metadata_push", timeout_s, needs_lease=False)
-        self._machine.metadata_push(metadata)
+        self.machine.metadata_push(metadata)
         self.flush_soon()
 
     async def request_stream(
@@ -241,12 +241,12 @@ class Connection:
         `is_channel`: as a channel on which nothing more will be sent.
         """
         check_size(data, metadata)
-        if self.reason is not None or self._is_leased or self._is_paused or self._machine.is_full:
+        if self.reason is not None or self._is_leased or self._is_paused or self.machine.is_full:
             await self._wait_for_turn(0.0)
         pump = StreamPump(self, inflow)
         deadline = inflow.deadline_at
         kind = frames.REQUEST_CHANNEL if is_channel else frames.REQUEST_STREAM
-        pump.begin(self._machine.request_items(kind, pump, data, metadata, initial_n, deadline, is_channel))
+        pump.begin(self.machine.request_items(kind, pump, data, metadata, initial_n, deadline, is_channel))
         self.flush_soon()
         if deadline and deadline < self._timer_at:
             self._set_timer(deadline)
@@ -258,7 +258,7 @@ class Connection:
 
         The metadata of the first item is added to `metadata`. `items` is closed at the end, whatever the end is.
         """
-        if self.reason is not None or self._is_paused or self._machine.is_full:
+        if self.reason is not None or self._is_paused or self.machine.is_full:
             await self._wait_for_turn(0.0, needs_lease=False)
         task = self._loop.create_task(self._open_channel(items, metadata, initial_n, inflow))
         self._pumps.add(task)
@@ -270,14 +270,9 @@ class Connection:
     # for stream pumps
 
     @property
-    def machine(self) -> Machine:
-        """What decides."""
-        return self._machine
-
-    @property
     def is_full(self) -> bool:
         """Whoever can wait shall wait, see `wait_until_writable`."""
-        return self._is_paused or self._machine.is_full
+        return self._is_paused or self.machine.is_full
 
     def flush_soon(self) -> None:
         """There is something to write: once, in the next turn of the loop."""
@@ -300,7 +295,7 @@ class Connection:
     def receive(self, data: bytes) -> None:
         """Bytes of the other side."""
         try:
-            self._machine.receive(data, self._loop.time())
+            self.machine.receive(data, self._loop.time())
             self._settle()
         except Exception as error:
             self._fail(error)
@@ -308,10 +303,10 @@ class Connection:
     def lost(self, error: OSError | None) -> None:
         """The wire has ended."""
         text = "the other side closed the connection" if error is None else f"the connection broke: {error}"
-        failure = self._machine.failure or Failure(LOST, f"connection-lost: {text}")
+        failure = self.machine.failure or Failure(LOST, f"connection-lost: {text}")
         if self.is_retired:
-            self._machine.end(failure, 0)  # nobody goes back there
-        self._machine.lost_wire(failure, self._loop.time())
+            self.machine.end(failure, 0)  # nobody goes back there
+        self.machine.lost_wire(failure, self._loop.time())
         self._settle()
 
     def pause(self) -> None:
@@ -327,8 +322,8 @@ class Connection:
 
     def _settle(self) -> None:
         """After the machine was told something: passes on what has changed, writes, sets the timer."""
-        machine = self._machine
-        while updated := machine.take_updated():
+        machine = self.machine
+        while updated := machine.streams.take_updated():
             self._pass_on(updated)
         failure = machine.failure
         if failure is not None and not machine.is_over and not machine.open_streams_n and not machine.handlers_n:
@@ -348,7 +343,7 @@ class Connection:
             if stream.is_new:
                 stream.is_new = False
                 if stream.is_stopped:
-                    self._machine.handlers_n -= 1  # it came and went in one piece: nobody waits for a handler
+                    self.machine.handlers_n -= 1  # it came and went in one piece: nobody waits for a handler
                 else:
                     self._begin(stream)
             elif stream.kind != frames.REQUEST_RESPONSE:
@@ -369,7 +364,7 @@ class Connection:
         self._is_flush_due = False
         if self._is_paused:
             return
-        machine = self._machine
+        machine = self.machine
         pieces = machine.take_output(TURN_BYTES, self._loop.time())
         if pieces:
             self._transport.write(pieces)
@@ -390,7 +385,7 @@ class Connection:
         self._timer = None
         self._timer_at = float("inf")
         try:
-            self._machine.tick(self._loop.time())
+            self.machine.tick(self._loop.time())
             self._settle()
         except Exception as error:
             self._fail(error)
@@ -398,11 +393,11 @@ class Connection:
     def _fail(self, error: Exception) -> None:
         """A mistake of ours ends the connection like any other loss, and whoever waits on it."""
         _log.error("the connection is closed because of a bug in the SDK", exc_info=error)
-        self._machine.end(Failure(LOST, f"internal: {type(error).__name__}"), 0)
+        self.machine.end(Failure(LOST, f"internal: {type(error).__name__}"), 0)
         self._settle()
 
     def _see_changes(self) -> None:
-        machine = self._machine
+        machine = self.machine
         self._changes = machine.changes
         if machine.is_accepted and not self._accepted.done():
             self._accepted.set_result(None)
@@ -444,7 +439,7 @@ class Connection:
 
     async def _finish(self) -> None:
         try:
-            while pieces := self._machine.take_output(TURN_BYTES, 0.0):
+            while pieces := self.machine.take_output(TURN_BYTES, 0.0):
                 self._transport.write(pieces)
             await self._transport.close()
             if self.is_retired:
@@ -466,7 +461,7 @@ class Connection:
     def _begin(self, stream: Stream) -> None:
         """A request of theirs, or what the broker itself says."""
         if stream.kind == frames.METADATA_PUSH and self._hear is not None and self._hear(self, stream.metadata or b""):
-            self._machine.handlers_n -= 1
+            self.machine.handlers_n -= 1
         else:
             self._dispatcher.begin(stream)
 
@@ -506,7 +501,7 @@ class Connection:
         pump.task = task
         deadline = inflow.deadline_at
         kind = frames.REQUEST_CHANNEL
-        pump.begin(self._machine.request_items(kind, pump, data, metadata, initial_n, deadline))
+        pump.begin(self.machine.request_items(kind, pump, data, metadata, initial_n, deadline))
         if deadline and deadline < self._timer_at:
             self._set_timer(deadline)
         self.flush_soon()
@@ -524,7 +519,7 @@ class Connection:
 
     async def _wait_for_turn(self, deadline: float, needs_lease: bool = True) -> None:
         """Until there is room. Raises NotConnected, Rejected without a lease, and _Late after the deadline."""
-        while self.reason is None and (self._is_paused or self._machine.is_full):
+        while self.reason is None and (self._is_paused or self.machine.is_full):
             self._unsent_n += 1
             self._room.clear()
             try:
@@ -537,12 +532,12 @@ class Connection:
                 self._loop.call_soon(self._say_moved)  # behind the request, which is sent without another wait
         if self.reason is not None:
             raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
-        if needs_lease and self._is_leased and not self._machine.may_ask(self._loop.time()):
+        if needs_lease and self._is_leased and not self.machine.may_ask(self._loop.time()):
             raise error_of(REJECTED, "no-lease: the other side grants no requests now")
 
     async def wait_until_writable(self) -> None:
         """For handlers' items and answers: until there is room, or nothing to write to any more."""
-        while not self._machine.is_over and (self._is_paused or self._machine.is_full):
+        while not self.machine.is_over and (self._is_paused or self.machine.is_full):
             self._room.clear()
             await self._room.wait()
 
@@ -556,10 +551,10 @@ class Connection:
     def _say_moved(self) -> None:
         """What was begun here goes first: the broker takes the word for the last request."""
         if self.is_retired and not (
-            self._has_said_moved or self._unsent_n or self._opening or self._machine.has_backlog
+            self._has_said_moved or self._unsent_n or self._opening or self.machine.has_backlog
         ):
             self._has_said_moved = True
-            self._machine.metadata_push(HAS_MOVED_ENTRY)
+            self.machine.metadata_push(HAS_MOVED_ENTRY)
             self.flush_soon()
 
     def _loss(self) -> ConnectionLost:

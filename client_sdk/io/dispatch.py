@@ -141,9 +141,9 @@ class Dispatcher:
             self.ended(task)
             stream.holder = None  # this task ends by itself
         if failure is None:
-            owner.machine.answer(stream, answer_data, answer_metadata)
+            owner.machine.streams.answer(stream, answer_data, answer_metadata)
         elif not stream.is_over:
-            owner.machine.fail(stream, *failure_of(failure, "request_response"))
+            owner.machine.streams.fail(stream, *failure_of(failure, "request_response"))
         owner.flush_soon()
 
     async def _answer_items(

@@ -95,7 +95,7 @@ class StreamPump:
         """
         failure: BaseException | None = None
         owner = self._owner
-        machine = owner.machine
+        streams = owner.machine.streams
         stream = self.stream
         sent_n = 0
         try:
@@ -107,7 +107,7 @@ class StreamPump:
                     await self.wait_for_credit()
                 if owner.is_full:
                     await owner.wait_until_writable()
-                machine.send_item(stream, data, metadata)
+                streams.send_item(stream, data, metadata)
                 owner.flush_soon()
                 sent_n += 1
                 if sent_n >= TURN_ITEMS_N:
@@ -127,7 +127,7 @@ class StreamPump:
     def complete(self) -> None:
         """The pump is at its end."""
         self.task = None
-        self._owner.machine.complete(self.stream)
+        self._owner.machine.streams.complete(self.stream)
         self._owner.flush_soon()
         self.hear(self.stream)
 
@@ -138,7 +138,7 @@ class StreamPump:
             return
         if self._inflow is not None and not what:
             self._inflow.ended(error)
-        self._owner.machine.fail(self.stream, *failure_of(error, what))
+        self._owner.machine.streams.fail(self.stream, *failure_of(error, what))
         self._owner.flush_soon()
         self.hear(self.stream)
 
@@ -152,13 +152,13 @@ class StreamPump:
         return self._owner.error_of(failure)
 
     def _grant(self, n: int) -> None:
-        self._owner.machine.grant(self.stream, n)
+        self._owner.machine.streams.grant(self.stream, n)
         self._owner.flush_soon()
 
     def _stop(self) -> None:
         """The reader wants no more."""
         stream = self.stream
-        self._owner.machine.cancel(stream)
+        self._owner.machine.streams.cancel(stream)
         self._owner.flush_soon()
         if stream.is_over:
             self._cancel_task()

@@ -3,7 +3,7 @@
     receive(data, now)              bytes of the other side; lost_wire(now) when there will be no more
     take_output(room, now)          bytes, or messages, to write; `unsent_bytes` says whether there are (more)
     tick(now) / next_deadline()     time passed; when to tick at the latest
-    take_updated()                     streams to look at: requests to answer, items, answers, ends
+    streams                         the open ones: what becomes of each, and which to look at
     is_accepted, failure, is_over   how the connection is; `changes` counts up when one of them changes
 
     state       what it does
@@ -50,7 +50,7 @@ class Machine:
             session = Session(setup.token, settings.resume_bytes, Budget(settings.resume_bytes))
         self._session: Final[Session | None] = session
         self._output: Final = Output(is_framed, settings.fragment_bytes, session)
-        self._streams: Final = Streams(self._output)
+        self.streams: Final = Streams(self._output)
         self._deadlines: Final = Deadlines()
         self._cursor = FrameCursor(is_framed)
         self._keepalive_s: Final = setup.keepalive_ms / 1000.0
@@ -106,10 +106,6 @@ class Machine:
                 self._send_keepalive(now)
         return self._output.take(room_bytes)
 
-    def take_updated(self) -> list[Stream]:
-        """See `Streams.take_updated`."""
-        return self._streams.take_updated()
-
     def receive(self, data: bytes, now: float) -> None:
         """Any piece of the byte stream when framed, else one message."""
         if self.is_over:
@@ -151,7 +147,7 @@ class Machine:
             stream = self._deadlines.take(now)
             if stream is None:
                 break
-            self._streams.expire(stream)
+            self.streams.expire(stream)
         if (self.is_suspended or self.is_resuming) and now >= self._give_up_at:
             self.end(Failure(LOST, f"resume-timeout: not resumed within {self._settings.resume_s:g} s"), 0)
             return
@@ -202,7 +198,7 @@ class Machine:
             self._output.clear()
         elif code:
             self._output.urgent(frames.encode_error(0, code, failure.message))
-        self._streams.lose(self.failure)
+        self.streams.lose(self.failure)
         self._cursor.close()
         self._begun.clear()
         self._begun_bytes = 0
@@ -232,7 +228,7 @@ class Machine:
 
     def request_response(self, holder: object, data: bytes, metadata: bytes | None, deadline: float) -> Stream:
         """Asks for one answer. `deadline`: a moment, 0 for none."""
-        stream = self._streams.ask(frames.REQUEST_RESPONSE, holder, data, metadata, 0, False)
+        stream = self.streams.ask(frames.REQUEST_RESPONSE, holder, data, metadata, 0, False)
         if deadline:
             self._deadlines.add(stream, deadline)
         return stream
@@ -250,14 +246,14 @@ class Machine:
         """REQUEST_STREAM or REQUEST_CHANNEL. `is_alone`: nothing more will be sent on the channel."""
         has_out = kind == frames.REQUEST_CHANNEL and not is_alone
         flags = frames.COMPLETE if is_alone else 0
-        stream = self._streams.ask(kind, holder, data, metadata, n, has_out, flags)
+        stream = self.streams.ask(kind, holder, data, metadata, n, has_out, flags)
         if deadline:
             self._deadlines.add(stream, deadline)
         return stream
 
     def fire_and_forget(self, data: bytes, metadata: bytes | None) -> None:
         """Sends a request without an answer."""
-        self._streams.forget_about(frames.REQUEST_FNF, data, metadata)
+        self.streams.forget_about(frames.REQUEST_FNF, data, metadata)
 
     def metadata_push(self, metadata: bytes) -> None:
         """Sends metadata that belongs to no request, behind all requests before it."""
@@ -267,39 +263,15 @@ class Machine:
         """Takes no new requests any more; what runs may end, and the other side closes when nothing does."""
         self._output.say(frames.encode_error(0, CONNECTION_CLOSE, message))
 
-    def grant(self, stream: Stream, n: int) -> None:
-        """See `Streams`."""
-        self._streams.grant(stream, n)
-
-    def cancel(self, stream: Stream) -> None:
-        """See `Streams`."""
-        self._streams.cancel(stream)
-
-    def send_item(self, stream: Stream, data: bytes, metadata: bytes | None) -> bool:
-        """See `Streams`."""
-        return self._streams.send_item(stream, data, metadata)
-
-    def answer(self, stream: Stream, data: bytes, metadata: bytes | None) -> None:
-        """See `Streams`."""
-        self._streams.answer(stream, data, metadata)
-
-    def complete(self, stream: Stream) -> None:
-        """See `Streams`."""
-        self._streams.complete(stream)
-
-    def fail(self, stream: Stream, code: int, message: str) -> None:
-        """See `Streams`."""
-        self._streams.fail(stream, code, message)
-
     @property
     def open_streams_n(self) -> int:
         """Of both sides."""
-        return len(self._streams.streams)
+        return len(self.streams.streams)
 
     @property
     def gathered_bytes(self) -> int:
         """Of payloads that have not arrived as a whole."""
-        return self._begun_bytes + self._streams.gathered_bytes
+        return self._begun_bytes + self.streams.gathered_bytes
 
     # what arrives
 
@@ -314,7 +286,7 @@ class Machine:
         if self._session is not None and frames.has_position(kind):
             self._session.received(frame.end - frame.start)
         if kind == frames.PAYLOAD:
-            stream = self._streams.streams.get(stream_id)
+            stream = self.streams.streams.get(stream_id)
             if stream is None:
                 if stream_id in self._begun:
                     self._gather_request(frame)
@@ -322,14 +294,14 @@ class Machine:
             flags = frame.flags
             at, to = frames.request_parts(frame.data, frame.start, frame.end, kind, flags)
             if at < 0:
-                self._receive_broken(frame, stream)
+                self.streams.receive_broken(stream, _broken(frame))
                 return
             metadata = frame.data[at:to] if flags & frames.METADATA else None
             data = frame.data[to : frame.end]
             if flags & frames.FOLLOWS or stream.gathered is not None:
                 self._gather(stream, flags, metadata, data)
             else:
-                self._streams.receive_payload(stream, flags, metadata, data)
+                self.streams.receive_payload(stream, flags, metadata, data)
         elif frames.REQUEST_RESPONSE <= kind <= frames.REQUEST_CHANNEL:
             self._receive_request(frame)
         else:
@@ -338,7 +310,7 @@ class Machine:
     def _receive_signal(self, frame: FrameCursor) -> None:
         """REQUEST_N, CANCEL or ERROR; anything else on a stream is ignored."""
         kind = frame.kind
-        stream = self._streams.streams.get(frame.stream_id)
+        stream = self.streams.streams.get(frame.stream_id)
         is_end = kind == frames.CANCEL or kind == frames.ERROR
         if stream is None:
             if is_end:
@@ -346,35 +318,30 @@ class Machine:
                 self._output.drop_rest(frame.stream_id)
             return  # "late frames": what belongs to no stream is ignored
         if kind == frames.CANCEL:
-            self._streams.receive_cancel(stream)
+            self.streams.receive_cancel(stream)
         elif not is_end and kind != frames.REQUEST_N:
             return
         elif frame.end - frame.start < frames.HEADER_BYTES + 4:
             if kind == frames.ERROR:
                 # No answer: an ERROR has ended its stream in any case.
-                self._streams.receive_error(stream, _broken(frame, BROKEN))
+                self.streams.receive_error(stream, _broken(frame))
             else:
-                self._receive_broken(frame, stream)
+                self.streams.receive_broken(stream, _broken(frame))
         elif kind == frames.ERROR:
-            self._streams.receive_error(stream, Failure(SAID, _text(frame), frames.error_code(frame.data, frame.start)))
+            self.streams.receive_error(stream, Failure(SAID, _text(frame), frames.error_code(frame.data, frame.start)))
         else:
-            self._streams.receive_request_n(stream, frames.initial_n(frame.data, frame.start))
-
-    def _receive_broken(self, frame: FrameCursor, stream: Stream) -> None:
-        self._streams.receive_broken(stream, _broken(frame, BROKEN))
+            self.streams.receive_request_n(stream, frames.initial_n(frame.data, frame.start))
 
     def _receive_request(self, frame: FrameCursor) -> None:
         """A request of the other side, perhaps only its first piece."""
         kind = frame.kind
         stream_id = frame.stream_id
         flags = frame.flags
-        if stream_id & 1 or stream_id in self._streams.streams or stream_id in self._begun:
+        if stream_id & 1 or stream_id in self.streams.streams or stream_id in self._begun:
             return  # a server opens even ids, each once; "MUST be ignored"
         at, to = frames.request_parts(frame.data, frame.start, frame.end, kind, flags)
         if at < 0:
-            self._refuse(
-                kind, stream_id, INVALID, _broken(frame, BROKEN).message.replace("bad-frame", "bad-request", 1)
-            )
+            self._refuse(kind, stream_id, INVALID, _broken(frame).message.replace("bad-frame", "bad-request", 1))
             return
         n = 0
         if kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL:
@@ -395,7 +362,7 @@ class Machine:
         at, to = frames.request_parts(frame.data, frame.start, frame.end, frame.kind, flags)
         if at < 0:
             self._forget_begun(stream_id)
-            self._refuse(gathered.kind, stream_id, INVALID, _broken(frame, BROKEN).message)
+            self._refuse(gathered.kind, stream_id, INVALID, _broken(frame).message)
             return
         metadata = frame.data[at:to] if flags & frames.METADATA else None
         if not self._add_piece(stream_id, gathered, flags, metadata, frame.data[to : frame.end]):
@@ -427,19 +394,19 @@ class Machine:
         gathered = stream.gathered
         if gathered is None:
             if flags & frames.COMPLETE:
-                self._streams.receive_payload(stream, flags, metadata, data)
+                self.streams.receive_payload(stream, flags, metadata, data)
                 return
             gathered = stream.gathered = Gathered(frames.PAYLOAD, 0, 0)
-        self._streams.gathered_bytes += gathered.add(flags, metadata, data)
+        self.streams.gathered_bytes += gathered.add(flags, metadata, data)
         if self._is_too_much():
-            self._streams.receive_broken(stream, Failure(SAID, self._too_large(stream.id), INVALID))
+            self.streams.receive_broken(stream, Failure(SAID, self._too_large(stream.id), INVALID))
             return
         if flags & frames.FOLLOWS and not flags & frames.COMPLETE:
             return
-        self._streams.gathered_bytes -= gathered.size_bytes
+        self.streams.gathered_bytes -= gathered.size_bytes
         stream.gathered = None
         whole = gathered.whole_metadata()
-        self._streams.receive_payload(stream, gathered.flags, whole, gathered.whole_data())
+        self.streams.receive_payload(stream, gathered.flags, whole, gathered.whole_data())
 
     def _is_too_much(self) -> bool:
         return self.gathered_bytes > self._settings.max_gathered_bytes
@@ -476,9 +443,9 @@ class Machine:
             if kind != frames.REQUEST_FNF:
                 stream.out_open = True
                 stream.in_open = kind == frames.REQUEST_CHANNEL and not flags & frames.COMPLETE
-                self._streams.begin(stream)
+                self.streams.streams[stream_id] = stream
             self.handlers_n += 1
-            self._streams.tell(stream)
+            self.streams.tell(stream)
 
     def _refuse(self, kind: int, stream_id: int, code: int, message: str) -> None:
         """A fire-and-forget has nobody who could be told."""
@@ -507,7 +474,7 @@ class Machine:
                 stream.is_new = True
                 stream.metadata = metadata
                 self.handlers_n += 1
-                self._streams.tell(stream)
+                self.streams.tell(stream)
         elif kind == frames.LEASE and self._lease is not None:
             ttl_ms, requests_n = frames.decode_lease(frame.data, frame.start, frame.end)
             if ttl_ms >= 0:
@@ -531,7 +498,7 @@ class Machine:
             self.end(Failure(LOST if self.is_resuming else REFUSED, message, code), 0)
             return
         failure = Failure(LOST, message or "connection-lost: the other side ended the connection", code)
-        if code == CONNECTION_CLOSE and self._streams.streams and self.is_accepted:
+        if code == CONNECTION_CLOSE and self.streams.streams and self.is_accepted:
             # "MUST wait for outstanding streams to terminate": no new ones; the other side closes when it likes.
             self.failure = failure
             self.changes += 1
@@ -579,8 +546,8 @@ def _text(frame: FrameCursor) -> str:
     return frame.data[frame.start + frames.HEADER_BYTES + 4 : frame.end].decode("utf-8", "replace")
 
 
-def _broken(frame: FrameCursor, kind: int) -> Failure:
+def _broken(frame: FrameCursor) -> Failure:
     name = frames.KIND_NAMES[frame.kind]
     size_bytes = frame.end - frame.start
     text = f"stream {frame.stream_id}: the other side sent a {name} of {size_bytes} bytes, which is too short"
-    return Failure(kind, f"bad-frame: {text}", 0)
+    return Failure(BROKEN, f"bad-frame: {text}")

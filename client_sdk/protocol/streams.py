@@ -129,10 +129,6 @@ class Streams:
 
     # theirs, and what arrives
 
-    def begin(self, stream: Stream) -> None:
-        """A request of the other side that may be answered."""
-        self.streams[stream.id] = stream
-
     def receive_payload(self, stream: Stream, flags: int, metadata: bytes | None, data: bytes) -> None:
         """A whole PAYLOAD."""
         if not stream.in_open:
@@ -146,9 +142,8 @@ class Streams:
         # A PAYLOAD with neither bit cannot be; it is taken for an item rather than lost.
         if flags & NEXT or not flags & COMPLETE:
             if stream.expected_n <= 0:
-                self._end(
-                    stream, f"bad-frame: stream {stream.id}: the other side sent more payloads than REQUEST_N allowed"
-                )
+                text = f"stream {stream.id}: the other side sent more payloads than REQUEST_N allowed"
+                self.receive_broken(stream, Failure(SAID, f"bad-frame: {text}", INVALID))
                 return
             stream.expected_n -= 1
             stream.items.append((data, metadata))
@@ -219,10 +214,6 @@ class Streams:
             for stream in updated:
                 stream.is_told = False
         return updated
-
-    def _end(self, stream: Stream, message: str) -> None:
-        """The other side breaks a rule."""
-        self.receive_broken(stream, Failure(SAID, message, INVALID))
 
     def _finish(self, stream: Stream) -> None:
         stream.in_open = stream.out_open = False

@@ -78,7 +78,7 @@ class Far:
         return [parts(raw) for raw in self.take_raw(room_bytes)]
 
     def news(self) -> list[Stream]:
-        return self.machine.take_updated()
+        return self.machine.streams.take_updated()
 
     def pass_time(self, seconds: float) -> None:
         """Ticks whenever the machine wants to."""

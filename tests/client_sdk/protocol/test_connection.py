@@ -168,9 +168,9 @@ def check(far: Far) -> None:
         )
         stream.items = []
         if stream.is_new and stream.kind == frames.CHANNEL:
-            machine.grant(stream, 2)
+            machine.streams.grant(stream, 2)
         elif stream.is_new and stream.kind == frames.RESPONSE:
-            machine.answer(stream, b"x", None)
+            machine.streams.answer(stream, b"x", None)
     if machine.is_over:
         assert (open_n, machine.gathered_bytes, machine.failure is not None) == (0, 0, True)
     for kind, id, _, _ in far.take():

@@ -23,7 +23,7 @@ def test_metadata_goes_first_and_complete_stands_on_the_last_piece_only() -> Non
     ]
     far.send(frame(2, frames.RESPONSE))
     [stream] = far.news()
-    far.machine.answer(stream, b"d" * 70, None)
+    far.machine.streams.answer(stream, b"d" * 70, None)
     assert far.take() == [(frames.PAYLOAD, 2, F | N, b"d" * 58), (frames.PAYLOAD, 2, N | C, b"d" * 12)]
 
 
@@ -77,7 +77,7 @@ def test_what_no_frame_can_hold_is_cut_and_what_just_fits_is_not() -> None:
 def test_a_call_that_is_cancelled_before_its_first_piece_was_never_made() -> None:
     far = Far(SMALL)
     stream = far.ask(b"x" * 100)
-    far.machine.cancel(stream)
+    far.machine.streams.cancel(stream)
     assert (far.take(), far.machine.unsent_bytes) == ([], 0)
 
 
@@ -85,7 +85,7 @@ def test_a_caller_that_cancels_gets_no_more_pieces_of_its_answer() -> None:
     far = Far(SMALL)
     far.send(frame(2, frames.RESPONSE))
     [stream] = far.news()
-    far.machine.answer(stream, b"x" * 500, None)
+    far.machine.streams.answer(stream, b"x" * 500, None)
     far.take(room_bytes=1)
     far.send(frame(2, frames.CANCEL))
     assert (far.take(), far.machine.unsent_bytes) == ([], 0)
@@ -96,10 +96,10 @@ def test_credit_may_overtake_pieces_and_an_error_ends_them() -> None:
     channel = far.ask_items(kind=frames.CHANNEL)
     far.take()
     channel.credit_n = 1
-    far.machine.send_item(channel, b"x" * 200, None)
-    far.machine.grant(channel, 3)
+    far.machine.streams.send_item(channel, b"x" * 200, None)
+    far.machine.streams.grant(channel, 3)
     assert [kind for kind, *_ in far.take(room_bytes=1)] == [frames.REQUEST_N, frames.PAYLOAD]
-    far.machine.fail(channel, 0x201, "x")
+    far.machine.streams.fail(channel, 0x201, "x")
     assert [kind for kind, *_ in far.take()] == [frames.ERROR]
 
 
@@ -124,12 +124,12 @@ def test_what_waits_is_counted_whatever_it_is() -> None:
     channel = far.ask_items(kind=frames.CHANNEL)
     channel.credit_n = 9
     streams: list[Stream] = [far.ask(b"x" * 1000, b"m" * 300) for _ in range(5)]
-    far.machine.send_item(channel, b"y" * 300, b"")
-    far.machine.cancel(streams[2])
+    far.machine.streams.send_item(channel, b"y" * 300, b"")
+    far.machine.streams.cancel(streams[2])
     while far.machine.unsent_bytes:
         assert far.take(room_bytes=100)
         if streams[0].backlog is None and not streams[0].is_over:
-            far.machine.cancel(streams[0])
+            far.machine.streams.cancel(streams[0])
     assert far.take() == []
 
 

@@ -33,7 +33,7 @@ def test_each_model_has_its_frame(is_framed: bool) -> None:
 def test_ids_wrap_around_those_in_use() -> None:
     far = Far()
     first = far.ask()
-    far.machine._streams._next_id = 0x7FFFFFFF
+    far.machine.streams._next_id = 0x7FFFFFFF
     assert [first.id, *(far.ask().id for _ in range(3))] == [1, 0x7FFFFFFF, 3, 5]
 
 
@@ -50,11 +50,11 @@ def test_granted_credit_is_sent_and_counts() -> None:
     stream = far.ask_items(1)
     far.take()
     far.send(frame(1, frames.PAYLOAD, N, b"0"))
-    far.machine.grant(stream, 2)
+    far.machine.streams.grant(stream, 2)
     far.send(frame(1, frames.PAYLOAD, N, b"1"), frame(1, frames.PAYLOAD, N | C, b"2"))
     assert far.take() == [(frames.REQUEST_N, 1, 0, (2).to_bytes(4))]
     assert (len(stream.items), stream.is_over, stream.failure) == (3, True, None)
-    far.machine.grant(stream, 5)
+    far.machine.streams.grant(stream, 5)
     assert far.take() == []
 
 
@@ -72,8 +72,8 @@ def test_cancel_is_sent_once_and_only_for_what_lives() -> None:
     far = Far()
     stream = far.ask_items()
     far.take()
-    far.machine.cancel(stream)
-    far.machine.cancel(stream)
+    far.machine.streams.cancel(stream)
+    far.machine.streams.cancel(stream)
     assert far.take() == [(frames.CANCEL, 1, 0, b"")]
     far.send(frame(1, frames.PAYLOAD, N, b"late"), error(1, 0x201, "late"), frame(1, frames.REQUEST_N, 0, b"\0\0\0\1"))
     assert far.news() == []
@@ -86,7 +86,7 @@ def test_a_channel_ends_when_both_halves_have() -> None:
     far = Far()
     stream = far.ask_items(kind=frames.CHANNEL)
     far.take()
-    far.machine.complete(stream)
+    far.machine.streams.complete(stream)
     assert (far.take(), stream.is_over) == ([(frames.PAYLOAD, 1, C, b"")], False)
     far.send(frame(1, frames.PAYLOAD, C))
     assert stream.is_over
@@ -98,8 +98,8 @@ def test_a_channel_whose_other_half_ends_first_goes_on_sending() -> None:
     far.take()
     far.send(frame(1, frames.REQUEST_N, 0, (2).to_bytes(4)), frame(1, frames.PAYLOAD, C))
     assert (stream.credit_n, stream.in_open, stream.is_over) == (2, False, False)
-    assert far.machine.send_item(stream, b"x", b"m")
-    far.machine.complete(stream)
+    assert far.machine.streams.send_item(stream, b"x", b"m")
+    far.machine.streams.complete(stream)
     assert far.take() == [(frames.PAYLOAD, 1, N | M, with_metadata(b"m", b"x")), (frames.PAYLOAD, 1, C, b"")]
     assert (stream.is_over, stream.credit_n) == (True, 1)
 
@@ -109,7 +109,7 @@ def test_a_cancel_stops_our_half_of_a_channel_and_no_request_response() -> None:
     channel, question = far.ask_items(kind=frames.CHANNEL), far.ask()
     far.send(frame(1, frames.CANCEL), frame(3, frames.CANCEL))
     assert (channel.is_stopped, channel.is_over, question.is_over) == (True, False, False)
-    assert not far.machine.send_item(channel, b"x", None)
+    assert not far.machine.streams.send_item(channel, b"x", None)
     far.send(frame(1, frames.PAYLOAD, N, b"still"), frame(1, frames.PAYLOAD, C))
     assert (channel.items, channel.is_over) == ([(b"still", None)], True)
 

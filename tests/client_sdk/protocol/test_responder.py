@@ -12,8 +12,8 @@ def test_a_request_is_told_and_its_answer_ends_it() -> None:
     far.send(frame(2, frames.RESPONSE, M, with_metadata(b"meta", b"data")))
     [stream] = far.news()
     assert (stream.is_new, stream.kind, stream.data, stream.metadata) == (True, frames.RESPONSE, b"data", b"meta")
-    far.machine.answer(stream, b"answer", b"more")
-    far.machine.answer(stream, b"again", None)
+    far.machine.streams.answer(stream, b"answer", b"more")
+    far.machine.streams.answer(stream, b"again", None)
     assert far.take() == [(frames.PAYLOAD, 2, M | N | C, with_metadata(b"more", b"answer"))]
     assert (stream.is_over, far.machine.open_streams_n) == (True, 0)
 
@@ -24,11 +24,11 @@ def test_items_use_credit_and_end_with_complete() -> None:
     [stream] = far.news()
     assert stream.credit_n == 2
     for _ in range(2):
-        assert far.machine.send_item(stream, b"x", None)
+        assert far.machine.streams.send_item(stream, b"x", None)
     assert stream.credit_n == 0
     far.send(frame(2, frames.REQUEST_N, 0, N2))
     assert (far.news(), stream.credit_n) == ([stream], 2)
-    far.machine.complete(stream)
+    far.machine.streams.complete(stream)
     assert far.take() == [(frames.PAYLOAD, 2, N, b"x")] * 2 + [(frames.PAYLOAD, 2, C, b"")]
     assert stream.is_over
 
@@ -40,9 +40,9 @@ def test_a_cancel_ends_a_stream_and_what_is_sent_for_it_later_is_dropped() -> No
     far.send(frame(2, frames.CANCEL))
     assert far.news() == [stream]
     assert (stream.is_stopped, stream.is_over) == (True, True)
-    assert not far.machine.send_item(stream, b"x", None)
-    far.machine.complete(stream)
-    far.machine.fail(stream, 0x201, "x")
+    assert not far.machine.streams.send_item(stream, b"x", None)
+    far.machine.streams.complete(stream)
+    far.machine.streams.fail(stream, 0x201, "x")
     assert far.take() == []
 
 
@@ -67,7 +67,7 @@ def test_a_channel_takes_items_that_were_asked_for_only() -> None:
     far.send(frame(2, frames.CHANNEL, 0, N2 + b"first"))
     [stream] = far.news()
     assert (stream.data, stream.in_open, stream.credit_n) == (b"first", True, 2)
-    far.machine.grant(stream, 1)
+    far.machine.streams.grant(stream, 1)
     far.send(frame(2, frames.PAYLOAD, N, b"second"))
     assert stream.items == [(b"second", None)]
     far.send(frame(2, frames.PAYLOAD, N, b"unasked"))
@@ -82,11 +82,11 @@ def test_a_handler_that_reads_no_more_may_still_send() -> None:
     far = Far()
     far.send(frame(2, frames.CHANNEL, 0, N2))
     [stream] = far.news()
-    far.machine.cancel(stream)
+    far.machine.streams.cancel(stream)
     assert (stream.in_open, stream.out_open) == (False, True)
     far.send(frame(2, frames.PAYLOAD, N, b"ignored"))
-    assert far.machine.send_item(stream, b"x", None)
-    far.machine.complete(stream)
+    assert far.machine.streams.send_item(stream, b"x", None)
+    far.machine.streams.complete(stream)
     assert far.take() == [(frames.CANCEL, 2, 0, b""), (frames.PAYLOAD, 2, N, b"x"), (frames.PAYLOAD, 2, C, b"")]
     assert (stream.items, stream.is_over) == ([], True)
 

@@ -45,7 +45,7 @@ def test_streams_go_on_and_what_did_not_arrive_is_sent_again() -> None:
     first, second = far.take_raw()
     lose(far)
     assert (far.machine.is_suspended, far.machine.is_full, arrived.is_over) == (True, True, False)
-    far.machine.cancel(lost)
+    far.machine.streams.cancel(lost)
     assert resume(far, len(first)) == (0, 0)
     assert not far.machine.is_resuming
     assert far.take() == [
@@ -111,7 +111,7 @@ def test_what_we_send_is_cut_at_any_byte_and_sent_again_from_the_border_of_a_fra
     def send_all(far: Far) -> list[bytes]:
         far.ask(b"a" * 100)
         far.machine.fire_and_forget(b"b", b"m")
-        far.machine.cancel(far.ask(b"c"))
+        far.machine.streams.cancel(far.ask(b"c"))
         return far.take_raw()
 
     whole = send_all(far)
@@ -156,7 +156,7 @@ def test_nothing_but_the_resume_is_sent_and_nothing_is_read_before_the_answer() 
     far.machine.resume(True, far.now)
     assert [kind for kind, *_ in far.take()] == [frames.RESUME]
     far.send(frame(1, frames.PAYLOAD, N | C, b"too early"))
-    far.machine.grant(far.ask_items(), 1)
+    far.machine.streams.grant(far.ask_items(), 1)
     far.pass_time(11)
     assert (far.take(), stream.is_over) == ([], False)
 
