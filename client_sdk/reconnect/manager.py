@@ -100,13 +100,10 @@ class ConnectionManager:
         """The connection, when there is one. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not self.is_connected:
-                    if self.is_over:
-                        raise self.loss()
-                    await self.states.next()
-        except TimeoutError as error:
-            if isinstance(error, ClientError):
-                raise
+                async for _ in self.states.listen():
+                    if self.is_connected or self.is_over:
+                        break
+        except TimeoutError:
             text = f"no connection within {timeout_s:g} s; the last attempt: {self._reason}"
             raise DeadlineExceeded(text) from None
         return self.connected()
@@ -116,14 +113,13 @@ class ConnectionManager:
         change = self.states.current
         try:
             async with asyncio.timeout(timeout_s):
-                while change.state not in wanted:
-                    if change.state is State.CLOSED:
-                        raise self.loss()
-                    change = await self.states.next()
+                async for change in self.states.listen():
+                    if change.state in wanted:
+                        return change
         except TimeoutError:
             names = " or ".join(sorted(wanted))
             raise DeadlineExceeded(f"the client was not {names} within {timeout_s:g} s, it is {change.state}") from None
-        return change
+        raise self.loss()
 
     def loss(self) -> NotConnected:
         """Why there is no connection."""

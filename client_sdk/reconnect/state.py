@@ -99,12 +99,11 @@ class Changes(AsyncIterator[Change]):
 
 
 class StateBroadcaster:
-    """The present state, and those who are told of the next one."""
+    """The present state, and those who are told of each one."""
 
     def __init__(self) -> None:
         self.current = Change(State.CONNECTING, "", None)
         self._listeners: Final[weakref.WeakSet[Changes]] = weakref.WeakSet()
-        self._waiters: Final[set[asyncio.Future[Change]]] = set()  # one for each task that waits
 
     def publish(self, change: Change) -> None:
         """Tells all; the same state again is no change, and after CLOSED nothing is."""
@@ -113,23 +112,9 @@ class StateBroadcaster:
         self.current = change
         for listener in list(self._listeners):
             listener.tell(change)
-        waiters = list(self._waiters)
-        self._waiters.clear()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(change)
 
     def listen(self) -> Changes:
         """A listener, told as long as somebody holds it."""
         listener = Changes(self.current)
         self._listeners.add(listener)
         return listener
-
-    async def next(self) -> Change:
-        """The next change. Whoever asks again at once misses none."""
-        waiter: asyncio.Future[Change] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            return await waiter
-        finally:
-            self._waiters.discard(waiter)
