@@ -56,11 +56,6 @@ def read_entries(metadata: bytes) -> list[tuple[str, bytes]] | None:
     return [(_name(entry.id, entry.mime), metadata[entry.start : entry.end]) for entry in found]
 
 
-def route_of(content: bytes) -> str:
-    """The first name of a routing entry; empty when it holds none."""
-    return content[1 : 1 + content[0]].decode("utf-8", "replace") if content else ""
-
-
 def _name(id: int, mime: bytes) -> str:
     if id < 0:
         return mime.decode("ascii", "replace")

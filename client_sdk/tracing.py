@@ -80,17 +80,8 @@ class SpanMaker(Protocol):
 current: Final[ContextVar[Trace | None]] = ContextVar("client_sdk_trace", default=None)
 
 
-def has_trace(metadata: bytes | None) -> bool:
-    """Whether it is worth while to look for a trace in the metadata of a request; quick, and may say yes in vain.
-
-    >>> has_trace(b"message/x.rsocket.forwarding"), has_trace(None)
-    (False, False)
-    """
-    return metadata is not None and _NAME in metadata
-
-
 def is_wanted(metadata: bytes | None) -> bool:
-    """Whether a handler of a request with this metadata is to run inside `server_span`; quick.
+    """Whether a handler of a request with this metadata is to run inside `server_span`; quick, may be yes in vain.
 
     >>> is_wanted(b"message/x.rsocket.forwarding")
     False

@@ -43,9 +43,6 @@ class Deadlines:
             return None
         return heappop(self._heap)[2]
 
-    def __len__(self) -> int:
-        return len(self._heap)
-
     def _sweep(self) -> None:
         left: list[tuple[float, int, Stream]] = []
         for entry in self._heap:

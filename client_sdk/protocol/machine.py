@@ -85,7 +85,7 @@ class Machine:
     @property
     def has_backlog(self) -> bool:
         """Payloads in pieces wait, perhaps requests among them."""
-        return self._output.has_backlog
+        return self._output.backlog_bytes > 0
 
     @property
     def is_full(self) -> bool:

@@ -161,11 +161,6 @@ class Output:
             chunks.insert(0, b"".join(ahead))
         return chunks
 
-    @property
-    def has_backlog(self) -> bool:
-        """Payloads in pieces wait, perhaps requests among them."""
-        return len(self._backlogs) > 0
-
     def shut(self) -> None:
         """The socket is gone: what waits is forgotten here, the session has what counts."""
         self._writer = BytesWriter()

@@ -33,11 +33,6 @@ class Limit:
         self._waiting: Final[dict[asyncio.Future[None], None]] = {}  # in their order; bounded by max_waiting
         self.working_n = 0  # bounded by max_concurrency
 
-    @property
-    def waiting_n(self) -> int:
-        """How many wait for their turn."""
-        return len(self._waiting)
-
     def try_enter(self) -> bool:
         """Whether it is this one's turn now; else `wait_for_turn`."""
         with self._lock:

@@ -8,7 +8,7 @@ import pytest
 
 from client_sdk import ApplicationError, NoRoute, Payload, Request, Service, address, connect, tracing
 from client_sdk.metadata import read_entries
-from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, has_trace
+from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, is_wanted
 from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import TO, Script
 from tests.client_sdk.fake_broker import REQUESTS, FakeBroker
@@ -87,8 +87,8 @@ def test_two_traceparents_are_none() -> None:
 
 
 def test_a_quick_look_never_misses_a_trace() -> None:
-    assert has_trace(Trace(PARENT).entries)
-    assert (has_trace(None), has_trace(b""), has_trace(b"application/json")) == (False, False, False)
+    assert is_wanted(Trace(PARENT).entries)
+    assert (is_wanted(None), is_wanted(b""), is_wanted(b"application/json")) == (False, False, False)
 
 
 def test_inside_a_handler_the_trace_is_the_requests_and_afterwards_what_it_was() -> None:

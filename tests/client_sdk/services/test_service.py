@@ -3,7 +3,7 @@
 import pytest
 
 from client_sdk import Service
-from client_sdk.metadata import more_bytes, read_entries, route_bytes, route_of
+from client_sdk.metadata import more_bytes, read_entries, route_bytes
 
 
 def test_second_handler_for_the_same_route_is_refused() -> None:
@@ -34,4 +34,3 @@ def test_entries_come_back_as_they_were_written_known_or_not() -> None:
     ]
     assert read_entries(b"\xab\x00\x00\x00") == [("well-known-0x2b", b"")]
     assert read_entries(metadata[:-1]) is None
-    assert route_of(b"") == ""

@@ -190,7 +190,7 @@ def test_a_thread_that_returns_when_its_event_loop_has_ended_gives_its_turn_back
     async def ask_again() -> Payload:
         async with asyncio.timeout(5):
             task = asyncio.create_task(ask(service, b"2"))
-            while not limit.waiting_n:
+            while not limit._waiting:
                 await asyncio.sleep(0)
             waits.set()
             return await task
