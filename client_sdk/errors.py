@@ -48,6 +48,7 @@ class ClientError(Exception):
     usual_advice: ClassVar[str] = ""
     is_retry_safe: ClassVar[bool] = False  # nothing was processed: the same call may be made again
     is_of_connection: ClassVar[bool] = False  # its word is one of CONNECTION_ADVICE, or none
+    advice_before_own: ClassVar[str] = ""  # what is said before the word's own advice
 
     def __init__(self, text: str, *, word: str = "", code: int = 0) -> None:
         """`word` empty means the usual word of the class; `code` 0 means that no ERROR frame said it."""
@@ -66,7 +67,7 @@ class ClientError(Exception):
         'another client has this Route Id: give each a route_id of its own, or none'
         """
         own = CONNECTION_ADVICE.get(self.word) if self.is_of_connection else None
-        return self.usual_advice if own is None else own
+        return self.usual_advice if own is None else self.advice_before_own + own
 
     def __str__(self) -> str:
         message = f"{self.word}: {self.text}"
@@ -295,16 +296,7 @@ class NotConnected(ConnectionLost):
     default_word = "not-connected"
     usual_advice = "nothing was sent, a retry is safe; wait_for_reconnect=True waits for the next connection"
     is_retry_safe = True
-
-    @property
-    def advice(self) -> str:
-        """What to do, for a person.
-
-        >>> NotConnected("it breaks off").advice
-        'nothing was sent, a retry is safe; wait_for_reconnect=True waits for the next connection'
-        """
-        own = CONNECTION_ADVICE.get(self.word)
-        return self.usual_advice if own is None else f"nothing was sent; {own}"
+    advice_before_own = "nothing was sent; "
 
 
 class SetupRejected(ClientError):
