@@ -7,6 +7,7 @@ Only for calls that may happen twice. Knows no connections.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -80,20 +81,15 @@ class Hedging:
 class Latencies:
     """The latest latencies of one kind of call."""
 
-    __slots__ = ("_kept", "_n", "_quantile", "usual_s")
-
     def __init__(self, quantile: float) -> None:
-        self._kept: Final[list[float]] = []  # a ring of KEPT_N
+        self._kept: Final[deque[float]] = deque(maxlen=KEPT_N)
         self._n = 0  # all that were ever added
         self._quantile: Final = quantile
         self.usual_s: float | None = None  # None until LEAST_N are there
 
     def add(self, latency_s: float) -> None:
         """One more; the oldest one goes."""
-        if len(self._kept) < KEPT_N:
-            self._kept.append(latency_s)
-        else:
-            self._kept[self._n % KEPT_N] = latency_s
+        self._kept.append(latency_s)
         self._n += 1
         if self._n >= LEAST_N and self._n % RENEWED_N == 0:
             ordered = sorted(self._kept)
