@@ -51,11 +51,11 @@ class Inflow(AsyncIterator[Payload]):
         self._error: BaseException | None = None  # why it ended, until the reader was told
         self._waiter: asyncio.Future[None] | None = None  # set while the reader waits
         self._grant: Callable[[int], None] | None = None  # set while the stream lives in the engine
-        self._stop: Callable[[], None] | None = None  # likewise
+        self._stop: Callable[[], object] | None = None  # likewise
         self.deadline_at = 0.0  # loop time; the engine ends the stream then; 0: never
         self.late_text = "the deadline has passed"  # what the reader is told then
 
-    def attach(self, grant: Callable[[int], None], stop: Callable[[], None]) -> None:
+    def attach(self, grant: Callable[[int], None], stop: Callable[[], object]) -> None:
         """The stream is open: `grant(n)` asks for more items, `stop()` cancels it."""
         self._grant = grant
         self._stop = stop

@@ -28,7 +28,7 @@ from client_sdk.errors import (
 from client_sdk.io.dial import AnyPipe
 from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher, Responder
 from client_sdk.io.failures import CHECKED_BYTES, check_size
-from client_sdk.io.stream_pump import CancelTask, StreamPump, close_items, expire_opening, is_cancelled, no_credit_yet
+from client_sdk.io.stream_pump import StreamPump, close_items, expire_opening, is_cancelled
 from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
 from client_sdk.payload import Payload, as_parts
 from client_sdk.protocol.machine import Machine
@@ -265,7 +265,8 @@ class Connection:
         task.add_done_callback(self._pumps.discard)
         self._opening[task] = inflow
         task.add_done_callback(self._opened)
-        inflow.attach(no_credit_yet, CancelTask(task))  # until the first item is there
+        # Until the first item is there; the REQUEST_CHANNEL will carry the credit.
+        inflow.attach(lambda n: None, task.cancel)
 
     # for stream pumps
 

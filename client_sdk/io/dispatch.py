@@ -71,13 +71,11 @@ class Dispatcher:
             self._start(self._handle_unanswered(responder.fire_and_forget(metadata, data), "fire_and_forget"))
         elif kind == frames.METADATA_PUSH:
             self._start(self._handle_unanswered(responder.metadata_push(metadata or b""), "metadata_push"))
-        elif kind == frames.REQUEST_STREAM:
-            pump = StreamPump(self._owner, None)
-            pump.begin(stream)
-            pump.task = self._start(self._answer_items(pump, responder, metadata, data, None))
         else:
-            inflow = Inflow(DEFAULT_WINDOW_N, 0)
-            inflow.preload(Payload(data, metadata))
+            inflow: Inflow | None = None
+            if kind == frames.REQUEST_CHANNEL:
+                inflow = Inflow(DEFAULT_WINDOW_N, 0)
+                inflow.preload(Payload(data, metadata))
             pump = StreamPump(self._owner, inflow)
             pump.begin(stream)
             pump.task = self._start(self._answer_items(pump, responder, metadata, data, inflow))

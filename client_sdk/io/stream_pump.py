@@ -185,22 +185,8 @@ async def close_items(items: AsyncIterator[object]) -> None:
             _log.exception("the items of a stream could not be closed")
 
 
-class CancelTask:
-    """Cancels a task, and answers nothing."""
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task: Final = task
-
-    def __call__(self) -> None:
-        self._task.cancel()
-
-
 def expire_opening(inflow: Inflow, opening: asyncio.Task[None] | None) -> None:
     """The deadline of a channel came before its first item."""
     inflow.ended(DeadlineExceeded(inflow.late_text))
     if opening is not None:
         opening.cancel()
-
-
-def no_credit_yet(n: int) -> None:
-    """The REQUEST_CHANNEL will carry the credit."""

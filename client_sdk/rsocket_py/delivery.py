@@ -92,7 +92,7 @@ class Delivery(Inflow):
 
     # for the engine
 
-    def attach(self, grant: Callable[[int], None], stop: Callable[[], None]) -> None:
+    def attach(self, grant: Callable[[int], None], stop: Callable[[], object]) -> None:
         if self._is_over:
             stop()
         else:
