@@ -53,10 +53,11 @@ def read_entries(metadata: bytes) -> list[tuple[str, bytes]] | None:
     found = entries(metadata)
     if found is None:
         return None
-    return [(_name(entry.id, entry.mime), metadata[entry.start : entry.end]) for entry in found]
+    return [(mime_name(entry.id, entry.mime), metadata[entry.start : entry.end]) for entry in found]
 
 
-def _name(id: int, mime: bytes) -> str:
+def mime_name(id: int, mime: bytes) -> str:
+    """As RSocket names the mime type of an entry; `id` is negative where `mime` says it."""
     if id < 0:
         return mime.decode("ascii", "replace")
     return _NAMES.get(id, f"well-known-{id:#04x}")

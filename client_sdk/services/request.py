@@ -7,9 +7,8 @@ from typing import Final
 
 from client_sdk.addresses import Address
 from client_sdk.errors import Refused
-from client_sdk.metadata import ROUTING_MIME, read_entries
+from client_sdk.metadata import ROUTING_MIME, mime_name, read_entries
 from rsocket_wire.errors import INVALID, InvalidFrame
-from rsocket_wire.rsocket.mimes import WELL_KNOWN_MIMES
 from rsocket_wire.wire.frames import MIME_TYPES, decode_frame
 from rsocket_wire.wire.frames import Address as AddressFrame
 
@@ -21,7 +20,6 @@ METADATA_PUSH: Final = "metadata_push"
 MODELS: Final = (REQUEST_RESPONSE, FIRE_AND_FORGET, REQUEST_STREAM, REQUEST_CHANNEL, METADATA_PUSH)
 
 DATA_MIME: Final = "message/x.rsocket.mime-type.v0"  # the entry 0x7A: what the data of this request is
-_MIMES: Final[dict[int, str]] = {id: name for name, id in WELL_KNOWN_MIMES.items()}
 
 
 class Request:
@@ -90,7 +88,7 @@ class Request:
         if not content:
             return ""
         if content[0] & 0x80:  # |1| id (7) |, else |0| length - 1 (7) | text |
-            return _MIMES.get(content[0] & 0x7F, f"well-known-{content[0] & 0x7F:#04x}")
+            return mime_name(content[0] & 0x7F, b"")
         return content[1 : 2 + content[0]].decode("ascii", "replace")
 
     @property
