@@ -8,9 +8,8 @@ the same connection may send ROUTE_SETUP again; D-34: the tag `health` = `out`; 
 
 import asyncio
 import contextlib
-import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -29,6 +28,8 @@ SAY_EVERY_S: Final = 0.2  # between two ROUTE_SETUPs of one connection; a broker
 SETTLE_S: Final = 0.25  # for requests that others sent before they knew that the route is out
 GOODBYE_S: Final = 1.0  # for the broker to end the connection on which nothing runs any more
 _log: Final = logging.getLogger("client_sdk")
+
+Work = Coroutine[object, object, None]
 
 
 class Advertiser(Protocol):
@@ -71,7 +72,7 @@ class Advertisement:
         self._saying: Final = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # the client's; None before `begin`
         self._mending: asyncio.Task[None] | None = None  # set while a connection is told what its SETUP could not say
-        self.drain_client: Callable[[float], Awaitable[None]] = _nobody  # set by `begin`
+        self.drain_client: Callable[[float], Work] = _nobody  # set by `begin`
         self.entry()
 
     @property
@@ -120,10 +121,10 @@ class Advertisement:
         self._entry_of({**own, **tags, HEALTH_TAG: OUT})
         self._tags = dict(tags)
 
-    async def begin(self, drain_client: Callable[[float], Awaitable[None]]) -> None:
+    async def begin(self, drain_client: Callable[[float], Work]) -> None:
         """The client is about to connect; health checks have looked once when this returns."""
         self._loop = asyncio.get_running_loop()
-        self.drain_client = functools.partial(self._drain_at_home, drain_client)
+        self.drain_client = lambda timeout_s: self._at_home(lambda: drain_client(timeout_s))
         if self._service is not None:
             await self._service.began(self)
 
@@ -144,16 +145,13 @@ class Advertisement:
         """
         await self._at_home(self._tell)
 
-    async def _drain_at_home(self, drain_client: Callable[[float], Awaitable[None]], timeout_s: float) -> None:
-        await self._at_home(functools.partial(drain_client, timeout_s))
-
-    async def _at_home(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _at_home(self, work: Callable[[], Work]) -> None:
         """In the event loop of the client: connections belong to it."""
         loop = self._loop
         if loop is None or loop is asyncio.get_running_loop():
             await work()
         elif not loop.is_closed():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_awaited(work), loop))
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), loop))
 
     async def _tell(self) -> None:
         loop = asyncio.get_running_loop()
@@ -201,10 +199,6 @@ class Advertisement:
             return entry_bytes(self._mime_type, RouteSetup(self._route_id, self._name, route_tags(tags)).encode())
         except BrokerError as error:
             raise BadAddress(error.text, word=error.word) from None
-
-
-async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
 
 
 async def _nobody(timeout_s: float) -> None:

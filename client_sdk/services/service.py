@@ -5,7 +5,7 @@ of it `offer`'s. Knows nothing of connections. RSocket extension "Routing".
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import route_tags
@@ -42,7 +42,7 @@ class HandlerOptions(TypedDict, total=False):
 class Advertised(Protocol):
     """A client that offers the service, as the service sees it."""
 
-    drain_client: Callable[[float], Awaitable[None]]
+    drain_client: Callable[[float], Coroutine[object, object, None]]
 
     async def tell(self) -> None: ...
 
@@ -263,7 +263,7 @@ class Service:
         """
         async with asyncio.TaskGroup() as group:
             for advertisement in list(self._advertisements):
-                group.create_task(_drained(advertisement, timeout_s))
+                group.create_task(advertisement.drain_client(timeout_s))
 
     # For clients
 
@@ -287,10 +287,6 @@ class Service:
         async with asyncio.TaskGroup() as group:
             for advertisement in list(self._advertisements):
                 group.create_task(advertisement.tell())
-
-
-async def _drained(advertisement: Advertised, timeout_s: float) -> None:
-    await advertisement.drain_client(timeout_s)
 
 
 def _codecs_of(codec: Codec | None, codecs: Sequence[Codec] | None) -> tuple[Codec, ...]:
