@@ -57,7 +57,7 @@ class ClientRSocket(Requests):
 
     def close(self) -> "asyncio.Future[None]":
         """Closes the client, and with it all its views; begins at once, so that `AwaitableRSocket.close()` works."""
-        return self._start(_close, self._client)
+        return self._start(self._client.close)
 
     async def __aenter__(self) -> "ClientRSocket":
         return await self.connect()
@@ -77,7 +77,3 @@ class ClientRSocket(Requests):
             text = "the payload's metadata is not composite metadata; name its type with as_rsocket(mime_type=...)"
             raise BadRequest(text, word="bad-metadata")
         return self._entries + metadata
-
-
-async def _close(client: ReconnectingClient) -> None:
-    await client.close()

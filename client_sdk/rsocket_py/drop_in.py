@@ -23,6 +23,7 @@ from rsocket.request_handler import BaseRequestHandler
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected
 from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload, as_parts
+from client_sdk.protocol.fragments import MIN_FRAGMENT_BYTES
 from client_sdk.protocol.settings import Settings
 from client_sdk.rsocket_py.handlers import RSocketPyResponder
 from client_sdk.rsocket_py.lifecycle import end_soon, tell_failure, tell_loss
@@ -33,7 +34,6 @@ from rsocket_wire.rsocket.frames import Setup
 
 CONNECT_S: Final = 10.0  # for a server to accept the SETUP
 LEASE_S: Final = 0.01  # between two looks whether there is a lease, while a request waits for one
-MIN_FRAGMENT_BYTES: Final = 64
 _MAX_MS: Final = 0x7FFFFFFF
 _log: Final = logging.getLogger("client_sdk")
 
@@ -95,9 +95,7 @@ class RSocketClient(Requests):
         self._reason: ClientError | None = None  # why there is none; None before the first
         self._is_closing = False
         self._wanted: Final = asyncio.Event()  # somebody has asked to reconnect
-        self._watchers: Final[set[asyncio.Task[None]]] = (
-            set()
-        )  # one per connection, until the handler has heard its end
+        self._watchers: Final[set[asyncio.Task[None]]] = set()  # one per connection, until its handler knows its end
         self._reconnecter: asyncio.Task[None] | None = None  # from the first connect until close
 
     async def connect(self) -> "RSocketClient | None":
@@ -134,7 +132,7 @@ class RSocketClient(Requests):
 
     def close(self) -> "asyncio.Future[None]":
         """Ends the connection; begins at once, so that `AwaitableRSocket.close()` works."""
-        return self._start(RSocketClient._close, self)
+        return self._start(self._close)
 
     async def __aenter__(self) -> "RSocketClient":
         await self.connect()

@@ -50,15 +50,15 @@ def handler_of(source: HandlerSource) -> RSocketPyHandler:
 class RSocketPyResponder:
     """Answers the requests of one service with an rsocket-py handler (the engine's `Responder`)."""
 
+    setup: Setup  # what our side says; set by `connect`, which alone uses it
+
     def __init__(self, source: HandlerSource) -> None:
         self.handler: Final = handler_of(source)
-        self.setup: Setup | None = None  # what our side says; `connect` knows it
         self._followers: Final[set[asyncio.Task[None]]] = set()  # one for each client that is not closed
 
     async def set_up(self) -> None:
         """Tells the handler what our SETUP says, as their server would; SetupRejected when it does not want that."""
         setup = self.setup
-        assert setup is not None  # `connect` has set it
         payload = Payload(setup.data, setup.metadata)
         try:
             await self.handler.on_setup(setup.data_mime.encode(), setup.metadata_mime.encode(), payload)
@@ -72,9 +72,7 @@ class RSocketPyResponder:
         except ClientError as error:
             await tell_failure(self.handler, client.as_rsocket(), error)
             raise
-        setup = self.setup
-        assert setup is not None  # `connect` has set it
-        lifetime = timedelta(milliseconds=setup.lifetime_ms)
+        lifetime = timedelta(milliseconds=self.setup.lifetime_ms)
         task = asyncio.create_task(follow(client, self.handler, lifetime), name="rsocket-py handler")
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)

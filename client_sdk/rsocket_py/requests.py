@@ -26,7 +26,6 @@ from client_sdk.rsocket_py.publishers import Collector, collect
 from client_sdk.rsocket_py.typing import TheirPublisher, TheirSubscriber
 from client_sdk.streams import MAX_N
 
-Argument = TypeVar("Argument")
 Answer = TypeVar("Answer")
 
 
@@ -55,11 +54,11 @@ class Requests(RSocket):  # type: ignore[misc]
 
     def fire_and_forget(self, payload: Payload) -> "asyncio.Future[None]":
         """The Future is done when the request is about to be written."""
-        return self._start(self._fire, payload)
+        return self._start(lambda: self._fire(payload))
 
     def metadata_push(self, metadata: bytes) -> "asyncio.Future[None]":
         """The Future is done when the frame is about to be written."""
-        return self._start(self._push, metadata)
+        return self._start(lambda: self._push(metadata))
 
     def request_stream(self, payload: Payload) -> "StreamRequest":
         """Subscribe to what this gives; before, `initial_request_n` limits what is asked for at once."""
@@ -88,8 +87,8 @@ class Requests(RSocket):  # type: ignore[misc]
     async def _push(self, metadata: bytes) -> None:
         await self._connected().metadata_push(self._head(as_bytes(metadata, "metadata")) or b"")
 
-    def _start(self, do: Callable[[Argument], Awaitable[Answer]], argument: Argument) -> asyncio.Task[Answer]:
-        task = asyncio.get_running_loop().create_task(_translated(do, argument))
+    def _start(self, do: Callable[[], Awaitable[Answer]]) -> asyncio.Task[Answer]:
+        task = asyncio.get_running_loop().create_task(_translated(do))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -117,7 +116,7 @@ class StreamRequest(BackpressureApi, Publisher, Subscription):  # type: ignore[m
         delivery = self._delivery = Delivery(subscriber or NullSubscriber(), self._initial_n)
         if subscriber is not None:
             subscriber.on_subscribe(delivery)
-        delivery.start(self._rsocket._start(self._open, delivery))
+        delivery.start(self._rsocket._start(lambda: self._open(delivery)))
 
     def request(self, n: int) -> None:
         if self._delivery is not None:
@@ -167,7 +166,7 @@ class ChannelRequest(StreamRequest):
         except BaseException:
             items.give_up()
             raise
-        task = self._rsocket._start(self._open_channel, items)
+        task = self._rsocket._start(lambda: self._open_channel(items))
         # A task that is cancelled before its first step runs none of its code.
         task.add_done_callback(lambda task: items.give_up() if task.cancelled() else None)
         delivery.start(task)
@@ -221,8 +220,8 @@ class _ChannelItems(AsyncIterator[object]):
             self._sending_done.set()
 
 
-async def _translated(do: Callable[[Argument], Awaitable[Answer]], argument: Argument) -> Answer:
+async def _translated(do: Callable[[], Awaitable[Answer]]) -> Answer:
     try:
-        return await do(argument)
+        return await do()
     except Exception as error:
         raise as_theirs(error) from error
