@@ -14,8 +14,7 @@ Ctrl-C ends the call, and the other side gets a CANCEL. Errors are those of `cli
 Decides nothing that `client_sdk.client` does not: the two have the same methods with the same parameters.
 """
 
-from client_sdk.sync.client import Client
-from client_sdk.sync.connecting import connect
+from client_sdk.sync.client import Client, connect
 from client_sdk.sync.items import Flow, Gathering, Items
 
 __all__ = ["Client", "Flow", "Gathering", "Items", "connect"]

@@ -7,16 +7,18 @@ import contextlib
 import functools
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, TypeVar, Unpack
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
+from client_sdk import connect as connect_async
 from client_sdk.calls.metadata_cache import check_time
 from client_sdk.calls.options import (
     CallOptions,
     ChannelOptions,
+    ConnectOptions,
     GatherOptions,
     PushOptions,
     RequestOptions,
@@ -284,3 +286,30 @@ class Client:
                 self._thread.run(ending)
         finally:
             BACKGROUND.leave(self._thread)
+
+
+def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Client:
+    """A connected client; everything means what it means for `client_sdk.connect`.
+
+    Handlers of a `service` that are `async def` run in the event loop of the background thread and must not block it;
+    those that are `def` get threads of their own.
+
+    >>> from client_sdk import sync
+    >>> with sync.connect("tcp://127.0.0.1:7000", service="kiosk", tags={"region": "eu"}) as client:
+    ...     print(client.is_connected)
+    True
+    """
+    thread = BACKGROUND.enter()
+    lifecycle: ClientLifecycle | None = None  # None while the arguments have not been looked at
+    try:
+        connecting = connect_async(urls, **options)
+        lifecycle = ClientLifecycle(thread, connecting)
+        return Client(lifecycle, thread.run(lifecycle.open), options.get("timeout_s"))
+    except BaseException:
+        try:
+            if lifecycle is not None:  # it may have succeeded just when this thread was interrupted
+                with contextlib.suppress(ConnectionError):
+                    thread.run(lifecycle.close)
+        finally:
+            BACKGROUND.leave(thread)
+        raise
