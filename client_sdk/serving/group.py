@@ -9,7 +9,7 @@ service. Knows no frames.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import OfferOptions
@@ -124,9 +124,8 @@ def offer(
     return Offering(make)
 
 
-async def _all(works: Any) -> None:
+async def _all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs them side by side, each to its end; raises the first of their errors."""
-    coroutines: list[Coroutine[Any, Any, None]] = list(works)
-    for result in await asyncio.gather(*coroutines, return_exceptions=True):
+    for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

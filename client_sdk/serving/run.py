@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import OfferOptions
@@ -80,8 +80,7 @@ async def serve(
     """
     told = Stop()
     with _heard(told):
-        asked = asyncio.create_task(_first_of(told.asked, stop))
-        try:
+        async with _running(_first_of(told.asked, stop)) as (asked,):
             group = await _opened(urls, service, connections, options, asked)
             if group is None:
                 return
@@ -90,9 +89,6 @@ async def serve(
                 await _drained(group, drain_s, told)
             finally:
                 await group.close()
-        finally:
-            asked.cancel()
-            await asyncio.wait([asked])
 
 
 def run(
@@ -141,37 +137,34 @@ async def _opened(
 
 
 async def _until_stopped(group: Group, asked: asyncio.Task[None]) -> None:
-    closed = asyncio.create_task(group.closed())
-    try:
+    async with _running(group.closed()) as (closed,):
         await asyncio.wait([closed, asked], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        closed.cancel()
-        await asyncio.wait([closed])
     if not asked.done():
         raise ConnectionLost("all connections of the service ended: other clients use their Route Ids", word="replaced")
 
 
 async def _drained(group: Group, drain_s: float, told: Stop) -> None:
-    draining = asyncio.create_task(group.drain(drain_s))
-    insisted = asyncio.create_task(_first_of(told.insisted, None))
-    try:
+    async with _running(group.drain(drain_s), _first_of(told.insisted, None)) as (draining, insisted):
         await asyncio.wait([draining, insisted], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (draining, insisted):
-            task.cancel()
-        await asyncio.wait([draining, insisted])
     if not draining.cancelled():
         draining.result()
 
 
 async def _first_of(event: asyncio.Event, other: asyncio.Event | None) -> None:
-    waits = [asyncio.ensure_future(each.wait()) for each in (event, other) if each is not None]
-    try:
+    async with _running(*(each.wait() for each in (event, other) if each is not None)) as waits:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+
+@contextlib.asynccontextmanager
+async def _running(*works: Coroutine[Any, Any, Any]) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """A task for each; those that still run at the end of the block are cancelled."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield tasks
     finally:
-        for wait in waits:
-            wait.cancel()
-        await asyncio.wait(waits)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 @contextlib.contextmanager
