@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client_sdk import tracing
 from client_sdk.errors import ClientError
-from client_sdk.metadata import entry_bytes
+from client_sdk.metadata import more_bytes
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
@@ -45,14 +45,12 @@ class Spans:
         >>> from opentelemetry.sdk.trace import TracerProvider
         >>> Spans(TracerProvider()).calling("request_response", "orders", "create").end(None)
         """
-        span = self._tracer.start_span(
-            _name_of(service, route),
-            kind=self._trace.SpanKind.CLIENT,
-            attributes=_attributes_of(model, service, route),
-        )
+        span = self._begin(self._trace.SpanKind.CLIENT, model, service, route)
         headers: dict[str, str] = {}
         self._propagate.inject(headers, context=self._trace.set_span_in_context(span))
-        return Calling(span, _entries_of(headers))
+        contents = {name: value.encode() for name, value in headers.items()}
+        short = {name: content for name, content in contents.items() if len(content) <= MAX_HEADER_BYTES}
+        return Calling(span, more_bytes(short))
 
     def handling(
         self, entries: Sequence[tuple[str, bytes]], model: str, service: str, route: str
@@ -69,16 +67,20 @@ class Spans:
             for mime_type, content in entries
             if "/" not in mime_type and len(content) <= MAX_HEADER_BYTES
         }
-        span = self._tracer.start_span(
-            _name_of(service, route),
-            context=self._propagate.extract(headers),
-            kind=self._trace.SpanKind.SERVER,
-            attributes=_attributes_of(model, service, route),
-        )
+        context = self._propagate.extract(headers)
+        span = self._begin(self._trace.SpanKind.SERVER, model, service, route, context)
         stack = contextlib.ExitStack()
         stack.enter_context(tracing.PassedOn(tracing.extract(entries)))  # for clients that make no spans
         stack.enter_context(self._trace.use_span(span, end_on_exit=True))
         return stack
+
+    def _begin(self, kind: Any, model: str, service: str, route: str, context: Any = None) -> "Span":
+        name = service
+        attributes = {"rpc.system": "rsocket", "rpc.service": service, "rsocket.model": model}
+        if route:
+            name = f"{service}/{route}"
+            attributes["rpc.method"] = route
+        return self._tracer.start_span(name, context, kind, attributes)
 
 
 class Calling:
@@ -124,23 +126,3 @@ def find_spans() -> Spans | None:
         return None
     provider = trace.get_tracer_provider()
     return None if isinstance(provider, trace.ProxyTracerProvider) else Spans(provider)
-
-
-def _name_of(service: str, route: str) -> str:
-    return f"{service}/{route}" if route else service
-
-
-def _attributes_of(model: str, service: str, route: str) -> dict[str, Any]:
-    attributes = {"rpc.system": "rsocket", "rpc.service": service, "rsocket.model": model}
-    if route:
-        attributes["rpc.method"] = route
-    return attributes
-
-
-def _entries_of(headers: dict[str, str]) -> bytes:
-    pieces = []
-    for name, value in headers.items():
-        content = value.encode()
-        if len(content) <= MAX_HEADER_BYTES:
-            pieces.append(entry_bytes(name, content))
-    return b"".join(pieces)
