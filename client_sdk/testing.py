@@ -60,8 +60,6 @@ class LocalBroker(str):
     1 2
     """
 
-    __slots__ = ("_host", "urls")
-
     _host: "_Embedded | BrokerProcess"
     urls: dict[str, str]  # by scheme, the first of each
 
@@ -165,8 +163,6 @@ class SyncLocalBroker(str):
     ...     print([route.service for route in broker.routes()])
     ['orders']
     """
-
-    __slots__ = ("_broker", "_thread", "urls")
 
     _broker: LocalBroker
     _thread: LoopThread

@@ -18,8 +18,6 @@ MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days; a longer deadline is not worth s
 class MetadataCache:
     """Builds and keeps the heads of one client's requests."""
 
-    __slots__ = ("_kept", "_mime_type", "_origin", "_says_deadlines")
-
     def __init__(self, mime_type: str, origin: bytes, says_deadlines: bool) -> None:
         """`origin`: the client's Route Id, 16 bytes. `says_deadlines`: brokers are told how long the caller waits."""
         self._mime_type: Final = mime_type

@@ -47,8 +47,6 @@ class Responder(Protocol):
 class Dispatcher:
     """The tasks of all handlers."""
 
-    __slots__ = ("_loop", "_owner", "_responder", "_told", "tasks")
-
     def __init__(self, owner: Owner, responder: Responder | None) -> None:
         """`responder`: None for a caller only."""
         self._loop: Final = asyncio.get_running_loop()

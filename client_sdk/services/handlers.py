@@ -43,8 +43,6 @@ _KNOWN: Final = {each.__name__: each for each in (*_ITERATORS, Payload, Request)
 class Handler:
     """A function of the program, and how it wants to be called."""
 
-    __slots__ = ("body", "codecs", "function", "is_plain", "limit", "model", "order", "threads", "type")
-
     def __init__(
         self,
         model: str,

@@ -18,8 +18,6 @@ class Limit:
     thread: one that works for a handler may return when its event loop has ended, and another one uses the service.
     """
 
-    __slots__ = ("_lock", "_max_concurrency", "_max_waiting", "_waiting", "_what", "working_n")
-
     def __init__(self, max_concurrency: int, max_waiting: int, what: str) -> None:
         """ValueError for less than one at a time; `what` names the handler for callers."""
         if max_concurrency < 1:

@@ -21,8 +21,6 @@ MAX_KNOWN_BYTES: Final = 1024  # of metadata that is remembered; longer ones are
 class Routes:
     """The handlers of one interaction model."""
 
-    __slots__ = ("_fallback", "_known", "_model", "_named", "_service", "_unnamed", "only")
-
     def __init__(self, service: str, model: str, fallback: "Routes | None" = None) -> None:
         """`fallback`: the handlers that answer when these do not."""
         self._service: Final = service
