@@ -63,7 +63,10 @@ class Connection:
         hear: Callable[["Connection", bytes], bool] | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """Inside a running event loop. Use `open`."""
+        """Inside a running event loop.
+
+        `hear` is asked for each METADATA_PUSH whether the broker itself says it; else it is the responder's.
+        """
         self._loop: Final = asyncio.get_running_loop()
         self._create_future: Final = self._loop.create_future
         self._transport: Transport = wire if isinstance(wire, SocketTransport) else PipeTransport(wire)
@@ -98,30 +101,20 @@ class Connection:
         self.notice: Notice | None = None  # what the broker has told last; whoever hears sets both
         self.changed: Final = asyncio.Event()  # there is a notice, or a reason
 
-    @classmethod
-    async def open(
-        cls,
-        wire: AnyPipe,
-        setup: frames.Setup,
-        responder: Responder | None,
-        hear: Callable[["Connection", bytes], bool] | None = None,
-        settings: Settings | None = None,
-    ) -> "Connection":
-        """A connection whose SETUP the other side has accepted.
+    async def open(self) -> "Connection":
+        """This connection, when the other side has accepted its SETUP.
 
-        `hear` is asked for each METADATA_PUSH whether the broker itself says it; else it is the responder's. Raises
-        SetupRejected or ConnectionLost; takes as long as the other side is silent, up to the lifetime that the SETUP
-        says.
+        Raises SetupRejected or ConnectionLost; takes as long as the other side is silent, up to the lifetime that the
+        SETUP says.
         """
-        connection = cls(wire, setup, responder, hear, settings)
-        connection._transport.start(connection)
-        connection._settle()
+        self._transport.start(self)
+        self._settle()
         try:
-            await connection._accepted
+            await self._accepted
         except BaseException:
-            await connection.close()
+            await self.close()
             raise
-        return connection
+        return self
 
     @property
     def is_suspended(self) -> bool:

@@ -199,7 +199,7 @@ class Brokers:
                 wire = await dial(target, self._ssl, address)
                 advertisement = self.advertisement
                 setup = self._setup if advertisement is None else advertisement.setup_of(self._setup)
-                connection = await Connection.open(wire, setup, self._responder, self.hear, settings)
+                connection = await Connection(wire, setup, self._responder, self.hear, settings).open()
                 if advertisement is not None:
                     advertisement.opened(connection, setup)
                 self._address = address

@@ -115,7 +115,7 @@ class RSocketClient(Requests):
         try:
             async with asyncio.timeout(CONNECT_S):
                 wire = await pipe_of(transport)
-                connection = await Connection.open(wire, self._setup, self._responder, settings=self._settings)
+                connection = await Connection(wire, self._setup, self._responder, None, self._settings).open()
         except Exception as error:
             await self._fail(error)
             return None

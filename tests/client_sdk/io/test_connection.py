@@ -26,7 +26,7 @@ class ListWire:
 
     async def opened(self, hear: object = None, settings: Settings | None = None) -> Connection:
         self.incoming.put_nowait(Frame(0, frames.KEEPALIVE, 0, bytes(8)).encode())  # the SETUP is accepted
-        return await Connection.open(self, Setup("m", "d", 60_000, 60_000), None, hear, settings)  # type: ignore[arg-type]
+        return await Connection(self, Setup("m", "d", 60_000, 60_000), None, hear, settings).open()  # type: ignore[arg-type]
 
     async def receive(self) -> bytes:
         return await self.incoming.get()
