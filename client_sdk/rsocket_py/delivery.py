@@ -9,7 +9,6 @@ and never from inside the engine, so that one which raises harms nobody else: it
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -37,7 +36,6 @@ class Delivery(Inflow):
         "_loop",
         "_opening",
         "_subscriber",
-        "_waiting",
     )
 
     def __init__(self, subscriber: TheirSubscriber, initial_n: int) -> None:
@@ -45,7 +43,6 @@ class Delivery(Inflow):
         super().__init__(initial_n, initial_n)
         self._loop: Final = asyncio.get_running_loop()
         self._subscriber: Final = subscriber
-        self._waiting: Final[deque[Payload]] = deque()  # bounded: `item` refuses what was not asked for
         self._credit_n = initial_n  # items that may still arrive; what is asked for beyond 31 bits is forgotten
         self._early_n = 0  # asked for before the request has left
         self._is_open = False
@@ -83,7 +80,7 @@ class Delivery(Inflow):
     def cancel(self) -> None:
         """No more items; the other side gets a CANCEL unless the stream is over."""
         self._is_over = True
-        self._waiting.clear()
+        self._items.clear()
         stop, self._stop, self._grant = self._stop, None, None
         if stop is not None:
             stop()
@@ -105,7 +102,7 @@ class Delivery(Inflow):
         if self._credit_n == 0:
             return False
         self._credit_n -= 1
-        self._waiting.append(payload)
+        self._items.append(payload)
         self._schedule()
         return True
 
@@ -139,10 +136,10 @@ class Delivery(Inflow):
 
     def _deliver(self) -> None:
         self._is_scheduled = False
-        while self._waiting and not self._is_over:
-            payload = self._waiting.popleft()
+        while self._items and not self._is_over:
+            payload = self._items.popleft()
             # The end is said with the last item when it is known by then, as their engine does.
-            is_last = self._has_end and self._failure is None and not self._waiting
+            is_last = self._has_end and self._failure is None and not self._items
             self._is_over = is_last
             try:
                 self._subscriber.on_next(payload, is_complete=is_last)
