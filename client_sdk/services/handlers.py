@@ -11,7 +11,7 @@ import inspect
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
@@ -171,13 +171,12 @@ class Items:
         return decoded(self._codec, payload.data or b"", self._type)
 
 
-class Shape:
+class Shape(NamedTuple):
     """What a function takes, as its signature says."""
 
-    def __init__(self, body: int, type: Any, order: int) -> None:
-        self.body: Final = body
-        self.type: Final = type  # of the values; bytes when there are none
-        self.order: Final = order
+    body: int
+    type: Any  # of the values; bytes when there are none
+    order: int
 
 
 def decoded(codec: Codec, data: bytes, type: Any) -> Any:
