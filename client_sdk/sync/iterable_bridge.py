@@ -13,25 +13,11 @@ import queue
 import threading
 import types
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 T = TypeVar("T")
-
-
-class _Answer(Generic[T]):
-    """What the thread has to say: an item, an error, or neither at the end."""
-
-    __slots__ = ("error", "item", "waiter")
-
-    def __init__(self, waiter: "asyncio.Future[_Answer[T]]") -> None:
-        self.waiter: Final = waiter
-        self.item: T | None = None
-        self.error: BaseException | None = None
-
-    def deliver(self) -> None:
-        """In the event loop."""
-        if not self.waiter.done():
-            self.waiter.set_result(self)
+# Gets what the thread has to say: an item, or the error (StopIteration, too) that came in its place.
+Waiter = asyncio.Future[tuple[T | None, BaseException | None]]
 
 
 class IterableBridge(AsyncIterator[T]):
@@ -52,7 +38,7 @@ class IterableBridge(AsyncIterator[T]):
         self._ready: Final[Iterator[T] | None] = iter(items) if isinstance(items, Sequence) else None
         if self._ready is None and not hasattr(items, "__iter__"):
             raise TypeError(f"items are {type(items).__name__}, which cannot be iterated with `for`")
-        self._wanted: Final[queue.SimpleQueue[_Answer[T] | None]] = queue.SimpleQueue()  # one, and the end
+        self._wanted: Final[queue.SimpleQueue[Waiter[T] | None]] = queue.SimpleQueue()  # one, and the end
         self._loop: asyncio.AbstractEventLoop | None = None  # None until the first item is wanted
         self._is_over = False
 
@@ -66,15 +52,15 @@ class IterableBridge(AsyncIterator[T]):
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             threading.Thread(target=self._work, args=(self._loop,), name="rsocket items", daemon=True).start()
-        waiter: asyncio.Future[_Answer[T]] = self._loop.create_future()
-        self._wanted.put(_Answer(waiter))
-        answer = await waiter
-        if answer.error is not None:
+        waiter: Waiter[T] = self._loop.create_future()
+        self._wanted.put(waiter)
+        found, error = await waiter
+        if error is not None:
             self._is_over = True
-            if isinstance(answer.error, StopIteration):
+            if isinstance(error, StopIteration):
                 raise StopAsyncIteration
-            raise answer.error
-        return cast(T, answer.item)
+            raise error
+        return cast(T, found)
 
     async def aclose(self) -> None:
         """No more items are wanted; returns at once, the thread ends when it does not wait for one any more."""
@@ -86,15 +72,22 @@ class IterableBridge(AsyncIterator[T]):
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             iterator = iter(self._items)
-            while (answer := self._wanted.get()) is not None:
+            while (waiter := self._wanted.get()) is not None:
+                item, failure = None, None
                 try:
-                    answer.item = next(iterator)
+                    item = next(iterator)
                 except BaseException as error:
-                    answer.error = error
+                    failure = error
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                    loop.call_soon_threadsafe(answer.deliver)
-                if answer.error is not None:
+                    loop.call_soon_threadsafe(_deliver, waiter, item, failure)
+                if failure is not None:
                     return
         finally:
             if isinstance(self._items, types.GeneratorType):
                 self._items.close()
+
+
+def _deliver(waiter: Waiter[T], item: T | None, failure: BaseException | None) -> None:
+    """In the event loop."""
+    if not waiter.done():
+        waiter.set_result((item, failure))
