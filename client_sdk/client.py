@@ -363,7 +363,7 @@ class Client:
         >>> await client.metadata_push(multicast("cache"), b"all", route="flush")
         """
         entry = entry_bytes(mime_type, as_bytes(metadata, "metadata"))
-        await self._calls.push(self._call("metadata_push", address, route, entry, b"", timeout_s, wait_for_reconnect))
+        await self._calls.send(self._call("metadata_push", address, route, entry, b"", timeout_s, wait_for_reconnect))
 
     def gather(
         self,

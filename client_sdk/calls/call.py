@@ -119,23 +119,18 @@ class Calls:
             except ClientError as error:
                 failure = error
             return await self._go_on(call, entries, once, ends_at, failure)
-        return await self.traced(call, lambda entries: self.tried(call, entries, once))
+        return await self.traced(call, once)
 
     async def send(self, call: Call) -> None:
-        """A fire-and-forget."""
+        """A fire-and-forget, or a METADATA_PUSH."""
 
         async def once(connection: Connection, head: bytes, left_s: float | None) -> None:
-            await connection.fire_and_forget(call.data, head, left_s)
+            if call.model == "metadata_push":
+                await connection.metadata_push(head, left_s)
+            else:
+                await connection.fire_and_forget(call.data, head, left_s)
 
-        await self.traced(call, lambda entries: self.tried(call, entries, once))
-
-    async def push(self, call: Call) -> None:
-        """A METADATA_PUSH."""
-
-        async def once(connection: Connection, head: bytes, left_s: float | None) -> None:
-            await connection.metadata_push(head, left_s)
-
-        await self.traced(call, lambda entries: self.tried(call, entries, once))
+        await self.traced(call, once)
 
     def begin_span(self, call: Call) -> Calling | None:
         """The call's span, when the program wants spans."""
@@ -143,13 +138,13 @@ class Calls:
             return None
         return self._spans.calling(call.model, call.address.service, call.route or "")
 
-    async def traced(self, call: Call, work: Callable[[bytes], Awaitable[T]]) -> T:
-        """What `work` gives, which gets the entries that say where the call is in its trace."""
+    async def traced(self, call: Call, once: Try[T]) -> T:
+        """What `tried` gives, with the entries that say where the call is in its trace."""
         calling = self.begin_span(call)
         if calling is None:
-            return await work(passed_on())
+            return await self.tried(call, passed_on(), once)
         try:
-            result = await work(calling.entries)
+            result = await self.tried(call, calling.entries, once)
         except BaseException as error:
             calling.end(error)
             raise
