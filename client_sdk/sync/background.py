@@ -49,9 +49,7 @@ class LoopThread:
         Raises what it raises; ConnectionLost when the thread ends meanwhile, NotConnected when it had ended, or in a
         process that was forked; RuntimeError in the event loop's own thread.
         """
-        why_not = self._why_not()
-        if why_not is not None:
-            raise why_not
+        self._check()
         doing = _do(work)
         try:
             future = asyncio.run_coroutine_threadsafe(doing, self._loop)
@@ -96,18 +94,18 @@ class LoopThread:
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_S)
 
-    def _why_not(self) -> Exception | None:
+    def _check(self) -> None:
+        """Raises what keeps work of this thread from being done in that one."""
         if self.is_forked:
             text = f"this client belongs to process {self._pid}; after a fork, call connect() in the child"
-            return NotConnected(text, word="forked")
+            raise NotConnected(text, word="forked")
         if threading.current_thread() is self._thread:
-            return RuntimeError(
+            raise RuntimeError(
                 "a blocking call in the event loop that would have to answer it; handlers of a service are async: "
                 "use client_sdk.connect there"
             )
         if not self._thread.is_alive():
-            return NotConnected("this client was closed", word="closed")
-        return None
+            raise NotConnected("this client was closed", word="closed")
 
     def _wait(self, future: concurrent.futures.Future[T], timeout_s: float | None) -> T:
         left_s = float("inf") if timeout_s is None else timeout_s + BLOCKED_S
