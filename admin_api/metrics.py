@@ -240,7 +240,7 @@ class _Places:
     def settle(self, core: Core) -> None:
         """Gives and takes places, once for each look."""
         totals = queries.totals(core)
-        refused = core.protection.breakers.refused
+        refused = core.health.breakers.refused
         there = core.table.loads.services
         # Services in the order of their first request; True: requests of it were served, or its breaker refused some.
         names: dict[str, bool] = {}
@@ -291,7 +291,7 @@ class _Places:
     def refusals(self, core: Core) -> dict[str, int]:
         """Requests that breakers refused, by label."""
         numbers: dict[str, int] = {}
-        for name, number in core.protection.breakers.refused.items():
+        for name, number in core.health.breakers.refused.items():
             label = self._label(name) if name else OTHER
             base = min(number, self._refusals.get(name, 0))
             numbers[label] = numbers.get(label, 0) + number - base

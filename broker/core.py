@@ -14,10 +14,10 @@ from typing import Final
 
 from broker.cluster.settings import ClusterSettings
 from broker.cluster.state import ClusterState
-from broker.connections.protection import Protection
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.sessions import Move
 from broker.event_log.flow_intervals import FlowIntervals
+from broker.event_log.health_events import HealthEvents
 from broker.event_log.histogram import Histogram
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_dropped
@@ -110,7 +110,7 @@ class Core:
         self._over: Final = self.outbound.over
         self._to_check: Final = self._back_pressure.to_check
         self._congested: Final = self._back_pressure.congested
-        self.protection: Final = Protection(self.table, self.engine.breakers, self._event_log)
+        self.health: Final = HealthEvents(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
         self._ingress: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
@@ -239,9 +239,9 @@ class Core:
         if self._announced:
             self._read_announced(now)
         if self._suspects:
-            self.protection.judge(now)
+            self.health.judge(now)
         if self._refused:
-            self.protection.tell_opened(now)
+            self.health.tell_opened(now)
         return (is_left or peer.held_n > 0) and not peer.is_ending
 
     def has_work(self) -> bool:
@@ -343,8 +343,8 @@ class Core:
             self.engine.apply_decisions()
             timed = self.engine.timers.take_due(now)
         if self._suspects:  # a deadline that passes is an error, too
-            self.protection.judge(now)
-        self.protection.tick(now)
+            self.health.judge(now)
+        self.health.tick(now)
         if self.engine.pending.size:
             self.engine.look_again(self.table.masks.generation, now)
         self.lifecycle.depart(now)
@@ -367,7 +367,7 @@ class Core:
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
-        rooms_at = min(self.engine.timers.first(), self.protection.next_at(), self.drains.next_at())
+        rooms_at = min(self.engine.timers.first(), self.health.next_at(), self.drains.next_at())
         rooms_at = min(rooms_at, self.migration.next_at(), self._snapshots.next_at())
         return min(self._flow_intervals.next_at(), self.lifecycle.deadlines.first(), rooms_at, self.cluster.next_at())
 

@@ -242,7 +242,7 @@ def route_states(core: Core) -> dict[str, int]:
 
 def protection(core: Core) -> schemas.ProtectionView:
     """What was done against routes that fail and services that are asked too much."""
-    outliers, breakers = core.protection.outliers, core.protection.breakers
+    outliers, breakers = core.health.outliers, core.health.breakers
     return schemas.ProtectionView(
         ejected=outliers.ejected,
         relieved=outliers.relieved,
@@ -357,7 +357,7 @@ def _masks(core: Core) -> list[tuple[str, Slots]]:
 
 def _service_view(core: Core, name: str, tally: _Tally) -> schemas.ServiceView:
     load = core.table.loads.services[name]
-    breakers = core.protection.breakers
+    breakers = core.health.breakers
     return schemas.ServiceView(
         service=name,
         routes=tally.routes,

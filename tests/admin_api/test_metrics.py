@@ -106,7 +106,7 @@ async def test_what_the_edge_measured_is_cumulative_and_in_seconds(name: str) ->
 
 async def test_requests_that_breakers_refused_are_counted_by_service_and_beyond_the_limit_together() -> None:
     world = World()
-    refused = world.core.protection.breakers.refused
+    refused = world.core.health.breakers.refused
     refused |= {"": 7, **{f"s{number}": 2 for number in range(MAX_SERVICES + 3)}}
     found = await samples(FakeAdmin(world), "broker_breaker_refusals_total")
     assert len(found) == MAX_SERVICES + 1
@@ -299,7 +299,7 @@ async def test_a_service_that_is_called_like_the_others_counts_among_them() -> N
 async def test_refusals_of_breakers_have_the_places_of_their_services() -> None:
     world = World()
     metrics = Metrics(FakeAdmin(world))
-    refused = world.core.protection.breakers.refused
+    refused = world.core.health.breakers.refused
     for number in range(MAX_SERVICES):
         count(world, f"s{number}")
     refused["payments"] = 5

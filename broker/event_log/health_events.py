@@ -1,6 +1,6 @@
-"""Protection of services from their own routes and from too much at once: who is ejected, whose breaker is open.
+"""Events of the health of routes and services: ejected and reinstated routes, opened and closed breakers.
 
-`routing.health.outliers` and `routing.health.breakers` decide; here it is told, and kept to the clock.
+`routing.health.outliers` and `routing.health.breakers` decide; this asks them in time and logs what they decided.
 """
 
 from typing import Final
@@ -13,8 +13,8 @@ from broker.routing.health.outliers import Judgement, Outliers
 from broker.routing.table import Table
 
 
-class Protection:
-    """The judges of one broker, and what they decide as events."""
+class HealthEvents:
+    """What one broker decides of the health of its routes, as events."""
 
     def __init__(self, table: Table, breakers: Breakers, event_log: EventLog) -> None:
         self.outliers: Final = Outliers(table)
