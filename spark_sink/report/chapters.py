@@ -3,16 +3,7 @@
 from dataclasses import replace
 
 from spark_sink.report.facts import Facts
-from spark_sink.report.routes.sections import (
-    brokers_section,
-    events_section,
-    flapping_section,
-    gaps_section,
-    lifetimes_section,
-    links_section,
-    routes_over_time_section,
-    service_lifetimes_section,
-)
+from spark_sink.report.routes import sections as routes
 from spark_sink.report.section import Chapter, Figure
 from spark_sink.report.texts import (
     NO_NAME,
@@ -25,24 +16,7 @@ from spark_sink.report.texts import (
     share_of,
     span_of,
 )
-from spark_sink.report.traffic.sections import (
-    balance_section,
-    by_tag_section,
-    by_word_section,
-    callers_section,
-    fanout_counts_section,
-    fanout_section,
-    latency_of_services_section,
-    latency_over_time_section,
-    outcomes_over_time_section,
-    outcomes_section,
-    over_time_section,
-    p99_over_time_section,
-    rejections_section,
-    services_section,
-    traffic_section,
-    volume_section,
-)
+from spark_sink.report.traffic import sections as requests
 
 
 def headline(facts: Facts) -> list[Figure]:
@@ -87,27 +61,29 @@ def warning(facts: Facts) -> str:
 
 def chapters(facts: Facts) -> list[Chapter]:
     """All tables, in the order of the page. What has one moment alone has no table over time."""
-    services, outcomes = services_section(facts), outcomes_section(facts)
-    latency, cluster = [latency_of_services_section(facts)], [links_section(facts), brokers_section(facts)]
+    services, outcomes = requests.services_section(facts), requests.outcomes_section(facts)
+    latency = [requests.latency_of_services_section(facts)]
+    rejected = [requests.by_tag_section(facts), requests.by_word_section(facts), requests.rejections_section(facts)]
+    stays = [routes.lifetimes_section(facts), routes.flapping_section(facts), routes.service_lifetimes_section(facts)]
+    cluster = [routes.links_section(facts), routes.brokers_section(facts)]
     if facts.traffic.bins.count == 1:
         traffic, ended = [replace(services, plot="services")], [replace(outcomes, plot="outcomes")]
     else:
-        traffic, ended = [over_time_section(facts), services], [outcomes_over_time_section(facts), outcomes]
-        latency = [latency_over_time_section(facts), *latency, p99_over_time_section(facts)]
-    traffic += [traffic_section(facts), volume_section(facts)]
+        traffic = [requests.over_time_section(facts), services]
+        ended = [requests.outcomes_over_time_section(facts), outcomes]
+        latency = [requests.latency_over_time_section(facts), *latency, requests.p99_over_time_section(facts)]
+    traffic += [requests.traffic_section(facts), requests.volume_section(facts)]
     if facts.cluster.bins.count != 1:
-        cluster.append(routes_over_time_section(facts))
+        cluster.append(routes.routes_over_time_section(facts))
     return [
         Chapter("traffic", "Traffic", traffic),
         Chapter("outcomes", "Outcomes", ended),
         Chapter("latency", "Latency", latency),
-        Chapter("balance", "Balance", [balance_section(facts)]),
-        Chapter("fanout", "Multicast", [fanout_section(facts), fanout_counts_section(facts)]),
-        Chapter(
-            "routes", "Routes", [lifetimes_section(facts), flapping_section(facts), service_lifetimes_section(facts)]
-        ),
-        Chapter("callers", "Callers", [callers_section(facts)]),
-        Chapter("rejections", "Rejections", [by_tag_section(facts), by_word_section(facts), rejections_section(facts)]),
+        Chapter("balance", "Balance", [requests.balance_section(facts)]),
+        Chapter("fanout", "Multicast", [requests.fanout_section(facts), requests.fanout_counts_section(facts)]),
+        Chapter("routes", "Routes", stays),
+        Chapter("callers", "Callers", [requests.callers_section(facts)]),
+        Chapter("rejections", "Rejections", rejected),
         Chapter("cluster", "Cluster", cluster),
-        Chapter("records", "Records", [gaps_section(facts), events_section(facts)]),
+        Chapter("records", "Records", [routes.gaps_section(facts), routes.events_section(facts)]),
     ]

@@ -10,20 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from broker.events import (
-    BROKER_DIED,
-    BROKER_JOINED,
-    BROKER_LEFT,
-    BROKER_STARTED,
-    BROKER_STOPPED,
-    KIND_NAMES,
-    LINK_DOWN,
-    LINK_UP,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
-    ROUTE_REPLACED,
-    TABLE_DIGEST,
-)
+from broker import events as kinds
 from spark_sink.errors import BadFolder
 from spark_sink.report.cluster.facts import Cluster, cluster_of
 from spark_sink.report.cluster.gaps import Gaps, gaps_of
@@ -54,46 +41,12 @@ from spark_sink.tables import (
 )
 
 _TOLD: Final = (
-    BROKER_DIED,
-    BROKER_JOINED,
-    BROKER_LEFT,
-    BROKER_STARTED,
-    BROKER_STOPPED,
-    LINK_DOWN,
-    LINK_UP,
-    ROUTE_JOINED,
-    ROUTE_LEFT,
-    ROUTE_REPLACED,
-    TABLE_DIGEST,
+    *(kinds.BROKER_DIED, kinds.BROKER_JOINED, kinds.BROKER_LEFT, kinds.BROKER_STARTED, kinds.BROKER_STOPPED),
+    *(kinds.LINK_DOWN, kinds.LINK_UP, kinds.ROUTE_JOINED, kinds.ROUTE_LEFT, kinds.ROUTE_REPLACED, kinds.TABLE_DIGEST),
 )
-_TOLD_COLUMNS: Final = (
-    "broker_id",
-    "broker_name",
-    "epoch",
-    "seq",
-    "at",
-    "kind",
-    "route_id",
-    "service",
-    "tags",
-    "reason",
-    "detail",
-    "uptime_ms",
-)
-_NAMED: Final = ("broker_id", "broker_name", "epoch")
-_SESSION_COLUMNS: Final = (
-    "broker_id",
-    "broker_name",
-    "epoch",
-    "seq",
-    "route_id",
-    "service",
-    "joined_at",
-    "left_at",
-    "uptime_ms",
-    "end",
-    "reason",
-)
+_RUN: Final = ("broker_id", "broker_name", "epoch")
+_TOLD_COLUMNS: Final = (*_RUN, "seq", "at", "kind", "route_id", "service", "tags", "reason", "detail", "uptime_ms")
+_SESSION_COLUMNS: Final = (*_RUN, "seq", "route_id", "service", "joined_at", "left_at", "uptime_ms", "end", "reason")
 
 
 @dataclass(frozen=True)
@@ -143,13 +96,13 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     gaps = reader.table(GAPS, table_schema(GAPS).names)
     sessions = reader.table(SESSIONS, _SESSION_COLUMNS, ds.field("is_local") == 1)
     told = reader.table(LIFECYCLE, _TOLD_COLUMNS, ds.field("kind").isin(_TOLD))
-    named = reader.table(LIFECYCLE, ("event", *_NAMED, "at"))
+    named = reader.table(LIFECYCLE, ("event", *_RUN, "at"))
     events, event_times = _events(named)
     heard = Heard()
     heard.add_rows(sessions, "left_at")
     heard.add_rows(named, "at")
     snapshots, runs = _snapshots(reader, told, heard)
-    joined = told.filter(pa.array(numbers(told, "kind") == ROUTE_JOINED))
+    joined = told.filter(pa.array(numbers(told, "kind") == kinds.ROUTE_JOINED))
     there = pa.concat_tables([snapshots.there, *(group(rows, PAIR).keys(PAIR) for rows in (sessions, joined))])
     times = [_traffic_times(traffic, runs), micros(sessions, "left_at"), micros(gaps, "at"), event_times]
     times.append(np.array([at_us for _, at_us in snapshots.heard.runs.values()], np.int64))
@@ -209,6 +162,6 @@ def _events(rows: pa.Table) -> tuple[list[EventCount], Sequence[int]]:
         EventCount(groups.key(number)[0], int(counts[number]), int(first[number]), int(last[number]))
         for number in range(groups.count)
     ]
-    place = {name: number for number, name in KIND_NAMES.items()}
+    place = {name: number for number, name in kinds.KIND_NAMES.items()}
     found.sort(key=lambda one: (place.get(one.event, len(place) + 1), one.event))
     return found, [int(times.min()), int(times.max())] if len(times) else []
