@@ -139,9 +139,7 @@ def _traffic_times(traffic: pa.Table, runs: dict[RunKey, RunFacts]) -> Any:
     brokers = group(traffic, ["broker_id"])
     first = np.full(brokers.count, np.iinfo(np.int64).max)
     np.minimum.at(first, brokers.of_row, minutes)
-    known: dict[str, RunFacts] = {}
-    for run in sorted(runs.values(), key=lambda run: run.epoch, reverse=True):
-        known[run.broker_id] = run
+    known = {run.broker_id: run for run in sorted(runs.values(), key=lambda run: run.epoch, reverse=True)}
     for number in range(brokers.count):
         run_of = known.get(brokers.key(number)[0])
         started_us = None if run_of is None else run_of.started_us

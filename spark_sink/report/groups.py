@@ -115,6 +115,16 @@ def chosen(groups: Groups, top: Sequence[int]) -> Any:
     return place[groups.of_row]
 
 
+def last_of(*columns: Any, by: Sequence[Any]) -> Any:
+    """Places of the last row of each combination of values, in their order; `by`: what rows are in order of, the most
+    important first. All are int64 arrays."""
+    order = np.lexsort((*reversed(by), *reversed(columns)))
+    keys = np.stack(columns, axis=1)[order]
+    is_last = np.ones(len(order), bool)
+    is_last[:-1] = (keys[1:] != keys[:-1]).any(axis=1)
+    return order[is_last]
+
+
 def numbers(table: pa.Table, name: str) -> Any:
     """A bigint column as an int64 array; null counts as 0."""
     return pa.compute.fill_null(table[name], 0).to_numpy()

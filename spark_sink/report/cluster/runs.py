@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST
 from spark_sink.history.records import DIED, RUNNING, STOPPED
-from spark_sink.report.groups import encoded, group, micros, numbers
+from spark_sink.report.groups import encoded, group, last_of, micros, numbers
 
 RunKey: TypeAlias = tuple[str, int]  # broker id, epoch
 
@@ -60,16 +60,15 @@ class Heard:
 def runs_of(lifecycle: pa.Table, heard: Heard) -> dict[RunKey, RunFacts]:
     """`lifecycle`: rows, of runs that were heard of."""
     kinds = numbers(lifecycle, "kind")
-    latest: dict[str, int] = {}
-    for broker_id, epoch in heard.runs:
-        latest[broker_id] = max(epoch, latest.get(broker_id, epoch))
+    latest = dict(sorted(heard.runs))  # broker id -> epoch
     runs = {
         (broker_id, epoch): RunFacts(broker_id, name, epoch, at_us, RUNNING if epoch == latest[broker_id] else DIED)
         for (broker_id, epoch), (name, at_us) in heard.runs.items()
     }
     told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
     rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "at", "kind", "tags"])
-    for number in _last_of_each(rows):
+    brokers, seqs = encoded(rows["broker_id"])[1], numbers(rows, "seq")
+    for number in last_of(brokers, numbers(rows, "epoch"), numbers(rows, "kind"), by=(seqs,)).tolist():
         runs_row = rows.slice(number, 1).to_pylist()[0]
         key = runs_row["broker_id"], runs_row["epoch"]
         tags = dict(runs_row["tags"] or ())
@@ -91,18 +90,6 @@ def runs_of(lifecycle: pa.Table, heard: Heard) -> dict[RunKey, RunFacts]:
 def latest_of(runs: Mapping[RunKey, RunFacts]) -> dict[str, RunFacts]:
     """Broker id -> its latest run, in the order of their epochs."""
     return {run.broker_id: run for run in sorted(runs.values(), key=lambda run: run.epoch)}
-
-
-def _last_of_each(rows: pa.Table) -> list[int]:
-    """Places of the last row of each broker, epoch and kind."""
-    codes = encoded(rows["broker_id"])[1]
-    epochs, kinds, seqs = numbers(rows, "epoch"), numbers(rows, "kind"), numbers(rows, "seq")
-    order = np.lexsort((seqs, kinds, epochs, codes))
-    keys = np.stack([codes, epochs, kinds], axis=1)[order]
-    is_last = np.ones(len(order), bool)
-    is_last[:-1] = (keys[1:] != keys[:-1]).any(axis=1)
-    places: list[int] = order[is_last].tolist()
-    return places
 
 
 def _count(text: str | None) -> int | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REPLACED
 from spark_sink.history.records import DIED, RUNNING
 from spark_sink.report.cluster.runs import RunFacts, RunKey
-from spark_sink.report.groups import encoded, group, micros, numbers
+from spark_sink.report.groups import encoded, group, last_of, micros, numbers
 from spark_sink.report.reading import NAMES
 
 MAX_SHOWN_ROUTES: Final = 40
@@ -164,11 +164,7 @@ def _open(
     is_end = np.concatenate([np.full(len(part), flag, np.int64) for part, _, flag in parts])
     brokers, routes = encoded(rows["broker_id"])[1], encoded(rows["route_id"])[1]
     epochs, seqs = numbers(rows, "epoch"), numbers(rows, "seq")
-    order = np.lexsort((is_end, seqs, routes, epochs, brokers))
-    keys = np.stack([brokers, epochs, routes], axis=1)[order]
-    is_last = np.ones(len(order), bool)
-    is_last[:-1] = (keys[1:] != keys[:-1]).any(axis=1)
-    found = order[is_last]
+    found = last_of(brokers, epochs, routes, by=(seqs, is_end))
     found = found[is_end[found] == 0]
     rows, since = rows.take(pa.array(found)), since[found]
     told = [runs[key] for key in zip(rows["broker_id"].to_pylist(), rows["epoch"].to_pylist(), strict=True)]
