@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from spark_sink.report.cluster.gaps import Gap
-from spark_sink.report.texts import NO_NAME, latency_of, number_of, plain, shortened
+from spark_sink.report.texts import NO_NAME, number_of, plain, shortened
 from spark_sink.report.times import Bins, moment
 
 Values: TypeAlias = dict[str, Any]  # of JSON
@@ -173,11 +173,10 @@ def gap_lines(gaps: Sequence[Gap], bins: Bins) -> list[Values]:
     shapes: list[Values] = []
     for gap in gaps:
         if first <= gap.at_us <= last and len(shapes) < MAX_GAP_LINES:
-            at = time_us(gap.at_us)
-            line = {"color": RED, "width": 1.5, "dash": "dot"}
-            shapes.append({"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "line": line})
+            shapes.append(upright(time_us(gap.at_us), {"color": RED, "width": 1.5, "dash": "dot"}))
     return shapes
 
 
-def latencies_text(values_us: Sequence[int | None]) -> list[str]:
-    return [latency_of(value) for value in values_us]
+def upright(x: Any, line: Values) -> Values:
+    """A shape: a line from the bottom to the top."""
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-Key = tuple[str, ...]
+Key = tuple[Any, ...]  # texts, as many as key columns
 _MAX_TICKED: Final = 1 << 20  # numbers in a list of ticks: a few MiB
 _MAX_CODES: Final = 1 << 62  # of the numbers that stand for combinations of texts
 

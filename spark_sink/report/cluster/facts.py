@@ -105,14 +105,13 @@ def _requests(traffic: pa.Table, failed: Sequence[str]) -> tuple[dict[str, int],
     groups = group(traffic, ["broker_id", "broker_name"])
     counts = numbers(traffic, "requests")
     sums, errors = groups.sums(counts), groups.sums(np.where(is_in(traffic, "outcome", failed), counts, 0))
-    by_id: dict[str, int] = {}
-    errors_by_id: dict[str, int] = {}
+    by_id: Counter[str] = Counter()
+    errors_by_id: Counter[str] = Counter()
     names: dict[str, str] = {}
     for number in range(groups.count):
-        broker_id, names_broker = groups.key(number)
-        names[broker_id] = names_broker
-        by_id[broker_id] = by_id.get(broker_id, 0) + int(sums[number])
-        errors_by_id[broker_id] = errors_by_id.get(broker_id, 0) + int(errors[number])
+        broker_id, names[broker_id] = groups.key(number)
+        by_id[broker_id] += int(sums[number])
+        errors_by_id[broker_id] += int(errors[number])
     return by_id, errors_by_id, names
 
 

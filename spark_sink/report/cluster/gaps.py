@@ -44,13 +44,9 @@ def gaps_of(table: pa.Table) -> Gaps:
         Gap(
             at_us,
             row["broker_name"] or row["broker_id"] or "",
-            row["epoch"] or 0,
-            row["first_seq"] or 0,
-            row["last_seq"] or 0,
-            row["records"] or 0,
-            row["requests"] or 0,
-            row["reason"] or "",
-            row["detail"] or "",
+            reason=row["reason"] or "",
+            detail=row["detail"] or "",
+            **{name: row[name] or 0 for name in ("epoch", "first_seq", "last_seq", "records", "requests")},
         )
         for at_us, row in zip(times, latest.to_pylist(), strict=True)
     ]

@@ -72,11 +72,10 @@ def callers_of(table: pa.Table) -> Callers:
     sums = groups.sums(requests)
     errors = groups.sums(np.where(is_in(table, "outcome", FAILED_OUTCOMES), requests, 0))
     sizes = [groups.sums(numbers(table, name)) for name in ("bytes_in", "bytes_out")]
-    rows = []
-    for number in groups.top(sums, MAX_CALLERS):
-        caller_service, caller_route, service = groups.key(number)
-        counts = [int(column[number]) for column in (sums, errors, *sizes)]
-        rows.append(Caller(caller_service, caller_route, service, counts[0], counts[1], counts[2], counts[3]))
+    rows = [
+        Caller(*groups.key(number), *(int(column[number]) for column in (sums, errors, *sizes)))
+        for number in groups.top(sums, MAX_CALLERS)
+    ]
     return Callers(rows, int((sums > 0).sum()), int(requests.sum()))
 
 

@@ -35,7 +35,7 @@ class ServiceModel:
     model: str
     requests: int
     errors: int
-    sizes: tuple[int, int, int, int]  # as SIZES
+    sizes: tuple[int, ...]  # as SIZES
     latencies_us: tuple[int, ...] | None  # as FRACTIONS; None: no request has one
     max_us: int
 
@@ -122,19 +122,11 @@ def _rows(table: pa.Table, requests: Any, failed: Any) -> tuple[list[ServiceMode
     rows = []
     for place, number in enumerate(top):
         service, model = groups.key(number)
-        latencies = _percentiles(histograms[place], int(maxima[number]))
+        largest = int(maxima[number])
+        latencies = _percentiles(histograms[place], largest)
         counts = tuple(int(column[number]) for column in sizes)
-        rows.append(
-            ServiceModel(
-                service,
-                model,
-                int(per_group[number]),
-                int(errors[number]),
-                (counts[0], counts[1], counts[2], counts[3]),
-                latencies,
-                int(maxima[number]),
-            )
-        )
+        totals = int(per_group[number]), int(errors[number])
+        rows.append(ServiceModel(service, model, *totals, counts, latencies, largest))
     return rows, int((per_group > 0).sum())
 
 

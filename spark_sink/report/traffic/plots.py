@@ -22,13 +22,13 @@ from spark_sink.report.figures import (
     gap_lines,
     harmless,
     label,
-    latencies_text,
     latency_axis,
     latency_ticks,
     layout,
     row_layout,
     short_latency,
     time_of,
+    upright,
 )
 from spark_sink.report.section import PERCENTILES
 from spark_sink.report.texts import count_of, latency_of, named, number_of, share_of, short_ids, step_of
@@ -44,6 +44,7 @@ OUTCOME_COLOURS: Final = {
     "cancelled": GREY,
 }
 PERCENTILE_COLOURS: Final = ("#12a1a8", "#3b7dd8", ORANGE, RED)
+PERCENTILE_SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up")
 MAX_BALANCE_ROWS: Final = 15
 MAX_OUTCOME_BARS: Final = 15
 TICK_PX: Final = 18  # that the label of a colour takes
@@ -166,7 +167,7 @@ def percentiles_plot(facts: Facts) -> Plot | None:
                 "name": name,
                 "x": x,
                 "y": [None if value is None else max(1, value) for value in values],
-                "customdata": latencies_text(values),
+                "customdata": list(map(latency_of, values)),
                 "line": {"color": colour, "width": 2},
                 "marker": {"size": 5},
                 "hovertemplate": "%{x}<br>" + name + " %{customdata}<extra></extra>",
@@ -196,18 +197,13 @@ def latencies_plot(facts: Facts) -> Plot | None:
                 "name": name,
                 "x": [max(1, row[place]) for row in rows],
                 "y": list(range(len(rows))),
-                "customdata": latencies_text([row[place] for row in rows]),
+                "customdata": [latency_of(row[place]) for row in rows],
                 "text": names,
-                "marker": {
-                    "color": colour,
-                    "size": 10,
-                    "symbol": ("circle", "square", "diamond", "triangle-up")[place],
-                },
+                "marker": {"color": colour, "size": 10, "symbol": PERCENTILE_SYMBOLS[place]},
                 "hovertemplate": "%{text}<br>" + name + " %{customdata}<extra></extra>",
             }
         )
-    axis = latency_axis([us for row in rows for us in row])
-    figure = row_layout(names, xaxis=axis)
+    figure = row_layout(names, xaxis=latency_axis([us for row in rows for us in row]))
     slowest = max(range(len(rows)), key=lambda place: rows[place][2])
     summary = f"The slowest p99 is that of {named(latencies.services[slowest])}: {latency_of(rows[slowest][2])}."
     if latencies.service_count > len(rows):
@@ -237,7 +233,7 @@ def p99_plot(facts: Facts) -> Plot | None:
             "z": values,
             "zmin": math.log10(min(drawn)) - 0.1,
             "zmax": math.log10(max(drawn)) + 0.1,
-            "customdata": [latencies_text(row) for row in latencies.p99_over_time],
+            "customdata": [list(map(latency_of, row)) for row in latencies.p99_over_time],
             "text": [[name] * traffic.bins.count for name in names],
             "colorscale": "Viridis",
             "reversescale": True,
@@ -292,15 +288,7 @@ def balance_plot(facts: Facts) -> Plot | None:
         }
         for place, row in enumerate(rows)
     ]
-    line = {
-        "type": "line",
-        "x0": 1,
-        "x1": 1,
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "line": {"color": GREY, "dash": "dash"},
-    }
+    line = upright(1, {"color": GREY, "dash": "dash"})
     most = max(row.max_per_mean for row in rows)
     axis = {"title": {"text": "requests of a route / mean of its service"}, "range": [-0.02 * most, 1.04 * most]}
     figure = row_layout(names, xaxis=axis, annotations=told, shapes=[line])
