@@ -6,7 +6,7 @@ Knows what the numbers mean, and nothing of how they came about.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from broker.routing.balance import gini, max_over_mean
@@ -15,6 +15,7 @@ from spark_sink.what_if.results import Compared, RouteLoad
 from spark_sink.what_if.simulation import Simulation
 
 MAX_ROUTES: Final = 40  # of a terminal's table; JSON and the page have all
+REPRODUCED: Final = ("chosen by", "choices", "reproduced", "")
 
 
 class ServiceLoads(Struct):
@@ -58,19 +59,7 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
     _print(
         console,
         "Load per service",
-        [
-            "service",
-            "routes",
-            "would be",
-            "requests",
-            "would be",
-            "max/mean",
-            "would be",
-            "Gini",
-            "would be",
-            "peak in flight",
-            "would be",
-        ],
+        ["service", *_both("routes", "requests", "max/mean", "Gini", "peak in flight")],
         [_service_cells(service) for service in services],
     )
     routes = [(route_id, load) for service in services for route_id, load in service.routes]
@@ -79,7 +68,7 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
     _print(
         console,
         "Load per route",
-        ["service", "route", "requests", "would be", "share", "would be", "peak in flight", "would be"],
+        ["service", "route", *_both("requests", "share", "peak in flight")],
         [_route_cells(short[route_id], load, totals[load.service]) for route_id, load in routes[:MAX_ROUTES]],
         f"{MAX_ROUTES} of {len(routes):,} are shown." if len(routes) > MAX_ROUTES else "",
     )
@@ -120,17 +109,18 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
     if result.multicast_requests:
         branches = f"{result.real_branches:,} branches, and would to {result.branches:,}"
         say(console, f"{result.multicast_requests:,} multicast requests go to all that match: {branches}")
-    _print(
-        console,
-        "Real choices that a replay of the real settings reproduces",
-        ["chosen by", "choices", "reproduced", ""],
-        [
-            [name, f"{compared.choices:,}", f"{compared.same:,}", percent(compared.same, compared.choices)]
-            for name, compared in sorted(simulation.checked.compared.items())
-        ],
-    )
+    title = "Real choices that a replay of the real settings reproduces"
+    _print(console, title, REPRODUCED, reproduced_rows(simulation))
     for note in simulation.notes:
         say(console, note, "dim")
+
+
+def reproduced_rows(simulation: Simulation) -> list[list[str]]:
+    """The real choices of each method, under `REPRODUCED`."""
+    return [
+        [name, f"{compared.choices:,}", f"{compared.same:,}", percent(compared.same, compared.choices)]
+        for name, compared in sorted(simulation.checked.compared.items())
+    ]
 
 
 def trust_text(simulation: Simulation) -> str:
@@ -196,14 +186,8 @@ def as_json(simulation: Simulation) -> dict[str, Any]:
             "real_branches": result.real_branches,
             "simulated_branches": result.branches,
         },
-        "reproduced": {
-            "choices": total.choices,
-            "same": total.same,
-            "by_method": {
-                name: {"choices": compared.choices, "same": compared.same}
-                for name, compared in sorted(simulation.checked.compared.items())
-            },
-        },
+        "reproduced": to_builtins(total)
+        | {"by_method": to_builtins(dict(sorted(simulation.checked.compared.items())))},
         "not_replayed": result.not_replayed,
         "notes": simulation.notes,
     }
@@ -245,6 +229,11 @@ def _route_cells(name: str, load: RouteLoad, totals: tuple[int, int]) -> list[st
     cells = [load.service or "-", name, f"{load.real_requests:,}", f"{load.requests:,}"]
     cells += [percent(load.real_requests, totals[0]), percent(load.requests, totals[1])]
     return [*cells, f"{load.real_peak:,}", f"{load.peak:,}"]
+
+
+def _both(*columns: str) -> list[str]:
+    """Each as it was, and as it would be."""
+    return [name for column in columns for name in (column, "would be")]
 
 
 def _print(

@@ -5,13 +5,14 @@ may run, see `pages`.
 """
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from broker.routing.balance import gini, max_over_mean
 from spark_sink.pages import html_page, plotly_script, scripts_in
 from spark_sink.terminal import short_ids
-from spark_sink.what_if.output import ServiceLoads, percent, services_of, trust_text
+from spark_sink.what_if.output import REPRODUCED, ServiceLoads, reproduced_rows, services_of, trust_text
 from spark_sink.what_if.simulation import Simulation
 
 MAX_SERVICES: Final = 20  # with a plot of their routes; those with the most requests
@@ -55,7 +56,7 @@ def _parts(simulation: Simulation) -> list[str]:
     if result.unroutable:
         parts += ["<h2>Requests that would find no route</h2>", _plot(_unroutable(simulation))]
     if simulation.checked.compared:
-        parts += ["<h2>Real choices that the replay reproduces</h2>", _reproduced_table(simulation)]
+        parts += ["<h2>Real choices that the replay reproduces</h2>", _table(REPRODUCED, reproduced_rows(simulation))]
     parts += [f"<p class=note>{html.escape(note)}.</p>" for note in simulation.notes]
     return parts
 
@@ -97,13 +98,11 @@ def _routes(routes: list[tuple[str, Any]]) -> Any:
 
 
 def _moves(simulation: Simulation) -> Any:
-    from plotly import graph_objects as go  # optional: the extra report
-
     shards = sorted(simulation.result.shards.items())
     names = [_label(service) for service, _ in shards]
     keys = [100 * moves.keys.moved_n / max(1, moves.keys.keys_n) for _, moves in shards]
     requests = [100 * moves.moved_requests / max(1, moves.requests) for _, moves in shards]
-    figure = go.Figure()
+    figure = _figure()
     for label, values, color in (("keys", keys, ASKED), ("requests", requests, "#f0b48f")):
         figure.add_bar(x=names, y=values, name=label, marker_color=color, texttemplate="%{y:.1f} %")
     figure.update_yaxes(title_text="% that another route owns", range=[0, 108])
@@ -111,15 +110,13 @@ def _moves(simulation: Simulation) -> Any:
 
 
 def _unroutable(simulation: Simulation) -> Any:
-    from plotly import graph_objects as go  # optional: the extra report
-
     rows = [
         (f"{_label(service)}: {_label(tag)}", number)
         for service, tags in simulation.result.unroutable.items()
         for tag, number in tags.items()
     ]
     rows = sorted(rows, key=lambda row: row[1])[-MAX_BARS:]
-    figure = go.Figure()
+    figure = _figure()
     figure.add_bar(
         x=[number for _, number in rows],
         y=[name for name, _ in rows],
@@ -133,10 +130,14 @@ def _unroutable(simulation: Simulation) -> Any:
     return _laid_out(figure, height=max(200, 90 + 28 * len(rows)))
 
 
-def _two(left: str, right: str) -> Any:
-    from plotly.subplots import make_subplots  # optional: the extra report
+def _figure() -> Any:
+    from plotly import graph_objects as go  # optional: the extra report
 
-    return make_subplots(rows=1, cols=2, subplot_titles=[left, right], horizontal_spacing=0.08)
+    return go.Figure()
+
+
+def _two(left: str, right: str) -> Any:
+    return _figure().set_subplots(rows=1, cols=2, subplot_titles=[left, right], horizontal_spacing=0.08)
 
 
 def _bars(figure: Any, names: list[str], values: Any, *, is_real: bool, column: int, form: str) -> None:
@@ -170,12 +171,10 @@ def _label(name: str) -> str:
 
 
 def _plot(figure: Any) -> str:
-    from plotly.io import to_html  # optional: the extra report
-
     figure.update_xaxes(type="category") if not figure.layout.yaxis.type else None
     if figure.layout.barmode is None:
         figure = _laid_out(figure)
-    text: str = to_html(figure, include_plotlyjs=False, full_html=False, config={"displaylogo": False})
+    text: str = figure.to_html(include_plotlyjs=False, full_html=False, config={"displaylogo": False})
     return text
 
 
@@ -193,15 +192,7 @@ def _moves_table(simulation: Simulation) -> str:
     return _table(["service", "keys", "moved", "requests", "moved"], rows)
 
 
-def _reproduced_table(simulation: Simulation) -> str:
-    rows = [
-        [name, f"{compared.choices:,}", f"{compared.same:,}", percent(compared.same, compared.choices)]
-        for name, compared in sorted(simulation.checked.compared.items())
-    ]
-    return _table(["chosen by", "choices", "reproduced", ""], rows)
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> str:
+def _table(columns: Sequence[str], rows: list[list[str]]) -> str:
     head = "".join(f"<th>{html.escape(column)}" for column in columns)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}' for cell in row)}" for row in rows)
     return f"<table><tr>{head}{body}</table>"
