@@ -7,7 +7,8 @@ A worker needs this package and `broker.routing`, compiled or not: both are ther
 with `--py-files`. The plan, which has the routing tables' history, travels to each task whole.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,15 @@ from spark_sink.tables import REQUESTS as REQUEST_TABLE
 from spark_sink.what_if.local import LIFECYCLE_NAMES
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.records import FLOW_SQL, REQUEST_SQL, RESULT_SCHEMA, ROW_SCHEMA, records_sql, rows_of
+from spark_sink.what_if.records import (
+    FLOW_SQL,
+    REQUEST_SQL,
+    RESULT_SCHEMA,
+    ROW_SCHEMA,
+    PartNumbers,
+    records_sql,
+    rows_of,
+)
 from spark_sink.what_if.totals import TOTAL_KEYS, TOTALS, TOTALS_SQL
 
 MAX_TASKS: Final = 64  # of the replay
@@ -51,10 +60,7 @@ class SparkEngine:
         self._known: Any = None  # the DataFrame of records, once somebody has asked
 
     def lifecycle(self) -> pa.Table:
-        if self._events:
-            events = self._segments(LIFECYCLES)
-        else:
-            events = self._table(LIFECYCLE)
+        events = self._segments(LIFECYCLES) if self._events else self._table(LIFECYCLE)
         rows = events.where(f"kind IN ({_KINDS})").select(*LIFECYCLE_NAMES)
         if self._tables:
             rows = rows.unionByName(
@@ -71,11 +77,10 @@ class SparkEngine:
         return self._collected(rows.groupBy(*TOTAL_KEYS).agg(F.count("*").alias("count_all"), *sums))
 
     def replay(self, plan: Plan) -> pa.Table:
-        places = plan.places
-        rows = self._records().mapInArrow(PrepareTask(places), _ddl(ROW_SCHEMA))
+        rows = self._records().mapInArrow(partial(prepare_batches, places=plan.places), _ddl(ROW_SCHEMA))
         tasks = min(MAX_TASKS, len(plan.parts), 1 + plan.rows // ROWS_PER_TASK)
         shuffled = rows.repartition(tasks, "part").sortWithinPartitions("part", "position", "seq")
-        return self._collected(shuffled.mapInArrow(ReplayTask(plan), _ddl(RESULT_SCHEMA)))
+        return self._collected(shuffled.mapInArrow(partial(replay_batches, plan=plan), _ddl(RESULT_SCHEMA)))
 
     def _records(self) -> Any:
         """The requests of all epochs that have some, and the flows of the others."""
@@ -142,26 +147,13 @@ class SparkEngine:
             raise SinkError(f"Spark could not replay: {reason_of(error)}") from error
 
 
-class PrepareTask:
+def prepare_batches(
+    batches: Iterator[pa.RecordBatch], places: Mapping[tuple[str, int], PartNumbers]
+) -> Iterator[pa.RecordBatch]:
     """What a task does with records: `rows_of`."""
-
-    def __init__(self, places: Any) -> None:
-        self._places: Final = places
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for rows in rows_of(pa.Table.from_batches([batch]), self._places):
-                yield from rows.to_batches()
-
-
-class ReplayTask:
-    """What a task does with the rows of its parts: `replay_batches`."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan: Final = plan
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return replay_batches(batches, self._plan)
+    for batch in batches:
+        for rows in rows_of(pa.Table.from_batches([batch]), places):
+            yield from rows.to_batches()
 
 
 def _ddl(schema: pa.Schema) -> str:
