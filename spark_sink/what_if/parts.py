@@ -17,7 +17,7 @@ from msgspec import Struct
 from spark_sink.history.epochs import NOBODY, WHOLE, Epoch
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import RESULT_SCHEMA, PartNumbers
-from spark_sink.what_if.replay import Replay, Row, Speeds
+from spark_sink.what_if.replay import Replay, Row
 from spark_sink.what_if.settings import RunSettings
 
 
@@ -59,7 +59,7 @@ class Plan:
         self.rows: Final = sum(each.rows for each in summaries)  # records; a flow becomes more than one
         self.parts: Final[list[Part]] = []
         self.places: Final[dict[tuple[str, int], PartNumbers]] = {}
-        self.speeds: dict[tuple[str, int], dict[tuple[str, str], float]] = {}  # see `Speeds`
+        self.speeds: dict[tuple[str, int], dict[tuple[str, str], float]] = {}  # see `Replay`
         self._by_time: Final = {each.key for each in summaries if each.is_flows}
         known = {epoch.run.key: number for number, epoch in enumerate(self.epochs)}
         for summary in summaries:
@@ -99,7 +99,7 @@ class Plan:
         if not part.is_asked:
             kept = {name: getattr(question, name) for name in ("since_us", "until_us", "broker", "service")}
             question = Question(**kept)
-        speeds = Speeds(self.speeds.get(key, {}))
+        speeds = self.speeds.get(key, {})
         return Replay(epoch, part.unit, question, speeds, by_time=key in self._by_time, compares=part.compares)
 
 

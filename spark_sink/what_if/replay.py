@@ -5,13 +5,14 @@
     choices       J        L               a route joined, left …; likewise
 
 Every request is chosen for by the world's own rng and loads. Where it falls on the route that really had it, it ends
-when it really did; on another route it takes as long as that one's requests do, on average (`Speeds`), and ends by the
+when it really did; on another route it takes as long as that one's requests do, on average (`speeds`), and ends by the
 clock. What cannot be replayed is taken as it was, and counted.
 
 Reads rows by name from Arrow batches; a worker of Spark and a test call the same function.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
@@ -60,61 +61,45 @@ class Row(NamedTuple):
     weight: int
 
 
-class Speeds:
-    """How long requests of a model took at a route, on average, of one epoch."""
-
-    def __init__(self, means: Mapping[tuple[str, str], float]) -> None:
-        """`means`: (route id, model) -> microseconds."""
-        self._means: Final = means
-
-    def duration_us(self, duration_us: int, model: str, real: str, other: str) -> int:
-        """How long a request would have taken at another route; as long as it did where one of them is not known.
-
-        A stream lasts as long as its caller wants, wherever it goes."""
-        if model != _AWAITED:
-            return duration_us
-        here = self._means.get((real, model), 0.0)
-        there = self._means.get((other, model), 0.0)
-        return int(duration_us * there / here) if here and there else duration_us
-
-
-class Ending:
-    """A request that is in flight: where it would have been, where it really was, or both."""
-
-    __slots__ = ("latency_us", "real", "row", "routes", "there")
-
-    def __init__(
-        self, row: Row, routes: list[Route], latency_us: int, there: "InFlight | None", real: "InFlight | None"
-    ) -> None:
-        self.row: Final = row
-        self.routes: Final = routes  # those of the replay that serve it
-        self.latency_us: Final = latency_us
-        self.there: Final = there
-        self.real: Final = real
-
-    def __lt__(self, other: "Ending") -> bool:
-        return False  # equals in a heap: rows of one flow that end at once
-
-
+@dataclass(slots=True)
 class InFlight:
     """Requests in flight at a route now."""
 
-    __slots__ = ("load", "now_n", "real_n")
+    load: RouteLoad
+    now_n: int = 0
+    real_n: int = 0
 
-    def __init__(self, load: RouteLoad) -> None:
-        self.load: Final = load
-        self.now_n = 0
-        self.real_n = 0
+
+@dataclass(slots=True, eq=False)
+class Ending:
+    """A request that is in flight: where it would have been, where it really was, or both."""
+
+    row: Row
+    routes: list[Route]  # those of the replay that serve it
+    latency_us: int
+    there: InFlight | None
+    real: InFlight | None
+
+    def __lt__(self, other: "Ending") -> bool:
+        return False  # equals in a heap: rows of one flow that end at once
 
 
 class Replay:
     """One unit, from its first row to its last."""
 
     def __init__(
-        self, epoch: Epoch, unit: str, question: Question, speeds: Speeds, *, by_time: bool, compares: bool
+        self,
+        epoch: Epoch,
+        unit: str,
+        question: Question,
+        speeds: Mapping[tuple[str, str], float],
+        *,
+        by_time: bool,
+        compares: bool,
     ) -> None:
-        """`by_time`: positions are microseconds and not numbers of choices, because the rows were made of flows.
-        `compares`: every choice is compared with the real one."""
+        """`speeds`: (route id, model) -> how long such requests took there on average, microseconds. `by_time`:
+        positions are microseconds and not numbers of choices, because the rows were made of flows. `compares`: every
+        choice is compared with the real one."""
         settings = RunSettings(epoch.tags)
         self._question: Final = question
         self._world: Final = RoutingModel(settings, question, unit)
@@ -226,11 +211,20 @@ class Replay:
             return
         if real is not None:
             heappush(self._ends, (row.ended, row.seq, Ending(row, [], 0, None, real)))
-        latency_us = self._speeds.duration_us(row.duration_us, row.model, row.route_id, chosen.id_text)
+        latency_us = self._duration_us(row, chosen.id_text)
         heappush(
             self._ends_by_time,
             (row.started_us + latency_us, row.seq, Ending(row, [chosen], latency_us, there, None)),
         )
+
+    def _duration_us(self, row: Row, other: str) -> int:
+        """How long a request would have taken at another route; as long as it did where one of them is not known.
+
+        A stream lasts as long as its caller wants, wherever it goes."""
+        if row.model != _AWAITED:
+            return row.duration_us
+        here, there = self._speeds.get((row.route_id, row.model), 0.0), self._speeds.get((other, row.model), 0.0)
+        return int(row.duration_us * there / here) if here and there else row.duration_us
 
     def _to_all(self, row: Row, weight: int, target: Target) -> None:
         """A multicast goes to all that match, whoever chooses."""
