@@ -35,8 +35,9 @@ class Epoch:
         self.run: Final = run
         started = next((each for each in records if each.kind == events.BROKER_STARTED), None)
         self.is_whole: Final = started is not None
-        self.tags: Mapping[str, str] = started.tags if started is not None else {}  # its settings
-        self.has_settings = started is not None  # else somebody may lend those of another run
+        self.tags: Mapping[str, str] = (
+            started.tags if started is not None else {}
+        )  # its settings; else somebody may lend those of another run
         self.lost_n: Final = sum(_lost_in(each) for each in records if each.kind == events.EVENTS_DROPPED)
         self.begins_at, self.changes = self._from_the_beginning(records)
         self._roots: dict[str, str] = {}  # service -> service, up to the one that names the unit
@@ -130,8 +131,8 @@ def values_of(joined: str | None) -> list[str]:
 def _lend_settings(epochs: list[Epoch]) -> None:
     """An epoch whose beginning is gone gets the settings of the broker's next run, or else of its latest."""
     for epoch in epochs:
-        if not epoch.has_settings:
-            others = [other for other in epochs if other.run.broker_id == epoch.run.broker_id and other.has_settings]
+        if not epoch.is_whole:
+            others = [other for other in epochs if other.run.broker_id == epoch.run.broker_id and other.is_whole]
             later = [other for other in others if other.run.epoch > epoch.run.epoch]
             lender = later[0] if later else others[-1] if others else None
             epoch.tags = lender.tags if lender is not None else {}

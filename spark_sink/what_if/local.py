@@ -38,7 +38,8 @@ class LocalEngine:
 
     def lifecycle(self) -> pa.Table:
         if self._tables is not None:
-            return tables_lifecycle(self._tables)
+            seen = seen_of(read_table(self._tables, ROUTES)).select(LIFECYCLE_NAMES)
+            return pa.concat_tables([lifecycle_rows(read_table(self._tables, LIFECYCLE)), seen])
         return lifecycle_rows(self._read(LIFECYCLES))
 
     def totals(self) -> pa.Table:
@@ -52,11 +53,13 @@ class LocalEngine:
     def records(self) -> pa.Table:
         """The requests of all epochs that have some, and the flows of the others."""
         if self._records is None:
-            requests = request_records(self._requests())
-            parts = [requests]
-            if self._events is not None:
+            if self._tables is not None:
+                parts = [request_records(read_table(self._tables, REQUESTS))]
+            else:
+                requests = request_records(self._read(REQUESTS))
                 flows = flow_records(self._read(FLOWS))
-                parts.append(flows.filter(pc.invert(pc.is_in(_keys(flows), value_set=pc.unique(_keys(requests))))))
+                is_also = pc.is_in(_keys(flows), value_set=pc.unique(_keys(requests)))
+                parts = [requests, flows.filter(pc.invert(is_also))]
             records = pa.concat_tables(parts)
             if self._until_us is not None:
                 records = records.filter(pc.less(records["started_us"], self._until_us))
@@ -67,11 +70,6 @@ class LocalEngine:
                 )
             self._records = records
         return self._records
-
-    def _requests(self) -> pa.Table:
-        if self._tables is not None:
-            return read_table(self._tables, REQUESTS)
-        return self._read(REQUESTS)
 
     def _read(self, source: str) -> pa.Table:
         assert self._events is not None  # else it is read from tables
@@ -84,12 +82,6 @@ def check_folder(events: Path | None, tables: Path | None) -> None:
         raise BadFolder(f"there is no events folder {events}: start the broker with --events {events}")
     if tables is not None:
         check_tables(tables)
-
-
-def tables_lifecycle(tables: Path) -> pa.Table:
-    """Lifecycle rows of the tables: those of `lifecycle`, and snapshots from `routes`."""
-    seen = seen_of(read_table(tables, ROUTES)).select(LIFECYCLE_NAMES)
-    return pa.concat_tables([lifecycle_rows(read_table(tables, LIFECYCLE)), seen])
 
 
 def lifecycle_rows(events: pa.Table) -> pa.Table:

@@ -40,11 +40,6 @@ class Question(Struct, frozen=True):
     broker: str = ""  # id or name; empty: all
     service: str = ""  # only its requests are counted; empty: all
 
-    @property
-    def changes_nothing(self) -> bool:
-        """The settings and routes are those that were: what comes out must be what happened."""
-        return (self.chooser, self.shard, self.seed) == (None, None, None) and not self.without and not self.copies_of
-
     def is_without(self, tags: "TagValues") -> bool:
         """A route with these tags never was."""
         return any(tags.has(name, value) for name, value in self.without)
@@ -65,8 +60,6 @@ class Question(Struct, frozen=True):
 
 class TagValues:
     """The tags of a route as events have them: the values of a repeated name stand together, "eu,us"."""
-
-    __slots__ = ("_values",)
 
     def __init__(self, tags: Mapping[str, str | None]) -> None:
         self._values: Final = {key_of(name).wire: values_of(value) for name, value in tags.items()}

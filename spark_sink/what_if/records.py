@@ -197,9 +197,7 @@ def _spans(records: pa.Table, interval_us: Any, lifetimes: Mapping[str, list[tup
 def _parts(services: pa.ChunkedArray, place: PartNumbers) -> pa.Array:
     if not place.by_service:
         return pa.repeat(pa.scalar(place.asked, pa.int64()), len(services))
-    encoded = services.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
+    encoded = services.dictionary_encode().unify_dictionaries().combine_chunks()
     parts = [place.by_service.get(service, place.asked) for service in encoded.dictionary.to_pylist()]
     return pa.array(np.array(parts, np.int64)[encoded.indices.to_numpy()])
 

@@ -65,7 +65,7 @@ class RoutingModel:
         self._changing: Final[dict[str, Route]] = {}  # Route Id -> its old route, until the new one comes
         self._drained: Final[dict[str, list[bytes]]] = {}  # name of a drain -> tokens, or one Route Id
         self._redirects: Final[dict[str, str]] = {}
-        self._seen: Final[list[Record]] = []  # of a snapshot that is not wfiller yet
+        self._seen: Final[list[Record]] = []  # of a snapshot that is not whole yet
         self._names: Final[dict[str, bytes]] = {}
 
     def know_zones(self, changes: list[Record]) -> None:
@@ -137,7 +137,7 @@ class RoutingModel:
         now = started_us / US
         if now > self._now:
             self._now = now
-        origin = self._origin(caller_route) if target.is_by_origin else b""
+        origin = b"" if not target.is_by_origin else self._id(caller_route) if caller_route else bytes(16)
         return self.query.choose(target, self.zone_of(caller_route), origin, self._now)
 
     def ended(self, route: Route, is_awaited: bool, verdict: int, latency_us: int, ended_us: int) -> None:
@@ -162,13 +162,12 @@ class RoutingModel:
         self._zones[change.route_id] = self._zone_of(change.tags)
         tags = TagValues(change.tags)
         old = self._changing.pop(change.peer, None) if change.kind == events.ROUTE_JOINED else None
-        copies_n = self._question.copies_n(tags)
         if self._question.is_without(tags):
             if old is not None:
-                self._leave(old)
+                self.table.leave(old)
             return
         self._join(change, change.route_id, old)
-        names = [copy_id(change.route_id, number) for number in range(1, copies_n + 1)]
+        names = [copy_id(change.route_id, number) for number in range(1, self._question.copies_n(tags) + 1)]
         if names:
             self._copies[change.route_id] = names
         for name in names:
@@ -201,14 +200,11 @@ class RoutingModel:
                 self._changing[change.peer] = route
             return
         if route is not None:
-            self._leave(route)
+            self.table.leave(route)
         for name in self._copies.pop(change.route_id, []):
             copy = self.find(name)
             if copy is not None:
                 self.table.leave(copy)
-
-    def _leave(self, route: Route) -> None:
-        self.table.leave(route)
 
     def _drain(self, change: Record) -> None:
         name = change.detail.rpartition(": ")[0]
@@ -244,9 +240,6 @@ class RoutingModel:
     def _zone_of(self, tags: Mapping[str, str | None]) -> bytes:
         zone = tags.get(ZONE.name)
         return zone.split(",")[0].encode() if zone else self._default_zone
-
-    def _origin(self, caller_route: str) -> bytes:
-        return self._id(caller_route) if caller_route else bytes(16)
 
     def _id(self, text: str) -> bytes:
         raw = self._names.get(text)

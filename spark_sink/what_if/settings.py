@@ -70,11 +70,7 @@ class RunSettings:
 
 def _own(text: str | None) -> dict[str, str | None]:
     """`lb_method=random slow_start_s=5` by name."""
-    found: dict[str, str | None] = {}
-    for part in (text or "").split():
-        name, _, value = part.partition("=")
-        found[name] = value
-    return found
+    return {name: value for name, _, value in (part.partition("=") for part in (text or "").split())}
 
 
 def _fields(tags: Mapping[str, str | None]) -> dict[str, Any]:
