@@ -5,7 +5,7 @@ A record is one row of `lifecycle`. A run is one life of a broker, named by its 
 records (`fold`); where the records come from is the readers' matter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -173,10 +173,6 @@ class RecordReader:
         """Of the numbers from `first` to `last`."""
         raise NotImplementedError
 
-    def find_names(self) -> Mapping[str, str]:
-        """Names of brokers by their ids, as far as they are known."""
-        return {run.broker_id: run.broker_name for run in self.runs()}
-
 
 def fold(routes: dict[str, Record], record: Record) -> None:
     """The table behind the record, made of the one before it: the newest word about a route counts."""
@@ -186,6 +182,24 @@ def fold(routes: dict[str, Record], record: Record) -> None:
         routes.pop(record.route_id, None)
     elif record.kind == BROKER_STARTED:
         routes.clear()
+
+
+def states_of(records: Iterable[Record], stops: Sequence[int]) -> Iterator[State]:
+    """The table behind each of the records `stops` (ascending), made of these records, by their numbers. Each is to be
+    used before the next is asked for."""
+    left = list(stops)
+    routes: dict[str, Record] = {}
+    latest_us = 0
+    for record in records:
+        while left and record.seq > left[0]:
+            yield State(routes, latest_us)
+            left.pop(0)
+        if not left:
+            return
+        fold(routes, record)
+        latest_us = max(latest_us, record.at_us)
+    for _ in left:
+        yield State(routes, latest_us)
 
 
 def records_of(rows: pa.Table) -> list[Record]:

@@ -5,10 +5,12 @@ which broker and which of its runs are meant, what is checked against what the b
 Where records come from is the matter of a Reader.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
@@ -57,7 +59,8 @@ class _Journey:
         if last is None:
             raise NotKnown(self._too_early())
         start = reader.start(run, last.seq)
-        checks, state, digest = self._rebuilt(start, last, self._next_digest(last))
+        after = self._near.digest_after(run, last.seq, self._at_us + NEAR_S * 1_000_000)
+        checks, state, digest = self._rebuilt(start, last, after)
         routes = [_seen(record, self._at_us) for record in state.routes.values()]
         if state.latest_us > self._at_us + JITTER_US:
             back = span_text(state.latest_us - last.at_us)
@@ -84,7 +87,7 @@ class _Journey:
             gaps=tuple(self._gaps(start, window)),
             problems=tuple(reader.problems),
             notes=tuple(self._notes),
-            names=dict(self._near.find_names()),
+            names={run.broker_id: run.broker_name for run in self._near.runs()},
         )
 
     def _find_run(self, epoch: int | None) -> history.Run:
@@ -116,9 +119,6 @@ class _Journey:
             f"nothing is known of {named} at {moment_text(self._at)}: the first record is of "
             f"{moment_text(moment_at(first.at_us))}, {span_text(first.at_us - self._at_us)} later"
         )
-
-    def _next_digest(self, last: history.Position) -> history.Record | None:
-        return self._near.digest_after(self._run, last.seq, self._at_us + NEAR_S * 1_000_000)
 
     def _rebuilt(
         self, start: history.Start, last: history.Position, after: history.Record | None
@@ -191,14 +191,15 @@ class _Journey:
         if first < start.seq:
             detail = "no record from the broker's start, and no whole snapshot behind it, is there"
             gaps.append(Gap(first, start.seq - 1, start.seq - first, "missing", detail))
-        told = sorted(missing.told)
-        for record in told:
-            begin, end = history.dropped_range(record)
+        told = [(*history.dropped_range(record), record) for record in sorted(missing.told)]
+        covered = history.Numbers()
+        covered.add(np.array([begin for begin, _, _ in told]), np.array([end for _, end, _ in told]))
+        for begin, end, record in told:
             gaps.append(
                 Gap(begin, end, int(record.tags.get("records") or end - begin + 1), record.reason, record.detail)
             )
         for begin, end in missing.ranges:
-            gaps += [Gap(*some, some[1] - some[0] + 1, "missing", "") for some in _untold((begin, end), told)]
+            gaps += [Gap(*some, some[1] - some[0] + 1, "missing", "") for some in covered.missing(begin, end)]
         if not missing.is_known:
             self._notes.append(
                 "tables do not hold the numbers of all records: gaps are those that the broker or the pipeline told of"
@@ -271,21 +272,3 @@ def _seen(record: history.Record, at_us: int) -> SeenRoute:
         moment_at(record.at_us),
         record.kind != ROUTE_SEEN or record.uptime_ms > 0,
     )
-
-
-def _untold(missing: tuple[int, int], told: Sequence[history.Record]) -> list[tuple[int, int]]:
-    """What no EventsDropped covers."""
-    left = [missing]
-    for record in told:
-        begin, end = history.dropped_range(record)
-        left = (
-            [
-                part
-                for first, last in left
-                for part in ((first, min(last, begin - 1)), (max(first, end + 1), last))
-                if part[0] <= part[1]
-            ]
-            if any(first <= end and last >= begin for first, last in left)
-            else left
-        )
-    return left

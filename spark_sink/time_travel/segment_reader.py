@@ -10,9 +10,9 @@ taken. Files whose sealing times say nothing any more, because they were copied,
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ LATE_US: Final = (
 MAX_PIECES: Final = 64  # of a run whose clock was put back; more: sealing times say nothing
 MAX_LAG_US: Final = 3_600_000_000  # by which the times between a record and its sealing differ; more: the same
 NEAR_LOGS: Final = 2  # records that were told at one moment can stand in neighbouring logs
+
+T = TypeVar("T")
 
 
 class SegmentReader(history.RecordReader):
@@ -98,21 +100,9 @@ class SegmentReader(history.RecordReader):
 
     def states(self, run: history.Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[history.State]:
         """Once through the logs; the snapshot, which is told late, first."""
-        left = list(stops)
-        routes: dict[str, history.Record] = {}
-        latest_us = 0
         seen = self._seen(run, first, seen_until)
         others = (record for record in self._from(run, first) if record.kind not in LATE)
-        for record in heapq.merge(seen, others, key=lambda record: record.seq):
-            while left and record.seq > left[0]:
-                yield history.State(routes, latest_us)
-                left.pop(0)
-            if not left:
-                return
-            history.fold(routes, record)
-            latest_us = max(latest_us, record.at_us)
-        for _ in left:
-            yield history.State(routes, latest_us)
+        return history.states_of(heapq.merge(seen, others, key=lambda record: record.seq), stops)
 
     def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
         """In the logs behind, as far as they are not too late."""
@@ -214,19 +204,9 @@ class SegmentReader(history.RecordReader):
 
     def _last_not_later(self, run: history.Run, numbers: Any, begin: int, end: int, at_us: int) -> int:
         """Place of the last log between these places whose smallest time is not later; `begin` - 1: none is."""
-        low, high = begin, end  # those below `low` are not later, those from `high` on are
-        while low < high:
-            middle = (low + high) // 2
-            probe = middle
-            while probe < high and self.logs.times(run, int(numbers[probe])) is None:
-                probe += 1
-            times = self.logs.times(run, int(numbers[probe])) if probe < high else None
-            if times is not None and times[0] <= at_us:
-                low = probe + 1
-            else:
-                high = middle
-        found = low - 1
-        for place in range(low, end):  # small steps of the clock cannot be seen in the files
+        later = _halved(begin, end, lambda place: self.logs.times(run, int(numbers[place])), lambda it: it[0] <= at_us)
+        found = later - 1
+        for place in range(later, end):  # small steps of the clock cannot be seen in the files
             times = self.logs.times(run, int(numbers[place]))
             if times is not None and times[0] > at_us + NEAR_US:
                 break
@@ -260,15 +240,18 @@ class SegmentReader(history.RecordReader):
     def _log_of(self, run: history.Run, seq: int) -> int:
         """Number of the first log whose records go up to this one; of the last log, if none does."""
         known = self.logs.known(run)
-        low, high = 0, len(known)
-        while low < high:
-            middle = (low + high) // 2
-            probe = middle
-            last: int | None = None
-            while probe < high and (last := self.logs.last_seq(run, int(known[probe]))) is None:
-                probe += 1
-            if last is not None and last < seq:
-                low = probe + 1
-            else:
-                high = middle
-        return int(known[min(low, len(known) - 1)])
+        found = _halved(0, len(known), lambda at: self.logs.last_seq(run, int(known[at])), lambda last: last < seq)
+        return int(known[min(found, len(known) - 1)])
+
+
+def _halved(low: int, high: int, ask: Callable[[int], T | None], is_before: Callable[[T], bool]) -> int:
+    """The first place whose answer is not before what is looked for; where there is none the next one decides."""
+    while low < high:
+        middle = (low + high) // 2
+        answers = ((place, answer) for place in range(middle, high) if (answer := ask(place)) is not None)
+        place, answer = next(answers, (middle, None))
+        if answer is not None and is_before(answer):
+            low = place + 1
+        else:
+            high = middle
+    return low

@@ -65,16 +65,7 @@ class TableReader(history.RecordReader):
         """Memory holds the records of the span."""
         is_within = (ds.field("seq") >= first) & (ds.field("seq") <= stops[-1])
         records = sorted(self._records(run, is_within) + self._seen(run, first, seen_until))
-        routes: dict[str, history.Record] = {}
-        latest_us = 0
-        place = 0
-        for stop in stops:
-            while place < len(records) and records[place].seq <= stop:
-                history.fold(routes, records[place])
-                if records[place].kind != EVENTS_DROPPED:
-                    latest_us = max(latest_us, records[place].at_us)
-                place += 1
-            yield history.State(routes, latest_us)
+        return history.states_of((record for record in records if record.kind != EVENTS_DROPPED), stops)
 
     def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
         """The first."""
