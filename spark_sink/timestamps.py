@@ -55,15 +55,9 @@ def moment_at(us: int) -> datetime:
 
 def moment_text(moment: datetime) -> str:
     """`2026-11-22 12:00:00.250`, always UTC, milliseconds when there are any."""
-    moment = moment.astimezone(UTC)
-    text = moment.strftime("%Y-%m-%d %H:%M:%S")
-    if moment.microsecond == 0:
-        return text
-    return (
-        f"{text}.{moment.microsecond // 1000:03}"
-        if moment.microsecond % 1000 == 0
-        else f"{text}.{moment.microsecond:06}"
-    )
+    moment = moment.astimezone(UTC).replace(tzinfo=None)
+    has_millis = moment.microsecond and moment.microsecond % 1000 == 0
+    return moment.isoformat(" ", "milliseconds" if has_millis else "auto")
 
 
 def span_text(us: int) -> str:

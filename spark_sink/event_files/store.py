@@ -80,16 +80,11 @@ class SegmentFile:
         places = [place for place in range(metadata.num_columns) if metadata.schema.column(place).path == name]
         if not places:
             raise BadFile(f"it has no column {name}")
-        low: Any = None
-        high: Any = None
-        for group in range(metadata.num_row_groups):
-            column = metadata.row_group(group).column(places[0])
-            told = column.statistics
-            if told is None or not told.has_min_max or column.physical_type != "INT64":
-                return range_of(self.read([name])[name])
-            low = told.min_raw if low is None else min(low, told.min_raw)
-            high = told.max_raw if high is None else max(high, told.max_raw)
-        return None if low is None else (low, high)
+        columns = [metadata.row_group(group).column(places[0]) for group in range(metadata.num_row_groups)]
+        told = [column.statistics for column in columns if column.physical_type == "INT64"]
+        if len(told) < len(columns) or not all(each is not None and each.has_min_max for each in told):
+            return range_of(self.read([name])[name])
+        return (min(each.min_raw for each in told), max(each.max_raw for each in told)) if told else None
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """These columns of all rows. One thread: files are small."""

@@ -70,17 +70,8 @@ def print_difference(
     rows += [("~ replaced", *_changed_cells(change, before, after)) for change in difference.replaced]
     rows += [("~ changed", *_changed_cells(change, before, after)) for change in difference.changed]
     print_rows(console, ("", "service", "route id", "tags", "since", "broker", "peer"), rows)
-    counts = [
-        f"{count:,} {word}"
-        for word, count in (
-            ("joined", len(difference.joined)),
-            ("left", len(difference.left)),
-            ("replaced", len(difference.replaced)),
-            ("changed", len(difference.changed)),
-        )
-        if count
-    ]
-    say(console, ", ".join(counts), "dim")
+    counts = ", ".join(f"{len(routes):,} {word}" for word, routes in difference._asdict().items() if routes)
+    say(console, counts, "dim")
 
 
 def headline(table: values.TableAt) -> str:
@@ -155,7 +146,7 @@ def _cells(route: values.SeenRoute, table: values.TableAt) -> tuple[str, ...]:
         _tags_text(route),
         moment_text(route.joined_at),
         span_text(round(route.uptime.total_seconds() * 1_000_000)),
-        _broker_text(route, table),
+        "local" if not route.broker_id else table.names.get(route.broker_id) or route.broker_id,
         "-" if route.broker_id else route.peer,
         f"{route.requests:,}",
     )
@@ -173,12 +164,6 @@ def _changed_cells(change: values.Change, before: values.TableAt, after: values.
         new_cell if old_cell == new_cell else f"{old_cell} → {new_cell}"
         for old_cell, new_cell in zip(old, new, strict=True)
     )
-
-
-def _broker_text(route: values.SeenRoute, table: values.TableAt) -> str:
-    if not route.broker_id:
-        return "local"
-    return table.names.get(route.broker_id) or route.broker_id
 
 
 def _tags_text(route: values.SeenRoute) -> str:
