@@ -1,4 +1,4 @@
-"""Columns of files and tables: a name, a kind, a meaning; from them Arrow schemas, Spark DDL and the document's tables.
+"""Columns of files and tables: a name, a kind, a meaning; from them Arrow schemas and Spark DDL.
 
 There are few kinds on purpose. Every number is a bigint, because a reader with a wider type than the file is the one
 change of a schema that Spark does not forgive. A histogram is two lists of equal length rather than a list of structs:
@@ -42,10 +42,3 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 def spark_ddl(columns: Sequence[Column]) -> str:
     """The same as a DDL text, which `DataFrameReader.schema` takes: `broker_id string, epoch bigint, …`."""
     return ", ".join(f"{column.name} {column.kind}" for column in columns)
-
-
-def markdown_table(columns: Sequence[Column]) -> str:
-    """The same for people: one line of a Markdown table per column."""
-    lines = ["| column | type | meaning |", "| --- | --- | --- |"]
-    lines += [f"| `{column.name}` | `{column.kind}` | {column.meaning} |" for column in columns]
-    return "\n".join(lines)

@@ -21,16 +21,7 @@ import pyarrow.dataset as ds
 from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
-from spark_sink.schema import (
-    FLOW_COLUMNS,
-    FLOW_SUMS,
-    FLOWS,
-    LIFECYCLE_COLUMNS,
-    LIFECYCLES,
-    ORIGIN_COLUMNS,
-    REQUEST_COLUMNS,
-)
-from spark_sink.schema import REQUESTS as REQUEST_SOURCE
+from spark_sink.schema import FLOW_COLUMNS, FLOW_SUMS, LIFECYCLE_COLUMNS, ORIGIN_COLUMNS, REQUEST_COLUMNS
 
 TRAFFIC: Final = "traffic"
 CALLERS: Final = "callers"
@@ -70,8 +61,8 @@ class Partial(NamedTuple):
     name: str
     keys: tuple[Column, ...]
     sums: tuple[str, ...]  # columns that are added up
-    has_max: bool
-    has_histogram: bool
+    has_max: bool = True
+    has_histogram: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -85,25 +76,16 @@ MAX_COLUMN: Final = "latency_max_us"
 HISTOGRAM_COLUMNS: Final = ("latency_buckets", "latency_counts")
 
 _TRAFFIC: Final = Partial(
-    TRAFFIC,
-    _keys("service", "route_id", "model", "routing", "outcome", "word"),
-    FLOW_SUMS,
-    has_max=True,
-    has_histogram=True,
+    TRAFFIC, _keys("service", "route_id", "model", "routing", "outcome", "word"), FLOW_SUMS, has_histogram=True
 )
 _CALLERS: Final = Partial(
-    CALLERS,
-    _keys("caller_service", "caller_route", "service", "model", "outcome", "word"),
-    FLOW_SUMS,
-    has_max=True,
-    has_histogram=False,
+    CALLERS, _keys("caller_service", "caller_route", "service", "model", "outcome", "word"), FLOW_SUMS
 )
 _REJECTIONS: Final = Partial(
     REJECTIONS,
     _keys("service", "caller_service", "address", "routing", "word", "emptied_by"),
     ("requests",),
     has_max=False,
-    has_histogram=False,
 )
 PARTIALS: Final = (_TRAFFIC, _CALLERS, _REJECTIONS)
 
@@ -112,7 +94,6 @@ FINEST: Final = Partial(
     "finest",
     tuple({column.name: column for partial in PARTIALS for column in partial.keys}.values()),
     FLOW_SUMS,
-    has_max=True,
     has_histogram=True,
 )
 
@@ -159,26 +140,11 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     REJECTIONS: _REJECTIONS.columns,
     GAPS: GAP_COLUMNS,
 }
-# table -> the source that most of it is made of, and the time that its day is taken from
-SOURCES: Final = {
-    TRAFFIC: FLOWS,
-    CALLERS: FLOWS,
-    REQUESTS: REQUEST_SOURCE,
-    LIFECYCLE: LIFECYCLES,
-    ROUTES: LIFECYCLES,
-    SESSIONS: LIFECYCLES,
-    REJECTIONS: FLOWS,
-    GAPS: LIFECYCLES,
-}
-TIMES: Final = {
-    TRAFFIC: "minute",
-    CALLERS: "minute",
-    REQUESTS: "at",
-    LIFECYCLE: "at",
+# table -> the time that its day is taken from
+TIMES: Final = dict.fromkeys(COLUMNS, "at") | {
+    **dict.fromkeys((partial.name for partial in PARTIALS), "minute"),
     ROUTES: "seen_at",
     SESSIONS: "left_at",
-    REJECTIONS: "minute",
-    GAPS: "at",
 }
 
 
@@ -187,24 +153,14 @@ def table_schema(table: str) -> pa.Schema:
     return arrow_schema(COLUMNS[table])
 
 
-def date_folder(tables: Path, table: str, date: str) -> Path:
-    """Where the files of one day lie; `date` is "2026-11-20"."""
-    return tables / table / f"date={date}"
-
-
 def day_folders(names: Callable[[str], list[str]]) -> list[str]:
     """`traffic/date=2026-11-20` and so on, sorted. `names`: of what is in a folder of the tables."""
     return [f"{table}/{name}" for table in sorted(COLUMNS) for name in sorted(names(table)) if name.startswith("date=")]
 
 
-def has_tables(tables: Path) -> bool:
-    """There is a file of a table below this folder."""
-    return any(next((tables / table).glob("date=*/[!._]*.parquet"), None) is not None for table in COLUMNS)
-
-
 def check_tables(tables: Path) -> None:
-    """BadFolder: there is none."""
-    if not has_tables(tables):
+    """BadFolder: there is no file of a table below this folder."""
+    if not any(any((tables / table).glob("date=*/[!._]*.parquet")) for table in COLUMNS):
         raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
 
 

@@ -182,14 +182,6 @@ class Listing:
         return found
 
 
-def file_of(place: str) -> EventFile | None:
-    """The file at a place below the folder; None: none of ours, or hidden."""
-    folder, _, name = place.rpartition("/")
-    source, is_archived = _source_of(folder)
-    stream, number = _parts_of(source, name)
-    return EventFile(stream, number, source, folder, is_archived) if number else None
-
-
 @lru_cache(1024)
 def _source_of(folder: str) -> tuple[str, bool]:
     """Of files in a folder, and whether it is of the archive; an empty source: none of ours."""

@@ -15,9 +15,7 @@ from spark_sink.tables import (
     GAPS,
     PARTIALS,
     RETRIES,
-    SOURCES,
     TIMES,
-    date_folder,
     read_files,
     read_table,
     table_schema,
@@ -31,14 +29,14 @@ def gap(at: datetime, reason: str) -> dict[str, Any]:
 
 
 def write(tables: Path, name: str, rows: list[dict[str, Any]]) -> Path:
-    folder = date_folder(tables, GAPS, f"{rows[0]['at']:%Y-%m-%d}")
+    folder = tables / GAPS / f"date={rows[0]['at']:%Y-%m-%d}"
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, table_schema(GAPS)), folder / name)
     return folder / name
 
 
-def test_every_table_has_its_source_and_its_time() -> None:
-    assert set(COLUMNS) == set(SOURCES) == set(TIMES)
+def test_every_table_has_its_time() -> None:
+    assert set(COLUMNS) == set(TIMES)
     assert all(TIMES[table] in table_schema(table).names for table in COLUMNS)
     assert all(COLUMNS[partial.name] == partial.columns for partial in PARTIALS)
 

@@ -7,7 +7,7 @@ import pytest
 
 from spark_sink.errors import BadFolder
 from spark_sink.event_files import folder, wal
-from spark_sink.event_files.folder import LOG, EventFile, Listing, file_of, list_folder
+from spark_sink.event_files.folder import LOG, SOURCES, EventFile, Listing, list_folder
 from spark_sink.event_files.layout import log_parts_of, origin_of, segment_name
 from spark_sink.schema import COLUMNS
 
@@ -39,10 +39,12 @@ def test_names_are_those_of_the_writer() -> None:
     ],
 )
 def test_a_place_is_one_of_ours_or_not(place: str, source: str) -> None:
-    file = file_of(place)
+    listing = Listing()
+    listing.add_place(place)
+    files = list(listing.places(*SOURCES, LOG))
     folder = place.rpartition("/")[0]
-    assert file == (EventFile(ONE, 7, source, folder, place.startswith("_archive")) if source else None)
-    assert file is None or file.place == place
+    assert files == ([EventFile(ONE, 7, source, folder, place.startswith("_archive"))] if source else [])
+    assert all(file.place == place for file in files)
 
 
 def test_of_one_name_the_first_place_counts_and_foreign_ones_are_named() -> None:

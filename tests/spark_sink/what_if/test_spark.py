@@ -12,7 +12,7 @@ import pytest
 from broker.events import ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.schema import LIFECYCLES, REQUESTS
-from spark_sink.tables import LIFECYCLE, ROUTES, date_folder, table_schema
+from spark_sink.tables import LIFECYCLE, ROUTES, table_schema
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.output import as_json
@@ -76,7 +76,7 @@ def test_tables_give_the_same_with_and_without_spark(spark: Any, tmp_path: Path)
         made[LIFECYCLES].slice(0, len(seen)).append_column("seen_at", made[LIFECYCLES]["at"].slice(0, len(seen)))
     )
     for table, rows in ((LIFECYCLE, lifecycle), (ROUTES, snapshots), (REQUEST_TABLE, made[REQUESTS])):
-        folder = date_folder(tmp_path, table, "2023-11-14")
+        folder = tmp_path / table / "date=2023-11-14"
         folder.mkdir(parents=True)
         pq.write_table(rows.select(table_schema(table).names), folder / "one.parquet")
     question = Question(until_us=START_US + 40_000)
