@@ -10,7 +10,7 @@ offsets is read again exactly, and nothing twice.
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -27,12 +27,6 @@ PART_FILES: Final = 200  # of one task
 BATCH_ROWS: Final = 65_536  # of one Arrow batch
 DECLARE_S: Final = 60.0  # how often a declared reader says that it lives
 ALL: Final = 2**62  # of a source that this reader never reads: nothing of it is kept for it
-
-
-class Partition(NamedTuple):
-    """What one task reads."""
-
-    pieces: list[Piece]
 
 
 class EventReader:
@@ -100,30 +94,30 @@ class EventReader:
         self._catalog.refresh(has_archive=True)
         self._target = self._catalog.ends()
 
-    def parts(self, start: Offsets, end: Offsets) -> list[Partition]:
-        """What to read between two offsets. LostRows: some are not there any more; BadFolder, OSError."""
+    def parts(self, start: Offsets, end: Offsets) -> list[list[Piece]]:
+        """What to read between two offsets, of each task. LostRows: some are not there any more; BadFolder, OSError."""
         if self._catalog.is_new:
             self._catalog.refresh(has_archive=True)
         self._last = end
-        parts: list[Partition] = []
+        parts: list[list[Piece]] = []
         rows = PART_ROWS
         for piece in self._catalog.pieces(start, end):
-            if rows >= PART_ROWS or len(parts[-1].pieces) >= PART_FILES:
-                parts.append(Partition([]))
+            if rows >= PART_ROWS or len(parts[-1]) >= PART_FILES:
+                parts.append([])
                 rows = 0
-            parts[-1].pieces.append(piece)
+            parts[-1].append(piece)
             rows += piece.span.rows
         return parts
 
-    def whole(self) -> list[Partition]:
+    def whole(self) -> list[list[Piece]]:
         """All that is there now, from where the options say. BadOptions: they say, behind all."""
         if self._options.starting == LATEST:
             raise BadOptions(f'a batch that starts at "{LATEST}" reads nothing: use "{EARLIEST}" or offsets')
         return self.parts(self.initial_offset(), self.latest_offset({}, 0))
 
-    def read(self, part: Partition) -> Iterator[pa.RecordBatch]:
+    def read(self, part: list[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows, as `ARROW_SCHEMAS` of the source has them. LostRows, OSError."""
-        for piece in part.pieces:
+        for piece in part:
             table = self._table(piece)
             if table is not None:
                 yield from table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_sink.data_source.options import Offsets, options_of
-from spark_sink.data_source.reader import EventReader, Partition
+from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadOptions, MissingPart
 from spark_sink.schema import ARROW_SCHEMAS, SPARK_SCHEMAS
 
@@ -82,7 +82,7 @@ class BatchReader(_Reads, DataSourceReader):
 
     def partitions(self) -> Sequence[Any]:
         """Of Spark's job."""
-        return _partitions(self._reader.whole())
+        return list(map(InputPartition, self._reader.whole()))
 
 
 class StreamReader(_Reads, DataSourceStreamReader):
@@ -109,7 +109,7 @@ class StreamReader(_Reads, DataSourceStreamReader):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[Any]:
         """Of one batch; the same again after a failure."""
-        return _partitions(self._reader.parts(start, end))
+        return list(map(InputPartition, self._reader.parts(start, end)))
 
     def commit(self, end: Offsets) -> None:
         """A batch is done."""
@@ -141,7 +141,3 @@ def columns_of(schema: Any, source: str) -> pa.Schema:
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.1: times are UTC anyway
-
-
-def _partitions(parts: list[Partition]) -> list[Any]:
-    return [InputPartition(part) for part in parts]
