@@ -19,8 +19,6 @@ SECONDS_PER_HOUR: Final = 3600
 class BufferedFrame:
     """A frame that came, and what is in it."""
 
-    __slots__ = ("frame", "hour", "number", "records", "rows")
-
     def __init__(self, number: int, frame: bytes, records: int, rows: FrameRows, wall_s: float) -> None:
         self.number: Final = number
         self.frame: Final = frame

@@ -22,14 +22,13 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.events import BROKER_STOPPED, WriterState
+from broker.events import BROKER_DIED, BROKER_STOPPED, LifecycleEvent, WriterState
 from spark_sink.event_files.batches import FrameRows
 from spark_sink.event_files.folder import SOURCES, list_written
 from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, recover
 from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 from spark_sink.schema import COLUMNS
-from spark_sink.writer.broker_died import died_frame
 from spark_sink.writer.buffer import BufferedFrame, FrameBuffer
 from spark_sink.writer.closed_logs import ClosedLog, foreign_logs, found_logs, own_logs
 from spark_sink.writer.retention import Keep, Retention
@@ -212,7 +211,7 @@ class Writer:
                 self._dropped += gap.records
                 self._held.gap = None
             if self._ended_at_s is not None and self._total.seq and not self._total.is_over:
-                told = died_frame(self._total.seq + 1, self._ended_at_s)
+                told = _died_frame(self._total.seq + 1, self._ended_at_s)
                 self._append(BufferedFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
         except OSError as error:
             self._appending.failed(now)
@@ -330,17 +329,14 @@ class Writer:
 
     def _find(self, paths: Sequence[Path]) -> None:
         for log, before in found_logs(paths, self._header, self._disk, self._say):
-            self._found(log, before)
-
-    def _found(self, log: ClosedLog, before: Ledger) -> None:
-        self._closed.append(log)
-        self._state.recovered += log.ledger.records
-        self._state.torn_bytes += log.torn_bytes
-        if log.is_own:
-            self._total = Ledger()
-            self._total.add(before)
-            self._total.add(log.ledger)
-            self._state.next_number = max(self._state.next_number, log.number + 1)
+            self._closed.append(log)
+            self._state.recovered += log.ledger.records
+            self._state.torn_bytes += log.torn_bytes
+            if log.is_own:
+                self._total = Ledger()
+                self._total.add(before)
+                self._total.add(log.ledger)
+                self._state.next_number = max(self._state.next_number, log.number + 1)
 
     def _tell_foreign_files(self) -> None:
         listing = list_written(self._events)
@@ -385,6 +381,15 @@ class Writer:
             lost = f"{self._dropped} records were dropped" if self._dropped else "nothing was lost"
             self._say_well(f"{self._events} can be written again after {now - self._failing_since:.1f} s, {lost}")
             self._dropped = 0
+
+
+def _died_frame(seq: int, at_s: float) -> bytes:
+    """A frame of BrokerDied, which a broker that ended without saying so leaves to its writer: without it one that was
+    killed and gets another id at its next start would look as if it still ran. Only its own writer tells it, at the end
+    of its input: to another one a broker whose writer was killed looks the same. `seq`: one more than the highest
+    number that came; `at_s`: when the input ended, seconds since the epoch."""
+    detail = "the broker ended without BrokerStopped; records that the writer had not received are missing"
+    return msgspec.msgpack.encode([LifecycleEvent(BROKER_DIED, seq, int(at_s * 1000), detail=detail).row()])
 
 
 def _existing(folder: Path) -> Path:
