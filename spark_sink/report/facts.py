@@ -21,7 +21,7 @@ from spark_sink.report.reading import TableReader
 from spark_sink.report.routes.lifetimes import Lifetimes, lifetimes_of
 from spark_sink.report.routes.snapshots import COLUMNS as SNAPSHOT_COLUMNS
 from spark_sink.report.routes.snapshots import PAIR, Snapshots, snapshots_of
-from spark_sink.report.times import MINUTE_US, moment
+from spark_sink.report.times import MINUTE_US
 from spark_sink.report.traffic.balance import MULTICAST, Balances, balances_of
 from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, rejections_of
 from spark_sink.report.traffic.facts import Traffic, traffic_of
@@ -39,6 +39,7 @@ from spark_sink.tables import (
     check_tables,
     table_schema,
 )
+from spark_sink.timestamps import moment_at
 
 _TOLD: Final = (
     *(kinds.BROKER_DIED, kinds.BROKER_JOINED, kinds.BROKER_LEFT, kinds.BROKER_STARTED, kinds.BROKER_STOPPED),
@@ -109,8 +110,8 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     moments = np.concatenate(times)
     return Facts(
         since=since,
-        first=moment(moments.min()) if len(moments) else None,
-        last=moment(moments.max()) if len(moments) else None,
+        first=moment_at(int(moments.min())) if len(moments) else None,
+        last=moment_at(int(moments.max())) if len(moments) else None,
         traffic=traffic_of(traffic),
         balances=balances_of(traffic, there),
         fanouts=fanouts_of(traffic, singles),

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from spark_sink.report.cluster.gaps import Gap
 from spark_sink.report.texts import NO_NAME, number_of, plain, shortened
-from spark_sink.report.times import Bins, moment
+from spark_sink.report.times import Bins
+from spark_sink.timestamps import moment_at
 
 Values: TypeAlias = dict[str, Any]  # of JSON
 
@@ -56,7 +57,7 @@ def time_of(at: datetime) -> str:
 
 
 def time_us(us: int) -> str:
-    return time_of(moment(us))
+    return time_of(moment_at(us))
 
 
 def layout(height: int, **values: Any) -> Values:
@@ -92,8 +93,8 @@ def time_axis() -> Values:
 def bins_axis(bins: Bins) -> Values:
     """A time axis of these bins; of few of them wider, or a single bar would fill the plot."""
     margin_s = bins.step_s * max(0, MIN_BINS - bins.count) / 2
-    first = moment(bins.first_us) - timedelta(seconds=margin_s)
-    last = moment(bins.first_us) + timedelta(seconds=bins.count * bins.step_s + margin_s)
+    first = moment_at(bins.first_us) - timedelta(seconds=margin_s)
+    last = moment_at(bins.first_us) + timedelta(seconds=bins.count * bins.step_s + margin_s)
     return time_axis() | {"range": [time_of(first), time_of(last)]}
 
 

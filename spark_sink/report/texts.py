@@ -37,8 +37,8 @@ def count_of(number: int, noun: str) -> str:
     return f"{number_of(number)} {noun}" + ("" if number == 1 else "s")
 
 
-def number_of(number: int) -> str:
-    return f"{number:,}"
+def number_of(number: int | None) -> str:
+    return NO_NAME if number is None else f"{number:,}"
 
 
 def share_of(part: int, total: int) -> str:

@@ -44,15 +44,10 @@ class Bins:
 
     def starts(self) -> list[datetime]:
         """When each bin begins."""
-        return [moment(self.first_us + number * self.step_s * 1_000_000) for number in range(self.count)]
+        return [moment_at(self.first_us + number * self.step_s * 1_000_000) for number in range(self.count)]
 
     def sums(self, rows: Any, row_count: int, times_us: Any, values: Any) -> Any:
         """Sums of values by row number and bin: int64 array of shape (row_count, count)."""
         sums = np.zeros(row_count * self.count, np.int64)
         np.add.at(sums, rows * self.count + self.of(times_us), values)
         return sums.reshape(row_count, self.count)
-
-
-def moment(us: int) -> datetime:
-    """Microseconds since the epoch, also one of numpy, as a time, UTC."""
-    return moment_at(int(us))

@@ -15,7 +15,7 @@ from spark_sink.report.texts import (
     short_ids,
     step_of,
 )
-from spark_sink.report.times import moment
+from spark_sink.timestamps import moment_at
 
 
 def service_lifetimes_section(facts: Facts) -> Section:
@@ -23,10 +23,7 @@ def service_lifetimes_section(facts: Facts) -> Section:
     cells = [
         [
             named(row.service),
-            number_of(row.routes),
-            number_of(row.open),
-            number_of(row.ended),
-            number_of(row.short),
+            *map(number_of, (row.routes, row.open, row.ended, row.short)),
             NO_NAME if row.median_ms is None else duration_of(row.median_ms),
         ]
         for row in lifetimes.services
@@ -45,8 +42,8 @@ def flapping_section(facts: Facts) -> Section:
             named(row.service),
             short[row.route_id],
             number_of(len(row.ends_us)),
-            moment_of(moment(row.ends_us[0])),
-            moment_of(moment(row.ends_us[-1])),
+            moment_of(moment_at(row.ends_us[0])),
+            moment_of(moment_at(row.ends_us[-1])),
         ]
         for row in facts.lifetimes.flapping
     ]
@@ -64,8 +61,8 @@ def lifetimes_section(facts: Facts) -> Section:
             named(lifetime.service),
             short[lifetime.route_id],
             named(names.get(lifetime.broker_id, lifetime.broker_id)),
-            moment_of(moment(lifetime.from_us)),
-            moment_of(moment(lifetime.to_us)),
+            moment_of(moment_at(lifetime.from_us)),
+            moment_of(moment_at(lifetime.to_us)),
             duration_of(max(0, lifetime.to_us - lifetime.from_us) // 1000),
             end_of(lifetime.end, lifetime.reason),
         ]
@@ -92,10 +89,7 @@ def brokers_section(facts: Facts) -> Section:
             row.state,
             number_of(row.runs),
             " ".join(filter(None, (plain(row.version), plain(row.core)))) or NO_NAME,
-            number_of(row.requests),
-            number_of(row.errors),
-            NO_NAME if row.local is None else number_of(row.local),
-            NO_NAME if row.routes is None else number_of(row.routes),
+            *map(number_of, (row.requests, row.errors, row.local, row.routes)),
         ]
         for row in facts.cluster.brokers
     ]
@@ -131,7 +125,7 @@ def routes_over_time_section(facts: Facts) -> Section:
     told = [broker for broker in cluster.brokers if any(count is not None for count in broker.routes_over_time)]
     names = [named(broker.name) for broker in told]
     cells = [
-        [moment_of(start), *(NO_NAME if count is None else number_of(count) for count in counts)]
+        [moment_of(start), *map(number_of, counts)]
         for start, *counts in zip(cluster.bins.starts(), *(broker.routes_over_time for broker in told), strict=True)
     ]
     title = f"Own routes of brokers per {step_of(cluster.bins.step_s)}"
@@ -142,7 +136,7 @@ def routes_over_time_section(facts: Facts) -> Section:
 def gaps_section(facts: Facts) -> Section:
     cells = [
         [
-            moment_of(moment(row.at_us)),
+            moment_of(moment_at(row.at_us)),
             named(row.broker),
             row.reason,
             number_of(row.records),
@@ -160,7 +154,7 @@ def gaps_section(facts: Facts) -> Section:
 
 def events_section(facts: Facts) -> Section:
     cells = [
-        [named(row.event), number_of(row.count), moment_of(moment(row.first_us)), moment_of(moment(row.last_us))]
+        [named(row.event), number_of(row.count), moment_of(moment_at(row.first_us)), moment_of(moment_at(row.last_us))]
         for row in facts.events
     ]
     return Section("Lifecycle events", ["event", "count", "first", "last"], ["count"], cells)

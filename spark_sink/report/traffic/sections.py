@@ -73,15 +73,7 @@ def traffic_section(facts: Facts) -> Section:
 def volume_section(facts: Facts) -> Section:
     rows = facts.traffic.rows
     cells = [
-        [
-            named(row.service),
-            row.model,
-            number_of(row.sizes[0]),
-            number_of(row.sizes[1]),
-            bytes_of(row.sizes[2]),
-            bytes_of(row.sizes[3]),
-        ]
-        for row in rows
+        [named(row.service), row.model, *map(number_of, row.sizes[:2]), *map(bytes_of, row.sizes[2:])] for row in rows
     ]
     numeric = ["items in", "items out", "bytes in", "bytes out"]
     note = shown_of(len(rows), facts.traffic.row_count, "row")
@@ -164,10 +156,7 @@ def balance_section(facts: Facts) -> Section:
         [
             named(row.service),
             row.routing,
-            number_of(row.routes),
-            number_of(row.idle),
-            number_of(row.requests),
-            number_of(row.max),
+            *map(number_of, (row.routes, row.idle, row.requests, row.max)),
             f"{row.max_per_mean:.2f}",
             f"{row.gini:.3f}",
             short[row.busiest],
@@ -191,7 +180,7 @@ def fanout_section(facts: Facts) -> Section:
             number_of(row.multicasts),
             f"{row.average:.2f}",
             number_of(sum(count for _, count in row.counts)) if row.counts else NO_NAME,
-            *(NO_NAME if routes is None else number_of(routes) for routes in map(row.percentile, (0.0, 0.5, 1.0))),
+            *map(number_of, map(row.percentile, (0.0, 0.5, 1.0))),
         ]
         for row in rows
     ]
