@@ -80,11 +80,7 @@ def compact(tables: str, before: str | None) -> None:
 @click.argument("tables", type=click.Path(path_type=Path))
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page with plots.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write Markdown to this file.")
-@click.option(
-    "--since",
-    callback=moment_option,
-    help='Only from this time on: "2 hours ago" or an ISO time (UTC).',
-)
+@click.option("--since", callback=moment_option, help='Only from this time on: "2 hours ago" or an ISO time (UTC).')
 def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None) -> None:
     """Report traffic, routes and brokers from the tables that the pipeline made. Needs no Java."""
     try:

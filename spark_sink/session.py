@@ -46,7 +46,7 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
         raise MissingPart('this command needs pyspark: pip install "rsocket-broker[spark]"') from error
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # or it prints the stack of what we are about to tell
     logging.getLogger().addFilter(_is_not_of_py4j)  # which uses this one, too
-    if master is not None and is_connect(master):
+    if master is not None and master.startswith("sc://"):  # of a Spark Connect server
         builder = SparkSession.builder.remote(master)
         settings = SQL_SETTINGS
     elif master is None:
@@ -73,11 +73,6 @@ def nothing(session: Any, columns: Sequence[Column]) -> Any:
     """A DataFrame with these columns and no rows. Of an Arrow table, which the JVM reads itself: a list goes through
     Python workers, whose first start takes seconds."""
     return session.createDataFrame(arrow_schema(columns).empty_table(), spark_ddl(columns))
-
-
-def is_connect(master: str) -> bool:
-    """It is the address of a Spark Connect server."""
-    return master.startswith("sc://")
 
 
 def is_submitted() -> bool:

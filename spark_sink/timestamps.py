@@ -68,7 +68,6 @@ def span_text(us: int) -> str:
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
-    for size, name, below, below_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            return f"{whole // size} {name} {whole % size // below} {below_name}"
-    raise AssertionError  # 60 and above is at least a minute
+    units = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    size, name, below, below_name = next(unit for unit in units if whole >= unit[0])
+    return f"{whole // size} {name} {whole % size // below} {below_name}"

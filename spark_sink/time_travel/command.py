@@ -34,7 +34,6 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 @click.command()
 @click.option(
     "--at",
-    "at",
     default="now",
     show_default=True,
     callback=moment_option,
@@ -47,11 +46,7 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 )
 @click.option("--epoch", type=int, metavar="N", help="The run of the broker; default: the one that includes the time.")
 @click.option(
-    "--diff",
-    "other",
-    metavar="TIME2",
-    callback=moment_option,
-    help="Show what changed from --at to this time instead.",
+    "--diff", "other", metavar="TIME2", callback=moment_option, help="Show what changed from --at to this time instead."
 )
 @click.option("--service", metavar="NAME", help="Show only routes of this service.")
 @click.option(

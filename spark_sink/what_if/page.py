@@ -182,10 +182,7 @@ def _moves_table(simulation: Simulation) -> str:
     rows = [
         [
             service or "-",
-            f"{moves.keys.keys_n:,}",
-            f"{moves.keys.moved_n:,}",
-            f"{moves.requests:,}",
-            f"{moves.moved_requests:,}",
+            *(f"{count:,}" for count in (moves.keys.keys_n, moves.keys.moved_n, moves.requests, moves.moved_requests)),
         ]
         for service, moves in sorted(simulation.result.shards.items())
     ]
