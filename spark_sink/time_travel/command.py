@@ -15,13 +15,12 @@ from spark_sink.errors import SinkError
 from spark_sink.history.records import RecordReader
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
-from spark_sink.time_travel.differences import diff
 from spark_sink.time_travel.rebuild import table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.show import filtered, print_difference, print_table_at
 from spark_sink.time_travel.spark_reader import SparkReader
 from spark_sink.time_travel.table_reader import TableReader
-from spark_sink.time_travel.values import Change, Difference, SeenRoute, TableAt, route_json
+from spark_sink.time_travel.values import Change, Difference, SeenRoute, TableAt, diff, route_json
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:

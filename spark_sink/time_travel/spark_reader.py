@@ -5,6 +5,7 @@ span: the search for a snapshot, the newest word about each route, the numbers t
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -118,8 +119,6 @@ class SparkReader(history.RecordReader):
 
     def _tell_bad_files(self, run: history.Run, first: int, last: int) -> None:
         """Spark passes silently over what it cannot read: such a file gave no row."""
-        from pyspark.sql import functions as F  # optional: the extra spark
-
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
         low, high = self._near.logs_between(run, first, last)
         listed = {source: self._near.logs.sealed_between(run, source, low, high) for source in COLUMNS}
@@ -127,14 +126,12 @@ class SparkReader(history.RecordReader):
         if not names:
             return
         found = [
-            self._segments(run, source).select(
-                F.lit(source).alias("source"), F.col("_metadata.file_name").alias("name")
-            )
+            self._segments(run, source).selectExpr(f"'{source}' AS source", "_metadata.file_name AS name")
             for source, files in listed.items()
             if files
         ]
-        is_asked = F.col("name").between(min(names), max(names))
-        read = set(self._all(_union(found).filter(is_asked).distinct()))
+        rows = _union(found)
+        read = set(self._all(rows.filter(rows["name"].between(min(names), max(names))).distinct()))
         for source, files in listed.items():
             for file in files:
                 if (source, file.name) not in read:
@@ -142,28 +139,22 @@ class SparkReader(history.RecordReader):
 
     def _lifecycle(self, run: history.Run) -> Any:
         """Lifecycle events of the run, snapshots among them."""
-        from pyspark.sql import functions as F  # optional: the extra spark
-
         if isinstance(self._near, SegmentReader):
             rows = self._with_logs(run, LIFECYCLES)
         else:
             assert isinstance(self._near, TableReader)  # there are two kinds
-            rows = self._table(LIFECYCLE).filter(F.col("kind") != ROUTE_SEEN)
+            rows = self._table(LIFECYCLE).where(f"kind != {ROUTE_SEEN}")
             names = ["broker_id", "epoch", *history.RECORD_COLUMNS]
             seen = self._table(ROUTES).selectExpr(*(history.SEEN_SQL.get(name, name) for name in names))
             rows = rows.select(*names).unionByName(seen)
-        is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
-        return rows.filter(is_of_it).select(*history.RECORD_COLUMNS)
+        return _of(rows, run).select(*history.RECORD_COLUMNS)
 
     def _seqs(self, run: history.Run) -> Any:
         """Numbers of all records of the run."""
-        from pyspark.sql import functions as F  # optional: the extra spark
-
         assert isinstance(self._near, SegmentReader)  # whoever asks has looked
-        is_of_it = (F.col("broker_id") == run.broker_id) & (F.col("epoch") == run.epoch)
         logs = self._near.logs
         there = [source for source in COLUMNS if logs.folders(source) or logs.log_rows(run, source) is not None]
-        return _union([self._with_logs(run, source).filter(is_of_it).select("seq") for source in there])
+        return _union([_of(self._with_logs(run, source), run).select("seq") for source in there])
 
     def _with_logs(self, run: history.Run, source: str) -> Any:
         """A source of the run: its segments, and what is in logs without segments."""
@@ -218,8 +209,9 @@ class SparkReader(history.RecordReader):
         return self._all(rows)[0]
 
 
+def _of(rows: Any, run: history.Run) -> Any:
+    return rows.filter((rows["broker_id"] == run.broker_id) & (rows["epoch"] == run.epoch))
+
+
 def _union(frames: list[Any]) -> Any:
-    both = frames[0]
-    for frame in frames[1:]:
-        both = both.unionByName(frame)
-    return both
+    return reduce(lambda both, frame: both.unionByName(frame), frames)
