@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
-import pyarrow as pa
-
-from spark_sink.data_source.contents import span_of, table_of
+from spark_sink.data_source.contents import span_of
 from spark_sink.data_source.options import Offsets
 from spark_sink.data_source.stores import Store
 from spark_sink.errors import BadFile, LostRows
@@ -112,10 +110,6 @@ class Catalog:
         if self._fails:
             raise LostRows(f"{sentence}. With failOnDataLoss=false reading continues after them")
         self._say(f"{sentence}; reading continues after them")
-
-    def table_of(self, file: EventFile, span: Span) -> pa.Table:
-        """These rows of a file, see `contents`."""
-        return table_of(self._store, file, self._source, span)
 
     def find(self, stream: str, number: int) -> EventFile | None:
         """Where a file is now, a segment rather than its log; None: nowhere."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_sink.data_source.catalog import MAX_TRIES, Catalog, Piece
+from spark_sink.data_source.contents import table_of
 from spark_sink.data_source.options import EARLIEST, LATEST, Offsets, Options
 from spark_sink.data_source.stores import LocalStore
 from spark_sink.errors import BadFile, BadOptions
@@ -132,7 +133,7 @@ class EventReader:
         why = ""
         for _ in range(MAX_TRIES):
             try:
-                return self._catalog.table_of(file, piece.span)
+                return table_of(self._store, file, self._options.source, piece.span)
             except FileNotFoundError:
                 self._catalog.refresh(has_archive=True)  # it was sealed or archived since it was planned
                 file = self._catalog.find(piece.file.stream, piece.file.number)
