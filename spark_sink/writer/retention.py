@@ -75,19 +75,14 @@ class Retention:
     """Looks through the folders when it is told to, and removes what need not be kept."""
 
     def __init__(
-        self,
-        events: Path,
-        keep: Keep,
-        disk: Disk,
-        say: Callable[[str], None],
-        say_well: Callable[[str], None] | None = None,
+        self, events: Path, keep: Keep, disk: Disk, say: Callable[[str], None], say_well: Callable[[str], None]
     ) -> None:
         """`say` and `say_well` as of the Writer."""
         self._events: Final = events
         self._keep: Final = keep
         self._disk: Final = disk
         self._say: Final = say
-        self._say_well: Final = say_well or say
+        self._say_well: Final = say_well
         self._silent: set[str] = set()  # readers that were told of
         self._bad: set[str] = set()  # files that were told of
 

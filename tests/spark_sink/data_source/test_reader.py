@@ -358,7 +358,7 @@ def test_a_bound_is_shared_by_the_streams(start: Offsets, end: Offsets, most: in
 def look(folder: Path) -> WriterState:
     """Retention that would remove everything that is read."""
     state = WriterState()
-    Retention(folder, Keep(keep_s=1.0), Disk(), print).look(4e9, state)
+    Retention(folder, Keep(keep_s=1.0), Disk(), print, print).look(4e9, state)
     return state
 
 

@@ -240,7 +240,7 @@ def test_retention_counts_and_removes_files_only(tmp_path: Path, kind: str) -> N
     put(path, kind)
     state = WriterState()
     said: list[str] = []
-    Retention(tmp_path, Keep(keep_s=1.0, keep_bytes=1), Disk(), said.append).look(4e9, state)
+    Retention(tmp_path, Keep(keep_s=1.0, keep_bytes=1), Disk(), said.append, said.append).look(4e9, state)
     assert (os.path.lexists(path), state.removed, said) == (True, 0, [])
 
 

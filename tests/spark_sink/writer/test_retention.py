@@ -35,7 +35,7 @@ class Folder:
         os.utime(self.path / READERS / f"{name}.json", (NOW_S - seconds_ago, NOW_S - seconds_ago))
 
     def retention(self, keep: Keep) -> Retention:
-        return Retention(self.path, keep, Disk(), self.said.append)
+        return Retention(self.path, keep, Disk(), self.said.append, self.said.append)
 
     def look(self, keep: Keep) -> list[str]:
         """What is there after a look: `flows/3`, archived ones with an `a`."""
@@ -160,7 +160,7 @@ def test_segment_that_cannot_be_removed_is_told_once_and_the_others_go(folder: F
 
     folder.add("flows", 5)
     folder.add("lifecycle", 3)
-    retention = Retention(folder.path, Keep(keep_s=0.5), Stubborn(), folder.said.append)
+    retention = Retention(folder.path, Keep(keep_s=0.5), Stubborn(), folder.said.append, folder.said.append)
     retention.look(NOW_S, folder.state)
     retention.look(NOW_S, folder.state)
     assert (folder.left(), len(folder.said), folder.state.removed) == (["flows/5"], 1, 1)
