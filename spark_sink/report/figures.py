@@ -168,6 +168,15 @@ def bars_over_time(bins: Bins, counts: Sequence[int], name: str, colour: str) ->
     }
 
 
+def line_over_time(
+    name: str, x: Sequence[str], y: Sequence[float | None], colour: str, hover: str, **values: Any
+) -> Values:
+    """A line with a dot for each value. `hover`: what a dot says of itself."""
+    common: Values = {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y}
+    line = {"color": colour, "width": 2}
+    return common | values | {"line": line, "marker": {"size": 5}, "hovertemplate": hover}
+
+
 def gap_lines(gaps: Sequence[Gap], bins: Bins) -> list[Values]:
     """Shapes: where records are missing."""
     first, last = bins.first_us, bins.first_us + bins.count * bins.step_s * 1_000_000

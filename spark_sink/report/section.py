@@ -9,11 +9,6 @@ from spark_sink.report.traffic.facts import FRACTIONS
 
 BRIEF_ROWS: Final = 10  # of a table on a terminal
 SPARK_WIDTH: Final = 40  # characters
-NO_ANSWERS: Final = "No request that waits for an answer reached a route."
-NO_MULTICAST: Final = "No multicast reached a route."
-NO_SINGLES: Final = "No request went to a single route."
-NO_ROUTES: Final = "No routes are recorded."
-NO_REJECTION: Final = "No request was rejected."
 PERCENTILES: Final = tuple(f"p{100 * fraction:g}" for fraction in FRACTIONS)
 
 

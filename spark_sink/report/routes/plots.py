@@ -18,6 +18,7 @@ from spark_sink.report.figures import (
     harmless,
     label,
     layout,
+    line_over_time,
     row_layout,
     time_axis,
     time_of,
@@ -199,19 +200,9 @@ def routes_plot(facts: Facts) -> Plot | None:
     data: list[Values] = []
     for broker, colour in zip(told, COLOURS, strict=False):
         name = label(broker.name)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": x,
-                "y": broker.routes_over_time,
-                "connectgaps": True,
-                "line": {"color": colour, "width": 2, "shape": "hv"},
-                "marker": {"size": 4},
-                "hovertemplate": "%{x}<br>%{y:,} routes<extra>" + name + "</extra>",
-            }
-        )
+        hover = "%{x}<br>%{y:,} routes<extra>" + name + "</extra>"
+        line = line_over_time(name, x, broker.routes_over_time, colour, hover, connectgaps=True)
+        data.append(line | {"line": line["line"] | {"shape": "hv"}, "marker": {"size": 4}})
     figure = layout(340, xaxis=bins_axis(cluster.bins), yaxis=count_axis("own routes"), showlegend=True)
     last = [next(count for count in reversed(broker.routes_over_time) if count is not None) for broker in told]
     most = max(range(len(told)), key=lambda place: last[place])

@@ -1,8 +1,10 @@
 """Routes, brokers and the records themselves as tables of texts."""
 
+from typing import Final
+
 from spark_sink.report.facts import Facts
 from spark_sink.report.routes.lifetimes import FLAPS, SHORT_MS
-from spark_sink.report.section import NO_ROUTES, Section, shown_of
+from spark_sink.report.section import Section, shown_of
 from spark_sink.report.texts import (
     NO_NAME,
     count_of,
@@ -16,6 +18,8 @@ from spark_sink.report.texts import (
     step_of,
 )
 from spark_sink.timestamps import moment_at
+
+NO_ROUTES: Final = "No routes are recorded."
 
 
 def service_lifetimes_section(facts: Facts) -> Section:

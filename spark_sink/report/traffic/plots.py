@@ -25,6 +25,7 @@ from spark_sink.report.figures import (
     latency_axis,
     latency_ticks,
     layout,
+    line_over_time,
     row_layout,
     short_latency,
     time_of,
@@ -117,20 +118,9 @@ def outcomes_plot(facts: Facts) -> Plot | None:
         100 * errors / count if count else None
         for errors, count in zip(traffic.errors_over_time, traffic.all_over_time, strict=True)
     ]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": "share of errors",
-            "x": _middles(traffic.bins),
-            "y": shares,
-            "xaxis": "x",
-            "yaxis": "y2",
-            "line": {"color": RED, "width": 2},
-            "marker": {"size": 5},
-            "hovertemplate": "%{x}<br>%{y:.2f} % errors<extra></extra>",
-        }
-    )
+    hover = "%{x}<br>%{y:.2f} % errors<extra></extra>"
+    x = _middles(traffic.bins)
+    data.append(line_over_time("share of errors", x, shares, RED, hover, xaxis="x", yaxis="y2"))
     step = step_of(traffic.bins.step_s)
     figure = layout(
         440,
@@ -160,19 +150,9 @@ def percentiles_plot(facts: Facts) -> Plot | None:
     for place, (name, colour) in enumerate(zip(PERCENTILES, PERCENTILE_COLOURS, strict=True)):
         values = [None if bin_us is None else bin_us[place] for bin_us in latencies.over_time]
         drawn += [value for value in values if value is not None]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": x,
-                "y": [None if value is None else max(1, value) for value in values],
-                "customdata": list(map(latency_of, values)),
-                "line": {"color": colour, "width": 2},
-                "marker": {"size": 5},
-                "hovertemplate": "%{x}<br>" + name + " %{customdata}<extra></extra>",
-            }
-        )
+        y = [None if value is None else max(1, value) for value in values]
+        hover = "%{x}<br>" + name + " %{customdata}<extra></extra>"
+        data.append(line_over_time(name, x, y, colour, hover, customdata=list(map(latency_of, values))))
     shapes = gap_lines(facts.gaps.rows, traffic.bins)
     figure = layout(380, xaxis=bins_axis(traffic.bins), yaxis=latency_axis(drawn), shapes=shapes)
     told = ", ".join(f"{name} {latency_of(us)}" for name, us in zip(PERCENTILES, latencies.all_us, strict=True))

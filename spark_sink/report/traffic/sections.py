@@ -1,16 +1,9 @@
 """Requests as tables of texts: traffic, outcomes, latencies, balance, multicasts, callers, rejections."""
 
+from typing import Final
+
 from spark_sink.report.facts import Facts
-from spark_sink.report.section import (
-    NO_ANSWERS,
-    NO_MULTICAST,
-    NO_REJECTION,
-    NO_SINGLES,
-    PERCENTILES,
-    SPARK_WIDTH,
-    Section,
-    shown_of,
-)
+from spark_sink.report.section import PERCENTILES, SPARK_WIDTH, Section, shown_of
 from spark_sink.report.texts import (
     NO_NAME,
     bytes_of,
@@ -26,6 +19,10 @@ from spark_sink.report.texts import (
 )
 from spark_sink.report.traffic.facts import FRACTIONS
 from spark_sink.tables import FAILED_OUTCOMES
+
+NO_ANSWERS: Final = "No request that waits for an answer reached a route."
+NO_MULTICAST: Final = "No multicast reached a route."
+NO_REJECTION: Final = "No request was rejected."
 
 
 def services_section(facts: Facts) -> Section:
@@ -169,7 +166,8 @@ def balance_section(facts: Facts) -> Section:
         "where routes differ in their tags or in how long they were there. Multicasts are left out. "
     ) + shown_of(len(rows), facts.balances.count, "row")
     columns = ["service", "routing", *numeric, "busiest"]
-    return Section("Requests per route", columns, numeric, cells, note.rstrip(), NO_SINGLES, True, "balance")
+    nothing = "No request went to a single route."
+    return Section("Requests per route", columns, numeric, cells, note.rstrip(), nothing, True, "balance")
 
 
 def fanout_section(facts: Facts) -> Section:
