@@ -91,7 +91,10 @@ def simulate(
             broker=broker,
             service=service,
         )
-        simulation = _here(events, tables, question) if no_spark else _on_spark(events, tables, question, master)
+        if no_spark:
+            simulation = ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
+        else:
+            simulation = _on_spark(events, tables, question, master)
         if is_json:
             click.echo(msgspec.json.encode(as_json(simulation)).decode())
         else:
@@ -104,10 +107,6 @@ def simulate(
     except OSError as error:
         click.echo(f"the page cannot be written: {error}", err=True)
         sys.exit(2)
-
-
-def _here(events: str, tables: str, question: Question) -> Simulation:
-    return ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
 
 
 def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:

@@ -88,11 +88,9 @@ class RoutingModel:
             self._go(change)
         elif kind in (events.ROUTE_EJECTED, events.ROUTE_RELIEVED):
             masks = self.table.masks
+            put_or_take = masks.put if kind == events.ROUTE_EJECTED else masks.take
             for route in self._routes(change.route_id):
-                if kind == events.ROUTE_EJECTED:
-                    masks.put(masks.ejected, route.slot)
-                else:
-                    masks.take(masks.ejected, route.slot)
+                put_or_take(masks.ejected, route.slot)
         elif kind in (events.DRAIN_STARTED, events.DRAIN_ENDED):
             self._drain(change)
         elif kind == events.REDIRECT_SET:
