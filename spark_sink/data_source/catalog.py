@@ -116,9 +116,6 @@ class Catalog:
         listing = self._listing
         return listing.find(stream, self._source, number) or listing.find(stream, LOG, number)
 
-    def _numbers(self, stream: str) -> Sequence[int]:
-        return self._listing.numbers(stream, self._source, LOG)
-
     def _settled(self, ask: Callable[[], _Answer]) -> _Answer:
         """The answer, asked again when files went away while it was found."""
         for _ in range(MAX_TRIES):
@@ -132,7 +129,7 @@ class Catalog:
     def _outermost(self, *, is_last: bool) -> Offsets:
         found = {}
         for stream in self.streams:
-            numbers = self._numbers(stream)
+            numbers = self._listing.numbers(stream, self._source, LOG)
             spans = (self._span(stream, number) for number in (reversed(numbers) if is_last else numbers))
             span = next((span for span in spans if span is not None), None)
             if span is not None:
@@ -162,7 +159,7 @@ class Catalog:
 
     def _from(self, stream: str, start: int) -> Iterator[tuple[EventFile, Span]]:
         """Files from the one on that holds the place `start`, in their order."""
-        numbers = self._numbers(stream)
+        numbers = self._listing.numbers(stream, self._source, LOG)
         for at in range(self._first_beyond(stream, numbers, start), len(numbers), 16 * THREADS_N):
             some = numbers[at : at + 16 * THREADS_N]
             self._learn(stream, some)
