@@ -22,7 +22,7 @@ from broker.config.urls import Listen
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
 from broker.edge.link import LEFT
-from broker.edge.origins import address_of
+from broker.edge.origins import address_of, peer_name
 from broker.edge.shell import TURN_BYTES, Shell
 from broker.edge.tcp import StreamLink
 from broker.edge.tls_port import Handshakes, TlsPort
@@ -55,7 +55,7 @@ class WebSocketLink(StreamLink):
     def begin(self, scheme: str, url: str, rest: bytes) -> None:
         """Takes the transport over, see `attach`. `rest`: what came behind the HTTP."""
         self._transport.set_protocol(self)
-        self.attach(self._transport, _name_of(scheme, self._transport), url)
+        self.attach(self._transport, peer_name(scheme, self._transport), url)
         if rest:
             self.data_received(rest)
 
@@ -292,7 +292,7 @@ class WebSocketListener:
     def log_refused(self, transport: asyncio.Transport, text: str) -> None:
         """Logs that what came is no WebSocket. The only line about it."""
         if STRANGERS.admits("WebSocketUpgrade (refused)", _address_of(transport), logging.INFO):
-            _log.info("connection %s: no WebSocket: %s", _name_of(self._scheme, transport), text[:MAX_SHOWN])
+            _log.info("connection %s: no WebSocket: %s", peer_name(self._scheme, transport), text[:MAX_SHOWN])
 
     async def stop_accepting(self) -> None:
         """Takes no new connections; those that are there go on."""
@@ -350,12 +350,6 @@ class DialledUpgrade(asyncio.Protocol):
     def _fail(self, error: ConnectionError) -> None:
         self._opened.set_exception(error)
         self._opened.exception()  # whoever dialled may have given up
-
-
-def _name_of(scheme: str, transport: asyncio.BaseTransport) -> str:
-    """`ws 10.0.0.4:5123`."""
-    host = transport.get_extra_info("peername")
-    return f"{scheme} {host[0]}:{host[1]}" if host else scheme
 
 
 def _address_of(transport: asyncio.BaseTransport) -> str:

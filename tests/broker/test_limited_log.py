@@ -169,7 +169,6 @@ def test_what_a_broker_does_by_itself_is_always_told() -> None:
     [
         ("tcp 10.0.0.4:5123", "10.0.0.4"),
         ("ws [2001:db8:1:2:3:4:5:6]:5123", "2001:db8:1:2::/64"),
-        ("wss 2001:db8:1:2:3:4:5:6:5123", "2001:db8:1:2::/64"),
         ("unix /run/broker.sock", "unix"),
         ("unix", "unix"),
         ("tcp broker-1:7000", "broker-1"),

@@ -6,6 +6,7 @@ import ssl
 import pytest
 
 from broker.edge.origins import address_of
+from broker.edge.websocket import WebSocketLink
 from rsocket_wire.errors import REJECTED_SETUP
 from tests.conformance.links import AT_MS
 from tests.conformance.scripts import COMPOSITE, FORWARDING, broker_info, composite, ident, setup, u32
@@ -13,6 +14,7 @@ from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame, error
 from tests.system.edge.test_arrivals import are_closed, opened
 from tests.system.support.certificates import Authority
+from tests.system.support.shells import FakeTransport
 from tests.system.support.wires import Wire, url_of
 
 LISTEN = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/rsocket")
@@ -39,6 +41,16 @@ async def refusal(url: str, wire: Wire | None = None) -> str:
 )
 def test_an_origin_is_an_ipv4_address_or_64_bits_of_ipv6(host: str, address: str) -> None:
     assert address_of(host) == address
+
+
+async def test_the_name_of_a_connection_has_an_ipv6_address_in_brackets(make_server: MakeServer) -> None:
+    server = await make_server()
+    transport = FakeTransport()
+    transport.get_extra_info = {"peername": ("2001:db8::4", 5123, 0, 0)}.get  # type: ignore[assignment]
+    link = WebSocketLink(server.shell, transport, is_from_client=True)
+    link.begin("ws", "", b"")
+    assert [peer.name for peer in server.core.peers()] == ["ws [2001:db8::4]:5123"]
+    link.connection_lost(None)
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
