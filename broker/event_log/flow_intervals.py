@@ -1,7 +1,7 @@
 """Intervals of flows: every so many seconds the counters of all flows become records of the event log.
 
 Decides when, and how many at a time: the records of one interval are made a turn at a time, so that many flows do not
-hold up the loop. An interval is longer while those of the one before are not all made.
+hold up the loop. An interval is longer while those of the one before are not all made, but never twice as long.
 """
 
 from typing import Final
@@ -23,8 +23,8 @@ class FlowIntervals:
         self._length_ms = 0
 
     def tick(self, now: float) -> None:
-        """Ends the interval when it is over and the one before is written; else writes more records of that."""
-        if now >= self._ends_at and not self._flows.over:
+        """Ends the interval when it is over, and the one before is written or late; writes more records."""
+        if now >= self._ends_at and (not self._flows.over or now >= self._ends_at + self._interval_s):
             self._end(now)
         if self._flows.over:
             self.write(False)
@@ -36,7 +36,6 @@ class FlowIntervals:
 
     def finish(self, now: float) -> None:
         """Ends the interval and writes all its records."""
-        self.write(True)  # what is left of the one before
         self._end(now)
         self.write(True)
 
@@ -45,6 +44,7 @@ class FlowIntervals:
         return self._ends_at
 
     def _end(self, now: float) -> None:
+        self.write(True)  # what is left of the one before
         self._at_ms = self._event_log.wall(now)
         self._length_ms = max(0, int((now - self._began_at) * 1000))  # the wall clock may have been put back
         self._flows.end_interval()

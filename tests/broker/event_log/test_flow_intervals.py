@@ -54,6 +54,16 @@ def test_an_interval_lasts_until_all_records_of_the_one_before_are_written() -> 
     assert (flows.records(), flows.intervals.next_at()) == ([(4200, 2200, 1)], 106.2)
 
 
+def test_an_interval_never_lasts_twice_its_time() -> None:
+    """Requests at flows whose records are still to be made are told as if they had ended before."""
+    flows = Flows()
+    for number in range(3 * TAKEN_N):
+        flows.send(f"nobody{number}")
+    flows.intervals.tick(102.0)
+    flows.intervals.tick(106.0)
+    assert (flows.records(), flows.intervals.next_at()) == ([(2000, 2000, 1)] * (3 * TAKEN_N), 108.0)
+
+
 def test_the_end_of_the_broker_ends_the_interval() -> None:
     flows = Flows()
     flows.send()
