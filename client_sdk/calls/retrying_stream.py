@@ -6,7 +6,7 @@ Decides when a stream has begun. Does not know frames.
 """
 
 from collections.abc import AsyncIterable, Callable
-from typing import Final
+from typing import Final, cast
 
 from client_sdk.calls.call import Call, Calls, passed_on
 from client_sdk.io.connection import Connection
@@ -26,10 +26,10 @@ def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[objec
 
     def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
         async def begin(inflow: Inflow) -> None:
-            if items is None:
+            if call.model == "request_stream":
                 await connected().request_stream(call.data, head, initial_n, inflow)
             else:
-                await connected().request_channel(aiter(items), head, initial_n, inflow)
+                await connected().request_channel(aiter(cast("AsyncIterable[object]", items)), head, initial_n, inflow)
 
         return Flow(begin, initial_n, left_s, call.model)
 

@@ -140,3 +140,10 @@ async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(br
             await anext(channel)
         [told] = await (await broker.peer(1)).expect(frames.ERROR)
         assert told.code == 0x201
+
+
+async def test_a_channel_without_items_of_its_own_is_no_stream(broker: FakeBroker) -> None:
+    async with Pair(broker, echo_service()) as client:
+        with pytest.raises(TypeError, match="async iterable"):
+            await anext(client.request_channel(address("echo"), None))  # type: ignore[arg-type]
+        assert (await broker.peer(0)).of(frames.STREAM) == []
