@@ -52,8 +52,8 @@ def peer_name(scheme: str, transport: asyncio.BaseTransport) -> str:
     name = transport.get_extra_info("peername")
     if isinstance(name, tuple):
         return name_of(scheme, name)
-    path = name or transport.get_extra_info("sockname") or ""  # who has dialled a Unix socket has no name
-    return f"{scheme} {path}".strip()
+    path = name or transport.get_extra_info("sockname")  # who has dialled a Unix socket has no name
+    return f"{scheme} {path}" if path and not isinstance(path, tuple) else scheme
 
 
 def name_of(scheme: str, address: tuple[Any, ...]) -> str:
