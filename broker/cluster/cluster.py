@@ -146,7 +146,7 @@ class Cluster:
                 self.handshakes.link(ending.neighbour, ending.first, now)
                 self._linked(ending.neighbour, ending.info, now)
         elif isinstance(ending, ReplacedElsewhere):
-            self.replication.settle_outbid(ending.route_id, now)
+            self.replication.settle_replaced(ending.route_id, now)
 
     def received_keepalive(self, peer: Peer, data: bytes, now: float) -> None:
         """Reads the answer to one of our KEEPALIVEs."""

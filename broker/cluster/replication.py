@@ -76,7 +76,7 @@ class Replication:
         self._congestions_seen = 0
         self._losing = ""  # why routes leave just now; empty: because their broker says so
         # Route Ids whose connections are about to end for others at other brokers; bounded by the connections.
-        self._outbids: Final[set[bytes]] = set()
+        self._replaced: Final[set[bytes]] = set()
         self._said: dict[bytes, bytes] = {}  # by Route Id: the state that our own routes were announced with
         self.gossip: Final = GossipState(state.settings.max_routes)
         self.contradictions: Final = Contradictions()
@@ -127,7 +127,7 @@ class Replication:
         key = route_key(route_id, self._id)
         at_ms = self._stamp(key, max(at_least_ms, self._event_log.wall(now)))
         self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), 0, now)
-        if route_id not in self._outbids:
+        if route_id not in self._replaced:
             self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
 
     def advertise_states(self, now: float) -> None:
@@ -212,9 +212,9 @@ class Replication:
         if early is not None:
             self.early_n -= len(early)
 
-    def settle_outbid(self, route_id: bytes, now: float) -> None:
+    def settle_replaced(self, route_id: bytes, now: float) -> None:
         """Puts another broker's route into the place of one whose connection here has given way."""
-        self._outbids.discard(route_id)
+        self._replaced.discard(route_id)
         self.settle(route_id, now, None)
 
     def settle(self, route_id: bytes, now: float, frame: RouteAdd | None) -> None:
@@ -246,8 +246,8 @@ class Replication:
             if isinstance(owner, Peer):
                 # D-09: a newer connection with this Route Id came at another broker.
                 text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
-                if route.id not in self._outbids:
-                    self._outbids.add(route.id)
+                if route.id not in self._replaced:
+                    self._replaced.add(route.id)
                     self._endings.append(ReplacedElsewhere(owner, text, route.id))
                 return
             if owner is member.remote and route.service == new.service and route.tags == new.tags:

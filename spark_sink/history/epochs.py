@@ -35,9 +35,8 @@ class Epoch:
         self.run: Final = run
         started = next((each for each in records if each.kind == events.BROKER_STARTED), None)
         self.is_whole: Final = started is not None
-        self.tags: Mapping[str, str] = (
-            started.tags if started is not None else {}
-        )  # its settings; else somebody may lend those of another run
+        # Its settings; without them somebody may lend those of another run.
+        self.tags: Mapping[str, str] = started.tags if started is not None else {}
         self.lost_n: Final = sum(_lost_in(each) for each in records if each.kind == events.EVENTS_DROPPED)
         self.begins_at, self.changes = self._from_the_beginning(records)
         self._roots: dict[str, str] = {}  # service -> service, up to the one that names the unit

@@ -9,7 +9,7 @@ A branch that can send, and one whose items could be had, are never overlooked; 
     asked      it has items to send
     _ready     whole items of it wait for the caller: then the caller has no credit, or a step is about to pass them on
                (`Crediting`); one of each branch in turn
-    _idle    nothing of it waits and it was asked for nothing, because the caller had no credit: the caller's next
+    _idle      nothing of it waits and it was asked for nothing, because the caller had no credit: the caller's next
                credit asks each of them for one item at least
 
 So an item costs the same with two branches and with a thousand: no loop goes over the branches.
@@ -276,18 +276,18 @@ class Merge(MulticastCall):
 class Crediting(Step):
     """Credit of the caller: items that wait, then the branches that were asked for nothing because there was none."""
 
-    def __init__(self, call: Merge, hungry_n: int) -> None:
+    def __init__(self, call: Merge, idle_n: int) -> None:
         self._call: Final = call
-        self._hungry_n = hungry_n  # to be asked
+        self._idle_n = idle_n  # to be asked
 
     def advance(self, most_n: int, now: float) -> int:
         call = self._call
         if call.is_finished:
             return 0
         done_n = call.pass_waiting(most_n)
-        asked_n = min(self._hungry_n, most_n - done_n)
+        asked_n = min(self._idle_n, most_n - done_n)
         call.request_of_idle(asked_n)
-        self._hungry_n -= asked_n
+        self._idle_n -= asked_n
         done_n += asked_n
         if not done_n:
             call.settle(now)
