@@ -35,7 +35,7 @@ QUIET_S: Final = 10e-6
 WEIGH_S: Final = 1.0  # how often it is added up what all connections hold back
 WEIGH_PARTS: Final = 20  # a part of them with each tick
 # Of one connection in one turn of the loop; the rest is left for the next turns, so that nobody waits for a flood.
-SLICE_FRAMES: Final = 64  # worked off before the time is looked at, fewer of those that are more work than others
+SLICE_FRAMES: Final = 256  # worked off before the time is looked at, fewer of those that are more work than others
 SLICE_MESSAGES: Final = 32  # the same for messages, each of which is received by itself
 TURN_S: Final = 0.00025  # after which the others have their turn: 5 requests to new addresses with ten tags take it
 EVENTS_N: Final = 100  # which are handed out in the middle of a flood; fewer wait for the next tick

@@ -53,9 +53,9 @@ from rsocket_wire.wire.frames import MULTICAST, SHARD
 
 MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 # As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike. Misses
-# count three times what they cost: interpreted, a slice of them would take twice the time of a turn.
+# and frames on stream 0 count three times what they cost: interpreted, a slice of them would last longer than a turn.
 WALK_N: Final = 4  # a walk through the metadata of a request
-ZERO_N: Final = 3  # a frame on stream 0
+ZERO_N: Final = 12  # a frame on stream 0
 MISS_N: Final = 48  # an address that nobody remembers
 MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per peer, to be tried first
 
