@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from admin_api.errors import Handler, shown
 from broker.edge.descriptors import DESCRIPTORS, Descriptors, Entrance
-from broker.edge.origins import address_of
+from broker.edge.origins import peer_address
 from broker.limited_log import STRANGERS
 
 STOP_S: Final = 1.0  # for answers in flight when the broker ends; all of them are short
@@ -123,8 +123,7 @@ class AdminListener:
     def arrived(self, transport: asyncio.Transport) -> web.RequestHandler | None:
         """A connection was accepted: aiohttp's protocol for it, None when it is one too many."""
         self._forget_gone()
-        name = transport.get_extra_info("peername")
-        address = address_of(str(name[0])) if isinstance(name, tuple) else "unix"
+        address = peer_address(transport) or "unix"
         now = asyncio.get_running_loop().time()
         among, limit_n, of_whom = list(self._callers), places_n(self._bounds.connections_n, DESCRIPTORS), ""
         own = [each for each in among if self._callers[each].address == address]

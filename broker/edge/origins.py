@@ -30,11 +30,20 @@ def origin_of(transport: asyncio.BaseTransport) -> Origin:
     The principal is the subject of the certificate at the other end, which is there only when it was verified, or who
     owns the process at the other end of a Unix socket.
     """
-    name = transport.get_extra_info("peername")
-    if isinstance(name, tuple):
+    address = peer_address(transport)
+    if address:
         certificate = transport.get_extra_info("peercert")
-        return Origin(address_of(name[0]), str(Principal.of_certificate(certificate)) if certificate else "")
+        return Origin(address, str(Principal.of_certificate(certificate)) if certificate else "")
     return Origin(principal=str(_owner_of(transport)))
+
+
+def peer_address(transport: asyncio.BaseTransport) -> str:
+    """Returns the address of the other end as `address_of` has it; empty where there is none, as at a Unix socket.
+
+    Always the same for one transport: the name is remembered with it.
+    """
+    name = transport.get_extra_info("peername")
+    return address_of(name[0]) if isinstance(name, tuple) else ""
 
 
 def address_of(host: str) -> str:

@@ -22,7 +22,7 @@ from broker.config.urls import Listen
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.accept import accept
 from broker.edge.link import LEFT
-from broker.edge.origins import address_of, peer_name
+from broker.edge.origins import peer_address, peer_name
 from broker.edge.shell import TURN_BYTES, Shell
 from broker.edge.tcp import StreamLink
 from broker.edge.tls_port import Handshakes, TlsPort
@@ -256,7 +256,7 @@ class WebSocketListener:
 
     def begin_upgrade(self, transport: asyncio.Transport) -> bool:
         """Counts a connection that was accepted; False when it is one too many."""
-        address = _address_of(transport)
+        address = peer_address(transport)
         if not self._by_address.enter(address) or len(self._upgrades) >= self._max_upgrades:
             self._by_address.leave(address)
             return False
@@ -266,7 +266,7 @@ class WebSocketListener:
     def end_upgrade(self, transport: asyncio.Transport) -> None:
         """Counts it no more: it is a WebSocket now, or gone."""
         self._upgrades.remove(transport)
-        self._by_address.leave(_address_of(transport))
+        self._by_address.leave(peer_address(transport))
 
     def refusal_of(self, request: UpgradeRequest) -> tuple[HTTPStatus, str] | None:
         """Returns how it is answered when it gets no WebSocket whatever else it says; None: it may get one."""
@@ -291,7 +291,7 @@ class WebSocketListener:
 
     def log_refused(self, transport: asyncio.Transport, text: str) -> None:
         """Logs that what came is no WebSocket. The only line about it."""
-        if STRANGERS.admits("WebSocketUpgrade (refused)", _address_of(transport), logging.INFO):
+        if STRANGERS.admits("WebSocketUpgrade (refused)", peer_address(transport), logging.INFO):
             _log.info("connection %s: no WebSocket: %s", peer_name(self._scheme, transport), text[:MAX_SHOWN])
 
     async def stop_accepting(self) -> None:
@@ -350,9 +350,3 @@ class DialledUpgrade(asyncio.Protocol):
     def _fail(self, error: ConnectionError) -> None:
         self._opened.set_exception(error)
         self._opened.exception()  # whoever dialled may have given up
-
-
-def _address_of(transport: asyncio.BaseTransport) -> str:
-    """Returns the same for one transport, always: the name is remembered with it."""
-    name = transport.get_extra_info("peername")
-    return address_of(name[0]) if isinstance(name, tuple) else ""
