@@ -44,6 +44,7 @@ from rsocket_wire.wire.ints import u24_at
 ASKED_N: Final = 16  # full routes that a refused caller is noted at, and gets its share of
 LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
 
+TRUNCATED: Final = "the composite metadata of the request is truncated"
 _WORDS: Final[list[str]] = list(CODE_WORDS)
 
 
@@ -126,7 +127,7 @@ class RequestContext:
                 f"metadata of the mime type {mimes.metadata_mime!r}, which the SETUP announced, cannot hold an ADDRESS"
             )
         elif found == CUT:
-            text = "the composite metadata of the request is truncated"
+            text = TRUNCATED
         elif found == BROKEN:
             text = "the composite metadata of the request has too many entries"
         else:

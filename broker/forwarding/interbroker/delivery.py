@@ -22,7 +22,7 @@ from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
-from broker.forwarding.request import CongestedRequest, Request, RequestContext, is_cut
+from broker.forwarding.request import TRUNCATED, CongestedRequest, Request, RequestContext, is_cut
 from broker.forwarding.unicast import Splice
 from broker.routing.table import Route
 from broker.routing.targets import ORIGIN_AT
@@ -34,7 +34,6 @@ from rsocket_wire.wire.ints import u24_at
 
 MAX_CALLER_MIMES: Final = 4096  # pairs of mime types of callers at other brokers that are remembered
 
-BREAKS_OFF: Final = "the composite metadata of the request is truncated"
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 _MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
 
@@ -241,7 +240,7 @@ class Delivery:
         end = head_to + 3 + u24_at(data, head_to)
         if end > to:
             if not self._waits(peer, frame, request):
-                self._refuse(peer, frame, "malformed", Refusal(WORD, BREAKS_OFF))
+                self._refuse(peer, frame, "malformed", Refusal(WORD, TRUNCATED))
             return -1
         raw = data[head_to + 3 : end]
         number = self.mimes_by_raw.get(raw, -1)

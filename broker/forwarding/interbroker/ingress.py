@@ -20,7 +20,7 @@ from broker.forwarding.interbroker.annotations import (
     find_section,
     without_sections,
 )
-from broker.forwarding.interbroker.delivery import BREAKS_OFF, Delivery, no_address
+from broker.forwarding.interbroker.delivery import Delivery, no_address
 from broker.forwarding.interbroker.fanout import Groups, LinkFanout
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.interbroker.rewrite import rewritten
@@ -28,7 +28,7 @@ from broker.forwarding.mime_translation import COMPOSITE
 from broker.forwarding.multicast.opening import BranchRequest
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
-from broker.forwarding.request import CongestedRequest, Request, RequestContext, blocked_of
+from broker.forwarding.request import TRUNCATED, CongestedRequest, Request, RequestContext, blocked_of
 from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
@@ -197,7 +197,7 @@ class Ingress(Delivery):
             section = None
         if section is None and rest_at > to:
             if not self._waits(peer, frame, request):
-                self._refuse(peer, frame, "malformed", Refusal(WORD, BREAKS_OFF))
+                self._refuse(peer, frame, "malformed", Refusal(WORD, TRUNCATED))
             return
         if section is None:
             try:
