@@ -19,7 +19,7 @@ MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow]
 
 
 def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[object] | None = None) -> Flow:
-    """A request/stream; with `items` a request/channel that sends these.
+    """A request/stream, or a request/channel that sends `items`: what the call's model says.
 
     The engine's flow itself where nothing happens around it: each item costs one step less.
     """
