@@ -9,6 +9,8 @@ import gc
 import inspect
 import logging
 import os
+import socket
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -60,14 +62,30 @@ class Leftovers:
 def sockets() -> set[str]:
     """Those that this process has open, as the system names them; empty where it does not."""
     found = set()
+    jvm_port = callback_port()
     for each in OPEN_FILES.iterdir() if OPEN_FILES.is_dir() else ():
         try:
             target = os.readlink(each)
+            if target.startswith("socket:") and not (jvm_port and port_of(int(each.name)) == jvm_port):
+                found.add(target)
         except OSError:
-            continue  # it was the folder that we look through
-        if target.startswith("socket:"):
-            found.add(target)
+            continue  # it was the folder that we look through, or is closed
     return found
+
+
+def callback_port() -> int:
+    """Where the JVM of Spark tests in this process connects, also when it collects garbage: at any time; 0: no JVM."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark.SparkContext._gateway if pyspark is not None else None
+    server = gateway.get_callback_server() if gateway is not None else None
+    return int(server.get_listening_port()) if server is not None else 0
+
+
+def port_of(number: int) -> int:
+    """The local port of an open socket, by its file descriptor; 0: it has none."""
+    with socket.socket(fileno=os.dup(number)) as same:
+        name = same.getsockname()
+    return int(name[1]) if isinstance(name, tuple) else 0
 
 
 def where(tasks: set[asyncio.Task[Any]]) -> str:

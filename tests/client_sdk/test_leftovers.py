@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from tests.client_sdk.leftovers import BUG, LOUD_LINES, Leftovers
+from tests.client_sdk.leftovers import BUG, LOUD_LINES, Leftovers, sockets
+from tests.system.support.waits import until
 
 
 def warnings(count: int) -> list[logging.LogRecord]:
@@ -34,6 +35,21 @@ async def test_a_socket_that_is_left_open_is_told(monkeypatch: pytest.MonkeyPatc
     server.close()
     await server.wait_closed()
     await leftovers.assert_none([])
+
+
+async def test_a_connection_of_the_jvm_of_other_tests_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    monkeypatch.setattr("tests.client_sdk.leftovers.callback_port", lambda: port)
+    before = sockets()
+    writers.append((await asyncio.open_connection("127.0.0.1", port))[1])
+    await until(lambda: len(writers) == 2)
+    assert len(sockets() - before) == 1  # the other end, which is not at that port
+    for writer in writers:
+        writer.close()
+    server.close()
+    await server.wait_closed()
 
 
 async def test_an_error_that_nobody_looked_at_is_told() -> None:
