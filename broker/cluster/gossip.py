@@ -19,7 +19,9 @@ from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from broker.cluster.hashes import Hashes, decode_hashes
+from pyroaring import BitMap64
+
+from broker.cluster.hashes import decode_hashes
 from broker.cluster.messages import DIGEST_BYTES
 from rsocket_wire.wire.ids import ID_BYTES
 from rsocket_wire.wire.ints import u64_bytes
@@ -73,7 +75,7 @@ class GossipState:
         self._entries: dict[bytes, GossipEntry] = {}
         self._by_broker: dict[bytes, dict[bytes, GossipEntry]] = {}  # routes and tombstones: broker id -> key -> entry
         self._by_route: dict[bytes, list[GossipEntry]] = {}  # live ones
-        self._hashes: Final = Hashes()
+        self._hashes: Final[BitMap64] = BitMap64()  # of all entries; equal sets have equal bytes
         self._digest = b""  # empty: the map has changed since
         # Moments and keys of tombstones, the earliest first; some may be gone, or another's, by now.
         self._tombs: list[tuple[int, bytes]] = []
@@ -137,12 +139,13 @@ class GossipState:
     def digest(self) -> bytes:
         """8 bytes that are the same where the map is the same."""
         if not self._digest:
-            self._digest = blake2b(self._hashes.to_bytes(), digest_size=DIGEST_BYTES).digest()
+            self._digest = blake2b(self.table(), digest_size=DIGEST_BYTES).digest()
         return self._digest
 
     def table(self) -> bytes:
         """The hashes of all entries, see `hashes`."""
-        return self._hashes.to_bytes()
+        table: bytes = self._hashes.serialize()
+        return table
 
     def lacking(self, table: bytes) -> list[GossipEntry]:
         """The entries whose hashes are not in another's `table`, ordered as `entries`; InvalidFrame if it is none."""
@@ -152,7 +155,7 @@ class GossipState:
     def lacks_any(self, table: bytes) -> bool:
         """Returns whether another's `table` has hashes that are not here; InvalidFrame if it is none."""
         hashes = self._hashes
-        return any(not hashes.has(hash) for hash in decode_hashes(table))
+        return any(hash not in hashes for hash in decode_hashes(table))
 
     # Looking
 

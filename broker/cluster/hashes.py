@@ -1,6 +1,6 @@
-"""Sets of 64-bit hashes, and their bytes: the typed face of pyroaring's BitMap64, as `routing.bitmaps` is of BitMap.
+"""The bytes of a set of 64-bit hashes, as pyroaring's BitMap64 writes them, and how those of others are read.
 
-The bytes are roaring's portable format, little-endian, of which a set of hashes needs this much:
+They are roaring's portable format, little-endian, of which a set of hashes needs this much:
 
     number of buckets, 8 bytes | bucket | bucket …                    ascending by their upper 32 bits
     bucket: upper 32 bits, 4 bytes | 12346, 4 bytes: no container is a run | containers, 4 bytes
@@ -16,7 +16,6 @@ pyroaring, whose older versions trust what they read; only these bytes of a set 
 from typing import Final
 
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
-from pyroaring import BitMap64
 
 from rsocket_wire.errors import InvalidFrame
 
@@ -28,31 +27,6 @@ _COOKIE: Final = 12346
 _SINGLE_BYTES: Final = 22
 _SINGLE_HEAD: Final = bytes.fromhex("3a300000 01000000")  # at 4: the cookie, one container
 _SINGLE_REST: Final = bytes.fromhex("0000 10000000")  # at 14: one value, 16 bytes behind the upper 32 bits
-
-
-class Hashes:
-    """A set of numbers 0..2^64-1 that are hashes."""
-
-    def __init__(self) -> None:
-        self._bits: Final[BitMap64] = BitMap64()
-
-    def add(self, hash: int) -> None:
-        """Adds one; once is as good as twice."""
-        self._bits.add(hash)
-
-    def discard(self, hash: int) -> None:
-        """Takes one out, if it is in."""
-        self._bits.discard(hash)
-
-    def has(self, hash: int) -> bool:
-        """It is in the set."""
-        found: bool = hash in self._bits
-        return found
-
-    def to_bytes(self) -> bytes:
-        """The set; equal sets have equal bytes."""
-        found: bytes = self._bits.serialize()
-        return found
 
 
 def decode_hashes(raw: bytes) -> set[int]:

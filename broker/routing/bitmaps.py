@@ -1,4 +1,4 @@
-"""The typed face of pyroaring: sets of slot numbers. Nothing else in the house imports it, but for `cluster.hashes`."""
+"""The typed face of pyroaring: sets of slot numbers. Nothing else in the house imports it, but for `cluster.gossip`."""
 
 from array import array
 from typing import Final
