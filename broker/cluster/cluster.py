@@ -60,7 +60,7 @@ class Cluster:
         self.refused: Final = self.handshakes.refused  # connections that wanted to be links and are none, by code word
         self.congestion: Final = Congestion(self.members, self.handshakes.neighbours, state.settings.max_brokers)
         self.replication: Final = Replication(state, engine, drains, self.handshakes.is_open)
-        self.redirections: Final = Redirects(engine.query, state.event_log)
+        self.redirections: Final = Redirects(state, engine.query, self.replication)
         # Services whose requests go to another one, by name, and what the latest operator said of each.
         self.redirects: Final = self.redirections.by_service
         self._states_at = now
@@ -177,18 +177,14 @@ class Cluster:
 
     def set_redirect(self, service: str, to: str, now: float) -> None:
         """Sends requests for a service to another one, at every broker. BrokerError "over-limit", "bad-redirect"."""
-        message = self.redirections.set(service, to, self._id, self._event_log.wall(now))
-        self.replication.publish_redirect(message, message.encode(), 0, now)
+        self.redirections.set(service, to, now)
         self.flush()
 
     def remove_redirect(self, service: str, now: float) -> bool:
         """Sends them where they ask for again; False when there was no redirect."""
-        message = self.redirections.remove(service, self._id, self._event_log.wall(now))
-        if message is None:
-            return False
-        self.replication.publish_redirect(message, message.encode(), 0, now)
+        was_redirected = self.redirections.remove(service, now)
         self.flush()
-        return True
+        return was_redirected
 
     def leave(self, now: float) -> None:
         """Says that this broker is about to go: others send nothing new here, and clients look for another one."""
@@ -238,7 +234,6 @@ class Cluster:
             self._expire_at = now + EXPIRE_S
             self.membership.forget_unreachable(now)
             self.replication.gossip.expire(self._event_log.wall(now))
-            self.redirections.forget_removed(self.replication.gossip)
 
     def next_at(self) -> float:
         """Returns when `tick` has something to do at the latest, seconds, monotonic."""
@@ -293,8 +288,8 @@ class Cluster:
             self._exchange(neighbour, message, now)
         elif message.timestamp_ms > MAX_STAMP_MS:
             self.replication.ignored_n += 1
-        elif self.redirections.apply(message, self._event_log.wall(now)):
-            self.replication.publish_redirect(message, raw, neighbour.peer.id, now)
+        else:
+            self.redirections.receive(message, raw, neighbour.peer.id, now)
 
     def _compare(self, neighbour: Neighbour, message: DigestMessage, now: float) -> None:
         """Compares what a neighbour knows, in short; sends all hashes where it is something else."""

@@ -72,6 +72,7 @@ class GossipState:
     def __init__(self, max_entries: int) -> None:
         self.max_entries: Final = max_entries  # tombstones included
         self.refused_n = 0  # entries of new keys for which there was no room
+        self.redirects_n = 0  # entries of redirects; bounded by `redirects`
         self._entries: dict[bytes, GossipEntry] = {}
         self._by_broker: dict[bytes, dict[bytes, GossipEntry]] = {}  # routes and tombstones: broker id -> key -> entry
         self._by_route: dict[bytes, list[GossipEntry]] = {}  # live ones
@@ -201,6 +202,8 @@ class GossipState:
         self._entries[key] = entry
         self._hashes.add(entry.hash)
         self._digest = b""
+        if key[0] == _REDIRECT:
+            self.redirects_n += 1
         if key[0] == _ROUTE:
             self._by_broker.setdefault(entry.broker_id, {})[key] = entry
             if not entry.is_removed:
@@ -220,6 +223,8 @@ class GossipState:
         self._digest = b""
         if entry.is_removed:
             self._tombs_n -= 1
+        if key[0] == _REDIRECT:
+            self.redirects_n -= 1
         if key[0] != _ROUTE:
             return
         routes = self._by_broker[entry.broker_id]
@@ -231,6 +236,11 @@ class GossipState:
             others.remove(entry)
             if not others:
                 del self._by_route[entry.route_id]
+
+
+def redirect_key(service: str) -> bytes:
+    """Of what is said of the redirect of a service."""
+    return b"S" + service.encode()
 
 
 def _oldest_ms(at_ms: int) -> int:

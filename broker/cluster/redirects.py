@@ -1,14 +1,15 @@
 """Redirects: an operator sends the requests of one service to another, at every broker of the cluster (D-55).
 
-Decides which redirect of a service counts: the newest. Where requests go because of it, `routing.query` decides; the
-ADDRESS that the destination sees is the caller's.
+Decides how many there may be; which one of a service counts, the newest, `gossip` decides. Where requests go because of
+it, `routing.query` decides; the ADDRESS that the destination sees is the caller's.
 """
 
 from typing import Final
 
-from broker.cluster.gossip import GossipState
+from broker.cluster.gossip import redirect_key
 from broker.cluster.messages import RedirectMessage
-from broker.event_log.log import EventLog
+from broker.cluster.replication import Replication
+from broker.cluster.state import ClusterState
 from broker.events import REDIRECT_REMOVED, REDIRECT_SET
 from broker.routing.query import Query
 from rsocket_wire.errors import BrokerError
@@ -20,64 +21,52 @@ MAX_REDIRECTS: Final = 1000  # services; more than a thousand rules are nobody's
 class Redirects:
     """All of them."""
 
-    def __init__(self, query: Query, event_log: EventLog) -> None:
+    def __init__(self, state: ClusterState, query: Query, replication: Replication) -> None:
         self.by_service: Final[dict[str, RedirectMessage]] = {}  # bounded by MAX_REDIRECTS
-        self._latest: dict[str, RedirectMessage] = {}  # also of those that were removed; bounded as `by_service`
+        self._id: Final = state.id
+        self._event_log: Final = state.event_log
         self._query: Final = query
-        self._event_log: Final = event_log
+        self._replication: Final = replication
+        self._gossip: Final = replication.gossip  # also those that were removed, as tombstones
 
-    def set(self, service: str, to: str, broker_id: bytes, at_ms: int) -> RedirectMessage:
-        """Sets a redirect; returns what to tell the others. BrokerError "bad-redirect", "over-limit"."""
+    def set(self, service: str, to: str, now: float) -> None:
+        """Sets a redirect, and has the others told. BrokerError "bad-redirect", "over-limit"."""
         for name in (service, to):
             if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
                 text = f"a service's name of {len(name.encode())} bytes, 1..{MAX_NAME_BYTES} are allowed"
                 raise BrokerError("bad-redirect", text)
         if service == to:
             raise BrokerError("bad-redirect", f"{service!r} cannot be redirected to itself")
-        if service not in self._latest and len(self._latest) >= MAX_REDIRECTS:
-            raise BrokerError("over-limit", f"{len(self._latest)} redirects are set, the limit is {MAX_REDIRECTS}")
-        message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, to)
-        self.apply(message, at_ms)
-        return message
+        if not self._has_room(service):
+            raise BrokerError(
+                "over-limit", f"{self._gossip.redirects_n} redirects are set, the limit is {MAX_REDIRECTS}"
+            )
+        self._say(service, to, now)
 
-    def remove(self, service: str, broker_id: bytes, at_ms: int) -> RedirectMessage | None:
-        """Removes a redirect; returns what to tell the others, None when there was none."""
+    def remove(self, service: str, now: float) -> bool:
+        """Removes a redirect, and has the others told; False when there was none."""
         if service not in self.by_service:
-            return None
-        message = RedirectMessage(self._stamp(service, at_ms), broker_id, service, "")
-        self.apply(message, at_ms)
-        return message
-
-    def apply(self, message: RedirectMessage, at_ms: int) -> bool:
-        """Takes what some broker's operator said; False when something newer is known, or there are too many."""
-        latest = self._latest.get(message.service)
-        if latest is not None:
-            if (message.timestamp_ms, message.broker_id) <= (latest.timestamp_ms, latest.broker_id):
-                return False
-        elif len(self._latest) >= MAX_REDIRECTS:
             return False
-        self._latest[message.service] = message
-        if message.to:
-            self.by_service[message.service] = message
-            self._event_log.tell(REDIRECT_SET, at_ms, service=message.service, detail=f"requests go to {message.to}")
-        elif self.by_service.pop(message.service, None) is not None:
-            self._event_log.tell(REDIRECT_REMOVED, at_ms, service=message.service, detail="requests go there again")
-        self._query.set_redirects({name: redirect.to for name, redirect in self.by_service.items()})
+        self._say(service, "", now)
         return True
 
-    def forget_removed(self, gossip: GossipState) -> None:
-        """Forgets those that were removed, once their tombstones are gone: nobody can bring them back then."""
-        self._latest = {
-            name: message
-            for name, message in self._latest.items()
-            if message.to or gossip.find(redirect_key(name)) is not None
-        }
+    def receive(self, message: RedirectMessage, raw: bytes, from_peer: int, now: float) -> None:
+        """Takes what some broker's operator said, unless something newer is known, or there are too many."""
+        service = message.service
+        if not self._has_room(service) or not self._replication.publish_redirect(message, raw, from_peer, now):
+            return
+        at_ms = self._event_log.wall(now)
+        if message.to:
+            self.by_service[service] = message
+            self._event_log.tell(REDIRECT_SET, at_ms, service=service, detail=f"requests go to {message.to}")
+        elif self.by_service.pop(service, None) is not None:
+            self._event_log.tell(REDIRECT_REMOVED, at_ms, service=service, detail="requests go there again")
+        self._query.set_redirects({name: redirect.to for name, redirect in self.by_service.items()})
 
-    def _stamp(self, service: str, at_ms: int) -> int:
-        latest = self._latest.get(service)
-        return at_ms if latest is None or latest.timestamp_ms < at_ms else latest.timestamp_ms + 1
+    def _say(self, service: str, to: str, now: float) -> None:
+        at_ms = self._replication.stamp(redirect_key(service), self._event_log.wall(now))
+        message = RedirectMessage(at_ms, self._id, service, to)
+        self.receive(message, message.encode(), 0, now)
 
-
-def redirect_key(service: str) -> bytes:
-    """Of what is said of the redirect of a service, see `gossip`."""
-    return b"S" + service.encode()
+    def _has_room(self, service: str) -> bool:
+        return self._gossip.redirects_n < MAX_REDIRECTS or self._gossip.find(redirect_key(service)) is not None

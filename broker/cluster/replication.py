@@ -12,10 +12,9 @@ Decides which broker has a route (D-08, D-09, D-47). Does not know links: what i
 from typing import Final
 
 from broker.cluster.contradictions import Contradictions
-from broker.cluster.gossip import GossipEntry, GossipState
+from broker.cluster.gossip import GossipEntry, GossipState, redirect_key
 from broker.cluster.member import Member
 from broker.cluster.messages import RedirectMessage
-from broker.cluster.redirects import redirect_key
 from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
@@ -100,7 +99,7 @@ class Replication:
         state = self._state_of(route, now)
         key = route_key(route.id, self._id)
         # As old as its connection, whenever its state changes: a newer one at another broker must win (D-09).
-        at_ms = self._stamp(key, max(at_least_ms, route.timestamp_ms))
+        at_ms = self.stamp(key, max(at_least_ms, route.timestamp_ms))
         tags = with_state(route.tags, state)
         try:
             raw = RouteAdd(self._id, route.id, at_ms, route.service, tags).encode()
@@ -125,7 +124,7 @@ class Replication:
         """Tells the others that we do not have that route (any more)."""
         self._said.pop(route_id, None)
         key = route_key(route_id, self._id)
-        at_ms = self._stamp(key, max(at_least_ms, self._event_log.wall(now)))
+        at_ms = self.stamp(key, max(at_least_ms, self._event_log.wall(now)))
         self._publish(GossipEntry(key, at_ms, RouteRemove(self._id, route_id, at_ms).encode(), True), 0, now)
         if route_id not in self._replaced:
             self.settle(route_id, now, None)  # another broker may have it still: it has not heard of ours
@@ -162,11 +161,15 @@ class Replication:
         """Publishes what a broker that can be reached, or this one, says of itself."""
         self._publish(GossipEntry(b"I" + member.id, member.timestamp_ms, member.raw, False), from_peer, now)
 
-    def publish_redirect(self, message: RedirectMessage, raw: bytes, from_peer: int, now: float) -> None:
-        """Publishes what an operator said, here or elsewhere."""
-        self._publish(
-            GossipEntry(redirect_key(message.service), message.timestamp_ms, raw, not message.to), from_peer, now
-        )
+    def publish_redirect(self, message: RedirectMessage, raw: bytes, from_peer: int, now: float) -> bool:
+        """Publishes what an operator said, here or elsewhere; returns whether it was news."""
+        entry = GossipEntry(redirect_key(message.service), message.timestamp_ms, raw, not message.to)
+        return self._publish(entry, from_peer, now)
+
+    def stamp(self, key: bytes, at_ms: int) -> int:
+        """Returns a timestamp for what we say of a key: newer than the last one, whatever the clock did (D-08)."""
+        old = self.gossip.find(key)
+        return at_ms if old is None or old.timestamp_ms < at_ms else old.timestamp_ms + 1
 
     # What others say
 
@@ -324,11 +327,6 @@ class Replication:
             return False
         self.updates.append(Update(entry, from_peer))
         return True
-
-    def _stamp(self, key: bytes, at_ms: int) -> int:
-        """A timestamp for what we say of a route: newer than what we have said of it, whatever the clock did (D-08)."""
-        old = self.gossip.find(key)
-        return at_ms if old is None or old.timestamp_ms < at_ms else old.timestamp_ms + 1
 
     def _state_of(self, route: Route, now: float) -> bytes:
         masks = self._table.masks
