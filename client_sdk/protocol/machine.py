@@ -324,11 +324,11 @@ class Machine:
         elif frame.end - frame.start < frames.HEADER_BYTES + 4:
             if kind == frames.ERROR:
                 # No answer: an ERROR has ended its stream in any case.
-                self.streams.receive_error(stream, _broken(frame))
+                self.streams.end(stream, _broken(frame))
             else:
                 self.streams.receive_broken(stream, _broken(frame))
         elif kind == frames.ERROR:
-            self.streams.receive_error(stream, Failure(SAID, _text(frame), frames.error_code(frame.data, frame.start)))
+            self.streams.end(stream, Failure(SAID, _text(frame), frames.error_code(frame.data, frame.start)))
         else:
             self.streams.receive_request_n(stream, frames.initial_n(frame.data, frame.start))
 

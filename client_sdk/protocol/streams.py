@@ -101,11 +101,8 @@ class Streams:
     def fail(self, stream: Stream, code: int, message: str) -> None:
         """Our items, or the handler, failed."""
         if not stream.is_over:
-            self._output.drop(stream)
+            self.end(stream, Failure(SAID, message, code))
             self._output.frame(encode_error(stream.id, code, message))
-            stream.failure = Failure(SAID, message, code)
-            self._finish(stream)
-            self.tell(stream)
 
     def cancel(self, stream: Stream) -> None:
         """Whoever reads wants no more."""
@@ -153,13 +150,6 @@ class Streams:
                 self._finish(stream)
         self.tell(stream)
 
-    def receive_error(self, stream: Stream, failure: Failure) -> None:
-        """An ERROR, or one that cannot be read: it ends the stream in any case."""
-        self._output.drop(stream)
-        stream.failure = failure
-        self._finish(stream)
-        self.tell(stream)
-
     def receive_cancel(self, stream: Stream) -> None:
         """The other side wants no more of what we send."""
         if stream.is_ours:
@@ -172,10 +162,7 @@ class Streams:
                     self._finish(stream)
                 self.tell(stream)
             return
-        self._output.drop(stream)
-        stream.failure = Failure(SAID, "canceled: the caller cancelled", CANCELED)
-        self._finish(stream)
-        self.tell(stream)
+        self.end(stream, Failure(SAID, "canceled: the caller cancelled", CANCELED))
 
     def receive_request_n(self, stream: Stream, n: int) -> None:
         """Credit; beyond 31 bits the rest is forgotten, as "Flow Control" allows."""
@@ -190,15 +177,19 @@ class Streams:
             self._output.frame(encode_error(stream.id, INVALID, failure.message))
         elif not unsent:
             self._output.frame(encode_cancel(stream.id))
-        self.receive_error(stream, failure)
+        self.end(stream, failure)
+
+    def end(self, stream: Stream, failure: Failure) -> None:
+        """Both halves end with this, an ERROR for example; what has not left of its payloads never will."""
+        self._output.drop(stream)
+        stream.failure = failure
+        self._finish(stream)
+        self.tell(stream)
 
     def lose(self, failure: Failure) -> None:
         """The connection has ended, and all streams with it."""
         for stream in list(self.streams.values()):
-            self._output.drop(stream)
-            stream.failure = failure
-            self._finish(stream)
-            self.tell(stream)
+            self.end(stream, failure)
 
     def tell(self, stream: Stream) -> None:
         """The shell has to look at it."""
