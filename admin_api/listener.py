@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -46,17 +47,15 @@ class Bounds(NamedTuple):
     look_s: float = LOOK_S
 
 
+@dataclass(slots=True)
 class Caller:
     """One connection."""
 
-    __slots__ = ("address", "has_handler", "progress_at", "request", "waiting_bytes")
-
-    def __init__(self, address: str, now: float) -> None:
-        self.address: Final = address
-        self.request: web.Request | None = None  # the latest one; None before its head has come
-        self.has_handler = False  # a handler has begun with that, and has not ended
-        self.progress_at = now  # when it last took some of its answer
-        self.waiting_bytes = 0  # of its answer, at the last look
+    address: str
+    progress_at: float  # when it last took some of its answer
+    request: web.Request | None = None  # the latest one; None before its head has come
+    has_handler: bool = False  # a handler has begun with that, and has not ended
+    waiting_bytes: int = 0  # of its answer, at the last look
 
     @property
     def is_worked_for(self) -> bool:

@@ -17,7 +17,6 @@ KEEP_S: Final = 1.0  # but never longer: who scrapes asks once in some seconds
 MAX_KEPT: Final = 8  # kinds of the answer; at one more all are forgotten
 
 T = TypeVar("T")
-Clock = Callable[[], float]
 
 
 class Shared(Generic[T]):

@@ -15,6 +15,7 @@ lines of it, and is taken off the others meanwhile; so neither goes back, and no
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from prometheus_client import Metric, generate_latest
@@ -36,16 +37,14 @@ _GROWING: Final = frozenset({"counter", "histogram"})
 _ENDINGS: Final = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum")}  # of the names of samples
 
 
+@dataclass(slots=True)
 class Counted:
     """What the run of one worker has counted."""
 
-    __slots__ = ("kept", "run", "values")
-
-    def __init__(self, run: int) -> None:
-        self.run = run  # number of its process
-        self.values: dict[SampleKey, float] = {}
-        # Of services that lost their lines there: what they had, and among which others it counts now.
-        self.kept: dict[SampleKey, dict[SampleKey, float]] = {}
+    run: int  # number of its process
+    values: dict[SampleKey, float] = field(default_factory=dict)
+    # Of services that lost their lines there: what they had, and among which others it counts now.
+    kept: dict[SampleKey, dict[SampleKey, float]] = field(default_factory=dict)
 
     def take(self, values: dict[SampleKey, float]) -> None:
         """What the worker says now."""

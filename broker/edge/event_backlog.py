@@ -8,6 +8,7 @@ in use or a frame is here that names it; what came and went while everything was
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -26,19 +27,17 @@ MAX_FRAME_BYTES: Final = 8 << 20  # a larger frame is split; the writer takes 64
 ENCODE_ERRORS: Final = (msgspec.MsgspecError, ValueError, OverflowError, TypeError)
 
 
+@dataclass(slots=True)
 class _Frame:
     """Encoded records and what is in them."""
 
-    __slots__ = ("data", "first_seq", "is_counted", "last_seq", "number", "records", "requests")
-
-    def __init__(self, number: int, data: bytes, records: int, requests: int, first_seq: int, last_seq: int) -> None:
-        self.number: Final = number  # 1, 2, 3 … over the frames with records; 0: definitions alone
-        self.data: Final = data
-        self.records: Final = records
-        self.requests: Final = requests
-        self.first_seq: Final = first_seq
-        self.last_seq: Final = last_seq
-        self.is_counted = False  # among `written`
+    number: int  # 1, 2, 3 … over the frames with records; 0: definitions alone
+    data: bytes
+    records: int = 0
+    requests: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    is_counted: bool = False  # among `written`
 
 
 class _Gap:
@@ -280,7 +279,7 @@ def _defining(definitions: Mapping[int, Row]) -> list[_Frame]:
     """Frames of definitions alone."""
     rows = list(definitions.values())
     parts = [framed(rows[start : start + MAX_FRAME_RECORDS]) for start in range(0, len(rows), MAX_FRAME_RECORDS)]
-    return [_Frame(0, part, 0, 0, 0, 0) for part in parts]
+    return [_Frame(0, part) for part in parts]
 
 
 def _rows(events: Sequence[Event | Row]) -> list[Row]:

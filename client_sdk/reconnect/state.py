@@ -12,6 +12,7 @@ import asyncio
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -34,6 +35,7 @@ class State(StrEnum):
     CLOSED = "closed"  # for ever
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Change:
     """A client has begun to do something else.
 
@@ -41,12 +43,9 @@ class Change:
     <connected tcp://10.0.0.4:7000>
     """
 
-    __slots__ = ("broker", "reason", "state")
-
-    def __init__(self, state: State, broker: str, reason: ClientError | None) -> None:
-        self.state: Final = state
-        self.broker: Final = broker  # URL of the broker that it is connected to, or was last; empty before the first
-        self.reason: Final = reason  # why; None when it is what was wanted
+    state: State
+    broker: str  # URL of the broker that it is connected to, or was last; empty before the first
+    reason: ClientError | None  # why; None when it is what was wanted
 
     def __repr__(self) -> str:
         why = "" if self.reason is None else f": {self.reason.word}"

@@ -21,6 +21,7 @@ The metadata of an item is composite:
 What follows the named fields is ignored, so that a later version may say more. D-57. Knows no connections.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from client_sdk.errors import ClientError, error_of
@@ -39,6 +40,7 @@ MAX_FAILURE_BYTES: Final = 8192  # of the text of a failure; the rest of a longe
 _NAME_AT: Final = 1 + ID_BYTES
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answer:
     """What one service answered to a gather, and who it is.
 
@@ -47,16 +49,11 @@ class Answer:
     ('stock', True)
     """
 
-    __slots__ = ("data", "error", "metadata", "route_id", "service")
-
-    def __init__(
-        self, data: bytes, metadata: bytes | None, route_id: str, service: str, error: ClientError | None
-    ) -> None:
-        self.data: Final = data  # empty when it failed
-        self.metadata: Final = metadata  # what the handler gave beside the data; None when it gave none
-        self.route_id: Final = route_id  # a uuid; empty when the service did not say who it is
-        self.service: Final = service  # its name; empty likewise
-        self.error: Final = error  # why this service has no answer; None when it has one
+    data: bytes  # empty when it failed
+    metadata: bytes | None  # what the handler gave beside the data; None when it gave none
+    route_id: str  # a uuid; empty when the service did not say who it is
+    service: str  # its name; empty likewise
+    error: ClientError | None  # why this service has no answer; None when it has one
 
     @property
     def is_ok(self) -> bool:
