@@ -22,14 +22,23 @@ _VARIABLE_PREFIX: Final = "RSB_"
 class BrokerProcess:
     """One process; `start` it, then `stop` it. `urls` are in the order in which it says them."""
 
-    def __init__(self, listen: Sequence[str], options: Mapping[str, object], arguments: Sequence[str]) -> None:
-        """`options` by their names ("limits.max_connections"), `arguments` as on the command line."""
+    def __init__(
+        self,
+        listen: Sequence[str],
+        options: Mapping[str, object],
+        arguments: Sequence[str] = (),
+        admin: str = "off",
+        stop_s: float = STOP_S,
+    ) -> None:
+        """`options` by their names ("limits.max_connections"), `arguments` as on the command line. `admin`: HOST:PORT
+        of the admin API, whose URL is the last one. `stop_s`: for it to end when it is told to."""
         self._given: Final = (options, arguments)
         flags = [word for url in listen for word in ("--listen", url)]
         # It ends when this process is gone, however that went: its standard input ends then.
-        flags += ["--stop-at-eof", "--admin", "off"]
+        flags += ["--stop-at-eof", "--admin", admin]
         self._command: Final = (sys.executable, "-m", "broker", *flags, *arguments)
-        self._listen_n: Final = len(listen) + arguments.count("--listen")
+        self._listen_n: Final = len(listen) + arguments.count("--listen") + (admin != "off")
+        self._stop_s: Final = stop_s
         own = {name: value for name, value in os.environ.items() if not name.startswith(_VARIABLE_PREFIX)}
         self._environment: Final = {**own, **{_variable(name): _text(value) for name, value in options.items()}}
         self._said: Final[deque[str]] = deque(maxlen=KEPT_LINES_N)
@@ -64,7 +73,7 @@ class BrokerProcess:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, TimeoutError):
                     signal()
-                    async with asyncio.timeout(STOP_S):
+                    async with asyncio.timeout(self._stop_s):
                         await process.wait()
         if self._reader is not None:
             await self._reader

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -26,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from client_sdk import Client, NoRoute, Payload, RouteLost, Service, address, connect, multicast, shard
+from client_sdk.broker_process import BrokerProcess
 from rsocket_wire.errors import BrokerError
 from spark_sink.tables import read_table
 
@@ -36,7 +35,7 @@ MARKER = ".rsocket-broker-demo"  # in a folder that the demo has made, and may s
 EXIT_FAILED = 1
 EXIT_BAD_FOLDER = 2
 # Of few seconds as much as there is: each request as a row, and the table every second.
-RECORDED = {"RSB_EVENTS__REQUESTS": "all", "RSB_EVENTS__SNAPSHOT_S": "1"}
+RECORDED = {"events.requests": "all", "events.snapshot_s": 1}
 NOT_INSTALLED = 3  # what `pipeline` ends with when pyspark or Java is missing
 
 Counts = Counter[str]  # interaction model -> requests sent
@@ -231,31 +230,16 @@ async def broker_process(events: Path) -> AsyncIterator[dict[str, str]]:
 
     RSB_ variables are not for it: they say how somebody's own broker is to be, and the demo's has RECORDED alone.
     """
-    command = [sys.executable, "-m", "broker", "--events", str(events), "--admin", "127.0.0.1:0"]
-    command += ["--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--stop-at-eof"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RSB_")} | RECORDED
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    )
-    assert process.stdout is not None  # asked for with PIPE
-    assert process.stderr is not None
-    log = asyncio.create_task(process.stderr.read())
-    urls: dict[str, str] = {}
+    listen, options = ["tcp://127.0.0.1:0", "ws://127.0.0.1:0"], {"events.dir": events, **RECORDED}
+    process = BrokerProcess(listen, options, admin="127.0.0.1:0", stop_s=STOP_S)
     try:
-        async with asyncio.timeout(START_S):
-            while len(urls) < 3:
-                line = (await process.stdout.readline()).decode()
-                if not line:
-                    raise SystemExit("the broker did not start: " + (await log).decode())
-                url = line.split()[-1]
-                urls[url.partition("://")[0]] = url.rstrip("/")
-        yield urls
+        try:
+            await process.start()
+        except RuntimeError as error:
+            raise SystemExit(str(error)) from None
+        yield {url.partition("://")[0]: url for url in process.urls}
     finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        await log
+        await process.stop()
 
 
 def _report(console: Console, data: Path, sent: Counts) -> int:
