@@ -26,11 +26,12 @@ from broker.edge.origins import peer_address, peer_name
 from broker.edge.shell import TURN_BYTES, Shell
 from broker.edge.tcp import StreamLink
 from broker.edge.tls_port import Handshakes, TlsPort
-from broker.edge.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient, UpgradeRequest, refusal
+from broker.edge.upgrade import UpgradeRequest, refusal
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.limited_log import STRANGERS
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
+from rsocket_wire.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient
 
 GOODBYE_S: Final = 1.0  # for the other end to say CLOSE, too, and to take what is left
 MAX_SHOWN: Final = 200  # characters of what a stranger has sent, in a line of the log

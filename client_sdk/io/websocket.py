@@ -1,22 +1,16 @@
 """A WebSocket under a connection: the socket of `transport`, HTTP at its beginning, then a message for each frame.
 
-`websockets` speaks HTTP, `rsocket_wire.rsocket.websocket` the messages. Above it is the byte stream of TCP.
+`rsocket_wire.upgrade` speaks HTTP, `rsocket_wire.rsocket.websocket` the messages. Above it is the byte stream of TCP.
 """
 
 import asyncio
-import logging
 import os
 from typing import Final
 
 from client_sdk.io.transport import SocketTransport
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
-
-MAX_HEAD_BYTES: Final = 64 << 10  # of the answer's head; brokers send some hundred bytes
-_HEAD_END: Final = b"\r\n\r\n"
-
-_quiet: Final = logging.getLogger(f"{__name__}.websockets")
-_quiet.disabled = True  # whoever connects is told the error
+from rsocket_wire.upgrade import UpgradeClient
 
 
 class WebSocketTransport(SocketTransport):
@@ -24,17 +18,11 @@ class WebSocketTransport(SocketTransport):
 
     def __init__(self, url: str) -> None:
         """ConnectionError for a URL that is none of a WebSocket."""
-        from websockets.client import ClientProtocol
-        from websockets.exceptions import InvalidURI
-        from websockets.uri import parse_uri
-
         super().__init__()
         try:
-            uri = parse_uri(url)
-        except InvalidURI as error:
+            self._upgrade: Final = UpgradeClient(url)
+        except ValueError as error:
             raise ConnectionError(f"WebSocket: {error}") from None
-        self._opening: Final = ClientProtocol(uri, logger=_quiet)
-        self._head = bytearray()  # of the answer, until it is whole
         self._opened: Final[asyncio.Future[None]] = self._loop.create_future()
         self._reader: Final = MessageReader(is_from_client=False)
         self._writer: Final = MessageWriter(os.urandom(SEED_BYTES))
@@ -65,8 +53,7 @@ class WebSocketTransport(SocketTransport):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._opening.send_request(self._opening.connect())
-        self._transport.write(b"".join(self._opening.data_to_send()))
+        self._transport.write(self._upgrade.request())
 
     def data_received(self, data: bytes) -> None:
         if not self._opened.done():
@@ -91,33 +78,23 @@ class WebSocketTransport(SocketTransport):
     def connection_lost(self, error: Exception | None) -> None:
         if not self._opened.done():
             text = "the other side closed the connection" if error is None else str(error)
-            self._fail(text)
+            self._fail(ConnectionError(f"WebSocket: {text}"))
         super().connection_lost(self._fault or error)
 
     def _read_answer(self, data: bytes) -> None:
         """More of what the other side says to the request."""
-        self._head += data
-        end = self._head.find(_HEAD_END)
-        if end < 0:
-            if len(self._head) > MAX_HEAD_BYTES:
-                self._fail(f"an answer of more than {MAX_HEAD_BYTES} bytes")
+        try:
+            rest = self._upgrade.feed(data)
+        except ConnectionError as error:
+            self._fail(error)
             return
-        end += len(_HEAD_END)
-        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
-        self._opening.receive_data(head)
-        error: BaseException | None = self._opening.handshake_exc
-        if error is not None:
-            self._fail(str(error.__cause__ or error))
-        elif not self._opening.events_received():  # a body follows, so it is none
-            line = head.splitlines()[0].decode(errors="replace")
-            self._fail(f"the answer is {line}")
-        else:
+        if rest is not None:
             self._opened.set_result(None)
             if rest:
                 self.data_received(rest)
 
-    def _fail(self, text: str) -> None:
-        self._opened.set_exception(ConnectionError(f"WebSocket: {text}"))
+    def _fail(self, error: ConnectionError) -> None:
+        self._opened.set_exception(error)
         self._opened.exception()  # whoever wanted it may have gone
 
     def _look_at_news(self, reader: MessageReader) -> None:

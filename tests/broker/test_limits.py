@@ -46,6 +46,7 @@ def modules() -> list[str]:
         "admin_api/listener.py",
         "admin_api/shared.py",
         "broker/limited_log.py",
+        "rsocket_wire/upgrade.py",
     ]
     paths += [f"client_sdk/{name}.py" for name in ("connecting", "metadata", "spans", "tracing")]
     for room in ("calls", "reconnect", "services", "serving", "rsocket_py"):

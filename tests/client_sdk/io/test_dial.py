@@ -13,8 +13,9 @@ from websockets.utils import accept_key
 
 from client_sdk import ConnectionLost, connect
 from client_sdk.io.dial import Target, dial
-from client_sdk.io.websocket import MAX_HEAD_BYTES, WebSocketTransport
+from client_sdk.io.websocket import WebSocketTransport
 from rsocket_wire.rsocket.websocket import BINARY, CLOSE, PING
+from rsocket_wire.upgrade import MAX_HEAD_BYTES
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.rsocket_wire.rsocket.test_websocket import said
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.edge.upgrade import MAX_HEAD_BYTES
 from broker.forwarding.peer import MAX_SETUP_BYTES
+from rsocket_wire.upgrade import MAX_HEAD_BYTES
 from tests.conftest import MakeServer, StartBroker
 from tests.system.support.waits import soon
 from tests.system.support.wires import Closed, Wire, url_of

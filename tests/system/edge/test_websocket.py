@@ -12,10 +12,10 @@ import pytest
 
 from broker.edge import websocket as module
 from broker.edge.shell import TURN_BYTES
-from broker.edge.upgrade import MAX_HEAD_BYTES
 from broker.server import Server
 from rsocket_wire.rsocket import websocket
 from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
+from rsocket_wire.upgrade import MAX_HEAD_BYTES
 from tests.conftest import MakeServer, StartBroker
 from tests.fakes import Frame
 from tests.rsocket_wire.rsocket.test_websocket import FIN, said
