@@ -36,11 +36,6 @@ def dial_proof(
     return _signed(secret, b"dial", [dialler_id, acceptor_id, acceptor_nonce, dialler_nonce])
 
 
-def is_equal(a: bytes, b: bytes) -> bool:
-    """The two are the same; how long the answer takes does not tell where they differ."""
-    return hmac.compare_digest(a, b)
-
-
 def _signed(secret: bytes, role: bytes, parts: list[bytes]) -> bytes:
     """HMAC-SHA256 of the role and the parts, which all have one length: no two lists look alike."""
     # Without a secret nobody links (`ClusterSettings.secret`); who asks all the same must not sign with nothing.
