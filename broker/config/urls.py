@@ -19,13 +19,23 @@ MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closin
 
 
 @dataclass(frozen=True)
-class Listen:
-    """Where a listener listens: `tcp://127.0.0.1:7000`, `wss://[::]:7001/rsocket`, `unix:///run/broker.sock`."""
+class Place:
+    """What both kinds of URLs say."""
 
     scheme: str  # one of LISTEN_SCHEMES; "http" for the admin listener
     host: str = ""  # name or address, without brackets; empty for unix
-    port: int = 0  # 0: the system chooses a free one
+    port: int = 0  # 0: the system chooses a free one, or an SRV record says it
     path: str = ""  # ws, wss: the one path that is served, empty = any; unix: the socket's file, absolute
+
+    @property
+    def is_tls(self) -> bool:
+        """Who is there shows a certificate."""
+        return self.scheme in ("tls", "wss")
+
+
+@dataclass(frozen=True)
+class Listen(Place):
+    """Where a listener listens: `tcp://127.0.0.1:7000`, `wss://[::]:7001/rsocket`, `unix:///run/broker.sock`."""
 
     @staticmethod
     def parse(text: str) -> "Listen":
@@ -49,11 +59,6 @@ class Listen:
         if parts is None or parts.netloc != text or "@" in text:
             raise _bad(f'{shown_value(text)} is neither HOST:PORT nor "off"')
         return Listen("http", *_place(text, parts))
-
-    @property
-    def is_tls(self) -> bool:
-        """Needs a certificate."""
-        return self.scheme in ("tls", "wss")
 
     @property
     def is_local(self) -> bool:
@@ -88,14 +93,10 @@ class Listen:
 
 
 @dataclass(frozen=True)
-class PeerUrl:
+class PeerUrl(Place):
     """Where another broker is, or how it is found: `tls://b1:7000`, `dns+tcp://brokers:7000`, `srv+tcp://_b._tcp.x`."""
 
-    scheme: str  # one of LISTEN_SCHEMES
     finder: str = ""  # "dns": the host has several addresses; "srv": it is a name with SRV records; empty: neither
-    host: str = ""  # without brackets; empty for unix
-    port: int = 0  # 0 with srv and for unix
-    path: str = ""  # as of a Listen
 
     @staticmethod
     def parse(text: str) -> "PeerUrl":
@@ -108,7 +109,7 @@ class PeerUrl:
         if finder == "srv":
             if has_more or not parts.hostname or parts.netloc.lower() != parts.hostname:
                 raise _bad(f"{shown_value(text)} must be a scheme and a name; SRV records give hosts and ports")
-            return PeerUrl(scheme, finder, parts.hostname)
+            return PeerUrl(scheme, parts.hostname, finder=finder)
         if finder and has_more:
             raise _bad(f"{shown_value(text)} must be a scheme, a name and a port")
         if scheme != "unix" and ":" not in parts.netloc.rpartition("]")[2]:
@@ -116,12 +117,7 @@ class PeerUrl:
         place = Listen(scheme, *_place(text, parts)) if finder else Listen.parse(text)
         if not place.port and scheme != "unix":
             raise _bad(f"{shown_value(text)} has port 0, which cannot be dialled")
-        return PeerUrl(scheme, finder, place.host, place.port, place.path)
-
-    @property
-    def is_tls(self) -> bool:
-        """Who is dialled shows a certificate."""
-        return self.scheme in ("tls", "wss")
+        return PeerUrl(scheme, place.host, place.port, place.path, finder)
 
     def __str__(self) -> str:
         if self.finder == "srv":

@@ -198,7 +198,7 @@ cost = 7
         "version": 0,
     }
     to_look_up = [peer for peer in config.cluster.peers if peer.finder]
-    assert to_look_up == [PeerUrl("tls", "dns", "b", 2), PeerUrl("tls", "srv", "_d._tcp.e")]
+    assert to_look_up == [PeerUrl("tls", "b", 2, finder="dns"), PeerUrl("tls", "_d._tcp.e", finder="srv")]
 
 
 def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons() -> None:
@@ -209,7 +209,7 @@ def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons()
         "RSB_CLUSTER__ADVERTISE": "",
     }
     cluster = load(None, environ, {}).cluster
-    assert cluster.peers == (PeerUrl("tcp", "", "a", 1), PeerUrl("tcp", "srv", "b"))
+    assert cluster.peers == (PeerUrl("tcp", "a", 1), PeerUrl("tcp", "b", finder="srv"))
     assert cluster.principals == ("organizationName=Acme, commonName=b1", "commonName=b;2")
     assert cluster.advertise == ()
 
