@@ -1,6 +1,7 @@
-"""Time, as a parameter: the event loop's in programs, the test's own in tests."""
+"""Event loops, and their time as a parameter: the event loop's in programs, the test's own in tests."""
 
 import asyncio
+from collections.abc import Callable
 
 
 class Clock:
@@ -13,3 +14,12 @@ class Clock:
     async def sleep(self, delay_s: float) -> None:
         """Returns when so many seconds are over."""
         await asyncio.sleep(delay_s)
+
+
+def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes loops of uvloop, which is not on every system; None: asyncio's are to be used."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import OfferOptions
+from client_sdk.clock import find_loop_factory
 from client_sdk.errors import ConnectionLost, NotConnected
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
@@ -103,7 +104,7 @@ def run(
 
     >>> run("tcp://127.0.0.1:7000", Service("ledger"))  # doctest: +SKIP
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, drain_s=drain_s, **options))
 
 
@@ -187,11 +188,3 @@ def _heard(told: Stop) -> Iterator[None]:
             for each in listeners.numbers:
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                     loop.remove_signal_handler(each)
-
-
-def _loop_factory() -> Any:
-    try:
-        import uvloop  # optional: not on every system
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from client_sdk.clock import find_loop_factory
 from client_sdk.errors import ConnectionLost, DeadlineExceeded, NotConnected
 
 LOOK_S: Final = 1.0  # how often a thread that waits looks whether the event loop is still there
@@ -31,7 +32,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._pid: Final = os.getpid()
-        self._loop: Final = _new_loop()
+        self._loop: Final = (find_loop_factory() or asyncio.new_event_loop)()
         self._stopping: Final = asyncio.Event()
         self._held: Final[set[Close]] = set()  # only touched by the loop; one for each client and broker
         self._thread: Final = threading.Thread(target=self._main, name="rsocket background", daemon=True)
@@ -185,14 +186,6 @@ class Background:
 
 
 BACKGROUND: Final = Background()  # the only one of the process
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop  # optional: not on every system
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 async def _do(work: Callable[[], Awaitable[T]]) -> T:
