@@ -14,7 +14,7 @@ from broker.cluster.replication import ReplacedElsewhere
 from broker.cluster.state import ClusterState
 from broker.connections.back_pressure import BackPressure
 from broker.connections.close_reasons import CloseReasons
-from broker.connections.deadlines import Deadlines, overdue
+from broker.connections.deadlines import overdue
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending, connection_code
 from broker.connections.handshake import Handshake
@@ -33,7 +33,7 @@ from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, is_fatal
 from rsocket_wire.rsocket.framing import FrameCursor
-from rsocket_wire.timers import NEVER
+from rsocket_wire.timers import Timers
 from rsocket_wire.wire.frames import ADDRESS
 
 
@@ -48,7 +48,7 @@ class Lifecycle:
         self._event_log: Final = event_log
         self.dirty: Final[list[Peer]] = []  # peers with output or about to close; the peers append themselves
         self.sessions: Final = Sessions(settings, table.masks, event_log)
-        self.deadlines: Final = Deadlines()
+        self.deadlines: Final = Timers()  # when peers are looked at: one of each
         self.limits: Final = ConnectionLimits(settings)
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
@@ -226,11 +226,14 @@ class Lifecycle:
 
     def watch(self, peer: Peer, at: float) -> None:
         """Looks at the peer at that moment, and not at the one that was meant before."""
-        self.deadlines.put(peer, at, len(self.limits.peers))
+        if peer.look_timer is not None:
+            peer.look_timer.cancel()
+        peer.look_timer = self.deadlines.put(at, peer)
 
     def tick(self, now: float) -> None:
         """Looks at the peers whose moment has come."""
         while (peer := self.deadlines.take_due(now)) is not None:
+            assert isinstance(peer, Peer)  # see `watch`
             self._look_at(peer, now)
 
     def depart(self, now: float) -> None:
@@ -402,7 +405,8 @@ class Lifecycle:
         peer.forget()
         self.release(peer, now)
         self.back_pressure.forget(peer)
-        peer.look_at = NEVER
+        if peer.look_timer is not None:
+            peer.look_timer.cancel()
         self.limits.leave(peer)
 
     def _let_go(self, peer: Peer, now: float) -> None:

@@ -31,6 +31,7 @@ from rsocket_wire.rsocket.frames import (
 )
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Session
+from rsocket_wire.timers import Timed, Timer
 from rsocket_wire.wire.ints import u32_at, u32_bytes
 
 if TYPE_CHECKING:  # for the compiler alone: nothing of it is needed when this runs. See `forward`
@@ -43,7 +44,7 @@ _ALL_BYTES: Final = 1 << 62  # room without a bound
 _HEADER_BYTES: Final = 6  # stream id, type and flags
 
 
-class Peer:
+class Peer(Timed):
     """One connection. The owner of a route, and what the edge holds in its hand."""
 
     __slots__ = (
@@ -93,7 +94,7 @@ class Peer:
         "latest_target",
         "latest_to",
         "link",
-        "look_at",
+        "look_timer",
         "max_streams",
         "merging_bytes",
         "merging_n",
@@ -166,7 +167,7 @@ class Peer:
         self.connected_at: Final = now
         self.connected_at_ms: Final = at_ms
         self.heard_at = now
-        self.look_at = 0.0  # when the core looks at it next; whatever else stands in its heap is out of date
+        self.look_timer: Timer | None = None  # when the core looks at it next; None before the first time is set
         self.bytes_in = 0
         self.bytes_out = 0  # handed to the transport, frame lengths included
         self.requests = 0  # begun by the peer, ever
