@@ -11,6 +11,7 @@ from broker.routing.fair_shares import NOBODY, Shares
 from broker.routing.health.leases import Lease
 from broker.routing.health.masks import Masks
 from broker.routing.policies import Policies, Policy
+from rsocket_wire.timers import Timed, Timer
 
 # How a request ended, as far as it says something about the route.
 GOOD: Final = 0
@@ -44,7 +45,7 @@ class ServiceLoad:
         self.shares: Final = Shares(limit, True) if limit > 0 else None  # of them; None: there is no limit
 
 
-class Load:
+class Load(Timed):
     """One offered route."""
 
     __slots__ = (
@@ -84,6 +85,7 @@ class Load:
         "service",
         "shares",
         "slot",
+        "term",
         "warm_at",
         "weight",
     )
@@ -114,6 +116,7 @@ class Load:
         self._elsewhere_at = _LONG_AGO
         self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
+        self.term: Timer | None = None  # of its latest ejection
         self.relieved_at = 0.0  # when its latest ejection was over
         self.is_behind = False  # its own broker, another one, says that callers that send it more had better wait
         self.is_leaving = False  # its own broker, another one, says that it gets no new requests
@@ -348,6 +351,8 @@ class Loads:
         if load.ejected_until:
             load.ejected_until = 0.0
             service.ejected_n -= 1
+            assert load.term is not None  # it is ejected
+            load.term.cancel()
         self.masks.forget(load.slot)
         load.slot = -1
         if load.lease is not None:

@@ -11,15 +11,12 @@ choose: it puts the mask `ejected`, which requests ignore when too much of what 
                  └───────────────────────────────────────────────────┴────────────────────────────────┘
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 from broker.routing.health.loads import Load
 from broker.routing.policies import Policy
 from broker.routing.table import Route, Table
-from rsocket_wire.timers import NEVER
-
-_KEPT: Final = 64  # ends of ejections that are not worth a sweep
+from rsocket_wire.timers import Timers
 
 
 class Judgement:
@@ -31,17 +28,6 @@ class Judgement:
         self.detail: Final = detail
 
 
-class Term:
-    """The end of an ejection. Out of date, and ignored, when it is not the load's `ejected_until`."""
-
-    def __init__(self, until: float, load: Load) -> None:
-        self.until: Final = until
-        self.load: Final = load
-
-    def __lt__(self, other: "Term") -> bool:
-        return self.until < other.until
-
-
 class Outliers:
     """The judge of one table's routes."""
 
@@ -50,9 +36,7 @@ class Outliers:
         self.relieved = 0  # of them: whose time was over; the others' routes left before
         self.spared = 0  # suspects that had to stay, because enough of their service's routes were ejected
         self._table: Final = table
-        # A heap. One of a route that leaves stays until its time comes, unless there are too many: `_sweep`.
-        self._terms: list[Term] = []
-        self._swept_at = _KEPT  # so many are swept
+        self._terms: Final = Timers()  # when ejections are over
 
     def judge(self, now: float) -> list[Judgement]:
         """Empties the list of suspects; those who are ejected, in the order in which they were suspected."""
@@ -73,11 +57,8 @@ class Outliers:
     def relieve(self, now: float) -> list[Judgement]:
         """Those whose time is over, the earliest first."""
         found: list[Judgement] = []
-        while self._terms and self._terms[0].until <= now:
-            term = heappop(self._terms)
-            load = term.load
-            if load.ejected_until != term.until:
-                continue
+        while (load := self._terms.take_due(now)) is not None:
+            assert isinstance(load, Load)  # see `_eject`
             load.ejected_until = 0.0
             load.relieved_at = now
             load.errors_n = 0
@@ -90,11 +71,11 @@ class Outliers:
 
     def next_at(self) -> float:
         """When `relieve` may have something to do, seconds, monotonic; NEVER when nobody is ejected."""
-        return self._terms[0].until if self._terms else NEVER
+        return self._terms.first()
 
     def waiting(self) -> int:
         """How many ends of ejections are kept, those of routes that have left included."""
-        return len(self._terms)
+        return self._terms.size()
 
     def _eject(self, load: Load, errors_n: int, now: float) -> Judgement:
         policy = load.service.policy
@@ -107,17 +88,9 @@ class Outliers:
         load.service.ejected_n += 1
         self._table.masks.put(self._table.masks.ejected, load.slot)
         self.ejected += 1
-        heappush(self._terms, Term(load.ejected_until, load))
-        if len(self._terms) > self._swept_at:
-            self._sweep()
+        load.term = self._terms.put(load.ejected_until, load)
         text = f"{errors_n} errors in a row; ejection {load.ejections_n}, for {span_s:g} s"
         return Judgement(self._table.route_at(load.slot), True, f"{text}; {_standing(load)}")
-
-    def _sweep(self) -> None:
-        """Forgets the ends that nobody waits for; what is left is bounded by the routes."""
-        self._terms = [term for term in self._terms if term.until == term.load.ejected_until]
-        heapify(self._terms)
-        self._swept_at = 2 * len(self._terms) + _KEPT
 
 
 def most_ejected(policy: Policy, routes_n: int) -> int:
