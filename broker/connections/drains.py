@@ -105,7 +105,7 @@ class Drains:
         tags = [Tag(key, tag.raw) for key in keys_named(tag.key.short_name)]
         found = self._query.matching([tags])
         tokens = [each.token() for each in tags]
-        self._begin(Drain(TAG, tag_name(tag), tokens, grace_s, spread_s, closes, self._event_log.wall(now)), found, now)
+        self._begin(Drain(TAG, str(tag), tokens, grace_s, spread_s, closes, self._event_log.wall(now)), found, now)
         return len(found)
 
     def drain_broker(self, grace_s: float, spread_s: float, closes: bool, now: float) -> int:
@@ -126,7 +126,7 @@ class Drains:
 
     def undrain_tag(self, tag: Tag, now: float) -> bool:
         """Puts it in service again; False when it was not drained."""
-        return self._end(TAG, tag_name(normal_tag(tag)), now)
+        return self._end(TAG, str(normal_tag(tag)), now)
 
     def undrain_broker(self, now: float) -> bool:
         """Puts it in service again; False when it was not drained."""
@@ -252,9 +252,3 @@ class Drains:
             heapify(self._waiting)
             self._turned = [leaving for leaving in self._turned if not leaving.is_over]
         return drain
-
-
-def tag_name(tag: Tag) -> str:
-    """Returns `region=eu`; for a tag without a value its key's name."""
-    name = tag.key.short_name
-    return name if tag.value is None else f"{name}={tag.value}"

@@ -381,12 +381,7 @@ def milliseconds_of(text: str) -> int:
 
 def label_of(tags: list[Tag]) -> str:
     """`service=orders region=eu`: well-known keys by their short name."""
-    parts: list[str] = []
-    for tag in tags:
-        value = tag.value
-        name = tag.key.short_name
-        parts.append(name if value is None else f"{name}={value}")
-    return " ".join(parts)
+    return " ".join([str(tag) for tag in tags])
 
 
 def _wires_named(name: str) -> list[bytes]:

@@ -20,7 +20,7 @@ from broker import VERSION
 from broker.config.options import OPTIONS, SERVICE_KEYS, Config
 from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
-from broker.connections.drains import BROKER, ROUTE, TAG, Drain, tag_name
+from broker.connections.drains import BROKER, ROUTE, TAG, Drain
 from broker.core import COMPILED, Core
 from broker.edge.event_pipe import PipeState
 from broker.event_log.histogram import Histogram
@@ -188,7 +188,7 @@ def drain(core: Core, moment: Moment, route_id: bytes | None, tag: Tag | None) -
     if route_id is not None:
         wanted = ROUTE, id_text(route_id)
     else:
-        wanted = (TAG, tag_name(normal_tag(tag))) if tag is not None else (BROKER, "")
+        wanted = (TAG, str(normal_tag(tag))) if tag is not None else (BROKER, "")
     found = next((each for each in core.drains.all() if (each.kind, each.name) == wanted), None)
     return _drain_view(core, moment, found) if found is not None else None
 

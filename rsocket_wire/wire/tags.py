@@ -65,6 +65,7 @@ class Tag:
         return hash(self.token())
 
     def __repr__(self) -> str:
+        """`region=eu`; for a tag without a value its key's short name."""
         return self.key.short_name if self.raw is None else f"{self.key.short_name}={self.value}"
 
 
