@@ -80,16 +80,31 @@ class Query:
             return target
         return self._learn(self._known, key, 0, self._meet(data[start:end]))
 
-    def resolve_as(self, data: bytes, start: int, end: int, service: str) -> Target:
-        """As `resolve`, but for this service in place of what the ADDRESS names: another broker says so. D-55"""
-        return self._resolve_as(data, start, end, service, False)
+    def resolve_as(self, data: bytes, start: int, end: int, service: str, is_decided: bool = False) -> Target:
+        """As `resolve`, but for this service in place of what the ADDRESS names: another broker says so. D-55
+
+        `is_decided`: as `resolve_decided`.
+        """
+        if end - start < ORIGIN_TO:
+            return self._meet(data[start:end])  # refused
+        known = self._decided if is_decided else self._known_as
+        name = service.encode()
+        prefix = len(name).to_bytes(4, "big") + name
+        key = prefix + data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
+        target = known.get(key)
+        if target is not None:
+            self.refresh(target)
+            return target
+        target = self._meet(data[start:end], is_decided)
+        target.forced = service
+        return self._learn(known, key, len(prefix), target)
 
     def resolve_decided(self, data: bytes, start: int, end: int, service: str) -> Target:
         """By what another broker has decided: this service, or if that is empty what the ADDRESS names, whatever is
         redirected here (D-55), and whether or not hints among the tags take part in the AND here (D-12).
         """
         if service or self.redirects or self._is_strict:
-            return self._resolve_as(data, start, end, service, True)
+            return self.resolve_as(data, start, end, service, True)
         return self.resolve(data, start, end)
 
     def set_redirects(self, redirects: dict[str, str]) -> None:
@@ -243,22 +258,6 @@ class Query:
     def remembered(self) -> int:
         """How many addresses are remembered."""
         return len(self._known)
-
-    def _resolve_as(self, data: bytes, start: int, end: int, service: str, is_decided: bool) -> Target:
-        """As `resolve_as`, or as `resolve_decided`."""
-        if end - start < ORIGIN_TO:
-            return self._meet(data[start:end])  # refused
-        known = self._decided if is_decided else self._known_as
-        name = service.encode()
-        prefix = len(name).to_bytes(4, "big") + name
-        key = prefix + data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
-        target = known.get(key)
-        if target is not None:
-            self.refresh(target)
-            return target
-        target = self._meet(data[start:end], is_decided)
-        target.forced = service
-        return self._learn(known, key, len(prefix), target)
 
     def _learn(self, known: dict[bytes, Target], key: bytes, prefix_bytes: int, target: Target) -> Target:
         """Remembers a target that was read just now; it, or an older one of the same address. `key`: with that prefix.
