@@ -65,13 +65,7 @@ class Total:
 
     def find_fullest(self) -> int:
         """The id of the peer for which most is held, the frame that has begun included; 0: nothing is."""
-        most = 0
-        fullest = 0
-        for peer_id, queue in self.queues.items():
-            if queue.held_bytes > most:
-                most = queue.held_bytes
-                fullest = peer_id
-        return fullest
+        return max(self.queues, key=lambda each: self.queues[each].held_bytes, default=0)
 
 
 class Waiting:

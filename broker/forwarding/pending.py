@@ -115,7 +115,7 @@ class PendingRequests:
             if waiters is not None:
                 found.extend(waiters.values())
         if len(found) > 1:
-            found.sort(key=_number_of)
+            found.sort(key=lambda waiter: waiter.number)
         return found
 
     def next_some(self) -> list[PendingRequest]:
@@ -188,7 +188,3 @@ def token_of(target: Target) -> bytes:
     """A tag that every route must carry which the target can match: it is looked for among the tags of who joins."""
     wanted = target.selectors if target.selectors else target.wanted
     return wanted[-1].token()
-
-
-def _number_of(waiter: PendingRequest) -> int:
-    return waiter.number

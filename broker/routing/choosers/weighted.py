@@ -43,10 +43,7 @@ class Weighted(Chooser):
 
 def weight_of_all(routes: list[Route]) -> int:
     """The sum of their weights."""
-    total = 0
-    for route in routes:
-        total += route.load.weight
-    return total
+    return sum([route.load.weight for route in routes])
 
 
 def route_of(routes: list[Route], number: int) -> Route:

@@ -44,10 +44,7 @@ class ZoneFirst(Chooser):
 
 def kept_n(turn: Turn) -> int:
     """Routes in the sets that are remembered for the zones of an address, one in two sets twice."""
-    total = 0
-    for view in turn.zones.values():
-        total += view.size()
-    return total
+    return sum([view.size() for view in turn.zones.values()])
 
 
 def _look(zone: bytes, among: Candidates, turn: Turn) -> Zone | None:

@@ -28,7 +28,7 @@ class ShardTables:
     def by_id(self) -> list[Route]:
         """The routes, by Route Id."""
         if not self._by_id:
-            self._by_id = sorted(self.routes, key=_id_of)
+            self._by_id = sorted(self.routes, key=lambda route: route.id)
         return self._by_id
 
     @property
@@ -82,7 +82,3 @@ class ShardTables:
 def _have_same_ids(some: list[Route], others: list[Route]) -> bool:
     """In the same order."""
     return [each.id for each in some] == [each.id for each in others]
-
-
-def _id_of(route: Route) -> bytes:
-    return route.id
