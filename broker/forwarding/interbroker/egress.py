@@ -67,7 +67,8 @@ class Egress:
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start
-        if size + len(prefix) + 3 > MAX_FRAME_BYTES and self._is_too_large(peer, frame, target, size + len(prefix)):
+        if size + len(prefix) > MAX_FRAME_BYTES:
+            context.refuse_large(peer, frame, target, size + len(prefix))
             return None
         if kind == frames.METADATA_PUSH or (kind == frames.REQUEST_FNF and not flags & frames.FOLLOWS):
             self._send_only(peer, frame, target, route, server, prefix, at, to)
@@ -90,14 +91,6 @@ class Egress:
         if reassembly is not None:
             context.replay(peer, frame.stream_id, reassembly, False, frame.now)
         return None
-
-    def _is_too_large(self, peer: Peer, frame: FrameCursor, target: Target, size: int) -> bool:
-        """True, and refused, for a request that would not fit a frame with what is put in front of it."""
-        grown = size + (0 if frame.flags & frames.METADATA else 3)
-        if grown <= MAX_FRAME_BYTES:
-            return False
-        self._context.refuse_large(peer, frame, target, grown)
-        return True
 
     def _send_only(
         self,
