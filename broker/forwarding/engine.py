@@ -19,7 +19,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.pending import PendingRequests
 from broker.forwarding.push import PushRouter
 from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
-from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut
+from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut, owner_of
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.forwarding.unicast import Splice
@@ -518,10 +518,3 @@ class Engine(RequestContext):
         request.address_to = self.address_end(reassembly.caller, metadata, reassembly.address_at)
         request.reassembly = reassembly
         self._route(reassembly.caller, self.cursor(reassembly.frames[0], now), request, target)
-
-
-def owner_of(route: Route) -> Peer:
-    """The peer behind a route that this broker has."""
-    owner = route.owner
-    assert isinstance(owner, Peer)  # of a multicast that is not spread
-    return owner

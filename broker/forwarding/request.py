@@ -413,6 +413,13 @@ def _monopoly(held_n: int, where: str, limit: str) -> Refusal:
     return Refusal("over-limit", f"{text}, of which a caller gets at most half while others compete")
 
 
+def owner_of(route: Route) -> Peer:
+    """The peer behind a route that this broker has."""
+    owner = route.owner
+    assert isinstance(owner, Peer)  # whoever calls has looked
+    return owner
+
+
 def blocked_of(target: Target) -> Refusal:
     """Why nobody could be chosen."""
     blocked = target.blocked

@@ -23,7 +23,7 @@ from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.multicast.call import Branch, MulticastCall
 from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast, push_to_all
 from broker.forwarding.peer import Peer
-from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at
+from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at, owner_of
 from broker.forwarding.traffic.flows import COMPLETED, Flow
 from broker.routing.table import Route
 from broker.routing.targets import Target
@@ -134,9 +134,7 @@ class LinkFanout:
         mimes = context.mimes[request.mimes]
         needs_whole = len(far) > 0 and mimes.kind != COMPOSITE
         for route in local:
-            owner = route.owner
-            assert isinstance(owner, Peer)  # see above
-            needs_whole = needs_whole or not passes(mimes, context.mimes[owner.mimes])
+            needs_whole = needs_whole or not passes(mimes, context.mimes[owner_of(route).mimes])
         is_push = frame.kind == frames.METADATA_PUSH
         if needs_whole and not is_push and context.must_wait(peer, frame, request, target):
             return
@@ -145,16 +143,12 @@ class LinkFanout:
             request.reassembly.collapse(request.reassembly.metadata)
         if request.reassembly is not None:
             frame = context.cursor(request.reassembly.frames[0], frame.now)
-            request.data = frame.data
-            request.metadata_at, request.metadata_to = frames.request_parts(
-                frame.data, frame.start, frame.end, frame.kind, frame.flags
-            )
+            context.locate(frame, request)
         metadata = request.data[request.metadata_at : request.metadata_to]
         parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
-            owner = route.owner
-            assert isinstance(owner, Peer)
+            owner = owner_of(route)
             if owner.mimes not in raws:
                 try:
                     translated = context.translated(request.mimes, owner, metadata, raw_address, not is_push)

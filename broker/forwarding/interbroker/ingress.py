@@ -28,7 +28,7 @@ from broker.forwarding.mime_translation import COMPOSITE
 from broker.forwarding.multicast.opening import BranchRequest
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
-from broker.forwarding.request import TRUNCATED, CongestedRequest, Request, RequestContext, blocked_of
+from broker.forwarding.request import TRUNCATED, CongestedRequest, Request, RequestContext, blocked_of, owner_of
 from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
@@ -417,8 +417,7 @@ class Ingress(Delivery):
         parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
-            server = route.owner
-            assert isinstance(server, Peer)  # see the callers
+            server = owner_of(route)
             if server.mimes not in raws:
                 if self._must_wait(peer, frame, request, server):
                     return
