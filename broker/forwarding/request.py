@@ -21,20 +21,7 @@ from broker.routing.query import Query
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import CODE_WORDS, BrokerError, Refusal
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    HEADER_BYTES,
-    METADATA,
-    METADATA_PUSH,
-    REQUEST_FNF,
-    REQUEST_STREAM,
-    Setup,
-    encode_error,
-    encode_request,
-    encode_request_n,
-    initial_n,
-    request_parts,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
 from rsocket_wire.timers import Timers
@@ -95,7 +82,7 @@ class RequestContext:
         self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
 
-    def set_mimes(self, peer: Peer, setup: Setup) -> None:
+    def set_mimes(self, peer: Peer, setup: frames.Setup) -> None:
         """The peer has the pair of mime types of its SETUP, until `forget_mimes`."""
         peer.mimes = self.mime_pairs.take(setup.metadata_mime, setup.data_mime)
 
@@ -140,8 +127,8 @@ class RequestContext:
         (ABSENT, 0): there is none. What it wraps says nothing about the way (D-70).
         """
         kind = self.mimes[peer.mimes].kind
-        frames = broker_frames(metadata) if kind == COMPOSITE else [(0, len(metadata))]
-        for at, to in reversed(frames):
+        places = broker_frames(metadata) if kind == COMPOSITE else [(0, len(metadata))]
+        for at, to in reversed(places):
             if to < len(metadata):
                 return at, to
             wrapped_at = find_wrapped(metadata[at:to])
@@ -228,8 +215,9 @@ class RequestContext:
             raw = reassembly.merged(translated)
         else:
             rest = frame.data[request.metadata_to : frame.end]
-            n = initial_n(frame.data, frame.start) if frame.kind >= REQUEST_STREAM else 0
-            raw = encode_request(frame.kind, frame.stream_id, rest, translated, n, frame.flags & ~METADATA)
+            n = frames.initial_n(frame.data, frame.start) if frame.kind >= frames.REQUEST_STREAM else 0
+            flags = frame.flags & ~frames.METADATA
+            raw = frames.encode_request(frame.kind, frame.stream_id, rest, translated, n, flags)
         if len(raw) > MAX_FRAME_BYTES:
             self.refuse_large(peer, frame, target, len(raw))
             return b""
@@ -261,10 +249,10 @@ class RequestContext:
     def locate(self, frame: FrameCursor, request: Request) -> None:
         """The metadata of the request is that of this frame."""
         request.data = frame.data
-        if frame.kind == METADATA_PUSH:
-            request.metadata_at, request.metadata_to = frame.start + HEADER_BYTES, frame.end
+        if frame.kind == frames.METADATA_PUSH:
+            request.metadata_at, request.metadata_to = frame.start + frames.HEADER_BYTES, frame.end
             return
-        request.metadata_at, request.metadata_to = request_parts(
+        request.metadata_at, request.metadata_to = frames.request_parts(
             frame.data, frame.start, frame.end, frame.kind, frame.flags
         )
 
@@ -277,10 +265,10 @@ class RequestContext:
 
     def replay(self, peer: Peer, stream_id: int, reassembly: Reassembly, is_merged: bool, now: float) -> None:
         """What was held behind the first frame goes the way that the request has now; `is_merged`: only the credit."""
-        frames = reassembly.later if is_merged else reassembly.frames[1:] + reassembly.later
+        raws = reassembly.later if is_merged else reassembly.frames[1:] + reassembly.later
         if reassembly.more_n:
-            frames = [*frames, encode_request_n(stream_id, reassembly.more_n)]
-        for raw in frames:
+            raws = [*raws, frames.encode_request_n(stream_id, reassembly.more_n)]
+        for raw in raws:
             stream = peer.streams.get(stream_id)
             if stream is None:
                 return
@@ -334,8 +322,8 @@ class RequestContext:
         self, peer: Peer, stream_id: int, kind: int, target: Target | None, refusal: Refusal, now: float = 0.0
     ) -> None:
         """Answers with ERROR where the model has an answer, and counts. `now`: 0 when the peer has just sent it."""
-        if kind != REQUEST_FNF and kind != METADATA_PUSH:
-            peer.send(encode_error(stream_id, refusal.code, refusal.message))
+        if kind != frames.REQUEST_FNF and kind != frames.METADATA_PUSH:
+            peer.send(frames.encode_error(stream_id, refusal.code, refusal.message))
         at = now if now else peer.heard_at
         self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.order, 0)
 
@@ -405,7 +393,7 @@ def deadline_at(target: Target, request: Request, now: float) -> float:
 
 def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
     """More of the request's metadata may follow in fragments."""
-    return frame.flags & FOLLOWS != 0 and frame.flags & METADATA != 0 and metadata_to == frame.end
+    return frame.flags & frames.FOLLOWS != 0 and frame.flags & frames.METADATA != 0 and metadata_to == frame.end
 
 
 def _monopoly(held_n: int, where: str, limit: str) -> Refusal:

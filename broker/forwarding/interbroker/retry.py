@@ -10,16 +10,7 @@ from broker.forwarding.unicast import Splice, is_request_n
 from broker.routing.health.loads import NEITHER
 from broker.routing.targets import Target
 from rsocket_wire.errors import REJECTED
-from rsocket_wire.rsocket.frames import (
-    MAX_N,
-    METADATA,
-    PAYLOAD,
-    REQUEST_N,
-    REQUEST_RESPONSE,
-    encode_request,
-    error_code,
-    initial_n,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
 
@@ -68,7 +59,7 @@ class RetryableSplice(Splice):
         self._kept = rest
         self._metadata_bytes = metadata_bytes
         self._flags = frame.flags
-        self._n = 0 if self.model == REQUEST_RESPONSE else initial_n(frame.data, frame.start)
+        self._n = 0 if self.model == frames.REQUEST_RESPONSE else frames.initial_n(frame.data, frame.start)
         self._retries = retries
         cost_bytes = frame.end - frame.start + FRAME_COST
         self._cost_bytes = cost_bytes
@@ -77,9 +68,10 @@ class RetryableSplice(Splice):
 
     def from_caller(self, frame: FrameCursor) -> None:
         if len(self._kept):
-            if frame.kind == REQUEST_N and is_request_n(frame) and not self.caller.is_congested:  # else it is held
-                self.more_n = min(self.more_n + initial_n(frame.data, frame.start), MAX_N)
-            elif frame.kind == PAYLOAD:
+            if frame.kind == frames.REQUEST_N:
+                if is_request_n(frame) and not self.caller.is_congested:  # else it is held
+                    self.more_n = min(self.more_n + frames.initial_n(frame.data, frame.start), frames.MAX_N)
+            elif frame.kind == frames.PAYLOAD:
                 self._let_go()  # the one frame is not all of it any more
         super().from_caller(frame)
 
@@ -98,17 +90,16 @@ class RetryableSplice(Splice):
     def give_up(self, now: float) -> bytes:
         """Leaves both peers without a word, because the request goes elsewhere; the request. It is counted there."""
         kept = self._kept
-        metadata = kept[: self._metadata_bytes] if self._flags & METADATA else None
-        raw = encode_request(
-            self.model, self.caller_stream_id, kept[self._metadata_bytes :], metadata, self._n, self._flags & ~METADATA
-        )
+        metadata = kept[: self._metadata_bytes] if self._flags & frames.METADATA else None
+        data, flags = kept[self._metadata_bytes :], self._flags & ~frames.METADATA
+        raw = frames.encode_request(self.model, self.caller_stream_id, data, metadata, self._n, flags)
         self._let_go()
         del self.caller.streams[self.caller_stream_id]
         self.server.streams.pop(self.server_stream_id, None)
         self.caller.begun -= 1
         if self.timer is not None:
             self.timer.cancel()
-        self.route.load.ended(self.model == REQUEST_RESPONSE, NEITHER, 0, now, self.caller.id)
+        self.route.load.ended(self.model == frames.REQUEST_RESPONSE, NEITHER, 0, now, self.caller.id)
         return raw
 
     def finish(self, outcome: int, verdict: int, now: float) -> None:
@@ -124,6 +115,6 @@ class RetryableSplice(Splice):
 
 def is_refused(frame: FrameCursor, words: tuple[bytes, ...]) -> bool:
     """A sound ERROR is REJECTED with one of these words."""
-    if error_code(frame.data, frame.start) != REJECTED:
+    if frames.error_code(frame.data, frame.start) != REJECTED:
         return False
     return frame.data[frame.start + _TEXT_AT : frame.end].startswith(words)

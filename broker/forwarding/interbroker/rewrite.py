@@ -3,14 +3,7 @@
 Knows the layout of request frames and nothing else. Everything behind the metadata stays as it is.
 """
 
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    HEADER_BYTES,
-    METADATA,
-    METADATA_PUSH,
-    REQUEST_STREAM,
-    encode_metadata_push,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 
 
@@ -22,23 +15,23 @@ def rewritten(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: by
     """
     kind = frame.kind
     data = frame.data
-    if kind == METADATA_PUSH:
-        return encode_metadata_push(metadata if metadata is not None else b"")
+    if kind == frames.METADATA_PUSH:
+        return frames.encode_metadata_push(metadata if metadata is not None else b"")
     if metadata is None:
-        head = (stream_id << 16) | (kind << 10) | (frame.flags & ~METADATA)
-        begin = frame.start + HEADER_BYTES
-        credit = data[begin : begin + 4] if kind >= REQUEST_STREAM else b""
+        head = (stream_id << 16) | (kind << 10) | (frame.flags & ~frames.METADATA)
+        begin = frame.start + frames.HEADER_BYTES
+        credit = data[begin : begin + 4] if kind >= frames.REQUEST_STREAM else b""
         return head.to_bytes(6, "big") + credit + data[metadata_to : frame.end]
-    head = (stream_id << 16) | (kind << 10) | frame.flags | METADATA
-    if kind < REQUEST_STREAM:
+    head = (stream_id << 16) | (kind << 10) | frame.flags | frames.METADATA
+    if kind < frames.REQUEST_STREAM:
         return ((head << 24) | len(metadata)).to_bytes(9, "big") + metadata + data[metadata_to : frame.end]
-    begin = frame.start + HEADER_BYTES
+    begin = frame.start + frames.HEADER_BYTES
     length = len(metadata).to_bytes(3, "big")
     return head.to_bytes(6, "big") + data[begin : begin + 4] + length + metadata + data[metadata_to : frame.end]
 
 
 def is_streaming(frame: FrameCursor) -> bool:
     """More than one frame may belong to the request: it is to be passed on as it comes."""
-    if frame.kind == METADATA_PUSH:
+    if frame.kind == frames.METADATA_PUSH:
         return False
-    return frame.kind >= REQUEST_STREAM or frame.flags & FOLLOWS != 0
+    return frame.kind >= frames.REQUEST_STREAM or frame.flags & frames.FOLLOWS != 0
