@@ -22,7 +22,6 @@ class EventLog:
         self._at_ms = at_ms  # the wall clock at `_now`
         self._query: Final = query
         self._singles: Final = singles
-        self._numbers: Final = singles.numbers
         singles.set_clock(now, at_ms)
         self.dropped = 0  # ever
         self._events: list[LifecycleEvent | FlowRecord] = []
@@ -65,8 +64,8 @@ class EventLog:
 
     def reserve(self, count: int) -> int:
         """The first of so many numbers, for events that are told later as of now."""
-        first = self._numbers.latest + 1
-        self._numbers.latest += count
+        first = self._singles.latest_seq + 1
+        self._singles.latest_seq += count
         return first
 
     def add(self, event: LifecycleEvent | FlowRecord) -> None:
@@ -78,14 +77,14 @@ class EventLog:
 
     def add_flows(self, records: list[FlowRecord]) -> None:
         """The flows of an interval, numbered from `next_seq` on."""
-        self._numbers.latest += len(records)
+        self._singles.latest_seq += len(records)
         for record in records:
             self.add(record)
 
     @property
     def next_seq(self) -> int:
         """The number that the next record will have."""
-        return self._numbers.latest + 1
+        return self._singles.latest_seq + 1
 
     @property
     def waiting_n(self) -> int:

@@ -23,13 +23,6 @@ SEED: Final = 20_261_122  # of the places that are drawn: they shall be the same
 _STEADY_US: Final = 2_000  # the wall clock says whole milliseconds: below this it has not been put
 
 
-class Numbers:
-    """The sequence numbers of one broker's run: over events, flow records and single requests."""
-
-    def __init__(self) -> None:
-        self.latest = 0  # 1, 2, 3 …
-
-
 class RequestRows:
     """Some of them, to be handed on without a look at each."""
 
@@ -47,7 +40,7 @@ class RequestLog:
     def __init__(self, query: Query, every_n: int = 0) -> None:
         """`every_n`: one of so many requests is written; 1: all; 0: none."""
         self.every_n: Final = every_n
-        self.numbers: Final = Numbers()
+        self.latest_seq = 0  # 1, 2, 3 … over the events, flow records and single requests of one broker's run
         self.query: Final = query
         self._rng: Final = Rng(SEED)
         self._turn = 0  # of the N requests among which one is written
@@ -79,9 +72,8 @@ class RequestLog:
             self._turn = turn + 1 if turn + 1 < every_n else 0
             if turn != self._place:
                 return 0
-        numbers = self.numbers
-        seq = numbers.latest + 1
-        numbers.latest = seq
+        seq = self.latest_seq + 1
+        self.latest_seq = seq
         if len(self.rows) >= MAX_ROWS:
             self._drop(seq)
             return 0
