@@ -18,8 +18,8 @@ from typing import Final
 
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import encode_metadata_push
-from rsocket_wire.rsocket.metadata import encode_entry, entries
-from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, BrokerInfo, decode_frame
+from rsocket_wire.rsocket.metadata import encode_entry, entries, is_broker_mime
+from rsocket_wire.wire.frames import MIME_TYPE, BrokerInfo, decode_frame
 from rsocket_wire.wire.keys import Key
 from rsocket_wire.wire.tags import MAX_VALUE_BYTES, Tag
 
@@ -45,7 +45,6 @@ MAY_BE_TOLD_ENTRY: Final = encode_entry(CLIENT_MIME, bytes([VERSION]))
 HAS_MOVED_ENTRY: Final = encode_entry(CLIENT_MIME, bytes([VERSION, 1]))
 
 _CLIENT_HEAD: Final = bytes([VERSION, _IS_CLIENT])
-_BROKER_MIMES: Final = (MIME_TYPE.encode(), MIME_TYPE_V0.encode())
 
 
 class Notice:
@@ -89,7 +88,7 @@ def said_by_client(metadata: bytes) -> int:
 
 def client_entry(client_id: bytes) -> bytes:
     """The entry of a client's SETUP: it may be told, and has this id, 16 bytes that nobody else knows."""
-    return encode_entry(CLIENT_MIME, bytes([VERSION, _IS_CLIENT]) + client_id)
+    return encode_entry(CLIENT_MIME, _CLIENT_HEAD + client_id)
 
 
 def client_id_of(metadata: bytes) -> bytes:
@@ -109,7 +108,7 @@ def find_notice(metadata: bytes) -> Notice | None:
     It must be the only broker frame in there: what a client sends to others by way of the broker has an ADDRESS, and a
     broker lets no BROKER_INFO of a client pass.
     """
-    said = [entry for entry in entries(metadata) or [] if entry.mime in _BROKER_MIMES]
+    said = [entry for entry in entries(metadata) or [] if is_broker_mime(entry.mime)]
     if len(said) != 1:
         return None
     try:
