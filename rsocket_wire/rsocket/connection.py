@@ -15,15 +15,8 @@ session. ° CONNECTION_CLOSE waits for the open streams first.
 
 from typing import Final
 
-from rsocket_wire.errors import (
-    CONNECTION_CLOSE,
-    INVALID_SETUP,
-    REJECTED_RESUME,
-    REJECTED_SETUP,
-    UNSUPPORTED_SETUP,
-    InvalidFrame,
-    Refusal,
-)
+from rsocket_wire import errors
+from rsocket_wire.errors import InvalidFrame, Refusal
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.wire.ints import u16_at, u32_at
@@ -39,7 +32,7 @@ NOTHING: Final = 0
 CLOSES: Final = 1  # no new requests; the peer closes it when the open streams have ended
 ENDS: Final = 2  # at once
 
-_SETUP_CODES: Final = (INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME)
+_SETUP_CODES: Final = (errors.INVALID_SETUP, errors.UNSUPPORTED_SETUP, errors.REJECTED_SETUP, errors.REJECTED_RESUME)
 
 
 class Connection:
@@ -134,7 +127,7 @@ class Connection:
         if code in _SETUP_CODES and not self.is_dialled:
             return NOTHING
         # "Sender or Receiver of this frame MUST wait for outstanding streams to terminate before closing."
-        if code == CONNECTION_CLOSE:
+        if code == errors.CONNECTION_CLOSE:
             return CLOSES
         self.state = CLOSED
         return ENDS
