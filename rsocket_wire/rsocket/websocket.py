@@ -173,7 +173,7 @@ class MessageReader:
         if self._is_from_client:
             if end - begin < KEY_BYTES:
                 return -1
-            key = _key_at(data, begin)
+            key = int(read_i32_le(data, begin)) & 0xFFFFFFFF
             begin += KEY_BYTES
         if opcode >= CLOSE:
             if end - begin < length:
@@ -417,7 +417,3 @@ def _rotated(key: "i64", size: "i64") -> "i64":
     """The key for what stands so many bytes later."""
     shift: i64 = (size & 3) * 8
     return (key >> shift | key << (32 - shift)) & 0xFFFFFFFF
-
-
-def _key_at(data: bytes, at: "i64") -> "i64":
-    return int(read_i32_le(data, at)) & 0xFFFFFFFF
