@@ -23,7 +23,8 @@ from broker.connections.migration import Departure, Migration
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
 from broker.connections.sessions import Sessions
-from broker.event_log.route_events import tell_closed, tell_slow
+from broker.event_log.route_events import tell_peer, tell_slow
+from broker.events import PEER_CLOSED
 from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
 from broker.forwarding.peer import Peer
@@ -433,7 +434,7 @@ class Lifecycle:
                 stream.route_lost(now)
         self.engine.forget_mimes(peer)  # no sooner: while its streams end, what it waits for may still come
         if peer.connection.state != NEW or peer.end_reason != "left":
-            tell_closed(self._event_log, peer, at_ms)
+            tell_peer(self._event_log, PEER_CLOSED, peer, at_ms, "", peer.end_reason, peer.end_detail)
         self.limits.closed.add(peer, at_ms)
 
     def _look_at(self, peer: Peer, now: float) -> None:

@@ -1,7 +1,7 @@
 """What events tell of a route: who it is, where it comes from, how long it was there."""
 
 from broker.event_log.log import EventLog
-from broker.events import PEER_CLOSED, REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
+from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
 from broker.forwarding.drops import Dropped
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
@@ -17,11 +17,6 @@ def tell_route(
     uptime_ms = 0 if has_come else max(0, at_ms - route.joined_at_ms)
     tags, requests = route.tag_texts(), route.load.requests
     event_log.tell(kind, at_ms, route.id_text, route.service, tags, peer, reason, detail, uptime_ms, requests)
-
-
-def tell_closed(event_log: EventLog, peer: Peer, at_ms: int) -> None:
-    """A connection has ended; `peer` holds why."""
-    tell_peer(event_log, PEER_CLOSED, peer, at_ms, "", peer.end_reason, peer.end_detail)
 
 
 def tell_peer(event_log: EventLog, kind: int, peer: Peer, at_ms: int, route_id: str, reason: str, detail: str) -> None:
