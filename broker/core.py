@@ -292,14 +292,6 @@ class Core:
         """The transport is gone. `reason` for people, unless the connection was ended for a better one."""
         self.lifecycle.lost(peer, reason, now)
 
-    def stuck(self, peer: Peer, text: str, now: float) -> None:
-        """The peer's transport has taken nothing for too long: it is closed, and the peer ended or suspended."""
-        self.lifecycle.stuck(peer, text, now)
-
-    def weigh(self, now: float) -> list[Peer]:
-        """See `Lifecycle.weigh`."""
-        return self.lifecycle.weigh(now)
-
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """See `Lifecycle.end`."""
         self.lifecycle.end(peer, word, text, now, code)

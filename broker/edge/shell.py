@@ -407,7 +407,7 @@ class Shell:
     def _weigh(self) -> None:
         """Closes connections that the core gives when all together hold back too much."""
         self._look_at_unsent()
-        for peer in self.core.weigh(self._clock()):
+        for peer in self.core.lifecycle.weigh(self._clock()):
             link = self._links.get(peer.id)
             if link is not None and peer.unsent_bytes:
                 self.slow_peers.drop(peer, link)  # else the ERROR that it is owed is written, and then it is closed

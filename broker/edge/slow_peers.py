@@ -133,7 +133,7 @@ class SlowPeers:
             if now - each.since >= self._stuck_s:
                 waiting = link.pending_bytes() + peer.pending_bytes
                 text = f"the peer has {waiting} unread bytes and read none for {self._stuck_s:g} s (limits.stuck_s)"
-                self._core.stuck(peer, text, self._clock())
+                self._core.lifecycle.stuck(peer, text, self._clock())
                 self.drop(peer, link)
 
 

@@ -190,7 +190,7 @@ def test_a_socket_that_takes_nothing_is_given_up_and_the_peer_suspended() -> Non
     plain = world.service("orders", 2)
     world.events()
     for wire in (client.wire, plain):
-        world.core.stuck(wire.peer, "9 bytes wait", world.now)
+        world.core.lifecycle.stuck(wire.peer, "9 bytes wait", world.now)
     world.core.lifecycle.end_slow(plain.peer, "slow-peer", "again", world.now)
     assert event_names(world) == [
         ("PeerSuspended", "slow-peer"),

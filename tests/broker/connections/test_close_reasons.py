@@ -32,7 +32,7 @@ def told(wire: Wire) -> list[str]:
 def get_stuck(world: World, entry: bytes) -> None:
     wire = world.caller(metadata=entry)
     world.core.congested(wire.peer)
-    world.core.stuck(wire.peer, TEXT, world.now)
+    world.core.lifecycle.stuck(wire.peer, TEXT, world.now)
     wire.lose()
 
 
@@ -51,7 +51,7 @@ def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
     wire.request(REQUEST_RESPONSE, 1, address(service="orders"))
     wire.block()
     service.answer(2, bytes(20_000))
-    world.core.stuck(wire.peer, TEXT, world.now)
+    world.core.lifecycle.stuck(wire.peer, TEXT, world.now)
     wire.lose()
     world.advance(1.0)
     [text] = told(world.caller(metadata=client_entry(ME)))

@@ -85,7 +85,7 @@ def half_a_frame(size: int) -> bytes:
 
 def weighed(world: World) -> list[Wire]:
     """Who is closed because of what waits."""
-    given = [world.wires[peer.id] for peer in world.core.weigh(world.now)]
+    given = [world.wires[peer.id] for peer in world.core.lifecycle.weigh(world.now)]
     world.pump()
     return given
 

@@ -227,7 +227,7 @@ def test_a_connection_that_is_ended_because_all_hold_too_much_is_told_too() -> N
     world, service, caller = orders(CoreSettings(max_buffered_bytes=10))
     world.events()
     caller.peer.unsent_bytes = 100
-    assert world.core.weigh(world.now) == [caller.peer]
+    assert world.core.lifecycle.weigh(world.now) == [caller.peer]
     told = [event for event in world.events() if event.kind == SLOW_PEER_ENDED]
     assert [(event.reason, event.route_id) for event in told] == [("over-limit", "")]
     assert not service.peer.is_ending
