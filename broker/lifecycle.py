@@ -356,12 +356,13 @@ class Lifecycle:
 
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         now = frame.now
-        at, to = self.engine.find_in_push(peer, frame)
+        start = frame.start + frames.HEADER_BYTES  # of the metadata, whatever the M flag says: D-25
+        at, to = self.engine.find_address(peer, frame.data, start, frame.end, False)
         is_request = to - at >= 6 and frame.data[at + 4] >> 2 == ADDRESS
         if self.cluster.knows(peer) and not is_request:
-            self._handle_link(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
+            self._handle_link(peer, frame.data[start : frame.end], now)
         elif to - at < 6:
-            departure = self.migration.receive(peer, frame.data[frame.start + frames.HEADER_BYTES : frame.end], now)
+            departure = self.migration.receive(peer, frame.data[start : frame.end], now)
             if departure is not None:
                 self._depart(departure, now)
             else:

@@ -34,7 +34,6 @@ from rsocket_wire.rsocket.connection import is_fatal
 from rsocket_wire.rsocket.frames import (
     COMPLETE,
     FOLLOWS,
-    HEADER_BYTES,
     IGNORE,
     MAX_N,
     REQUEST_CHANNEL,
@@ -262,10 +261,6 @@ class Engine(RequestContext):
         misses = self.query.misses
         self._pushes.handle(peer, frame, at, to, self.is_draining)
         self.extra_n += MISS_N * (self.query.misses - misses)
-
-    def find_in_push(self, peer: Peer, frame: FrameCursor) -> tuple[int, int]:
-        """The broker frame in a METADATA_PUSH: all behind the header is metadata, whatever the M flag says. D-25"""
-        return self.find_address(peer, frame.data, frame.start + HEADER_BYTES, frame.end, False)
 
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
         """Why a request is refused unseen; `handle_request` asks where one of these may be, and saves a call else."""
