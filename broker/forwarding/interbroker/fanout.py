@@ -157,10 +157,6 @@ class LinkFanout:
                         context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
                         return
                     continue
-                grown = frame.end - frame.start - len(metadata) + len(translated or b"")
-                if grown > MAX_FRAME_BYTES:  # the length of the metadata could not even be written
-                    context.refuse_large(peer, frame, target, grown)
-                    return
                 raws[owner.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, translated)
             parts.append(BranchRequest(owner, route, raws[owner.mimes]))
         for group in far:

@@ -4,14 +4,14 @@ Knows the layout of request frames and nothing else. Everything behind the metad
 """
 
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 
 
 def rewritten(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: bytes | None) -> bytes:
     """The frame with this stream id and metadata (None: none); `metadata_to`: where its own ends.
 
-    Of a METADATA_PUSH all is metadata. The result may be longer than a frame can be; `metadata` itself must have less
-    than 2^24 bytes.
+    Of a METADATA_PUSH all is metadata. The result may be longer than a frame can be, and then it says nothing true of
+    the length of its metadata: whoever calls refuses it.
     """
     kind = frame.kind
     data = frame.data
@@ -26,7 +26,7 @@ def rewritten(frame: FrameCursor, stream_id: int, metadata_to: int, metadata: by
     if kind < frames.REQUEST_STREAM:
         return ((head << 24) | len(metadata)).to_bytes(9, "big") + metadata + data[metadata_to : frame.end]
     begin = frame.start + frames.HEADER_BYTES
-    length = len(metadata).to_bytes(3, "big")
+    length = min(len(metadata), MAX_FRAME_BYTES).to_bytes(3, "big")
     return head.to_bytes(6, "big") + data[begin : begin + 4] + length + metadata + data[metadata_to : frame.end]
 
 

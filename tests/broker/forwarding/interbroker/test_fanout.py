@@ -269,3 +269,14 @@ def test_a_push_copy_reaches_each_route_once() -> None:
         assert service.one() == Frame(frames.encode_metadata_push(REST))
     said = annotated(section("broker:b4", "b1", "b2")) + REST
     assert middle.behind.one() == Frame(frames.encode_metadata_push(said))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_metadata_that_grows_beyond_what_its_length_can_say_is_refused(kind: int) -> None:
+    star = Star()
+    empty = frames.encode_request(kind, 1, b"", addressed(TO_ALL, ("a/b", b"")), 8)
+    filler = bytes(0xFFFFFF - len(empty))
+    star.caller.send(frames.encode_request(kind, 1, b"", addressed(TO_ALL, ("a/b", filler)), 8))
+    refused = [frame.text[:40] for frame in star.caller.received()]
+    assert refused == ([] if kind == REQUEST_FNF else ["too-large: the request would have 167772"])
+    assert star.broker.left_over() == []
