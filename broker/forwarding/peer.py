@@ -379,9 +379,7 @@ class Peer(Timed):
 
     def take_credit(self) -> "dict[int, HeldCredit]":
         """The REQUEST_N frames that have waited, by stream id."""
-        held = self.held_credit
-        if held:
-            self.held_credit = {}
+        held, self.held_credit = self.held_credit, {}
         return held
 
     def find_largest(self) -> int:
@@ -455,8 +453,7 @@ class Peer(Timed):
                 else:
                     self._writer = BytesWriter()  # truncating keeps the memory
             else:
-                for message in self._messages:
-                    pieces.append(message)
+                pieces += self._messages
                 self._messages = []
         if queue is None:
             self.pending_bytes = 0
@@ -571,10 +568,7 @@ class Peer(Timed):
         """Frames leave the queue for the transport: now they have a position."""
         for raw in queue.take_frames(room_bytes):
             if self._retain(session, raw):
-                if self.is_framed:
-                    pieces.append(len(raw).to_bytes(3, "big") + raw)
-                else:
-                    pieces.append(raw)
+                pieces.append(len(raw).to_bytes(3, "big") + raw if self.is_framed else raw)
 
     def _request_rewritten(
         self, frame: FrameCursor, stream_id: int, prefix: bytes, rest: bytes, metadata_bytes: int
