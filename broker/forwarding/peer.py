@@ -26,6 +26,7 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_CHANNEL,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
+    encode_cancel,
     has_position,
     initial_n,
 )
@@ -394,9 +395,13 @@ class Peer(Timed):
         """The type of the first frame of a stream that waits; 0: none does."""
         return self._outbound.first_kind(stream_id) if self._outbound is not None else 0
 
-    def waits_whole(self, stream_id: int) -> bool:
-        """A request to the peer has not been written yet, not even its first frame."""
-        return REQUEST_RESPONSE <= self.first_kind(stream_id) <= REQUEST_CHANNEL
+    def take_back(self, stream_id: int) -> bool:
+        """A request to the peer is not wanted any more. True: nothing of it was written; else it gets CANCEL."""
+        is_unseen = REQUEST_RESPONSE <= self.first_kind(stream_id) <= REQUEST_CHANNEL
+        self.drop_stream(stream_id)
+        if not is_unseen:
+            self.send(encode_cancel(stream_id))
+        return is_unseen
 
     def drop_stream(self, stream_id: int) -> None:
         """What waits of a stream, but for a frame that has begun, will not be written."""

@@ -244,11 +244,7 @@ class Splice(Stream):
         self.finish(ROUTE_LOST, NEITHER, now)
 
     def shed(self, text: str, now: float) -> bool:
-        server = self.server
-        is_unseen = server.waits_whole(self.server_stream_id)  # then the route knows nothing of the request
-        server.drop_stream(self.server_stream_id)
-        if not is_unseen:
-            server.send(encode_cancel(self.server_stream_id))
+        is_unseen = self.server.take_back(self.server_stream_id)
         self.caller.drop_stream(self.caller_stream_id)
         if self.route_done:  # D-28: one end of its half is enough
             self.caller.send(encode_cancel(self.caller_stream_id))

@@ -79,11 +79,7 @@ class Branch(Stream):
             self._call.branch_lost(self, now)
 
     def shed(self, text: str, now: float) -> bool:
-        server = self.server
-        is_unseen = server.waits_whole(self.stream_id)
-        server.drop_stream(self.stream_id)
-        if not is_unseen:
-            server.send(frames.encode_cancel(self.stream_id))
+        self.server.take_back(self.stream_id)
         self.lost(now)
         return True
 
