@@ -1,7 +1,5 @@
 """Clients that come back to their session on another wire, as tests of resumption need them."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, Resume, encode_request, encode_resume_ok, has_position
 from tests import fakes

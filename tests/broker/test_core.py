@@ -1,7 +1,5 @@
 """What one peer does to others, to the clock and to memory: never more than its own end."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """Events: what the core tells, in which order, with which numbers; the buckets of the latency histogram."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Frames on stream 0 that end a connection or are ignored; losses, ends, and what is remembered of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from rsocket_wire import errors

@@ -1,7 +1,5 @@
 """broker.limited_log: a few lines of a kind for each address and second, and a number in place of the others (D-67)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Limits: the list of all of them, and what happens at the bounds that no other test knows: floods, origins, memory."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

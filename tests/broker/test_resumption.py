@@ -1,7 +1,5 @@
 """Connections that survive a broken socket: suspended, resumed, given up, and what others see of it (D-26, D-39)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

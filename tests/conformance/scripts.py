@@ -4,8 +4,6 @@ Nothing here uses the broker's own encoders or names, so that a mistake of their
 send the same bytes over a socket, each frame with its 24-bit length before it.
 """
 
-from __future__ import annotations
-
 from tests.fakes import Wire, World
 
 # RSocket: types of frames, flags, codes of errors.

@@ -1,7 +1,5 @@
 """Destinations and a caller around one broker, for the sections about requests."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from tests.conformance import scripts
 from tests.conformance.scripts import SERVICE_NAME, U, address, caller, carried, destination, heard, request, u32

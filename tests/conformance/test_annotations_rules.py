@@ -1,7 +1,5 @@
 """Router message annotations between brokers, byte by byte: what is stamped, kept, checked and taken away."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """docs/annotations.md is held to the sources, as docs/conformance.md is: each sentence of the definition has a row."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

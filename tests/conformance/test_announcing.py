@@ -1,7 +1,5 @@
 """The section "Routing Protocol Semantics": announcements, Route Ids, default tags, the routing table."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

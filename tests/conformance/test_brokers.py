@@ -1,7 +1,5 @@
 """The frames between brokers: BROKER_INFO, ROUTE_ADD, ROUTE_REMOVE, and what a routing table makes of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance import links, scripts

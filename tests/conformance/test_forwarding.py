@@ -1,7 +1,5 @@
 """The section "Forwarding Protocol", and what the introduction says about requests: bytes in, bytes out."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """The sections "Versioning Scheme" and "Framing": every field of every frame, byte by byte."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.config.load import load

@@ -1,7 +1,5 @@
 """The section "Well-known Keys": every row of its table, as a tag and as metadata, on the wire."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance import scripts

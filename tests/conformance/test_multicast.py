@@ -1,7 +1,5 @@
 """The section "Multicast Routing": bytes in, bytes out."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

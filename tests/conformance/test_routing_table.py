@@ -1,7 +1,5 @@
 """What a routing table makes of the frames between brokers: the newest word counts."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

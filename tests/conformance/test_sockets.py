@@ -1,7 +1,5 @@
 """The same bytes over a real socket: what a stranger needs is an RSocket length before each frame, and no library."""
 
-from __future__ import annotations
-
 from broker.server import Server
 from tests.conformance import scripts
 from tests.conformance.scripts import SERVICE_NAME, U, address, forwarding, frame, on, request, setup, u64

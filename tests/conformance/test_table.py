@@ -1,7 +1,5 @@
 """docs/conformance.md is held to the sources: what it names exists, and what the specification demands has a row."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

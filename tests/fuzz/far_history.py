@@ -8,8 +8,6 @@ decisions do not hold, credit and ends cross on the way. On top of what `history
     what is kept for a second try is let go
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 

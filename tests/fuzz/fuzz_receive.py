@@ -8,8 +8,6 @@ Needs the core interpreted: coverage does not see into compiled modules. The fol
 A file that breaks a rule becomes an `@example` in `tests/fuzz/test_receive.py`.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A request as one of its ends sees it: nothing before it begins, nothing behind its end, each half ends once."""
 
-from __future__ import annotations
-
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 

@@ -1,7 +1,5 @@
 """Requests over several brokers: as `test_history.py`, while what brokers say to each other arrives late."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

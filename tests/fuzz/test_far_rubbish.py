@@ -4,8 +4,6 @@ Whatever they say: no broker fails, no link ends, no service sees a section, and
 frames of a service that it may get are watched as in `play.py`, by `Life`.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Each request ends exactly once, by the right responder, whatever happens; `history.py` has the whole promise."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Any bytes into the core: never an exception, never an endless loop, and no rule broken (see `play`)."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from types import FrameType

@@ -5,8 +5,6 @@ come and go. One of them forgets all that it may forget before each step. Nobody
 any connection, nor by a counter, nor by an event.
 """
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Timers ring once, in order, and those that are not needed do not pile up."""
 
-from __future__ import annotations
-
 from broker.forwarding.lease_grants import LeaseGrants
 from broker.routing.health.masks import Masks
 from rsocket_wire.timers import NEVER, Timed, Timers

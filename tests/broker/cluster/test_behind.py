@@ -1,7 +1,5 @@
 """A service that reads slowly behind links: its callers wait at their own broker, and nothing is lost (D-63)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

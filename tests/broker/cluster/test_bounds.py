@@ -1,7 +1,5 @@
 """What the other brokers can fill, and what happens when it is full."""
 
-from __future__ import annotations
-
 from broker.cluster.cluster import EXPIRE_S
 from broker.cluster.links.handshakes import LINK_STREAMS_N
 from broker.cluster.membership import FORGET_S

@@ -1,7 +1,5 @@
 """Brokers that seem to be somebody else: one id twice, or a clock that was put back."""
 
-from __future__ import annotations
-
 from typing import cast
 
 from broker.cluster.contradictions import CONTRADICTION_S, Contradictions

@@ -1,7 +1,5 @@
 """The brokers of a cluster as one of them knows them: namesakes, those that are gone, and when links are told."""
 
-from __future__ import annotations
-
 from broker.cluster.cluster import EXPIRE_S
 from broker.cluster.membership import ADVERTISE_N, ADVERTISE_S, FORGET_S
 from broker.core import CoreSettings

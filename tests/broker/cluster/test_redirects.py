@@ -1,7 +1,5 @@
 """Redirects: so many are kept, and those that were removed for a while."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.cluster.cluster import EXPIRE_S

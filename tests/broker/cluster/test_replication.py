@@ -1,7 +1,5 @@
 """What brokers tell each other of their routes: all that clients can say, or a word that it cannot be told."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.cluster.replication import STATE

@@ -1,7 +1,5 @@
 """Single requests of a cluster: each is a row of the broker where its caller is, wherever it was answered."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

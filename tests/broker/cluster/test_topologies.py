@@ -1,7 +1,5 @@
 """Many brokers in one process: whatever breaks, tables agree, requests arrive and never circle."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests while everything breaks: none circles, and when it is over all tables agree and each copy comes once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

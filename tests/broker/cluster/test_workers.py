@@ -1,7 +1,5 @@
 """Workers of one machine are one broker to those who ask: whose a route is makes no difference between them (D-64)."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """Principals: nothing in a value makes it two, and what is written is read again."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Back pressure: who is paused, who is told, and who ends when too much waits."""
 
-from __future__ import annotations
-
 from broker.connections.back_pressure import TOLD_S
 from broker.core import CoreSettings
 from broker.routing.table import Route

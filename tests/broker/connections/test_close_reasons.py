@@ -1,7 +1,5 @@
 """A client that read nothing is told why its connection ended when it comes again (D-73)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.connections.close_reasons import KEPT_S, MAX_CLOSE_REASONS, CloseReasons

@@ -1,7 +1,5 @@
 """Connections that ended: counted by reason, the latest remembered."""
 
-from __future__ import annotations
-
 from broker.connections.closed import MAX_CLOSED, Closed
 from tests.fakes import START_MS, World
 

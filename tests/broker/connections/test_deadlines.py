@@ -1,7 +1,5 @@
 """Peers are looked at in time: KEEPALIVE, silence, a SETUP that does not come (D-43)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Draining a route, a tag or the broker: nothing new, what runs may end, connections go one after another (D-42)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.connections.drains import MAX_DRAINS

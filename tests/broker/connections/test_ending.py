@@ -1,7 +1,5 @@
 """Decisions to end a connection: the code of the ERROR that stands for them."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.connections.ending import Ending, connection_code

@@ -1,7 +1,5 @@
 """First frames of a connection: what is a SETUP and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

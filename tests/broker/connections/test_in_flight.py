@@ -1,7 +1,5 @@
 """Requests in flight are counted exactly, whatever ends them, and the limits hold at their bounds (D-38)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

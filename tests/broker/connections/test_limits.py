@@ -1,7 +1,5 @@
 """How many connections there may be, of one origin and in all, and how much may wait for them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Clients learn of other brokers, and go there before theirs leaves (D-54): what the broker does for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.connections.migration import DIAL_S, MOVED_S, SETTLE_S, TELL_EVERY_S, TOLD_PER_TICK_N

@@ -1,7 +1,5 @@
 """Token buckets and counters of connections, and the floods that they end (D-43)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, TokenBucket

@@ -1,7 +1,5 @@
 """ROUTE_SETUPs make, change and replace the routes of connections."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

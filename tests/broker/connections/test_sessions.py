@@ -1,7 +1,5 @@
 """Sessions that are refused, ended and bounded (D-39)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

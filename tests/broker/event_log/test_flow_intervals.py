@@ -1,7 +1,5 @@
 """Intervals of flows: when their records are written, and with which times."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from broker.event_log.flow_intervals import FlowIntervals
 from broker.events import FlowRecord

@@ -1,7 +1,5 @@
 """Routes that fail too often in a row get nothing for a while (D-37), and nobody more than may be in flight (D-38)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

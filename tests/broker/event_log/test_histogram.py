@@ -1,7 +1,5 @@
 """How long something took is counted by bucket."""
 
-from __future__ import annotations
-
 from broker.event_log.histogram import Histogram
 
 

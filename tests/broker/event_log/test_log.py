@@ -1,7 +1,5 @@
 """The event log: numbers, the wall clock."""
 
-from __future__ import annotations
-
 from broker.event_log.log import EventLog
 from broker.events import PEER_CONNECTED, ROUTE_SEEN, LifecycleEvent
 from tests.fakes import START_MS, World

@@ -1,7 +1,5 @@
 """What events tell of routes, of connections that end, and of requests that were dropped."""
 
-from __future__ import annotations
-
 from broker.event_log.route_events import owner_text, tell_dropped, tell_route, tell_slow
 from broker.events import REQUESTS_DROPPED, ROUTE_JOINED, ROUTE_LEFT, SLOW_PEER_ENDED, LifecycleEvent
 from broker.forwarding.drops import Dropped

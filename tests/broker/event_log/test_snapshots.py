@@ -1,7 +1,5 @@
 """Snapshots and digests: at each moment the table that events tell is the table that the broker had."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

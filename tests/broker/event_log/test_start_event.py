@@ -1,7 +1,5 @@
 """What BrokerStarted tells: all that whoever repeats the broker's choices must know."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from broker.event_log.start_event import policy_texts, started_tags
 from broker.routing.policies import Policy

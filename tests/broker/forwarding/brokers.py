@@ -1,7 +1,5 @@
 """A broker between others, made by hand: links, routes of other brokers, and sections as they stand on a link."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.interbroker.remote import Remote

@@ -1,7 +1,5 @@
 """A caller and a service with one request between them: what most tests of forwarding begin with."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from tests.fakes import Frame, Wire, World, address

@@ -1,7 +1,5 @@
 """Deadlines that callers set (D-41): what is not over by then ends on both sides."""
 
-from __future__ import annotations
-
 import pytest
 
 from rsocket_wire.errors import REJECTED

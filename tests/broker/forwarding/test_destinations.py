@@ -1,7 +1,5 @@
 """Which route a unicast request goes to, and the sentences with which it is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

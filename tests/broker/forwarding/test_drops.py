@@ -1,7 +1,5 @@
 """Requests that were dropped without anybody to tell: counted, and told by service or link."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

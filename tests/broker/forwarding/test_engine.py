@@ -1,7 +1,5 @@
 """Requests before they have a route: limits, frames that break the protocol, draining."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

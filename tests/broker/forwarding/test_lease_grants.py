@@ -1,7 +1,5 @@
 """Leases (D-19): a destination that grants requests is never sent more than it granted."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

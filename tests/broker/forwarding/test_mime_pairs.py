@@ -1,7 +1,5 @@
 """Pairs of mime types: known as long as somebody uses them, and never taken for each other."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.forwarding.settings import Settings

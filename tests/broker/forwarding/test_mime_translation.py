@@ -1,7 +1,5 @@
 """D-16, row by row: what a route gets when it cannot read the caller's metadata as it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from rsocket_wire.errors import INVALID

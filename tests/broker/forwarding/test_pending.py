@@ -1,7 +1,5 @@
 """Requests that wait for a route (D-10, D-40): they are held as they came, and every wait has an end."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """METADATA_PUSH: to one, to the owner of a key, to all; it never has an answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from rsocket_wire.rsocket.frames import METADATA_PUSH, encode_metadata_push

@@ -1,7 +1,5 @@
 """D-15, D-69: a request whose metadata is cut is held until it is whole, if there is room, and passes as it came."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

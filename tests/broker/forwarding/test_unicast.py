@@ -1,7 +1,5 @@
 """Unicast, every interaction model, frame by frame: what is passed on, what is ignored, what ends a request."""
 
-from __future__ import annotations
-
 import pytest
 
 from rsocket_wire.errors import CANCELED

@@ -1,7 +1,5 @@
 """A broker whose requests wait for a route, and what is left of them."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from rsocket_wire.wire.keys import Key
 from tests.fakes import World, address

@@ -1,7 +1,5 @@
 """How evenly loads are shared out."""
 
-from __future__ import annotations
-
 from broker.routing.balance import gini, max_over_mean
 
 

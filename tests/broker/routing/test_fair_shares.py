@@ -1,7 +1,5 @@
 """Who may have one more of a bounded number of places (D-68)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.routing.fair_shares import ASK_S, UNKNOWN, Shares

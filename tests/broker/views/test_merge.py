@@ -1,7 +1,5 @@
 """broker.views.merge: values of several workers become one, by the rules beside the fields of the views."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Annotated

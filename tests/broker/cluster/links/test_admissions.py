@@ -1,7 +1,5 @@
 """Who may prove that it is a broker: strangers keep no broker away, and nobody guesses the secret fast (D-65)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.cluster.links.admissions import (

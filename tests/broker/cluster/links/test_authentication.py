@@ -1,7 +1,5 @@
 """Who may be a neighbour: the secret or the certificate, an id, a name and a place (D-46)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.cluster.links.dials import REFUSED_S

@@ -1,7 +1,5 @@
 """What a broker says of itself, as values."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.cluster.links.broker_info import MAX_TRACE_NAME_BYTES, MAX_URLS, Info, fault_of_name, read_info

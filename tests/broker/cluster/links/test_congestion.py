@@ -1,7 +1,5 @@
 """A link on the way that takes no more for now: callers of what is behind it wait, and nobody else (D-74)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

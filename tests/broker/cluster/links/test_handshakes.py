@@ -1,7 +1,5 @@
 """Which connections become links: each step in its time, and one link between two brokers (D-46)."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

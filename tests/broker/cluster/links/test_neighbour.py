@@ -1,7 +1,5 @@
 """How much is told to a neighbour at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.cluster.links.neighbour import BATCH_BYTES, BATCH_N, UP, Neighbour

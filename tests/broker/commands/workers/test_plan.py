@@ -1,7 +1,5 @@
 """D-53: what each worker is told."""
 
-from __future__ import annotations
-
 import io
 import os
 import uuid

@@ -1,7 +1,5 @@
 """Ports that several processes share, and that are nobody else's."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Iterator

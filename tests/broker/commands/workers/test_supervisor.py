@@ -1,7 +1,5 @@
 """The order of starting and stopping: real processes that are no brokers."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """broker.edge.frames.log and text: which frames are logged, what their lines show, and what they never show."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """What stands in front of a request between brokers: stamped, read, bounded and counted (D-49)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

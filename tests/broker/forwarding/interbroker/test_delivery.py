@@ -1,7 +1,5 @@
 """How a request of another broker goes on: to a route of this one, or to the next hop (D-49)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """Requests that leave for other brokers: stamped, or refused where they cannot go (D-49)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

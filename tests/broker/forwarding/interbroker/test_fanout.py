@@ -1,7 +1,5 @@
 """Multicast across brokers: each route gets it once, each link one copy (D-51)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """What becomes of requests of other brokers, and of annotations of clients: passed on, refused, decided upon (D-49)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """Brokers remember the latest request of a link, and what stood in front of a route's latest one: nobody may notice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

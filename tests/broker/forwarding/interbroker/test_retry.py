@@ -1,7 +1,5 @@
 """What the ingress does when another broker says that its decision does not hold (D-50)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

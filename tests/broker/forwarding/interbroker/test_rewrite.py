@@ -1,7 +1,5 @@
 """First frames with other metadata: whole frames, whatever carries them."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """A link is many callers at once: what bounds one client must not end it, nor refuse what only passes through."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

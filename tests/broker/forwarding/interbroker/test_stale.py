@@ -1,7 +1,5 @@
 """The last broker serves what another one has decided only while the route is what the ADDRESS asks for (D-62)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A caller and several services with one multicast between them."""
 
-from __future__ import annotations
-
 from broker.core import CoreSettings
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.multicast.window import PIECE_BYTES

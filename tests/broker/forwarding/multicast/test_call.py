@@ -1,7 +1,5 @@
 """Multicast by the rules of the specification: who gets the request, and what ends it."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

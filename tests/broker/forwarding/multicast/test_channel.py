@@ -1,7 +1,5 @@
 """Multicast channels: the caller's items go to every branch that listens, at the pace of the slowest (D-14)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """Request/response to all: the first branch that answers at all is the answer (D-13)."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """Multicast streams: merged items, the credit ledger, branches that leave, and the bounds."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

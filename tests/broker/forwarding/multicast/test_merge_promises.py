@@ -3,8 +3,6 @@
 Everything that anybody sees is compared with a reference that knows the rules and no frames.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

@@ -1,7 +1,5 @@
 """How a multicast begins: the first frames of its branches, in one turn or in several."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN

@@ -1,7 +1,5 @@
 """A multicast to more routes than a turn has room for: what is done when, and that others go on."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """The window of a branch: what it is asked for, and the items of it that wait."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.forwarding.multicast.window import PIECE_BYTES, Window

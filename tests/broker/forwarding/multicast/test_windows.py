@@ -1,7 +1,5 @@
 """Multicast windows (D-44): what each branch is asked for, with items of any size, and that nobody starves."""
 
-from __future__ import annotations
-
 import pytest
 
 from broker.core import CoreSettings

@@ -1,7 +1,5 @@
 """Flow records: every request is counted once, under its outcome, with exact numbers; everything is bounded."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 
 import pytest

@@ -1,7 +1,5 @@
 """Single requests: rows that add up to the flow records exactly, from which what the choosers did can be repeated."""
 
-from __future__ import annotations
-
 import random
 from base64 import b64decode
 from collections import Counter

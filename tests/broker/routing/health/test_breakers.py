@@ -1,7 +1,5 @@
 """When the refusals of a service are worth telling, and how they are counted (D-38)."""
 
-from __future__ import annotations
-
 from broker.routing.health.breakers import MAX_SERVICES, BreakerChange, Breakers
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy

@@ -1,7 +1,5 @@
 """Who is ejected, for how long, and how many at once (D-37)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
