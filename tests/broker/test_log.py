@@ -9,21 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker import events
+from broker import events, log
 from broker.events import LifecycleEvent
-from broker.log import (
-    AGAIN_MS,
-    LOGGER,
-    MAX_REFUSALS,
-    OUR_LOGGERS,
-    QUIET,
-    JsonFormatter,
-    Refusals,
-    TextFormatter,
-    event_line,
-    log_event,
-    setup,
-)
 
 ROUTE = "11223344-5566-7788-99aa-bbccddeeff00"
 PEER = "tcp 10.0.0.4:5123"
@@ -37,7 +24,7 @@ def out() -> Iterator[io.StringIO]:
     yield io.StringIO()
     root.handlers[:] = handlers
     root.setLevel(level)
-    for name in OUR_LOGGERS:
+    for name in log.OUR_LOGGERS:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
@@ -133,18 +120,20 @@ LINES = {
 
 @pytest.mark.parametrize(("line", "event"), LINES.items())
 def test_each_kind_of_event_has_its_line_with_the_subject_first(line: str, event: LifecycleEvent) -> None:
-    assert event_line(event) == line
+    assert log.event_line(event) == line
 
 
 def test_every_kind_of_event_but_those_of_the_broker_itself_has_a_line_of_its_own() -> None:
     """What a new kind would get is the line of dropped events."""
-    dropped = [kind for kind in events.KIND_NAMES if event_line(LifecycleEvent(kind, 1, 0)) == "broker: events dropped"]
+    dropped = [
+        kind for kind in events.KIND_NAMES if log.event_line(LifecycleEvent(kind, 1, 0)) == "broker: events dropped"
+    ]
     assert dropped == [events.BROKER_STARTED, events.BROKER_STOPPED, events.EVENTS_DROPPED, events.BROKER_DIED]
 
 
 def test_a_line_shows_eight_tags_and_counts_the_others() -> None:
     event = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", [(f"k{n}", "v") for n in range(10)], PEER)
-    assert event_line(event).endswith(", k0=v k1=v k2=v k3=v k4=v k5=v k6=v k7=v and 2 more")
+    assert log.event_line(event).endswith(", k0=v k1=v k2=v k3=v k4=v k5=v k6=v k7=v and 2 more")
 
 
 def test_tags_have_their_short_names_and_say_nothing_twice() -> None:
@@ -156,26 +145,26 @@ def test_tags_have_their_short_names_and_say_nothing_twice() -> None:
         ("team", "blue"),
     ]
     joined = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", tags, PEER)
-    assert event_line(joined).endswith(f"from {PEER}, region=eu major_version=2 team=blue")
+    assert log.event_line(joined).endswith(f"from {PEER}, region=eu major_version=2 team=blue")
     nothing_else = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", tags[:2], PEER)
-    assert event_line(nothing_else).endswith(f"from {PEER}")
+    assert log.event_line(nothing_else).endswith(f"from {PEER}")
     other_name = LifecycleEvent(events.ROUTE_JOINED, 1, 0, ROUTE, "orders", [(tags[0][0], "invoices")], PEER)
-    assert event_line(other_name).endswith(f"from {PEER}, service=invoices")
+    assert log.event_line(other_name).endswith(f"from {PEER}, service=invoices")
 
 
 def test_a_line_that_knows_more_takes_the_place_of_the_events_own(out: io.StringIO) -> None:
-    setup("info", "json", out)
-    log_event(LifecycleEvent(events.BROKER_STARTED, 1, 0), "broker eu-1: started, with all that it knows")
+    log.setup("info", "json", out)
+    log.log_event(LifecycleEvent(events.BROKER_STARTED, 1, 0), "broker eu-1: started, with all that it knows")
     said = json.loads(out.getvalue())
     assert (said["text"], said["event"]) == ("broker eu-1: started, with all that it knows", "BrokerStarted")
 
 
 def test_a_text_line_begins_with_the_moment_in_utc_and_the_level() -> None:
-    assert TextFormatter().format(record("broker: started")) == "2026-03-01T08:30:00.125Z info    broker: started"
+    assert log.TextFormatter().format(record("broker: started")) == "2026-03-01T08:30:00.125Z info    broker: started"
 
 
 def test_a_stranger_cannot_write_a_line_of_its_own() -> None:
-    line = TextFormatter().format(record("route x (a\n2026 info fake\x1b[2J\u2028é): joined"))
+    line = log.TextFormatter().format(record("route x (a\n2026 info fake\x1b[2J\u2028é): joined"))
     assert line.endswith("route x (a\\n2026 info fake\\x1b[2J\\u2028é): joined")
 
 
@@ -185,9 +174,9 @@ def test_a_traceback_follows_its_line() -> None:
         raise OSError("no space")
     except OSError:
         failed.exc_info = sys.exc_info()
-    lines = TextFormatter().format(failed).splitlines()
+    lines = log.TextFormatter().format(failed).splitlines()
     assert (lines[0], lines[-1]) == ("2026-03-01T08:30:00.125Z error   edge: broke", "    OSError: no space")
-    assert json.loads(JsonFormatter().format(failed))["traceback"].endswith("OSError: no space")
+    assert json.loads(log.JsonFormatter().format(failed))["traceback"].endswith("OSError: no space")
 
 
 def test_a_stranger_cannot_write_a_line_of_its_own_into_a_traceback() -> None:
@@ -197,10 +186,10 @@ def test_a_stranger_cannot_write_a_line_of_its_own_into_a_traceback() -> None:
         raise ValueError(f"no header: 'a\n{fake}\r{fake}\u2028\x1b[2J'")
     except ValueError:
         failed.exc_info = sys.exc_info()
-    lines = TextFormatter().format(failed).splitlines()
+    lines = log.TextFormatter().format(failed).splitlines()
     assert all(line.startswith("    ") for line in lines[1:])
     assert lines[-1] == f"    {fake}\\r{fake}\\u2028\\x1b[2J'"
-    assert len(JsonFormatter().format(failed).splitlines()) == 1
+    assert len(log.JsonFormatter().format(failed).splitlines()) == 1
 
 
 def test_a_json_line_holds_the_event_without_its_empty_fields() -> None:
@@ -208,7 +197,7 @@ def test_a_json_line_holds_the_event_without_its_empty_fields() -> None:
     joined.lifecycle = LifecycleEvent(
         events.ROUTE_JOINED, 5, 1_772_353_800_120, ROUTE, "orders", [("region", "eu")], PEER
     )
-    assert json.loads(JsonFormatter().format(joined)) == {
+    assert json.loads(log.JsonFormatter().format(joined)) == {
         "at": "2026-03-01T08:30:00.125Z",
         "level": "info",
         "logger": "broker",
@@ -224,7 +213,7 @@ def test_a_json_line_holds_the_event_without_its_empty_fields() -> None:
 
 
 def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
-    line = JsonFormatter().format(record("a\nb\u2028\udc80"))
+    line = log.JsonFormatter().format(record("a\nb\u2028\udc80"))
     assert line.isascii()
     assert "\n" not in line
     assert json.loads(line)["text"] == "a\nb\u2028\udc80"
@@ -236,10 +225,10 @@ def refused(at_ms: int, peer: str = "tcp b1:7000", word: str = "wrong-secret") -
 
 
 def test_a_broker_that_refuses_this_one_again_and_again_is_a_warning_once_a_minute(out: io.StringIO) -> None:
-    setup("info", "text", out)
-    refusals = Refusals()
-    for at_ms in range(0, 2 * AGAIN_MS, 1000):
-        log_event(refused(at_ms), is_news=refusals.is_news(refused(at_ms)))
+    log.setup("info", "text", out)
+    refusals = log.Refusals()
+    for at_ms in range(0, 2 * log.AGAIN_MS, 1000):
+        log.log_event(refused(at_ms), is_news=refusals.is_news(refused(at_ms)))
     said = "the peer sent an ERROR on stream 0: wrong-secret: b2 does not know it"
     assert [line[25:] for line in out.getvalue().splitlines()] == [
         f"warning peer tcp b1:7000: closed after 0.0 s: left: {said}"
@@ -251,8 +240,8 @@ def test_a_broker_that_refuses_this_one_again_and_again_is_a_warning_once_a_minu
 
 
 def test_so_many_refusals_are_remembered_and_then_forgotten() -> None:
-    refusals = Refusals()
-    peers = [f"tcp b1:{number}" for number in range(MAX_REFUSALS + 1)]
+    refusals = log.Refusals()
+    peers = [f"tcp b1:{number}" for number in range(log.MAX_REFUSALS + 1)]
     assert all(refusals.is_news(refused(0, peer)) for peer in peers[:-1])
     assert not refusals.is_news(refused(0, peers[0]))
     assert refusals.is_news(refused(0, peers[-1]))
@@ -283,34 +272,34 @@ WARNINGS = [
 
 
 def test_faults_refusals_and_what_goes_wrong_between_brokers_are_warnings(out: io.StringIO) -> None:
-    setup("warning", "text", out)
+    log.setup("warning", "text", out)
     for event in (*ORDINARY, *WARNINGS):
-        log_event(event)
+        log.log_event(event)
     lines = [line[25:] for line in out.getvalue().splitlines()]
-    assert lines == [f"warning {event_line(event)}" for event in WARNINGS]
+    assert lines == [f"warning {log.event_line(event)}" for event in WARNINGS]
 
 
 def test_what_is_for_event_files_alone_is_said_only_for_debugging(out: io.StringIO) -> None:
-    setup("info", "text", out)
-    for kind in QUIET:
-        log_event(LifecycleEvent(kind, 1, 0, ROUTE, reason="slow-peer"))
+    log.setup("info", "text", out)
+    for kind in log.QUIET:
+        log.log_event(LifecycleEvent(kind, 1, 0, ROUTE, reason="slow-peer"))
     assert out.getvalue() == ""
-    setup("debug", "text", out)
-    log_event(LifecycleEvent(events.TABLE_DIGEST, 1, 0, tags=[("routes", "2")]))
+    log.setup("debug", "text", out)
+    log.log_event(LifecycleEvent(events.TABLE_DIGEST, 1, 0, tags=[("routes", "2")]))
     assert [line[25:] for line in out.getvalue().splitlines()] == ["debug   table: routes=2"]
 
 
 def test_other_libraries_speak_from_warning_on_and_we_from_the_level_that_was_set(out: io.StringIO) -> None:
-    setup("debug", "json", out)
+    log.setup("debug", "json", out)
     logging.getLogger("aiohttp.access").info("GET /metrics")
     logging.getLogger("asyncio").warning("slow callback")
-    LOGGER.debug("< frame")
+    log.LOGGER.debug("< frame")
     assert [json.loads(line)["text"] for line in out.getvalue().splitlines()] == ["slow callback", "< frame"]
 
 
 def test_a_second_setup_takes_the_place_of_the_first(out: io.StringIO) -> None:
-    setup("info", "text", io.StringIO())
-    setup("error", "text", out)
-    LOGGER.warning("quiet")
-    LOGGER.error("loud")
+    log.setup("info", "text", io.StringIO())
+    log.setup("error", "text", out)
+    log.LOGGER.warning("quiet")
+    log.LOGGER.error("loud")
     assert [line[25:] for line in out.getvalue().splitlines()] == ["error   loud"]

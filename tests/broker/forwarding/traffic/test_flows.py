@@ -6,18 +6,7 @@ import pytest
 
 from broker.core import CoreSettings
 from broker.events import FlowRecord, bucket_of
-from broker.forwarding.traffic.flows import (
-    COMPLETED,
-    FAILED,
-    MAX_FLOWS,
-    MAX_REFUSED_TOTALS,
-    MAX_TOTALS,
-    REJECTED,
-    TAKEN_N,
-    Flow,
-    FlowTable,
-    FlowTexts,
-)
+from broker.forwarding.traffic import flows
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy
@@ -322,20 +311,20 @@ class Book:
 
     def __init__(self) -> None:
         self.services: dict[str, ServiceLoad] = {}  # that have routes
-        self.table = FlowTable(NO_SINGLES, self.services)
-        self.owner: dict[int, Flow] = {}
+        self.table = flows.FlowTable(NO_SINGLES, self.services)
+        self.owner: dict[int, flows.Flow] = {}
         self.intervals_n = 0
 
-    def open(self, key: int, service: str = "orders", word: str = "") -> Flow:
-        texts = FlowTexts(service=service, model="fire_and_forget", routing="unicast", word=word)
+    def open(self, key: int, service: str = "orders", word: str = "") -> flows.Flow:
+        texts = flows.FlowTexts(service=service, model="fire_and_forget", routing="unicast", word=word)
         return self.table.open(self.owner, key, texts)
 
-    def count(self, key: int, service: str = "orders", outcome: int = COMPLETED) -> None:
+    def count(self, key: int, service: str = "orders", outcome: int = flows.COMPLETED) -> None:
         """A request of 5 µs with two items and 20 bytes in return."""
         self.open(key, service).count(outcome, 5, 1, 2, 10, 20, 0.0, 1, 1)
 
     def refuse(self, key: int, service: str, word: str = "no-route") -> None:
-        self.open(key, service, word).count(REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
+        self.open(key, service, word).count(flows.REJECTED, 0, 0, 0, 0, 0, 0.0, 0, 0)
 
     def has_routes(self, service: str) -> None:
         self.services[service] = ServiceLoad(service, Policy())
@@ -353,13 +342,13 @@ class Book:
 
 def test_flows_beyond_the_bound_are_counted_together() -> None:
     book = Book()
-    for key in range(MAX_FLOWS):
+    for key in range(flows.MAX_FLOWS):
         book.count(key)
     for key in range(3):
-        book.count(MAX_FLOWS + key, outcome=FAILED)
-    assert len(book.owner) == MAX_FLOWS
+        book.count(flows.MAX_FLOWS + key, outcome=flows.FAILED)
+    assert len(book.owner) == flows.MAX_FLOWS
     records = book.end()
-    assert [record.seq for record in records] == list(range(1, MAX_FLOWS + 2))
+    assert [record.seq for record in records] == list(range(1, flows.MAX_FLOWS + 2))
     assert (records[-1].service, records[-1].outcome, records[-1].requests) == ("", "error", 3)
     assert book.owner == {}
     assert book.open(1) is book.owner[1]  # a new interval has room again
@@ -367,23 +356,23 @@ def test_flows_beyond_the_bound_are_counted_together() -> None:
 
 def test_totals_beyond_the_bound_are_counted_without_the_service() -> None:
     book = Book()
-    for key in range(MAX_TOTALS + 3):
+    for key in range(flows.MAX_TOTALS + 3):
         book.count(key, f"service-{key}")
     book.end()
-    assert (len(book.totals()), book.totals()["", "completed", ""]) == (MAX_TOTALS + 1, 3)
+    assert (len(book.totals()), book.totals()["", "completed", ""]) == (flows.MAX_TOTALS + 1, 3)
 
 
 def test_services_that_are_gone_give_their_names_in_the_totals_to_those_that_are_there() -> None:
     book = Book()
     book.has_routes("service-7")  # the only one of them that still has a route
-    for key in range(MAX_TOTALS):
+    for key in range(flows.MAX_TOTALS):
         book.count(key, f"service-{key}")
     book.end()
     book.has_routes("payments")
     for key, name in enumerate(("gone-too", "payments", "gone-as-well")):
-        book.count(key, name, FAILED)
+        book.count(key, name, flows.FAILED)
     book.end()
-    gone_n = MAX_TOTALS - 1
+    gone_n = flows.MAX_TOTALS - 1
     assert list(book.totals().items()) == [
         (("service-7", "completed", ""), 1),
         (("", "error", ""), 1),
@@ -398,35 +387,35 @@ def test_services_that_are_gone_give_their_names_in_the_totals_to_those_that_are
 
 def test_names_that_were_only_refused_are_given_to_services_that_are_there() -> None:
     book = Book()
-    for key in range(MAX_REFUSED_TOTALS):
+    for key in range(flows.MAX_REFUSED_TOTALS):
         book.refuse(key, f"made-up-{key}")
     book.end()
     book.has_routes("payments")
     book.refuse(1, "payments", "over-limit")
     book.end()
     assert book.totals() == {
-        ("", "rejected", "no-route"): MAX_REFUSED_TOTALS,
+        ("", "rejected", "no-route"): flows.MAX_REFUSED_TOTALS,
         ("payments", "rejected", "over-limit"): 1,
     }
 
 
 def test_names_of_services_that_nobody_has_do_not_crowd_out_those_that_are_there() -> None:
     book = Book()
-    for key in range(MAX_TOTALS + 3):
+    for key in range(flows.MAX_TOTALS + 3):
         book.refuse(key, f"made-up-{key}")
-    book.count(MAX_TOTALS + 3)
+    book.count(flows.MAX_TOTALS + 3)
     book.end()
-    assert len(book.totals()) == MAX_REFUSED_TOTALS + 2
+    assert len(book.totals()) == flows.MAX_REFUSED_TOTALS + 2
     assert book.totals()["orders", "completed", ""] == 1
-    assert book.totals()["", "rejected", "no-route"] == MAX_TOTALS + 3 - MAX_REFUSED_TOTALS
+    assert book.totals()["", "rejected", "no-route"] == flows.MAX_TOTALS + 3 - flows.MAX_REFUSED_TOTALS
 
 
 def test_deadlines_count_among_the_totals_of_services_that_are_there() -> None:
     book = Book()
-    for key in range(MAX_REFUSED_TOTALS + 3):
-        book.open(key, f"service-{key}").ended_with("deadline").count(FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
+    for key in range(flows.MAX_REFUSED_TOTALS + 3):
+        book.open(key, f"service-{key}").ended_with("deadline").count(flows.FAILED, 1, 1, 0, 10, 0, 0.0, 1, 1)
     book.end()
-    assert len(book.totals()) == MAX_REFUSED_TOTALS + 3
+    assert len(book.totals()) == flows.MAX_REFUSED_TOTALS + 3
 
 
 def test_an_interval_without_requests_has_no_records() -> None:
@@ -445,6 +434,6 @@ def test_many_flows_become_records_a_part_at_a_time_and_each_once() -> None:
     sizes = []
     while book.table.over:
         sizes.append(len(book.table.take_records(1, 0, 1000, False)))
-    assert sizes == [TAKEN_N] * (30_000 // TAKEN_N)
+    assert sizes == [flows.TAKEN_N] * (30_000 // flows.TAKEN_N)
     assert len(book.end()) == 1
     assert book.owner == {}

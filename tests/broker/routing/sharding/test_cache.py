@@ -13,18 +13,7 @@ from rsocket_wire.errors import REJECTED
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SERVICE_NAME, SHARD_KEY, SHARD_METHOD, Key
 from rsocket_wire.wire.tags import Tag
-from tests.broker.routing.made import (
-    AT_MS,
-    CALLER,
-    all_of,
-    joined,
-    numbers,
-    route,
-    route_id,
-    shard_method,
-    slots,
-    table_of,
-)
+from tests.broker.routing import made
 
 KEYS = [key_hash([f"user-{number}".encode()]) for number in range(100)]
 FEW = KEYS[:6]
@@ -36,8 +25,8 @@ def choose(
     owners: OwnerCache, name: str, among: Candidates, keys: list[int] = KEYS, generation: int = 1, now: float = 0.0
 ) -> list[int]:
     """The numbers of the owners of keys; none where nothing may be built."""
-    found = [owners.choose(shard_method(name), among, generation, key, now) for key in keys]
-    return numbers([each for each in found if each is not None])
+    found = [owners.choose(made.shard_method(name), among, generation, key, now) for key in keys]
+    return made.numbers([each for each in found if each is not None])
 
 
 def sets_of(table: Table, count: int) -> list[Candidates]:
@@ -45,7 +34,7 @@ def sets_of(table: Table, count: int) -> list[Candidates]:
     size = table.size()
     pairs = [(one, other) for one in range(size) for other in range(one)][:count]
     assert len(pairs) == count
-    found = [all_of(table).among(slots(*pair)) for pair in pairs]
+    found = [made.all_of(table).among(made.slots(*pair)) for pair in pairs]
     return [each for each in found if each is not None]
 
 
@@ -55,26 +44,30 @@ def sets_of(table: Table, count: int) -> list[Candidates]:
 def test_what_is_kept_answers_as_if_it_was_built_anew() -> None:
     """Through joins, leaves and routes in other places: a slot is soon another route's."""
     kept, fresh = OwnerCache(), OwnerCache(limit_bytes=0)
-    table = table_of(5)
+    table = made.table_of(5)
     now = 0.0
     for change in ("", "join", "leave", "other", "again", "swap"):
         if change == "join":
-            joined(table, 9)
+            made.joined(table, 9)
         elif change in ("leave", "other", "swap"):
-            left = [table.find(route_id(number)) for number in {"leave": (2,), "other": (4,), "swap": (1, 5)}[change]]
+            left = [
+                table.find(made.route_id(number)) for number in {"leave": (2,), "other": (4,), "swap": (1, 5)}[change]
+            ]
             for each in left:
                 assert each is not None
                 table.leave(each)
             for number in {"leave": (), "other": (7,), "swap": (1, 5)}[change]:
-                joined(table, number)  # other: as many as before, and not the same ones; swap: in each other's slots
+                made.joined(
+                    table, number
+                )  # other: as many as before, and not the same ones; swap: in each other's slots
         elif change == "again":
-            table.join(route(3, zone="b"), AT_MS + 1)  # a new route with an id that was there
+            table.join(made.route(3, zone="b"), made.AT_MS + 1)  # a new route with an id that was there
         for name in NAMES:
             for key in KEYS[:20]:  # `fresh` builds a table for each
                 now += 1.0
-                found = kept.choose(shard_method(name), all_of(table), table.generation, key, now)
+                found = kept.choose(made.shard_method(name), made.all_of(table), table.generation, key, now)
                 assert found is not None
-                assert found is fresh.choose(shard_method(name), all_of(table), table.generation, key, now)
+                assert found is fresh.choose(made.shard_method(name), made.all_of(table), table.generation, key, now)
                 assert table.find(found.id) is found  # and no route that was there before
     assert (fresh.size(), fresh.held_bytes) == (0, 0)
 
@@ -82,8 +75,8 @@ def test_what_is_kept_answers_as_if_it_was_built_anew() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_routes_share_what_is_built_whatever_tags_found_them(name: str) -> None:
     """Or somebody who writes the same tags otherwise each time would have a table built for each request."""
-    table = table_of(2, a="1", b="2", c="3")
-    joined(table, 3, "billing", a="1")
+    table = made.table_of(2, a="1", b="2", c="3")
+    made.joined(table, 3, "billing", a="1")
     query = Query(table, Rng(1))
     tags = [
         Tag(SERVICE_NAME, b"orders"),
@@ -94,17 +87,17 @@ def test_the_same_routes_share_what_is_built_whatever_tags_found_them(name: str)
     for turn in range(4 * MAX_BUILT_PER_S):
         written = [tags[0]] * (1 + turn // 16 % 8) + [each for bit, each in enumerate(tags) if turn >> bit & 1]
         written = written[::-1] if turn % 3 else written
-        raw = Address(CALLER, [*written, Tag(Key.text("user"), b"ada")], hints, b"", SHARD).encode()
-        chosen = query.choose(query.resolve(raw, 0, len(raw)), b"", CALLER, 0.0)
+        raw = Address(made.CALLER, [*written, Tag(Key.text("user"), b"ada")], hints, b"", SHARD).encode()
+        chosen = query.choose(query.resolve(raw, 0, len(raw)), b"", made.CALLER, 0.0)
         assert chosen is not None
-        found += numbers([chosen])
-    assert found == choose(OwnerCache(), name, all_of(table_of(2)), [KEY_OF_ADA]) * len(found)
+        found += made.numbers([chosen])
+    assert found == choose(OwnerCache(), name, made.all_of(made.table_of(2)), [KEY_OF_ADA]) * len(found)
     assert query.owner_cache.size() == 1
 
 
 def test_keys_of_one_service_share_what_is_built() -> None:
     owners = OwnerCache()
-    among = all_of(table_of(5))
+    among = made.all_of(made.table_of(5))
     choose(owners, "maglev", among, KEYS[:1])
     held = owners.held_bytes
     assert (owners.size(), held > TABLE_BYTES) == (1, True)
@@ -115,19 +108,19 @@ def test_keys_of_one_service_share_what_is_built() -> None:
 def test_table_of_the_same_routes_outlives_a_generation() -> None:
     """Routes of others come and go all the time, and routes change their tags."""
     owners = OwnerCache()
-    table = table_of(5)
-    choose(owners, "maglev", all_of(table), FEW, 1)
+    table = made.table_of(5)
+    choose(owners, "maglev", made.all_of(table), FEW, 1)
     held = owners.held_bytes
-    choose(owners, "modulo", all_of(table), FEW, 2)  # needs no table, and yet it is there
+    choose(owners, "modulo", made.all_of(table), FEW, 2)  # needs no table, and yet it is there
     assert owners.held_bytes == held
-    table.join(route(3, zone="b"), AT_MS + 1)
-    choose(owners, "modulo", all_of(table), FEW, 3)
+    table.join(made.route(3, zone="b"), made.AT_MS + 1)
+    choose(owners, "modulo", made.all_of(table), FEW, 3)
     assert owners.held_bytes == held
-    left = table.find(route_id(3))
+    left = table.find(made.route_id(3))
     assert left is not None
     table.leave(left)
-    joined(table, 6)  # in its slot
-    choose(owners, "modulo", all_of(table), FEW, 4)
+    made.joined(table, 6)  # in its slot
+    choose(owners, "modulo", made.all_of(table), FEW, 4)
     assert owners.held_bytes < TABLE_BYTES
     assert owners.size() == 1
 
@@ -135,7 +128,7 @@ def test_table_of_the_same_routes_outlives_a_generation() -> None:
 def test_nothing_is_kept_of_an_only_route() -> None:
     owners = OwnerCache()
     for name in NAMES:
-        assert choose(owners, name, all_of(table_of(1))) == [1] * len(KEYS)
+        assert choose(owners, name, made.all_of(made.table_of(1))) == [1] * len(KEYS)
     assert (owners.size(), owners.held_bytes) == (0, 0)
 
 
@@ -152,11 +145,11 @@ def is_kept(owners: OwnerCache, among: Candidates, now: float) -> bool:
     """Asking for what is kept adds nothing."""
     held = owners.held_bytes
     choose(owners, "modulo", among, FEW[:1], now=now)
-    return owners.held_bytes == held and owners.size() * held_of_one(table_of(9)) == held
+    return owners.held_bytes == held and owners.size() * held_of_one(made.table_of(9)) == held
 
 
 def test_beyond_the_limit_the_longest_unused_is_forgotten() -> None:
-    table = table_of(9)
+    table = made.table_of(9)
     a, b, c, d = sets_of(table, 4)
     owners = OwnerCache(limit_bytes=3 * held_of_one(table))
     for turn, among in enumerate((a, b, c, a, b, c, a, c, d)):
@@ -168,7 +161,7 @@ def test_beyond_the_limit_the_longest_unused_is_forgotten() -> None:
 
 
 def test_what_was_used_only_once_is_forgotten_before_what_was_used_again() -> None:
-    table = table_of(9)
+    table = made.table_of(9)
     a, b, c, d = sets_of(table, 4)
     owners = OwnerCache(limit_bytes=3 * held_of_one(table))
     for turn, among in enumerate((a, a, b, b, c, d)):
@@ -177,7 +170,7 @@ def test_what_was_used_only_once_is_forgotten_before_what_was_used_again() -> No
 
 
 def test_what_is_in_use_is_not_forgotten_for_a_flood_of_sets_used_once() -> None:
-    table = table_of(40)
+    table = made.table_of(40)
     mine, *others = sets_of(table, 100)
     limit_bytes = 3 * held_of_one(table)
     owners = OwnerCache(limit_bytes=limit_bytes)
@@ -192,7 +185,7 @@ def test_what_is_in_use_is_not_forgotten_for_a_flood_of_sets_used_once() -> None
 
 def test_new_sets_get_a_place_among_those_that_are_not_in_use() -> None:
     """Or what once was used twice would hold it for ever."""
-    table = table_of(9)
+    table = made.table_of(9)
     a, b, c, d = sets_of(table, 4)
     owners = OwnerCache(limit_bytes=3 * held_of_one(table))
     for among in (a, a, b, b, c, c):
@@ -205,7 +198,7 @@ def test_new_sets_get_a_place_among_those_that_are_not_in_use() -> None:
 
 def test_a_million_sets_do_not_fill_the_memory() -> None:
     owners = OwnerCache(limit_bytes=1_000_000)
-    for among in sets_of(table_of(101), 5_000):
+    for among in sets_of(made.table_of(101), 5_000):
         choose(owners, "rendezvous", among, KEYS[:1])
         assert owners.held_bytes <= 1_000_000
     assert 1_000 < owners.size() < 5_000
@@ -218,7 +211,7 @@ def test_a_million_sets_do_not_fill_the_memory() -> None:
 @pytest.mark.parametrize("name", ["maglev", "ring"])
 def test_so_many_tables_are_built_in_a_second_and_no_more(name: str) -> None:
     owners = OwnerCache()
-    sets = sets_of(table_of(30), 3 * MAX_BUILT_PER_S)
+    sets = sets_of(made.table_of(30), 3 * MAX_BUILT_PER_S)
     assert [len(choose(owners, name, among, FEW, now=50.0)) for among in sets] == [6] * MAX_BUILT_PER_S + [0] * 200
     assert owners.size() == MAX_BUILT_PER_S  # what was refused takes no place
     assert [len(choose(owners, name, among, FEW, now=50.0)) for among in sets[:100]] == [6] * 100  # they are there
@@ -228,18 +221,18 @@ def test_so_many_tables_are_built_in_a_second_and_no_more(name: str) -> None:
 
 def test_methods_that_build_nothing_have_no_such_bound() -> None:
     """Nor do lists of so few routes."""
-    sets = sets_of(table_of(30), 3 * MAX_BUILT_PER_S)
+    sets = sets_of(made.table_of(30), 3 * MAX_BUILT_PER_S)
     for name in ("rendezvous", "jump", "modulo"):
         assert {len(choose(OwnerCache(), name, among, FEW)) for among in sets} == {6}
 
 
 @pytest.mark.parametrize("size, is_bound", [(1000, False), (1001, True)])
 def test_to_sort_more_than_a_thousand_routes_counts_as_a_table(size: int, is_bound: bool) -> None:
-    everybody = all_of(table_of(size + 1))
+    everybody = made.all_of(made.table_of(size + 1))
     owners = OwnerCache()
     found: list[int] = []
     for gone in range(MAX_BUILT_PER_S + 1):
-        among = everybody.among(everybody.slots.without(slots(gone)))
+        among = everybody.among(everybody.slots.without(made.slots(gone)))
         assert among is not None
         found.append(len(choose(owners, "jump", among, FEW[:1])))
     assert found == [1] * MAX_BUILT_PER_S + [0 if is_bound else 1]
@@ -247,23 +240,23 @@ def test_to_sort_more_than_a_thousand_routes_counts_as_a_table(size: int, is_bou
 
 def test_request_beyond_the_bound_is_refused_and_served_when_it_comes_again() -> None:
     """D-36: never by another method, or brokers would not agree."""
-    table = table_of(2, a="1")
-    joined(table, 3)
+    table = made.table_of(2, a="1")
+    made.joined(table, 3)
     query = Query(table, Rng(1))
-    for among in sets_of(table_of(30), MAX_BUILT_PER_S):
+    for among in sets_of(made.table_of(30), MAX_BUILT_PER_S):
         choose(query.owner_cache, "ring", among, FEW)
     hints = [Tag(SHARD_KEY, b"user"), Tag(SHARD_METHOD, b"maglev")]
     tags = [Tag(SERVICE_NAME, b"orders"), Tag.of("a", "1"), Tag(Key.text("user"), b"ada")]
-    raw = Address(CALLER, tags, hints, b"", SHARD).encode()
+    raw = Address(made.CALLER, tags, hints, b"", SHARD).encode()
     target = query.resolve(raw, 0, len(raw))
     for _ in range(2):
-        assert query.choose(target, b"", CALLER, 0.0) is None
+        assert query.choose(target, b"", made.CALLER, 0.0) is None
         text = "over-limit: the routes with service=orders a=1 have no shard table yet, and 100 a second are built"
         assert target.blocked is not None
         assert (target.blocked.message, target.blocked.code) == (text, REJECTED)
         assert target.blocked_service is None  # it is no limit of the service
         assert query.find_block(target, 0.0) is target.blocked
-    chosen = query.choose(target, b"", CALLER, 0.1)
+    chosen = query.choose(target, b"", made.CALLER, 0.1)
     assert chosen is not None
-    assert numbers([chosen]) == choose(OwnerCache(), "maglev", all_of(table_of(2)), [KEY_OF_ADA])
+    assert made.numbers([chosen]) == choose(OwnerCache(), "maglev", made.all_of(made.table_of(2)), [KEY_OF_ADA])
     assert query.find_block(target, 0.1) is None
