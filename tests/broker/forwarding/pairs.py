@@ -2,11 +2,15 @@
 
 from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
-from tests.fakes import Frame, Wire, World, address
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+from tests.fakes import Frame, Wire, World, address, addressed
 
 MODELS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
 ANSWERED = [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL]
 TRANSPORTS = [(True, True), (True, False), (False, True), (False, False)]
+
+ADDRESS = address(service="orders", region="eu")  # of the service of a `Pair`
+COMPOSITE = addressed(ADDRESS, ("text/plain", b"for the service"))
 
 
 def end(caller: Wire, how: str, stream_id: int = 1) -> None:
@@ -20,14 +24,19 @@ def end(caller: Wire, how: str, stream_id: int = 1) -> None:
 
 
 class Pair:
-    """`caller` opens stream 1; at `service` it is stream 2."""
+    """`caller` opens stream 1; at `service` it is stream 2. The mime types are those of their metadata."""
 
     def __init__(
-        self, caller_framed: bool = True, service_framed: bool = True, settings: CoreSettings | None = None
+        self,
+        caller_framed: bool = True,
+        service_framed: bool = True,
+        settings: CoreSettings | None = None,
+        mime: str = COMPOSITE_MIME,
+        service_mime: str = COMPOSITE_MIME,
     ) -> None:
         self.world = World(settings)
-        self.service = self.world.service("orders", 1, framed=service_framed)
-        self.caller = self.world.caller(framed=caller_framed)
+        self.service = self.world.service("orders", 1, service_framed, service_mime, region="eu")
+        self.caller = self.world.caller(caller_framed, mime)
 
     def open(self, kind: int, data: bytes = b"hi", n: int = 8, flags: int = 0) -> bytes:
         """Sends the request on stream 1 and takes it from the service; the frame that was sent."""

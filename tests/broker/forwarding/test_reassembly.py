@@ -5,37 +5,21 @@ from itertools import product
 import pytest
 
 from broker.core import CoreSettings
-from broker.forwarding.reassembly import MAX_FRAMES, Reassembly
-from rsocket_wire.errors import CANCELED, CONNECTION_ERROR, INVALID, REJECTED
+from broker.forwarding.reassembly import Reassembly
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID, REJECTED
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from rsocket_wire.wire.keys import Key
-from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair, end
-from tests.fakes import World, address, addressed, asked, cancelled, error, fragments, moved
-
-ADDRESS = address(service="orders", region="eu")
-COMPOSITE = addressed(ADDRESS, ("text/plain", b"for the service"))
-
-
-def pair_of(settings: CoreSettings | None = None, mime: str = "", service_mime: str = "") -> Pair:
-    pair = Pair(settings=settings)
-    pair.service.lose()
-    pair.service = (
-        pair.world.service("orders", 1, metadata_mime=service_mime, region="eu")
-        if service_mime
-        else pair.world.service("orders", 1, region="eu")
-    )
-    if mime:
-        pair.caller = pair.world.caller(metadata_mime=mime)
-    return pair
+from tests.broker.forwarding.pairs import ADDRESS, COMPOSITE, MODELS, Pair, end
+from tests.fakes import World, address, addressed, asked, error, fragments, moved
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(kind: int) -> None:
     for cut in range(len(COMPOSITE) + 1):
-        pair = pair_of()
+        pair = Pair()
         pieces = fragments(kind, 1, COMPOSITE, b"data", [cut])
         pair.caller.send(*pieces)
         assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
@@ -46,7 +30,7 @@ def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(ki
 @pytest.mark.parametrize("kind", MODELS)
 def test_an_address_that_is_the_only_metadata_may_be_cut_anywhere_too(kind: int) -> None:
     for cut in range(len(ADDRESS) + 1):
-        pair = pair_of(mime=MIME_TYPE, service_mime=MIME_TYPE)
+        pair = Pair(mime=MIME_TYPE, service_mime=MIME_TYPE)
         pieces = fragments(kind, 1, ADDRESS, b"data", [cut])
         pair.caller.send(*pieces)
         assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
@@ -55,14 +39,14 @@ def test_an_address_that_is_the_only_metadata_may_be_cut_anywhere_too(kind: int)
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_byte_in_a_fragment_of_its_own_passes(kind: int) -> None:
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(kind, 1, COMPOSITE, b"data", list(range(1, len(COMPOSITE) + 4)))
     pair.caller.send(*pieces)
     assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
 
 
 def test_nothing_is_passed_on_before_the_metadata_is_whole_and_nothing_is_held_after() -> None:
-    pair = pair_of()
+    pair = Pair()
     whole = len(addressed(ADDRESS))
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, whole - 1, whole, whole + 2, len(COMPOSITE) + 1])
     pair.caller.send(*pieces[:4])
@@ -132,7 +116,7 @@ def test_wrapped_metadata_of_any_size_passes_in_fragments_as_in_one_frame(kind: 
     """More than `max_metadata_bytes` of it was refused in fragments only."""
     said = address(wrapped=WRAPPED, service="orders", region="eu")
     metadata = said if mime == MIME_TYPE else addressed(said, ("text/plain", b"behind"))
-    pair = pair_of(CoreSettings(max_metadata_bytes=1024), mime=mime, service_mime=mime)
+    pair = Pair(settings=CoreSettings(max_metadata_bytes=1024), mime=mime, service_mime=mime)
     pieces = fragments(kind, 1, metadata, b"data", list(range(300, len(metadata), 300)))
     pair.caller.send(*pieces)
     assert pair.received() == ([], [moved(raw, 2) for raw in pieces])
@@ -144,7 +128,7 @@ def test_wrapped_metadata_may_begin_anywhere_in_a_fragment() -> None:
     said = address(wrapped=WRAPPED[:200], service="orders", region="eu")
     maps = len(said) - 200
     for limit in range(40, 160):
-        pair = pair_of(CoreSettings(max_metadata_bytes=limit), mime=MIME_TYPE, service_mime=MIME_TYPE)
+        pair = Pair(settings=CoreSettings(max_metadata_bytes=limit), mime=MIME_TYPE, service_mime=MIME_TYPE)
         pieces = fragments(REQUEST_RESPONSE, 1, said, b"data", [20, 40, 60, 80, 100, 120])
         pair.caller.send(*pieces)
         held = 0
@@ -163,7 +147,7 @@ def test_wrapped_metadata_may_begin_anywhere_in_a_fragment() -> None:
 
 def test_wrapped_metadata_in_fragments_is_bounded_where_it_must_be_translated() -> None:
     said = address(wrapped=WRAPPED, service="orders", region="eu")
-    pair = pair_of(CoreSettings(max_metadata_bytes=1024), mime=MIME_TYPE)
+    pair = Pair(settings=CoreSettings(max_metadata_bytes=1024), mime=MIME_TYPE)
     pair.caller.send(*fragments(REQUEST_RESPONSE, 1, said, b"data", list(range(300, 4000, 300))))
     answers, passed = pair.received()
     assert ([frame.text.partition(":")[0] for frame in answers], passed) == (["over-limit"], [])
@@ -183,7 +167,7 @@ def test_a_request_with_much_wrapped_metadata_may_wait_for_its_route() -> None:
 
 def test_the_deadline_of_an_address_runs_while_the_rest_of_the_metadata_is_awaited() -> None:
     """D-41."""
-    pair = pair_of()
+    pair = Pair()
     said = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders", region="eu")
     pair.caller.send(fragments(REQUEST_RESPONSE, 1, addressed(said, ("a/b", b"cd")), b"", [len(addressed(said))])[0])
     pair.world.advance(1.1)
@@ -194,7 +178,7 @@ def test_the_deadline_of_an_address_runs_while_the_rest_of_the_metadata_is_await
 
 @pytest.mark.parametrize(("kind", "how"), [*product(MODELS, ["cancel", "loss"]), (REQUEST_CHANNEL, "error")])
 def test_a_request_that_its_caller_ends_while_the_address_is_gathered_leaves_no_trace(kind: int, how: str) -> None:
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 60])
     pair.caller.send(*pieces[:2])
     end(pair.caller, how)
@@ -205,7 +189,7 @@ def test_a_request_that_its_caller_ends_while_the_address_is_gathered_leaves_no_
 
 @pytest.mark.parametrize(("how", "outcome"), [("cancel", "cancelled"), ("loss", "caller_lost")])
 def test_a_request_that_its_caller_ends_while_the_metadata_is_gathered_is_counted(how: str, outcome: str) -> None:
-    pair = pair_of()
+    pair = Pair()
     pair.caller.send(fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [60])[0])
     end(pair.caller, how)
     (record,) = pair.world.flows()
@@ -214,7 +198,7 @@ def test_a_request_that_its_caller_ends_while_the_metadata_is_gathered_is_counte
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_metadata_that_ends_without_an_address_is_refused(kind: int) -> None:
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(kind, 1, COMPOSITE[:-20], b"", [10, 20])
     pair.caller.send(*pieces)
     pieces = fragments(kind, 3, COMPOSITE[:30], b"data", [10, 31])
@@ -228,7 +212,7 @@ def test_metadata_that_ends_without_an_address_is_refused(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_request_without_a_route_is_refused_as_soon_as_that_is_known(kind: int) -> None:
-    pair = pair_of()
+    pair = Pair()
     metadata = addressed(address(service="stock"))
     pieces = fragments(kind, 1, metadata, b"data", [10, len(metadata) - 1, len(metadata) + 1])
     pair.caller.send(*pieces)
@@ -238,7 +222,7 @@ def test_a_request_without_a_route_is_refused_as_soon_as_that_is_known(kind: int
 
 
 def test_a_fragment_that_declares_more_metadata_than_it_has_ends_its_sender() -> None:
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
     broken = pieces[1][:6] + b"\xff\xff\xff" + pieces[1][9:]
     pair.caller.send(pieces[0], broken, pieces[2])
@@ -248,7 +232,7 @@ def test_a_fragment_that_declares_more_metadata_than_it_has_ends_its_sender() ->
 
 
 def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [10, 20])
     pair.caller.send(pieces[0])
     pair.caller.request(REQUEST_RESPONSE, 1, ADDRESS)  # the id is in use
@@ -261,7 +245,7 @@ def test_frames_of_other_kinds_do_not_disturb_the_gathering() -> None:
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(kind: int) -> None:
     """Protocol: At any time, the Requester may send REQUEST_N frames."""
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(kind, 1, COMPOSITE, b"data", [10, 20, 70])
     pair.caller.send(
         pieces[0],
@@ -278,165 +262,9 @@ def test_credit_that_comes_before_the_address_is_whole_is_passed_on_behind_it(ki
 
 
 def test_credit_that_comes_early_does_not_grow_beyond_31_bits() -> None:
-    pair = pair_of()
+    pair = Pair()
     pieces = fragments(REQUEST_STREAM, 1, COMPOSITE, b"data", [10, 70])
     pair.caller.send(
         pieces[0], frames.encode_request_n(1, frames.MAX_N), frames.encode_request_n(1, frames.MAX_N), *pieces[1:]
     )
     assert asked(2, frames.MAX_N) in pair.service.received()
-
-
-# Bounds
-
-
-def test_the_bytes_that_are_held_for_a_connection_are_bounded() -> None:
-    pair = pair_of(CoreSettings(max_metadata_bytes=200))
-    metadata = addressed(ADDRESS, ("text/plain", bytes(400)))
-    before = ("text/plain", bytes(300))
-    late = fragments(REQUEST_RESPONSE, 1, addressed(b"", before)[31:] + metadata, b"", [60, 120, 180, 240])
-    pair.caller.send(*late)
-    text = "over-limit: no complete ADDRESS in 3 fragments; a connection may hold 200 bytes "
-    text += "(limits.max_metadata_bytes)"
-    assert pair.received() == ([error(1, REJECTED, text)], [])
-    assert pair.world.left_over() == []
-
-
-def test_all_requests_of_a_connection_share_the_bound() -> None:
-    raw = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0]
-    pair = pair_of(CoreSettings(max_metadata_bytes=len(raw) * 2))
-    for stream_id in (1, 3, 5):
-        pair.caller.send(fragments(REQUEST_RESPONSE, stream_id, COMPOSITE, b"data", [60])[0])
-    text = f"over-limit: no complete ADDRESS in 1 fragments; a connection may hold {len(raw) * 2} bytes "
-    text += "(limits.max_metadata_bytes)"
-    assert pair.received() == ([error(5, REJECTED, text)], [])
-    pair.caller.cancel(1)
-    pair.caller.send(fragments(REQUEST_RESPONSE, 7, COMPOSITE, b"data", [60])[0])
-    assert pair.received() == ([], [])
-    assert sorted(pair.caller.peer.streams) == [3, 7]
-
-
-def test_the_fragments_that_are_held_for_a_request_are_bounded() -> None:
-    pair = pair_of()
-    pair.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", b"", flags=FOLLOWS))
-    for _ in range(MAX_FRAMES - 2):
-        pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
-    assert pair.received() == ([], [])
-    pair.caller.send(frames.encode_payload(1, NEXT | FOLLOWS, b"", b""))
-    text = "over-limit: no complete ADDRESS in 1024 fragments; a connection may hold 262144 bytes "
-    text += "(limits.max_metadata_bytes)"
-    assert pair.received() == ([error(1, REJECTED, text)], [])
-    assert pair.world.left_over() == []
-
-
-def test_a_request_that_is_gathered_counts_as_a_stream_of_the_connection() -> None:
-    pair = pair_of(CoreSettings(max_streams_per_connection=1))
-    pair.caller.send(fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [60])[0])
-    pair.caller.request(REQUEST_RESPONSE, 3, ADDRESS)
-    text = "over-limit: 1 streams of this connection are open, limits.max_streams_per_connection is 1"
-    assert pair.received() == ([error(3, REJECTED, text)], [])
-
-
-# Where the metadata must be translated, all of it is gathered
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_metadata_for_a_route_that_reads_another_mime_type_is_gathered_whole(kind: int) -> None:
-    for cut in range(1, len(COMPOSITE)):
-        pair = pair_of(service_mime=MIME_TYPE)
-        pieces = fragments(kind, 1, COMPOSITE, b"some data", [cut, len(COMPOSITE) + 4])
-        pair.caller.send(*pieces)
-        wrapped = addressed(b"", ("text/plain", b"for the service"))[len(addressed(b"")) :]
-        expected = frames.encode_request(
-            kind, 2, b"some", address(wrapped=wrapped, service="orders", region="eu"), 8, FOLLOWS
-        )
-        assert pair.received() == ([], [moved(expected, 2), moved(pieces[2], 2)]), cut
-        assert pair.is_open == (kind != REQUEST_FNF)
-        assert pair.caller.peer.gathered_bytes == 0
-
-
-@pytest.mark.parametrize("kind", ANSWERED)
-def test_a_gathered_request_that_is_whole_becomes_one_frame(kind: int) -> None:
-    pair = pair_of(mime=MIME_TYPE)
-    flags = frames.COMPLETE if kind == REQUEST_CHANNEL else 0
-    pieces = fragments(kind, 1, ADDRESS, b"data", [20, 30], flags=flags, last_flags=NEXT)
-    pair.caller.send(*pieces)
-    expected = frames.encode_request(kind, 2, b"data", addressed(ADDRESS), 8, flags)
-    assert pair.received() == ([], [moved(expected, 2)])
-    pair.service.answer(2, b"done", NEXT | frames.COMPLETE)
-    assert not pair.is_open
-
-
-def test_complete_on_a_fragment_says_nothing_in_a_request_that_cannot_complete() -> None:
-    pair = pair_of(mime=MIME_TYPE)
-    pieces = fragments(REQUEST_RESPONSE, 1, ADDRESS, b"data", [20], last_flags=NEXT | frames.COMPLETE)
-    pair.caller.send(*pieces)
-    assert pair.received() == ([], [moved(frames.encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ADDRESS)), 2)])
-
-
-def test_early_credit_reaches_a_route_that_reads_another_mime_type() -> None:
-    pair = pair_of(mime=MIME_TYPE)
-    pieces = fragments(REQUEST_STREAM, 1, ADDRESS, b"data", [20], n=2)
-    pair.caller.send(pieces[0], frames.encode_request_n(1, 5), pieces[1])
-    expected = frames.encode_request(REQUEST_STREAM, 2, b"data", addressed(ADDRESS), 2)
-    assert pair.received() == ([], [moved(expected, 2), asked(2, 5)])
-
-
-def test_a_cancel_while_metadata_to_translate_is_gathered_ends_the_request() -> None:
-    pair = pair_of(service_mime=MIME_TYPE)
-    whole = len(addressed(ADDRESS))
-    pieces = fragments(REQUEST_RESPONSE, 1, COMPOSITE, b"data", [whole, whole + 4])
-    pair.caller.send(pieces[0], frames.encode_cancel(1), *pieces[1:])
-    assert pair.received() == ([], [])
-    assert pair.world.left_over() == []
-
-
-def test_a_route_that_is_gone_when_the_metadata_is_whole_is_no_route() -> None:
-    world = World()
-    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
-    caller = world.caller()
-    metadata = addressed(address(service="orders"), ("text/plain", b"x"))
-    pieces = fragments(REQUEST_RESPONSE, 1, metadata, b"data", [len(metadata) - 1])
-    caller.send(pieces[0])
-    service.lose()
-    caller.send(pieces[1])
-    assert caller.received() == [error(1, REJECTED, "no-route: no route has service=orders")]
-    assert world.left_over() == []
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_deadline_that_passes_while_metadata_to_translate_is_gathered_ends_the_request(kind: int) -> None:
-    """D-41: nothing was passed on, so it is REJECTED."""
-    world = World()
-    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
-    caller = world.caller()
-    raw = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders")
-    metadata = addressed(raw, ("text/plain", bytes(200)))
-    first, second, *rest = fragments(kind, 1, metadata, b"data", [len(metadata) - 50, len(metadata) - 20])
-    caller.send(first)
-    world.advance(0.5)
-    caller.send(second)
-    world.advance(0.499)
-    assert caller.received() == []
-    world.advance(0.001)
-    text = "deadline: the metadata of the request was incomplete after 1.000 s"
-    assert caller.received() == ([] if kind == REQUEST_FNF else [error(1, REJECTED, text)])
-    assert world.left_over() == []
-    caller.send(*rest)
-    assert (caller.received(), service.received()) == ([], [])
-
-
-def test_metadata_to_translate_that_comes_in_time_leaves_the_deadline_to_the_route() -> None:
-    world = World()
-    service = world.service("orders", 1, metadata_mime=MIME_TYPE)
-    caller = world.caller()
-    raw = address(hints=[(Key.text("deadline_ms"), "1000")], service="orders")
-    metadata = addressed(raw, ("text/plain", bytes(200)))
-    first, *rest = fragments(REQUEST_RESPONSE, 1, metadata, b"data", [len(metadata) - 50])
-    caller.send(first)
-    world.advance(0.5)
-    caller.send(*rest)
-    (request,) = service.received()
-    world.advance(0.5)
-    assert service.received() == [cancelled(request.stream_id)]
-    assert caller.received() == [error(1, CANCELED, "deadline: orders has not ended the request within 0.500 s")]
-    assert world.core.engine.timers.take_due(1e9) is None
