@@ -46,10 +46,6 @@ def test_null_empty_and_text_are_three_values() -> None:
     assert null != "region"
 
 
-def test_null_and_empty_match_each_other() -> None:
-    assert Tag(REGION, None).token() == Tag(REGION, b"").token() == b"\x86\x00"
-
-
 def test_null_values_are_written_as_empty_ones_where_something_follows() -> None:
     """D-07: for whoever passes on what others have said."""
     tags = [Tag(REGION, None), Tag(ZONE, b"a"), Tag(ZONE, None)]
@@ -98,10 +94,6 @@ def test_map_without_entries() -> None:
     assert read("8000") == ([], 0)
     assert read("80") == ([], 0)
     assert read("800081") == ([], 1)
-
-
-def test_no_tag_present_is_dropped_among_others_and_its_value_with_it() -> None:
-    assert read("868165 808178 870166") == ([Tag(REGION, b"e"), Tag(ZONE, b"f")], 0)
 
 
 def test_more_bit_ends_the_map_in_the_middle_only() -> None:
@@ -158,11 +150,6 @@ def test_map_that_cannot_be_written_is_refused_and_nothing_written(tags: list[Ta
     with pytest.raises(BrokerError) as caught:
         encode_map(writer, tags, last)
     assert (caught.value.word, caught.value.text, writer.to_bytes()) == ("bad-tag", text, b"")
-
-
-def test_longest_key_and_value_are_127_bytes() -> None:
-    tags = [Tag(Key.text("k" * 127), b"v" * 127), Tag(SERVICE_NAME, b"s")]
-    assert read(written(tags, last=True)) == (tags, 0)
 
 
 def test_flat_map_of_the_js_client() -> None:
