@@ -12,19 +12,6 @@ from rsocket_wire.wire.frames import MULTICAST
 from tests.fakes import START_MS, Frame, World, address, addressed, error, framed, raw_frame, routes_in
 
 
-@pytest.mark.parametrize("data", [b"", b"x", bytes(4096)])
-def test_a_keepalive_is_echoed_without_its_flag(data: bytes) -> None:
-    wire = World().caller()
-    wire.send(frames.encode_keepalive(data, respond=True, position=77))
-    assert wire.received() == [Frame(frames.encode_keepalive(data))]
-
-
-def test_a_keepalive_that_asks_for_nothing_gets_nothing() -> None:
-    wire = World().caller()
-    wire.send(frames.encode_keepalive(b"x"))
-    assert wire.received() == []
-
-
 def test_silence_longer_than_the_lifetime_ends_the_connection() -> None:
     world = World()
     service = world.service("orders", 1)

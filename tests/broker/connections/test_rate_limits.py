@@ -79,16 +79,16 @@ def ended(text: str) -> list[Frame]:
 def test_d_43_a_flood_of_keepalives_ends_its_connection_and_no_other() -> None:
     world = World()
     caller, other = world.caller(), world.caller()
-    keepalive = frames.encode_keepalive(b"", respond=True)
+    keepalive = frames.encode_keepalive(b"abc", respond=True, position=77)
     flood_of(caller, keepalive, 100)
-    assert caller.received() == [Frame(frames.encode_keepalive(b""))] * 100
+    assert caller.received() == [Frame(frames.encode_keepalive(b"abc"))] * 100
     caller.send(keepalive)
     text = "over-limit: KEEPALIVEs to be answered: more than 100 came faster than 10 a second "
     text += "(limits.max_keepalives_per_s)"
     assert caller.received() == ended(text)
     assert caller.is_closed
     other.send(keepalive)
-    assert other.one() == Frame(frames.encode_keepalive(b""))
+    assert other.one() == Frame(frames.encode_keepalive(b"abc"))
 
 
 def test_d_43_keepalives_at_their_rate_and_those_that_want_no_answer_are_no_flood() -> None:
@@ -148,17 +148,6 @@ def test_d_43_fragments_of_64_bytes_last_ones_and_those_of_services_within_the_r
     service.send(small(stream_id, b"x"))
     assert service.is_closed
     assert [frame.name for frame in caller.received()] == ["ERROR"]
-
-
-def test_a_request_in_tiny_fragments_is_forwarded_within_the_burst() -> None:
-    _, service, caller = orders()
-    metadata = addressed(address(service="orders"))
-    caller.send(frames.encode_request(frames.REQUEST_RESPONSE, 1, b"", metadata[:1], 0, frames.FOLLOWS))
-    for at in range(1, len(metadata)):
-        caller.send(frames.encode_payload(1, frames.NEXT | frames.FOLLOWS, b"", metadata[at : at + 1]))
-    caller.send(frames.encode_payload(1, frames.NEXT, b"hi"))
-    assert len(service.received()) == len(metadata) + 1
-    assert caller.received() == []
 
 
 @pytest.mark.parametrize("kind", [frames.REQUEST_RESPONSE, frames.REQUEST_FNF])

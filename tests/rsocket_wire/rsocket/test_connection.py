@@ -140,19 +140,11 @@ def test_lifetime_is_what_the_peer_can_keep(keepalive_ms: int, lifetime_ms: int,
     assert opened(setup(keepalive_ms, lifetime_ms)).lifetime_s == pytest.approx(lifetime_s)
 
 
-def test_open_with_keepalive_is_answered_with_its_data() -> None:
-    asked = frames.encode_keepalive(b"abc", respond=True, position=77)
-    assert opened().handle_keepalive(cursor(asked)) == frames.encode_keepalive(b"abc")
-    assert opened().handle_keepalive(cursor(frames.encode_keepalive(b"", respond=True))) == frames.encode_keepalive(b"")
-
-
-def test_keepalive_that_asks_for_no_answer_gets_none() -> None:
-    assert opened().handle_keepalive(cursor(frames.encode_keepalive(b"abc"))) is None
-
-
-def test_keepalive_of_any_length_is_answered() -> None:
-    most = frames.encode_keepalive(bytes(1 << 20), respond=True)
-    assert opened().handle_keepalive(cursor(most)) == frames.encode_keepalive(bytes(1 << 20))
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(1 << 20)])
+def test_keepalive_is_answered_with_its_data_if_it_asks_for_an_answer(data: bytes) -> None:
+    asked = frames.encode_keepalive(data, respond=True, position=77)
+    assert opened().handle_keepalive(cursor(asked)) == frames.encode_keepalive(data)
+    assert opened().handle_keepalive(cursor(frames.encode_keepalive(data))) is None
 
 
 def test_keepalive_that_is_cut_gets_no_answer() -> None:
@@ -161,28 +153,25 @@ def test_keepalive_that_is_cut_gets_no_answer() -> None:
         assert opened().handle_keepalive(cursor(asked[:size])) is None
 
 
-@pytest.mark.parametrize("code", [errors.CONNECTION_ERROR, errors.APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF])
-def test_open_with_error_is_closed(code: int) -> None:
-    connection = opened()
-    assert connection.handle_error(cursor(frames.encode_error(0, code, "bye"))) == ENDS
-    assert connection.state == CLOSED
-    assert connection.setup is not None
-
-
-def test_open_with_connection_close_stays_open_for_its_streams() -> None:
-    connection = opened()
-    assert connection.handle_error(cursor(frames.encode_error(0, errors.CONNECTION_CLOSE, "bye"))) == CLOSES
-    assert connection.state == OPEN
-
-
 @pytest.mark.parametrize(
-    "code", [errors.INVALID_SETUP, errors.UNSUPPORTED_SETUP, errors.REJECTED_SETUP, errors.REJECTED_RESUME]
+    ("codes", "what", "state"),
+    [
+        ((errors.CONNECTION_ERROR, errors.APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF), ENDS, CLOSED),
+        ((errors.CONNECTION_CLOSE,), CLOSES, OPEN),  # its streams end first
+        (
+            (errors.INVALID_SETUP, errors.UNSUPPORTED_SETUP, errors.REJECTED_SETUP, errors.REJECTED_RESUME),
+            NOTHING,
+            OPEN,
+        ),
+    ],
 )
-def test_open_with_an_error_about_setup_stays_open(code: int) -> None:
+def test_open_with_error_is_closed_unless_it_is_about_setup(codes: tuple[int, ...], what: int, state: int) -> None:
     """ "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame"."""
-    connection = opened()
-    assert connection.handle_error(cursor(frames.encode_error(0, code, "no"))) == NOTHING
-    assert connection.state == OPEN
+    for code in codes:
+        connection = opened()
+        assert connection.handle_error(cursor(frames.encode_error(0, code, "bye"))) == what, code
+        assert connection.state == state, code
+        assert connection.setup is not None
 
 
 def test_error_without_a_whole_code_is_ignored() -> None:
