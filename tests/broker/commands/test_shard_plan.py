@@ -204,11 +204,6 @@ def test_longest_key_of_a_file_is_a_key() -> None:
     assert body["keys"] == 1
 
 
-@pytest.mark.parametrize("shares, expected", [([5, 5, 5], 0.0), ([0, 0, 0, 8], 0.75), ([1, 3], 0.25), ([4], 0.0)])
-def test_gini(shares: list[int], expected: float) -> None:
-    assert gini(shares) == pytest.approx(expected)
-
-
 def test_made_up_routes_never_change_and_are_none_that_are_there() -> None:
     assert [each.hex() for each in made_ids(2)] == MADE
     assert made_ids(2, taken=made_ids(1)) == made_ids(3)[1:]
