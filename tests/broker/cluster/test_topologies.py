@@ -1,14 +1,9 @@
 """Many brokers in one process: whatever breaks, tables agree, requests arrive and never circle."""
 
-from collections import Counter
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from broker.cluster.links.neighbour import GREET_S
 from broker.core import CoreSettings
-from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST, ROUTE_REMOVE
 from tests.fakes import Frame, Wire, address
@@ -194,57 +189,6 @@ def test_lost_adverts_are_found_within_two_rounds_of_digests(seed: int) -> None:
     await_links(net)
     net.advance(2 * DIGEST_ROUND_S + 0.1)
     agree(net)
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.data())
-def test_any_graph_agrees_after_any_troubles(data: st.DataObject) -> None:
-    size = data.draw(st.integers(2, 5))
-    names = [f"b{number + 1}" for number in range(size)]
-    edges = [(names[number], names[data.draw(st.integers(0, number - 1))]) for number in range(1, size)]
-    for a in names:
-        for b in names:
-            if a < b and (a, b) not in edges and (b, a) not in edges and data.draw(st.booleans()):
-                edges.append((a, b))
-    net = linked(Net(names, edges))
-    number = 0
-    wires: list[Wire] = []
-    for _ in range(data.draw(st.integers(1, 12))):
-        action = data.draw(st.sampled_from(["offer", "lose", "move", "break", "part", "heal", "restart", "wait"]))
-        name = data.draw(st.sampled_from(names))
-        if action in ("offer", "move"):
-            number += action == "offer" or not number
-            wires.append(net.worlds[name].service("orders", number))
-        elif action == "lose" and wires:
-            wires[data.draw(st.integers(0, len(wires) - 1))].lose()
-        elif action == "break":
-            net.break_link(*data.draw(st.sampled_from(edges)))
-        elif action == "part":
-            net.part([name], [other for other in names if other != name])
-        elif action == "heal":
-            net.heal()
-        elif action == "restart":
-            net.kill(name)
-            net.start(name)
-        net.pump()
-        net.advance(data.draw(st.sampled_from([0.05, 0.5, 4.0])))
-    net.heal()
-    net.advance(4.0 + 2 * DIGEST_ROUND_S)
-    agree(net)
-    alive = Counter(
-        route for name, world in net.worlds.items() for route, owner in net.table(name).items() if owner == name
-    )
-    assert all(times == 1 for times in alive.values()), alive
-    for name in names:
-        caller = net.worlds[name].caller()
-        caller.request(frames.REQUEST_RESPONSE, 1, address(service="orders"))
-        net.pump()
-        got = caller.received()
-        if net.table(name):
-            assert got == [], got
-        else:
-            assert [(frame.kind, frame.code) for frame in got] == [(frames.ERROR, REJECTED)]
-    assert all(world.core.engine.annotations.loops_refused == 0 for world in net.worlds.values())
 
 
 @pytest.mark.parametrize("shape", SHAPES)

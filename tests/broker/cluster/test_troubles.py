@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from broker.routing.table import Route
+from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST, UNICAST
 from tests.fakes import Frame, Wire, address
@@ -97,7 +98,7 @@ def is_there(wire: Wire) -> bool:
     return not wire.peer.is_ending and not wire.peer.is_lost
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(9))
 def test_no_request_circles_and_each_copy_comes_once_whatever_broke(seed: int) -> None:
     troubles = Troubles(Random(seed))
     chance, net = troubles.chance, troubles.net
@@ -114,6 +115,7 @@ def test_no_request_circles_and_each_copy_comes_once_whatever_broke(seed: int) -
     tables = list(net.tables().values())
     assert all(table == tables[0] for table in tables)
     assert len(net.digests()) == 1
+    loops_refused = [world.core.engine.annotations.loops_refused for world in net.worlds.values()]
     # A decision that was stale is made once more (D-50): twice over a link is the most.
     assert len(net.passed) > 0
     assert max(net.passed.values()) <= 2
@@ -121,9 +123,18 @@ def test_no_request_circles_and_each_copy_comes_once_whatever_broke(seed: int) -
         for service in "ab":
             data = troubles.request(name, net.worlds[name].caller(), REQUEST_FNF, MULTICAST, service)
             net.pump()
+            asked_n = 0
             for at, wire in troubles.services:
                 route = wire.peer.route
                 assert isinstance(route, Route)
                 is_asked = is_there(wire) and net.worlds[at].core.table.find(route.id) is route
                 copies = [frame for frame in wire.received() if frame.data == data]
                 assert len(copies) == (is_asked and route.service == service), (name, at, service)
+                asked_n += len(copies)
+            caller = net.worlds[name].caller()
+            data = troubles.request(name, caller, REQUEST_RESPONSE, UNICAST, service)
+            net.pump()
+            got = [frame for _, wire in troubles.services for frame in wire.received() if frame.data == data]
+            expected = (1, []) if asked_n else (0, [REJECTED])
+            assert (len(got), [frame.code for frame in caller.received()]) == expected, (name, service)
+    assert [world.core.engine.annotations.loops_refused for world in net.worlds.values()] == loops_refused
