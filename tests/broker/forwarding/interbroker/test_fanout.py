@@ -197,17 +197,13 @@ def test_who_is_named_gives_it_to_its_own_routes_and_one_copy_to_the_others(kind
     assert middle.broker.annotations.hop_counts == [0, 1]
 
 
-def test_who_is_not_named_only_passes_it_on() -> None:
+@pytest.mark.parametrize(("to", "heard", "hop_counts"), [("b4", [0, 0, 1], [0]), ("b2", [1, 1, 0], [0, 1])])
+def test_who_is_not_named_only_passes_it_on_and_who_is_named_alone_keeps_it(
+    to: str, heard: list[int], hop_counts: list[int]
+) -> None:
     middle = Middle()
-    middle.copy("broker:b4")
-    assert middle.heard() == [0, 0, 1]
-    assert middle.broker.annotations.hop_counts == [0]
-
-
-def test_who_is_named_alone_keeps_it() -> None:
-    middle = Middle()
-    middle.copy("broker:b2")
-    assert middle.heard() == [1, 1, 0]
+    middle.copy(f"broker:{to}")
+    assert (middle.heard(), middle.broker.annotations.hop_counts) == (heard, hop_counts)
 
 
 @pytest.mark.parametrize("to", ["broker:b9", "broker:b1"])
