@@ -18,8 +18,9 @@ from rsocket_wire.rsocket.frames import ERROR, FOLLOWS, PAYLOAD
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from tests.broker.forwarding.brokers import caller_mimes
+from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, Wire, World, addressed, composite
-from tests.fuzz.history import MODELS, Caller, History, Member
+from tests.fuzz.history import Caller, History, Member
 from tests.topology import LINKED_S, End, Net
 
 PAIRS = (

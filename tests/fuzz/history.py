@@ -19,10 +19,10 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
+from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, Wire, World, address, addressed, fragments
 from tests.invariants import check_masks
 
-MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 ROUTINGS = (UNICAST, MULTICAST, SHARD)
 SERVICES = ("orders", "stock")
 REGIONS = ("eu", "us", "ap")

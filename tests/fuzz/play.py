@@ -18,11 +18,12 @@ from broker.forwarding.unicast import Splice
 from broker.routing.policies import Policy
 from broker.routing.table import Route
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
+from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import (
     Frame,
     Wire,
@@ -40,7 +41,6 @@ from tests.fuzz.life import Life
 from tests.invariants import check_masks
 
 MAX_ACTORS = 7  # open at the same time
-MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 MIMES = (COMPOSITE_MIME, COMPOSITE_MIME, MIME_TYPE, MIME_TYPE_V0, COMPOSITE_MIME, "application/json")
 DATA_MIMES = ("text/plain", "text/plain", "application/json")
 SERVICES = ("orders", "orders", "stock")

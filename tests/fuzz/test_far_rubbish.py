@@ -11,19 +11,19 @@ import pytest
 from broker.core import CoreSettings
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.broker.forwarding.brokers import SECTION, caller_mimes, section
+from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, World, address, addressed, announcement, composite, fragments, raw_frame, setup
 from tests.fuzz.far_history import SlowNet
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
 from tests.topology import LINKED_S, in_a_line
 
-MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 PAIRS = (
     (COMPOSITE_MIME, "text/plain"),
     (COMPOSITE_MIME, "application/octet-stream"),

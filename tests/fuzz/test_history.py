@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from broker.core import CoreSettings
 from broker.routing.policies import Policy
-from tests.fuzz.history import MODELS, REGIONS, ROUTINGS, SERVICES, History
+from tests.broker.forwarding.pairs import MODELS
+from tests.fuzz.history import REGIONS, ROUTINGS, SERVICES, History
 
 POLICIES = {
     "as it comes": CoreSettings(),

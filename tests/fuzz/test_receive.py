@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
+from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import World, address, addressed, composite, fragments
 from tests.fuzz.fuzz_receive import main
-from tests.fuzz.play import MODELS, play
+from tests.fuzz.play import play
 
 ENDLESS_S = 60  # one test of this file takes a few seconds
 

@@ -12,7 +12,8 @@ from rsocket_wire.rsocket.frames import COMPLETE, NEXT
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import SHARD_KEY
-from tests.broker.forwarding.traffic.test_request_log import MODELS, Taken, sums_of_flows, sums_of_requests
+from tests.broker.forwarding.pairs import MODELS
+from tests.broker.forwarding.traffic.test_request_log import Taken, sums_of_flows, sums_of_requests
 from tests.fakes import Wire, address, route_id
 from tests.topology import LINKED_S, Net
 

@@ -17,14 +17,14 @@ from broker.routing.query import Query
 from broker.routing.rng import Rng
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.table import Route, Table
-from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
+from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import START_MS, Wire, World, address, composite
 
-MODELS = (REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL)
 Row = dict[str, Any]
 
 
