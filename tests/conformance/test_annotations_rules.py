@@ -6,7 +6,7 @@ from broker.core import CoreSettings
 from tests.conformance import links, scripts
 from tests.conformance.links import AT_MS, Broker, amqp_list, amqp_text, caller_mimes, cluster, section, value_of
 from tests.conformance.scripts import MODELS, REJECTED, REQUEST_RESPONSE, caller, destination, error, heard, request
-from tests.fakes import Wire, World
+from tests.fakes import Wire
 from tests.topology import LINKED_S, Net, line
 
 ORDERS = scripts.composite(
@@ -50,7 +50,7 @@ def offered(net: Net) -> Wire:
     return wire
 
 
-def far(world: World, other: Broker) -> None:
+def far(other: Broker) -> None:
     """Another broker has the service orders."""
     other.say(scripts.route_add(7, AT_MS, "orders", broker=other.id))
     heard(other.wire)
@@ -143,7 +143,7 @@ def test_who_is_in_the_trace_already_refuses_the_request_with_the_whole_path(kin
 def test_a_request_is_not_sent_to_who_is_in_its_trace() -> None:
     world = cluster()
     one, two = Broker(world, 0xB2).link(), Broker(world, 0xB3).link()
-    far(world, two)
+    far(two)
     heard(one.wire)
     one.wire.send(request(REQUEST_RESPONSE, 1, stamped(section(0, TO, "b3", ["b3", "b2"])) + MIMES + ORDERS))
     assert (heard(one.wire), heard(two.wire)) == ([error(1, REJECTED, "loop: b3>b2>b1>b3")], [])
@@ -251,7 +251,7 @@ def test_the_lower_version_of_both_ends_is_used(theirs: int, agreed: int, is_dia
         other.prove(value_of(raw, "nonce", 16))
         other.say(other.info(AT_MS + 1, ("neighbour", world.core.broker_id + b"\0\x0a")))
     assert value_of(raw, "qd.annotations-version", 4) == scripts.u32(1)
-    far(world, other)
+    far(other)
     caller(world, data_mime="application/octet-stream").send(request(REQUEST_RESPONSE, 1, ORDERS))
     front = stamped(section(0, TO, "b1", ["b1"])) if agreed else b""
     assert heard(other.wire) == [request(REQUEST_RESPONSE, 1 if is_dialled else 2, front + ORDERS)]

@@ -24,7 +24,7 @@ class Broker(World):
         self.annotations.rename(name)
         self.annotations.brokers_n = 4
 
-    def link(self, name: str, number: int = 0, version: int = 1) -> Wire:
+    def link(self, name: str, version: int = 1) -> Wire:
         """A link to the broker `name`."""
         wire = self.connect(name=f"tcp {name}")
         wire.send(Setup(COMPOSITE_MIME, DATA_MIME, 1000, 3000).encode())

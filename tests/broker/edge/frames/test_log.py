@@ -29,7 +29,7 @@ from rsocket_wire.rsocket.frames import (
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    RESUME,
+    Resume,
     Setup,
     encode_cancel,
     encode_error,
@@ -226,11 +226,7 @@ def test_a_line_is_bounded_whatever_a_peer_sends() -> None:
 def test_a_resume_token_is_not_shown() -> None:
     raw = Setup("a/b", "a/b", 1, 2, wants_lease=True, wants_resume=True, token=SECRET).encode()
     assert line_of(raw) == "< SETUP stream 0 RESUME LEASE, keepalive 1 ms, lifetime 2 ms, mime types a/b a/b, data 0 B"
-    assert line_of(encode_resume(SECRET)) == f"< RESUME stream 0, {len(encode_resume(SECRET))} B"
-
-
-def encode_resume(token: bytes) -> bytes:
-    return bytes(4) + bytes([RESUME << 2, 0, 0, 1, 0, 0]) + len(token).to_bytes(2, "big") + token + bytes(16)
+    assert line_of(Resume(SECRET, 0, 0).encode()) == f"< RESUME stream 0, {len(Resume(SECRET, 0, 0).encode())} B"
 
 
 async def test_a_connection_gets_so_many_lines_in_a_second_and_a_number_for_the_others(

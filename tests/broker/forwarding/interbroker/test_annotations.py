@@ -138,7 +138,7 @@ def test_as_many_hops_are_allowed_as_brokers_are_known_and_one_always() -> None:
     assert len(middle.ask(section(TO, "b0", "b1"), stream_id=3)) == 1
 
 
-def test_ways_that_nobody_counts_apart_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ways_that_nobody_counts_apart_are_counted_together() -> None:
     middle = Middle()
     middle.broker.annotations.brokers_n = 10_000
     for number in range(hops.MAX_PATHS + 5):

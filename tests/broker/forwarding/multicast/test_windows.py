@@ -219,6 +219,3 @@ def test_credit_at_hand_is_at_most_31_bits(kind: int) -> None:
             n += frame.n
     assert 0 < n <= 32
     assert crowd.caller.received() == items(*[b"%d" % number for number in range(200)])
-
-
-# An item that nobody will finish

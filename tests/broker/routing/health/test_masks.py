@@ -148,6 +148,3 @@ def test_without_panic_requests_are_refused_when_all_are_ejected_or_unhealthy(pe
 def test_refusal_says_behind_which_masks_all_are(masks: Masks, text: str) -> None:
     """D-34: the word is that of what passes the soonest."""
     assert left(masks) == text
-
-
-# Multicasts and shards
