@@ -16,24 +16,17 @@ from tests.broker.forwarding.pairs import ADDRESS, COMPOSITE, MODELS, Pair, end
 from tests.fakes import World, address, addressed, asked, error, fragments, moved
 
 
+@pytest.mark.parametrize(("mime", "metadata"), [(COMPOSITE_MIME, COMPOSITE), (MIME_TYPE, ADDRESS)])
 @pytest.mark.parametrize("kind", MODELS)
-def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(kind: int) -> None:
-    for cut in range(len(COMPOSITE) + 1):
-        pair = Pair()
-        pieces = fragments(kind, 1, COMPOSITE, b"data", [cut])
+def test_an_address_cut_anywhere_is_found_and_the_fragments_pass_as_they_came(
+    kind: int, mime: str, metadata: bytes
+) -> None:
+    for cut in range(len(metadata) + 1):
+        pair = Pair(mime=mime, service_mime=mime)
+        pieces = fragments(kind, 1, metadata, b"data", [cut])
         pair.caller.send(*pieces)
         assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
         assert pair.caller.peer.gathered_bytes == 0
-        assert pair.is_open == (kind != REQUEST_FNF)
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_an_address_that_is_the_only_metadata_may_be_cut_anywhere_too(kind: int) -> None:
-    for cut in range(len(ADDRESS) + 1):
-        pair = Pair(mime=MIME_TYPE, service_mime=MIME_TYPE)
-        pieces = fragments(kind, 1, ADDRESS, b"data", [cut])
-        pair.caller.send(*pieces)
-        assert pair.received() == ([], [moved(raw, 2) for raw in pieces]), cut
         assert pair.is_open == (kind != REQUEST_FNF)
 
 
