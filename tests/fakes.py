@@ -458,6 +458,12 @@ def orders(settings: CoreSettings | None = None) -> tuple[World, Wire, Wire]:
     return world, world.service("orders", 1), world.caller()
 
 
+def ask(caller: Wire, count: int = 1, kind: int = frames.REQUEST_FNF, raw: bytes | None = None) -> None:
+    """So many requests of a client on new streams; `raw`: their ADDRESS, that of the service `orders` if None."""
+    for _ in range(count):
+        caller.request(kind, caller.peer.requests * 2 + 1, raw if raw is not None else address(service="orders"))
+
+
 def routes_in(world: World) -> list[list[str]]:
     """The routes in the table: their service and, behind it, the values of their own tags."""
     return [

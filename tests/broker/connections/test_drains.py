@@ -9,7 +9,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED_SETUP, BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, address, error, orders, route_id
+from tests.fakes import Wire, World, address, ask, error, orders, route_id
 
 ORDERS = address(service="orders")
 EU = Tag.of("region", "eu")
@@ -17,11 +17,6 @@ EU = Tag.of("region", "eu")
 
 def served(wires: list[Wire]) -> list[int]:
     return [len(wire.received()) for wire in wires]
-
-
-def ask(caller: Wire, count: int, kind: int = REQUEST_FNF, raw: bytes = ORDERS) -> None:
-    for _ in range(count):
-        caller.request(kind, caller.peer.requests * 2 + 1, raw)
 
 
 def busy(kind: int) -> tuple[World, Wire, Wire]:

@@ -11,7 +11,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import Key
-from tests.fakes import START_MS, Wire, World, address, addressed, route_id
+from tests.fakes import START_MS, Wire, World, address, addressed, ask, route_id
 
 ORDERS = address(service="orders")
 
@@ -27,7 +27,7 @@ class Crowd:
     def to(self, number: int, kind: int = frames.REQUEST_RESPONSE, caller: Wire | None = None) -> int:
         """A request to exactly this route; its stream there."""
         caller = caller or self.caller
-        caller.request(kind, caller.peer.requests * 2 + 1, address(route_id=id_text(route_id(number))))
+        ask(caller, 1, kind, address(route_id=id_text(route_id(number))))
         return self.services[number].received()[-1].stream_id
 
     def fail(self, number: int, times: int, code: int = APPLICATION_ERROR) -> None:
@@ -41,8 +41,7 @@ class Crowd:
 
     def served(self, count: int, raw: bytes = ORDERS, kind: int = frames.REQUEST_FNF) -> list[int]:
         """How many of so many requests each route got."""
-        for _ in range(count):
-            self.caller.request(kind, self.caller.peer.requests * 2 + 1, raw)
+        ask(self.caller, count, kind, raw)
         return [len(service.received()) for service in self.services.values()]
 
     def judged(self) -> list[tuple[int, str]]:
@@ -92,9 +91,7 @@ def test_errors_of_every_model_count(kind: int) -> None:
 def test_errors_of_a_branch_count_for_its_route() -> None:
     crowd = Crowd(2)
     for _ in range(5):
-        crowd.caller.request(
-            frames.REQUEST_RESPONSE, crowd.caller.peer.requests * 2 + 1, address(MULTICAST, service="orders")
-        )
+        ask(crowd.caller, 1, frames.REQUEST_RESPONSE, address(MULTICAST, service="orders"))
         (frame,) = crowd.services[1].received()
         crowd.services[1].fail(frame.stream_id, APPLICATION_ERROR, "no")
         crowd.services[2].received()
@@ -256,7 +253,7 @@ def test_a_service_may_have_a_policy_of_its_own() -> None:
     for name, number in (("orders", 1), ("stock", 2)):
         service = world.service(name, number)
         for _ in range(2):
-            caller.request(frames.REQUEST_RESPONSE, caller.peer.requests * 2 + 1, address(service=name))
+            ask(caller, 1, frames.REQUEST_RESPONSE, address(service=name))
             service.fail(service.received()[-1].stream_id, APPLICATION_ERROR, "no")
     assert [event.service for event in world.events() if event.kind == ROUTE_EJECTED] == ["stock"]
 

@@ -10,7 +10,7 @@ from rsocket_wire.rsocket.frames import LEASE, REQUEST_FNF, REQUEST_RESPONSE, en
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Wire, World, address, addressed, orders
+from tests.fakes import Wire, World, address, addressed, ask, orders
 
 ORDERS = address(service="orders")
 GRANT = bytes.fromhex("00000000 0800 7fffffff 7fffffff")  # what the broker grants: 24 days, 2^31-1 requests
@@ -38,11 +38,6 @@ def leased_caller(world: World) -> Wire:
 
 def grant(wire: Wire, requests_n: int, ttl_ms: int = 60_000) -> None:
     wire.send(encode_lease(ttl_ms, requests_n))
-
-
-def ask(caller: Wire, count: int, kind: int = REQUEST_FNF, raw: bytes = ORDERS) -> None:
-    for _ in range(count):
-        caller.request(kind, caller.peer.requests * 2 + 1, raw)
 
 
 @pytest.mark.parametrize("kind", MODELS)

@@ -8,11 +8,10 @@ from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import NAMES, ShardMethods
 from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
-from rsocket_wire.rsocket.frames import REQUEST_FNF
 from rsocket_wire.wire.frames import SHARD, Address
 from rsocket_wire.wire.keys import SHARD_KEY, SHARD_METHOD, Key
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, address, route_id, tags_of
+from tests.fakes import Wire, World, address, ask, route_id, tags_of
 
 NUMBERS = (1, 2, 3, 4, 5)
 USERS = [f"user-{number}" for number in range(24)]
@@ -34,7 +33,7 @@ def served(wires: dict[int, Wire], caller: Wire, addresses: list[bytes]) -> list
     """The number of the route that got each request."""
     found: list[int] = []
     for raw in addresses:
-        caller.request(REQUEST_FNF, caller.peer.requests * 2 + 1, raw)
+        ask(caller, raw=raw)
         found += [number for number, wire in wires.items() for _ in wire.received()]
     return found
 
