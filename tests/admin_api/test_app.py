@@ -5,56 +5,24 @@ import hashlib
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api.app import make_app, start_admin
 from admin_api.endpoints import ENDPOINTS, EVENTS
-from admin_api.errors import PROBLEMS
 from broker.config.options import Config
 from broker.config.sections.limits import LimitOptions
 from broker.config.sections.process import BrokerOptions, ServerOptions
 from rsocket_wire.wire.tags import Tag
-from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.admin_api.asking import Api, api_of, get, problem
+from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import World
 from tests.spark_sink.report.chromium import browser
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 NOBODY = "00000000-0000-0000-0000-0000000000ff"
-
-
-@pytest.fixture
-def admin() -> FakeAdmin:
-    return FakeAdmin(shop_with_traffic())
-
-
-@pytest.fixture
-async def client(admin: FakeAdmin) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(make_app(admin))) as client:
-        yield client
-
-
-async def get(client: TestClient[Any, Any], path: str) -> Any:
-    """The JSON of a success."""
-    async with client.get(path) as answer:
-        assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
-        return await answer.json()
-
-
-async def problem(client: TestClient[Any, Any], path: str, method: str = "GET") -> dict[str, Any]:
-    """The JSON of a refusal, which is always a problem that says what its status is."""
-    async with client.request(method, path) as answer:
-        assert answer.content_type == "application/problem+json"
-        body: dict[str, Any] = json.loads(await answer.read())
-        assert body["status"] == answer.status
-        assert body["type"] == f"urn:rsocket-broker:problem:{body['code']}"
-        assert body["title"] == PROBLEMS[body["code"]][1]
-        return body
 
 
 # Health
@@ -64,14 +32,14 @@ async def problem(client: TestClient[Any, Any], path: str, method: str = "GET") 
 async def test_a_broker_is_asked_by_its_names(admin: FakeAdmin, host: str) -> None:
     admin.config = Config(server=ServerOptions(names=("a.shop.example", "broker")))
     async with (
-        TestClient(TestServer(make_app(admin))) as client,
+        api_of(admin) as client,
         client.get("/livez", headers={"Host": host}) as answer,
     ):
         assert answer.status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nothing/is/here"])
-async def test_who_asks_for_another_host_is_told_nothing(client: TestClient[Any, Any], path: str) -> None:
+async def test_who_asks_for_another_host_is_told_nothing(client: Api, path: str) -> None:
     async with client.get(path, headers={"Host": "evil.example:7070"}) as answer:
         body = await answer.json()
     assert (answer.status, body["code"]) == (421, "wrong-host")
@@ -82,7 +50,7 @@ async def test_who_asks_for_another_host_is_told_nothing(client: TestClient[Any,
     "is_ready, is_stopping, state", [(False, False, "starting"), (True, True, "stopping"), (False, True, "stopping")]
 )
 async def test_readyz_is_503_with_the_reason_while_starting_or_stopping(
-    admin: FakeAdmin, client: TestClient[Any, Any], is_ready: bool, is_stopping: bool, state: str
+    admin: FakeAdmin, client: Api, is_ready: bool, is_stopping: bool, state: str
 ) -> None:
     admin.is_ready, admin.is_stopping = is_ready, is_stopping
     body = await problem(client, "/readyz")
@@ -113,7 +81,7 @@ async def test_readyz_is_503_with_the_reason_while_starting_or_stopping(
         ("service=orders&offset=5", []),
     ],
 )
-async def test_routes_are_filtered_by_any_tags(client: TestClient[Any, Any], query: str, found: list[int]) -> None:
+async def test_routes_are_filtered_by_any_tags(client: Api, query: str, found: list[int]) -> None:
     body = await get(client, f"/api/v1/routes?{query}")
     assert [int(route["route_id"][-2:], 16) for route in body["items"]] == found
 
@@ -121,12 +89,12 @@ async def test_routes_are_filtered_by_any_tags(client: TestClient[Any, Any], que
 @pytest.mark.parametrize(
     "id", [ORDERS_EU, f"Id{{{ORDERS_EU}}}", f"Id%7B{ORDERS_EU}%7D", ORDERS_EU.replace("-", ""), ORDERS_EU.upper()]
 )
-async def test_a_route_by_its_id_as_any_program_writes_it(client: TestClient[Any, Any], id: str) -> None:
+async def test_a_route_by_its_id_as_any_program_writes_it(client: Api, id: str) -> None:
     assert (await get(client, f"/api/v1/routes/{id}"))["route_id"] == ORDERS_EU
 
 
 @pytest.mark.parametrize("id", [NOBODY, "orders", "%00"])
-async def test_an_unknown_route_is_404(client: TestClient[Any, Any], id: str) -> None:
+async def test_an_unknown_route_is_404(client: Api, id: str) -> None:
     body = await problem(client, f"/api/v1/routes/{id}")
     assert (body["status"], body["code"]) == (404, "no-such-route")
     assert "\0" not in body["detail"]
@@ -136,20 +104,18 @@ async def test_an_unknown_route_is_404(client: TestClient[Any, Any], id: str) ->
 
 
 @pytest.mark.parametrize("name, path", [("a/b", "a%2Fb"), ("a/b", "a/b"), ("grüße ?", "gr%C3%BC%C3%9Fe%20%3F")])
-async def test_a_service_may_have_any_name(
-    admin: FakeAdmin, client: TestClient[Any, Any], name: str, path: str
-) -> None:
+async def test_a_service_may_have_any_name(admin: FakeAdmin, client: Api, name: str, path: str) -> None:
     admin.world.service(name, 9)
     assert (await get(client, f"/api/v1/services/{path}"))["service"]["service"] == name
 
 
-async def test_an_unknown_service_is_404(client: TestClient[Any, Any]) -> None:
+async def test_an_unknown_service_is_404(client: Api) -> None:
     body = await problem(client, "/api/v1/services/shipping")
     assert (body["status"], body["code"]) == (404, "no-such-service")
     assert body["detail"] == "no route offers the service 'shipping'"
 
 
-async def test_limits_are_told_with_unit_and_reason(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_limits_are_told_with_unit_and_reason(admin: FakeAdmin, client: Api) -> None:
     admin.config = Config(limits=LimitOptions(max_connections=7))
     items = {each["name"]: each for each in (await get(client, "/api/v1/limits"))["items"]}
     assert {name.partition(".")[0] for name in items} == {"protection", "limits"}
@@ -162,7 +128,7 @@ async def test_limits_are_told_with_unit_and_reason(admin: FakeAdmin, client: Te
 # The page
 
 
-async def test_the_page_has_the_state_and_links_that_work(client: TestClient[Any, Any]) -> None:
+async def test_the_page_has_the_state_and_links_that_work(client: Api) -> None:
     async with client.get("/") as answer:
         assert (answer.status, answer.content_type, answer.charset) == (200, "text/html", "utf-8")
         page = await answer.text()
@@ -175,7 +141,7 @@ async def test_the_page_has_the_state_and_links_that_work(client: TestClient[Any
             assert answer.status == 200, link
 
 
-async def test_the_page_says_which_routes_are_kept_away_from(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_the_page_says_which_routes_are_kept_away_from(admin: FakeAdmin, client: Api) -> None:
     async with client.get("/") as answer:
         assert "<tr><th>excluded</th><td>none</td></tr>" in await answer.text()
     admin.core.drains.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
@@ -184,7 +150,7 @@ async def test_the_page_says_which_routes_are_kept_away_from(admin: FakeAdmin, c
         assert "<td>2 draining, 1 congested</td>" in await answer.text()
 
 
-async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_the_page_escapes_names(admin: FakeAdmin, client: Api) -> None:
     admin.config = Config(broker=BrokerOptions(name="<script>alert(1)</script>{}"))
     async with client.get("/") as answer:
         page = await answer.text()
@@ -193,7 +159,7 @@ async def test_the_page_escapes_names(admin: FakeAdmin, client: TestClient[Any, 
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nothing/is/here"])
-async def test_no_script_runs_in_an_answer_and_none_stands_in_a_frame(client: TestClient[Any, Any], path: str) -> None:
+async def test_no_script_runs_in_an_answer_and_none_stands_in_a_frame(client: Api, path: str) -> None:
     async with client.get(path) as answer:
         policy, page = answer.headers["Content-Security-Policy"].split("; "), await answer.text()
     styles = [part.partition("</style>")[0] for part in page.split("<style>")[1:]]
@@ -207,9 +173,7 @@ async def test_no_script_runs_in_an_answer_and_none_stands_in_a_frame(client: Te
 
 @pytest.mark.interop
 @pytest.mark.slow
-async def test_a_browser_shows_the_page_under_its_policy(
-    client: TestClient[Any, Any], needs_chromium: str, tmp_path: Path
-) -> None:
+async def test_a_browser_shows_the_page_under_its_policy(client: Api, needs_chromium: str, tmp_path: Path) -> None:
     async with browser(needs_chromium, tmp_path / "browser") as page:
         await page.open(str(client.make_url("/")), "document.readyState == 'complete'")
         assert await page.value("getComputedStyle(document.body).maxWidth") == "736px"
@@ -246,14 +210,14 @@ async def test_a_browser_shows_the_page_under_its_policy(
         ),
     ],
 )
-async def test_a_wrong_parameter_is_400_and_named(client: TestClient[Any, Any], query: str, detail: str) -> None:
+async def test_a_wrong_parameter_is_400_and_named(client: Api, query: str, detail: str) -> None:
     body = await problem(client, f"/api/v1/routes?{query}")
     assert (body["status"], body["code"], body["detail"]) == (400, "bad-parameter", detail)
     assert body["instance"] == "/api/v1/routes"
 
 
 @pytest.mark.parametrize("query", ["tag.=x", f"tag.{'k' * 128}=x"])
-async def test_a_filter_for_a_tag_that_cannot_be_is_400(client: TestClient[Any, Any], query: str) -> None:
+async def test_a_filter_for_a_tag_that_cannot_be_is_400(client: Api, query: str) -> None:
     body = await problem(client, f"/api/v1/routes?{query}")
     assert (body["status"], body["code"]) == (400, "bad-filter")
     assert body["detail"].startswith(query.partition("=")[0])
@@ -263,7 +227,7 @@ PATHS = [endpoint.path for endpoint in ENDPOINTS]
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_every_path_refuses_unknown_parameters(client: TestClient[Any, Any], path: str) -> None:
+async def test_every_path_refuses_unknown_parameters(client: Api, path: str) -> None:
     path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
     for name, value in (("stream", "b-1"), ("source", "flows"), ("number", "1")):
         path = path.replace(f"{{{name}:[^/]+}}", value)
@@ -272,13 +236,13 @@ async def test_every_path_refuses_unknown_parameters(client: TestClient[Any, Any
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1/rutes", "/api/v1/routes/", "/api/v1/routes/a/b", "/%2e%2e/etc"])
-async def test_an_unknown_path_is_404(client: TestClient[Any, Any], path: str) -> None:
+async def test_an_unknown_path_is_404(client: Api, path: str) -> None:
     body = await problem(client, path)
     assert (body["status"], body["code"]) == (404, "no-such-path")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_another_method_is_405_and_told_which_is_possible(client: TestClient[Any, Any], method: str) -> None:
+async def test_another_method_is_405_and_told_which_is_possible(client: Api, method: str) -> None:
     body = await problem(client, "/api/v1/routes", method)
     assert (body["status"], body["code"]) == (405, "method-not-allowed")
     assert body["detail"] == f"{method} is not allowed here; allowed: GET, HEAD"
@@ -287,7 +251,7 @@ async def test_another_method_is_405_and_told_which_is_possible(client: TestClie
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if not path.startswith(f"{EVENTS}/")])
-async def test_head_has_the_headers_of_get_and_no_body(client: TestClient[Any, Any], path: str) -> None:
+async def test_head_has_the_headers_of_get_and_no_body(client: Api, path: str) -> None:
     path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
     async with client.head(path) as head, client.get(path) as answer:
         assert (head.status, await head.read()) == (200, b"")
@@ -298,7 +262,7 @@ async def test_head_has_the_headers_of_get_and_no_body(client: TestClient[Any, A
 
 
 async def test_a_mistake_of_ours_is_500_without_internals_and_with_the_id_that_is_in_the_log(
-    admin: FakeAdmin, client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
+    admin: FakeAdmin, client: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin.world = None  # type: ignore[assignment]
     with caplog.at_level(logging.ERROR, logger="admin_api"):

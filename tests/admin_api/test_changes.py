@@ -1,17 +1,14 @@
 """The REST API: what it changes, who may, and how it refuses."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
+from aiohttp.test_utils import make_mocked_request
 
-from admin_api.app import make_app
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import CHANGES, check_allowed, is_local
-from admin_api.errors import PROBLEMS, AdminError
+from admin_api.errors import AdminError
 from broker.config.options import Config
 from broker.config.sections.process import AdminOptions, ServerOptions
 from broker.connections.drains import MAX_DRAINS
@@ -20,6 +17,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from rsocket_wire.wire.keys import Key
 from rsocket_wire.wire.tags import Tag
+from tests.admin_api.asking import Api, change, refusal
 from tests.admin_api.fakes import FakeAdmin, shop
 from tests.fakes import START_MS, composite, error, route_id
 
@@ -35,35 +33,7 @@ def admin() -> FakeAdmin:
     return FakeAdmin(shop())
 
 
-@pytest.fixture
-async def client(admin: FakeAdmin) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(make_app(admin))) as client:
-        yield client
-
-
-async def change(client: TestClient[Any, Any], method: str, path: str, **said: object) -> Any:
-    """The JSON of a success."""
-    async with client.request(method, path, json=said or None) as answer:
-        assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
-        return await answer.json()
-
-
-async def problem(
-    client: TestClient[Any, Any],
-    method: str,
-    path: str,
-    data: bytes | None = None,
-    headers: dict[str, str] | None = None,
-) -> tuple[int, str, str]:
-    """Status, code and detail of a refusal."""
-    async with client.request(method, path, data=data, headers=headers) as answer:
-        assert answer.content_type == "application/problem+json"
-        body: dict[str, Any] = json.loads(await answer.read())
-        assert (body["status"], body["title"]) == (answer.status, PROBLEMS[body["code"]][1])
-        return body["status"], body["code"], body["detail"]
-
-
-async def drained(client: TestClient[Any, Any]) -> list[tuple[str, str]]:
+async def drained(client: Api) -> list[tuple[str, str]]:
     """Kind and name of what is drained."""
     async with client.get("/api/v1/drains") as answer:
         return [(each["kind"], each["name"]) for each in (await answer.json())["items"]]
@@ -78,9 +48,7 @@ def draining(admin: FakeAdmin) -> list[int]:
 # Drains
 
 
-async def test_a_drained_route_gets_no_new_requests_until_it_is_undrained(
-    admin: FakeAdmin, client: TestClient[Any, Any]
-) -> None:
+async def test_a_drained_route_gets_no_new_requests_until_it_is_undrained(admin: FakeAdmin, client: Api) -> None:
     shown = await change(client, "PUT", ROUTE, grace_s=1.5, spread_s=60)
     keys = ("kind", "name", "began_at_ms", "grace_s", "spread_s", "close", "routes", "connections_left")
     assert [shown[key] for key in keys] == ["route", ORDERS_EU, START_MS + 7000, 1.5, 60.0, True, 1, 1]
@@ -90,9 +58,7 @@ async def test_a_drained_route_gets_no_new_requests_until_it_is_undrained(
     assert (draining(admin), await drained(client)) == ([], [])
 
 
-async def test_a_drain_is_as_configured_unless_it_is_said_otherwise(
-    admin: FakeAdmin, client: TestClient[Any, Any]
-) -> None:
+async def test_a_drain_is_as_configured_unless_it_is_said_otherwise(admin: FakeAdmin, client: Api) -> None:
     admin.config = Config(server=ServerOptions(drain_grace_s=3, drain_spread_s=4))
     body = await change(client, "PUT", ROUTE)
     assert (body["grace_s"], body["spread_s"], body["close"]) == (3.0, 4.0, True)
@@ -101,9 +67,7 @@ async def test_a_drain_is_as_configured_unless_it_is_said_otherwise(
     assert await drained(client) == [("route", ORDERS_EU)]
 
 
-async def test_a_drained_tag_concerns_routes_that_write_its_key_as_a_text_too(
-    admin: FakeAdmin, client: TestClient[Any, Any]
-) -> None:
+async def test_a_drained_tag_concerns_routes_that_write_its_key_as_a_text_too(admin: FakeAdmin, client: Api) -> None:
     """As the filters of /api/v1/routes find them."""
     raw = RouteSetup(route_id(4), "orders", [Tag(Key.text("region"), b"eu")]).encode()
     admin.world.caller().push(composite((MIME_TYPE, raw)))
@@ -126,17 +90,15 @@ async def test_a_drained_tag_concerns_routes_that_write_its_key_as_a_text_too(
         ("gr%C3%BC%C3%9Fe/=%20", "grüße== ", 0),
     ],
 )
-async def test_a_tag_may_have_any_key_and_value(
-    client: TestClient[Any, Any], path: str, name: str, routes: int
-) -> None:
+async def test_a_tag_may_have_any_key_and_value(client: Api, path: str, name: str, routes: int) -> None:
     body = await change(client, "PUT", f"/api/v1/drains/tags/{path}")
     assert (body["name"], body["routes"]) == (name, routes)
     assert await change(client, "DELETE", f"/api/v1/drains/tags/{path}") == body
 
 
-async def test_a_drained_broker_is_not_ready(client: TestClient[Any, Any]) -> None:
+async def test_a_drained_broker_is_not_ready(client: Api) -> None:
     await change(client, "PUT", BROKER)
-    assert await problem(client, "GET", "/readyz") == (503, "not-ready", "the broker is draining")
+    assert await refusal(client, "GET", "/readyz") == (503, "not-ready", "the broker is draining")
     async with client.get("/api/v1/status") as answer:
         assert (await answer.json())["state"] == "draining"
     async with client.get("/metrics") as answer:
@@ -145,30 +107,30 @@ async def test_a_drained_broker_is_not_ready(client: TestClient[Any, Any]) -> No
     assert await change(client, "GET", "/readyz") == {"status": "ready"}
 
 
-async def test_what_is_not_drained_cannot_be_undrained(client: TestClient[Any, Any]) -> None:
+async def test_what_is_not_drained_cannot_be_undrained(client: Api) -> None:
     await change(client, "PUT", EU)
     for path in (ROUTE, BROKER, "/api/v1/drains/tags/region/us"):
-        assert (await problem(client, "DELETE", path))[:2] == (404, "no-such-drain")
+        assert (await refusal(client, "DELETE", path))[:2] == (404, "no-such-drain")
     assert await drained(client) == [("tag", "region=eu")]
 
 
-async def test_a_route_id_that_is_none_is_404(client: TestClient[Any, Any]) -> None:
+async def test_a_route_id_that_is_none_is_404(client: Api) -> None:
     for method in ("PUT", "DELETE"):
-        refused = await problem(client, method, "/api/v1/routes/orders/drain")
+        refused = await refusal(client, method, "/api/v1/routes/orders/drain")
         assert refused == (404, "no-such-route", "orders is not a Route Id")
 
 
-async def test_a_tag_that_cannot_be_is_400(client: TestClient[Any, Any]) -> None:
-    status, code, detail = await problem(client, "PUT", f"/api/v1/drains/tags/{'k' * 128}/x")
+async def test_a_tag_that_cannot_be_is_400(client: Api) -> None:
+    status, code, detail = await refusal(client, "PUT", f"/api/v1/drains/tags/{'k' * 128}/x")
     assert (status, code, detail.partition(":")[0]) == (400, "bad-filter", "k" * 128)
 
 
-async def test_there_are_not_more_drains_than_the_limit(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_there_are_not_more_drains_than_the_limit(admin: FakeAdmin, client: Api) -> None:
     for number in range(MAX_DRAINS):
         admin.core.drains.drain_tag(Tag.of("n", str(number)), 0, 0, False, admin.world.now)
     assert await change(client, "PUT", "/api/v1/drains/tags/n/0")  # is drained already
     detail = f"{MAX_DRAINS} drains are there already, end some of them first"
-    assert await problem(client, "PUT", EU) == (409, "over-limit", detail)
+    assert await refusal(client, "PUT", EU) == (409, "over-limit", detail)
 
 
 # Bodies
@@ -188,31 +150,29 @@ async def test_there_are_not_more_drains_than_the_limit(admin: FakeAdmin, client
         (b'{"close": 1}', "close must be true or false, not 1"),
     ],
 )
-async def test_a_wrong_body_is_400_and_says_what_is_wrong(
-    client: TestClient[Any, Any], body: bytes, detail: str
-) -> None:
+async def test_a_wrong_body_is_400_and_says_what_is_wrong(client: Api, body: bytes, detail: str) -> None:
     for path in (ROUTE, EU, BROKER):
-        assert await problem(client, "PUT", path, body) == (400, "bad-body", detail)
+        assert await refusal(client, "PUT", path, data=body) == (400, "bad-body", detail)
     assert await drained(client) == []
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"grace_s": NaN}', b'{"grace_s": 1e999}'])
-async def test_a_body_that_is_no_json_is_400(client: TestClient[Any, Any], body: bytes) -> None:
-    status, code, detail = await problem(client, "PUT", EU, body)
+async def test_a_body_that_is_no_json_is_400(client: Api, body: bytes) -> None:
+    status, code, detail = await refusal(client, "PUT", EU, data=body)
     assert (status, code, detail.partition(":")[0]) == (400, "bad-body", "the body is not JSON")
 
 
-async def test_a_body_has_a_largest_size(client: TestClient[Any, Any]) -> None:
+async def test_a_body_has_a_largest_size(client: Api) -> None:
     def body(size: int) -> bytes:
         return b"{" + b" " * (size - 2) + b"}"
 
-    assert (await problem(client, "PUT", EU, body(MAX_BODY_BYTES + 1)))[:2] == (413, "bad-request")
+    assert (await refusal(client, "PUT", EU, data=body(MAX_BODY_BYTES + 1)))[:2] == (413, "bad-request")
     async with client.put(EU, data=body(MAX_BODY_BYTES)) as answer:
         assert answer.status == 200
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
-async def test_both_ends_of_a_range_are_in_it(client: TestClient[Any, Any], seconds: int) -> None:
+async def test_both_ends_of_a_range_are_in_it(client: Api, seconds: int) -> None:
     body = await change(client, "PUT", EU, grace_s=seconds, spread_s=seconds)
     assert (body["grace_s"], body["spread_s"]) == (seconds, seconds)
 
@@ -220,7 +180,7 @@ async def test_both_ends_of_a_range_are_in_it(client: TestClient[Any, Any], seco
 # Connections
 
 
-async def test_a_connection_is_closed_and_told_why(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_a_connection_is_closed_and_told_why(admin: FakeAdmin, client: Api) -> None:
     wire = admin.world.wires[2]
     body = await change(client, "DELETE", "/api/v1/connections/2")
     assert (body["connection_id"], body["reason"], body["detail"], body["service"]) == (
@@ -233,12 +193,12 @@ async def test_a_connection_is_closed_and_told_why(admin: FakeAdmin, client: Tes
         error(0, CONNECTION_CLOSE, "closed-by-operator: an operator closed the connection"),
     ]
     assert wire.is_closed
-    assert (await problem(client, "DELETE", "/api/v1/connections/2"))[:2] == (404, "no-such-connection")
+    assert (await refusal(client, "DELETE", "/api/v1/connections/2"))[:2] == (404, "no-such-connection")
 
 
 @pytest.mark.parametrize("id", ["99", "0", "-1", "two", "%D9%A1", "9" * 5000])
-async def test_a_connection_that_is_not_there_is_404(client: TestClient[Any, Any], id: str) -> None:
-    assert (await problem(client, "DELETE", f"/api/v1/connections/{id}"))[:2] == (404, "no-such-connection")
+async def test_a_connection_that_is_not_there_is_404(client: Api, id: str) -> None:
+    assert (await refusal(client, "DELETE", f"/api/v1/connections/{id}"))[:2] == (404, "no-such-connection")
 
 
 # Who may
@@ -257,25 +217,25 @@ def paths() -> list[tuple[str, str]]:
 
 
 async def refused_everywhere(
-    admin: FakeAdmin, client: TestClient[Any, Any], headers: dict[str, str] | None = None
+    admin: FakeAdmin, client: Api, headers: dict[str, str] | None = None
 ) -> set[tuple[int, str, str]]:
     """What each change is told; nothing has changed."""
     admin.core.drains.drain_route(route_id(1), 9, 9, False, admin.world.now)
     generation, drains = admin.core.table.masks.generation, await drained(client)
-    told = {await problem(client, method, path, headers=headers) for method, path in paths()}
+    told = {await refusal(client, method, path, headers=headers) for method, path in paths()}
     assert (admin.core.table.masks.generation, await drained(client)) == (generation, drains)
     assert (admin.core.closed, admin.core.cluster.redirects) == ([], {})
     return told
 
 
-async def test_no_page_in_a_browser_may_change_anything(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_no_page_in_a_browser_may_change_anything(admin: FakeAdmin, client: Api) -> None:
     for origin in ("https://evil.example", f"http://127.0.0.1:{client.port}", "null"):
         assert await refused_everywhere(admin, client, {"Origin": origin}) == {
             (403, "not-allowed", "pages in a browser may not change anything")
         }
 
 
-async def test_changes_can_be_switched_off(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_changes_can_be_switched_off(admin: FakeAdmin, client: Api) -> None:
     admin.config = Config(admin=AdminOptions(changes="off"))
     assert await refused_everywhere(admin, client) == {(403, "not-allowed", "changes are switched off (admin.changes)")}
 
@@ -312,20 +272,18 @@ def test_local_are_the_addresses_of_this_machine_alone(remote: str | None, expec
     assert is_local(remote) is expected
 
 
-async def test_nothing_is_changed_while_the_broker_stops(admin: FakeAdmin, client: TestClient[Any, Any]) -> None:
+async def test_nothing_is_changed_while_the_broker_stops(admin: FakeAdmin, client: Api) -> None:
     """Above all, a broker that stops is not undrained."""
     admin.is_stopping = True
     assert await refused_everywhere(admin, client) == {(503, "not-ready", "the broker is stopping")}
 
 
-async def test_changes_take_no_parameters(client: TestClient[Any, Any]) -> None:
+async def test_changes_take_no_parameters(client: Api) -> None:
     for method, path in paths():
-        assert (await problem(client, method, f"{path}?grace_s=1"))[:2] == (400, "bad-parameter")
+        assert (await refusal(client, method, f"{path}?grace_s=1"))[:2] == (400, "bad-parameter")
 
 
-async def test_nothing_is_changed_by_a_method_that_any_page_can_use(
-    admin: FakeAdmin, client: TestClient[Any, Any]
-) -> None:
+async def test_nothing_is_changed_by_a_method_that_any_page_can_use(admin: FakeAdmin, client: Api) -> None:
     for path in {path for _, path in paths()}:
         allowed = ", ".join(sorted(method for method, each in paths() if each == path))
         for method in ("GET", "HEAD", "POST"):

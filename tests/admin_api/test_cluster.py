@@ -1,23 +1,17 @@
 """The REST API, `ctl`, the page and /metrics: what is between brokers, and redirects."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
-from click.testing import CliRunner
 
-from admin_api.app import make_app
-from admin_api.ctl.commands import ctl
-from admin_api.errors import PROBLEMS
 from broker.cluster.redirects import MAX_REDIRECTS
 from broker.forwarding.interbroker.annotations import MAX_PATHS
 from broker.views.schemas import DialView
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MAX_NAME_BYTES
+from tests.admin_api import asking
+from tests.admin_api.asking import Api, api_of, squeezed
 from tests.admin_api.fakes import FakeAdmin, came, islands
 from tests.admin_api.test_metrics import samples
 from tests.fakes import address
@@ -32,38 +26,33 @@ def net() -> Net:
     return islands()
 
 
-@asynccontextmanager
-async def at(net: Net, name: str) -> AsyncIterator[TestClient[Any, Any]]:
+def at(net: Net, name: str) -> Api:
     """The admin API of one broker."""
-    async with TestClient(TestServer(make_app(FakeAdmin(net.worlds[name])))) as client:
-        yield client
+    return api_of(FakeAdmin(net.worlds[name]))
 
 
 async def get(net: Net, name: str, path: str) -> Any:
-    """The JSON of a success."""
-    async with at(net, name) as client, client.get(path) as answer:
-        assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
-        return await answer.json()
+    async with at(net, name) as api:
+        return await asking.get(api, path)
 
 
-async def change(net: Net, name: str, method: str, path: str, data: bytes | None = None) -> tuple[int, Any]:
-    """Status and JSON; of a refusal code and detail."""
-    async with at(net, name) as client, client.request(method, path, data=data) as answer:
-        body = json.loads(await answer.read())
-        if answer.status == 200:
-            net.pump()
-            return 200, body
-        assert (body["status"], body["title"]) == (answer.status, PROBLEMS[body["code"]][1])
-        return answer.status, (body["code"], body["detail"])
+async def change(net: Net, name: str, method: str, path: str, **said: object) -> Any:
+    async with at(net, name) as api:
+        body = await asking.change(api, method, path, **said)
+    net.pump()
+    return body
+
+
+async def refusal(net: Net, method: str, path: str, data: bytes | None = None) -> tuple[int, str, str]:
+    """Of b1."""
+    async with at(net, "b1") as api:
+        return await asking.refusal(api, method, path, data=data)
 
 
 async def say(net: Net, name: str, *arguments: str) -> list[str]:
-    """The lines of a `ctl` command, blanks squeezed; lines of a table's frame left out."""
-    async with TestServer(make_app(FakeAdmin(net.worlds[name]))) as server:
-        asked = [*arguments, "--admin", str(server.make_url(""))]
-        result = await asyncio.to_thread(CliRunner(env={"COLUMNS": "200"}).invoke, ctl, asked)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return [" ".join(line.split()) for line in result.stdout.splitlines() if line.strip(" ─")]
+    """The lines of a `ctl` command."""
+    async with at(net, name) as api:
+        return squeezed(await asking.said(*arguments, "--admin", str(api.make_url(""))))
 
 
 # Brokers and links
@@ -121,7 +110,7 @@ async def test_the_page_shows_brokers_links_and_dials_that_fail(net: Net) -> Non
     link.lag_us = 2_500
     admin = FakeAdmin(net.worlds["b2"])
     admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
-    async with TestClient(TestServer(make_app(admin))) as client, client.get("/") as answer:
+    async with api_of(admin) as client, client.get("/") as answer:
         page = await answer.text()
     assert "<td>b2, 3 of 3 brokers reachable, 2 of 2 links up</td>" in page
     assert "<tr><td>b3</td><td>reachable</td><td>1 hops by way of b3</td><td>1 routes</td></tr>" in page
@@ -179,8 +168,7 @@ async def test_a_route_of_another_broker_is_drained_for_the_requests_of_this_one
 
 
 async def test_a_drain_of_the_broker_concerns_its_own_routes(net: Net) -> None:
-    status, body = await change(net, "b1", "PUT", "/api/v1/drains/broker")
-    assert (status, body["routes"]) == (200, 1)
+    assert (await change(net, "b1", "PUT", "/api/v1/drains/broker"))["routes"] == 1
 
 
 # Paths
@@ -216,14 +204,13 @@ GREEN = "/api/v1/redirects/orders"
 
 
 async def test_a_redirect_is_set_at_one_broker_and_holds_at_all_of_them(net: Net) -> None:
-    status, body = await change(net, "b1", "PUT", GREEN, b'{"to": "green"}')
-    assert (status, body["service"], body["to"], body["broker"]) == (200, "orders", "green", "b1")
+    body = await change(net, "b1", "PUT", GREEN, to="green")
+    assert (body["service"], body["to"], body["broker"]) == ("orders", "green", "b1")
     net.advance(0.5)
     (listed,) = (await get(net, "b3", "/api/v1/redirects"))["items"]
     assert listed == {**body, "age_s": listed["age_s"]}
     assert await say(net, "b3", "redirects") == ["service to age set at", "orders green 0.5 s b1"]
-    status, body = await change(net, "b3", "DELETE", GREEN)
-    assert (status, body["to"]) == (200, "green")
+    assert (await change(net, "b3", "DELETE", GREEN))["to"] == "green"
     net.advance(0.5)
     assert (await get(net, "b1", "/api/v1/redirects"))["items"] == []
     assert await say(net, "b1", "redirects") == ["nothing is redirected"]
@@ -252,22 +239,18 @@ async def test_redirects_are_set_and_removed_from_the_terminal(net: Net) -> None
     ],
 )
 async def test_a_redirect_that_cannot_be_is_400(net: Net, data: bytes, code: str, detail: str) -> None:
-    status, said = await change(net, "b1", "PUT", GREEN, data)
-    assert (status, said[0], said[1][: len(detail)]) == (400, code, detail)
+    status, said, why = await refusal(net, "PUT", GREEN, data)
+    assert (status, said, why[: len(detail)]) == (400, code, detail)
     assert net.worlds["b1"].core.cluster.redirects == {}
 
 
 async def test_a_service_that_is_not_redirected_is_404(net: Net) -> None:
-    problem = ("no-such-redirect", "the service 'orders' is not redirected")
-    assert await change(net, "b1", "DELETE", GREEN) == (404, problem)
+    told = (404, "no-such-redirect", "the service 'orders' is not redirected")
+    assert await refusal(net, "DELETE", GREEN) == told
 
 
 async def test_one_redirect_too_many_is_409(net: Net) -> None:
     for number in range(MAX_REDIRECTS):
         net.worlds["b1"].core.cluster.set_redirect(f"s{number}", "green", net.now)
-    status, (code, detail) = await change(net, "b1", "PUT", GREEN, b'{"to": "green"}')
-    assert (status, code, detail) == (
-        409,
-        "over-limit",
-        f"{MAX_REDIRECTS} redirects are set, the limit is {MAX_REDIRECTS}",
-    )
+    detail = f"{MAX_REDIRECTS} redirects are set, the limit is {MAX_REDIRECTS}"
+    assert await refusal(net, "PUT", GREEN, b'{"to": "green"}') == (409, "over-limit", detail)

@@ -3,10 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api import event_files
 from admin_api.app import make_app, make_workers_app
@@ -15,13 +13,12 @@ from admin_api.event_files import CHUNK_BYTES, MAX_SENDS
 from broker.config.options import Config
 from broker.config.sections.events import EventOptions
 from spark_sink.event_files.layout import segment_name
+from tests.admin_api.asking import Api, api_of, get, problem
 from tests.admin_api.backends.test_workers import FakeSupervisor
 from tests.admin_api.fakes import FakeAdmin, shop
-from tests.admin_api.test_app import get, problem
 
 BROKER = "7f3a0000-0000-4000-8000-000000000001"
 ONE, TWO = f"{BROKER}-1700000000000", f"{BROKER}-1700000000001"
-Client = TestClient[Any, Any]
 
 
 def place(folder: Path, where: str, epoch: int, number: int, data: bytes = b"segment") -> Path:
@@ -47,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["one process", "workers"])
-async def client(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> AsyncIterator[Client]:
+async def client(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> AsyncIterator[Api]:
     """Of a broker, and of the supervisor of several workers."""
     config = Config(events=EventOptions(dir=str(folder)))
     if request.param == "workers":
@@ -58,11 +55,11 @@ async def client(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -
         admin = FakeAdmin(shop())
         admin.config = config
         app = make_app(admin)
-    async with TestClient(TestServer(app)) as client:
+    async with api_of(app) as client:
         yield client
 
 
-async def test_streams_are_listed_by_epoch_with_what_is_foreign(client: Client) -> None:
+async def test_streams_are_listed_by_epoch_with_what_is_foreign(client: Api) -> None:
     body = await get(client, EVENTS)
     assert body == {
         "is_written": True,
@@ -103,15 +100,13 @@ async def test_streams_are_listed_by_epoch_with_what_is_foreign(client: Client) 
         ("?limit=1&offset=1", [("flows", 2, 7, False)]),
     ],
 )
-async def test_files_of_a_stream_are_listed(
-    client: Client, query: str, found: list[tuple[str, int, int, bool]]
-) -> None:
+async def test_files_of_a_stream_are_listed(client: Api, query: str, found: list[tuple[str, int, int, bool]]) -> None:
     body = await get(client, f"{EVENTS}/{ONE}{query}")
     keys = ("source", "number", "size_bytes", "is_archived")
     assert [tuple(item[key] for key in keys) for item in body["items"]] == found
 
 
-async def test_parts_of_a_long_list_are_in_order_and_count_all(client: Client, folder: Path) -> None:
+async def test_parts_of_a_long_list_are_in_order_and_count_all(client: Api, folder: Path) -> None:
     """Longer than a pile, and in the order of the numbers though no folder keeps one."""
     numbers = [*range(3, 40), *range(1020, 1030), 5000]
     for number in numbers:
@@ -124,13 +119,13 @@ async def test_parts_of_a_long_list_are_in_order_and_count_all(client: Client, f
     assert [item["number"] for item in body["items"]] == [1026, 1027, 1028, 1029, 5000]
 
 
-async def test_logs_are_listed_with_each_source(client: Client) -> None:
+async def test_logs_are_listed_with_each_source(client: Api) -> None:
     body = await get(client, f"{EVENTS}/{TWO}?source=requests")
     assert body["items"] == [{"source": "log", "number": 2, "size_bytes": 3, "is_archived": False}]
 
 
 @pytest.mark.parametrize("name", [f"{ONE}/flows/1", f"{ONE}/flows/2", f"{TWO}/log/2"])
-async def test_bytes_of_a_file_or_a_part_of_them(client: Client, name: str) -> None:
+async def test_bytes_of_a_file_or_a_part_of_them(client: Api, name: str) -> None:
     async with client.get(f"{EVENTS}/{name}") as answer:
         data = await answer.read()
         assert (answer.status, answer.content_type) == (200, "application/octet-stream")
@@ -142,7 +137,7 @@ async def test_bytes_of_a_file_or_a_part_of_them(client: Client, name: str) -> N
         assert (answer.status, answer.content_length, await answer.read()) == (200, len(data), b"")
 
 
-async def test_a_file_that_is_archived_after_it_was_listed_is_found(client: Client, folder: Path) -> None:
+async def test_a_file_that_is_archived_after_it_was_listed_is_found(client: Api, folder: Path) -> None:
     await get(client, f"{EVENTS}/{ONE}")
     archive = folder / "_archive" / "x" / "flows"
     path = folder / "flows" / segment_name(BROKER, 1_700_000_000_000, 2)
@@ -168,36 +163,36 @@ async def test_a_file_that_is_archived_after_it_was_listed_is_found(client: Clie
         f"{ONE}%00/flows/2",
     ],
 )
-async def test_nothing_else_can_be_reached(client: Client, name: str) -> None:
+async def test_nothing_else_can_be_reached(client: Api, name: str) -> None:
     body = await problem(client, f"{EVENTS}/{name}")
     assert (body["status"], body["code"]) == (404, "no-such-event-file")
 
 
-async def test_links_lead_nowhere(client: Client, folder: Path, tmp_path: Path) -> None:
+async def test_links_lead_nowhere(client: Api, folder: Path, tmp_path: Path) -> None:
     (folder / "flows" / segment_name(BROKER, 1_700_000_000_000, 7)).symlink_to(tmp_path / "secret")
     body = await problem(client, f"{EVENTS}/{ONE}/flows/7")
     assert body["code"] == "no-such-event-file"
 
 
 @pytest.mark.parametrize("query", ["source=log", "after=-1", "archived=perhaps", "source=flows&source=flows"])
-async def test_bad_parameters_are_refused(client: Client, query: str) -> None:
+async def test_bad_parameters_are_refused(client: Api, query: str) -> None:
     assert (await problem(client, f"{EVENTS}/{ONE}?{query}"))["code"] == "bad-parameter"
 
 
 async def test_a_broker_that_writes_none_says_so() -> None:
-    async with TestClient(TestServer(make_app(FakeAdmin(shop())))) as client:
+    async with api_of(FakeAdmin(shop())) as client:
         assert (await get(client, EVENTS))["is_written"] is False
         assert (await problem(client, f"{EVENTS}/{ONE}"))["code"] == "no-event-files"
 
 
-async def test_a_folder_that_is_not_there_yet_is_not_ready(client: Client, folder: Path) -> None:
+async def test_a_folder_that_is_not_there_yet_is_not_ready(client: Api, folder: Path) -> None:
     folder.rename(folder.with_name("elsewhere"))
     body = await problem(client, EVENTS)
     assert (body["status"], body["code"]) == (503, "not-ready")
 
 
 async def test_so_many_files_are_sent_at_a_time_and_a_reader_that_takes_too_long_is_cut_off(
-    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+    client: Api, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More stuck readers than there are places; whoever comes then gets its file when they are cut off."""
     monkeypatch.setattr(event_files, "SEND_S", 0.3)
@@ -221,7 +216,7 @@ async def test_so_many_files_are_sent_at_a_time_and_a_reader_that_takes_too_long
     assert cut_off >= MAX_SENDS  # the last two may have got their places just now, and are read
 
 
-async def test_a_file_that_is_removed_while_it_is_sent_comes_whole(client: Client, folder: Path) -> None:
+async def test_a_file_that_is_removed_while_it_is_sent_comes_whole(client: Api, folder: Path) -> None:
     data = bytes(range(256)) * (CHUNK_BYTES // 16)
     path = place(folder, "requests", 1_700_000_000_001, 1, data)
     async with client.get(f"{EVENTS}/{TWO}/requests/1") as answer:
@@ -233,7 +228,7 @@ async def test_a_file_that_is_removed_while_it_is_sent_comes_whole(client: Clien
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_a_file_that_is_removed_when_it_is_to_be_opened_is_not_there_any_more(
-    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    client: Api, folder: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """Between the look and the opening: too late for a body that says so."""
     monkeypatch.setattr(Path, "is_file", lambda _: True)
@@ -255,7 +250,7 @@ async def test_a_file_that_is_removed_when_it_is_to_be_opened_is_not_there_any_m
         ("lines=1-2", 416, b""),
     ],
 )
-async def test_ranges_of_a_file(client: Client, said: str, status: int, found: bytes) -> None:
+async def test_ranges_of_a_file(client: Api, said: str, status: int, found: bytes) -> None:
     async with client.get(f"{EVENTS}/{ONE}/flows/2", headers={"Range": said}) as answer:
         assert answer.status == status
         if status == 206:

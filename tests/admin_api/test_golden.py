@@ -6,14 +6,8 @@ The golden files beside this one are the law for names, order and values of fiel
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
-from click.testing import CliRunner
 
-from admin_api.app import make_app
 from admin_api.ctl.commands import ctl
 from admin_api.endpoints import ENDPOINTS, EVENTS
 from broker import VERSION
@@ -21,6 +15,7 @@ from broker.views import queries
 from broker.views.schemas import DialView
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
+from tests.admin_api.asking import api_of, get, said
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin, came, islands
 from tests.fakes import address, route_id
 from tests.golden import Golden
@@ -86,9 +81,8 @@ def named(path: str) -> str:
 
 @pytest.mark.parametrize("path", VIEWS)
 async def test_a_view_is_as_it_was(golden: Golden, path: str) -> None:
-    async with TestClient(TestServer(make_app(middle()))) as client, client.get(ASKED.get(path, path)) as answer:
-        assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
-        body: dict[str, Any] = await answer.json()
+    async with api_of(middle()) as client:
+        body = await get(client, ASKED.get(path, path))
     if "config" in body:
         assert (body.pop("version"), body.pop("core")) == (VERSION, queries.CORE)
         assert body.pop("config")["server"]["listen"] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
@@ -97,18 +91,16 @@ async def test_a_view_is_as_it_was(golden: Golden, path: str) -> None:
 
 @pytest.mark.parametrize("command", LISTS, ids=" ".join)
 async def test_a_list_of_ctl_is_as_it_was(golden: Golden, command: list[str]) -> None:
-    async with TestServer(make_app(middle())) as server:
-        arguments = [*command, "--admin", str(server.make_url(""))]
-        result = await asyncio.to_thread(CliRunner(env={"COLUMNS": "160"}).invoke, ctl, arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    text = result.stdout.replace(f"{VERSION}, core: {queries.CORE}", "(version), core: (core)")
+    async with api_of(middle()) as client:
+        shown = await said(*command, "--admin", str(client.make_url("")), columns=160)
+    text = shown.replace(f"{VERSION}, core: {queries.CORE}", "(version), core: (core)")
     name = "-".join(["ctl", *(word.strip("-") for word in command)])
     golden.check(f"{name}.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
 
 
 async def test_metrics_are_as_they_were(golden: Golden) -> None:
     """Without the buckets of durations, which other tests hold."""
-    async with TestClient(TestServer(make_app(middle()))) as client, client.get("/metrics") as answer:
+    async with api_of(middle()) as client, client.get("/metrics") as answer:
         text = (await answer.text()).replace(VERSION, "(version)").replace(queries.CORE, "(core)")
     lines = [line for line in text.splitlines() if line.startswith("broker_") and "_seconds_bucket" not in line]
     golden.check("metrics.txt", "\n".join([*lines, ""]))

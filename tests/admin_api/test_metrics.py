@@ -7,12 +7,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_fd_to_metric_families
 
-from admin_api.app import make_app
 from admin_api.metrics import (
     BOUNDS_US,
     MAX_REFUSED,
@@ -26,6 +24,7 @@ from broker.core import CoreSettings
 from broker.events import bucket_of
 from broker.forwarding.traffic.flows import Counts
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
+from tests.admin_api.asking import api_of
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
 from tests.fakes import World, address
 
@@ -357,7 +356,7 @@ async def test_routes_may_come_and_go_while_metrics_are_written() -> None:
 
 
 async def test_the_endpoint_answers_in_the_format_that_was_asked_for() -> None:
-    async with TestClient(TestServer(make_app(FakeAdmin(World())))) as client:
+    async with api_of(FakeAdmin(World())) as client:
         async with client.get("/metrics") as answer:
             assert (answer.status, answer.content_type) == (200, "text/plain")
             assert "broker_routes 0.0\n" in await answer.text()

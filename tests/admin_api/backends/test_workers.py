@@ -7,14 +7,12 @@ answer where a test says so.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api.app import app_of, make_app, make_workers_app, start_unix
 from admin_api.backends.workers import Workers as WorkersBackend
@@ -26,6 +24,7 @@ from broker.views.schemas import Part, WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
+from tests.admin_api.asking import Api, api_of, change, get, refusal
 from tests.admin_api.fakes import FakeAdmin
 from tests.fakes import START_MS, address, route_id
 from tests.system.support.waits import until
@@ -64,18 +63,13 @@ class FakeSupervisor:
 class Workers:
     """All of it."""
 
-    def __init__(self, net: Net, supervisor: FakeSupervisor, client: TestClient[Any, Any]) -> None:
+    def __init__(self, net: Net, supervisor: FakeSupervisor, client: Api) -> None:
         self.net = net
         self.supervisor = supervisor
         self.client = client
 
-    async def get(self, path: str, missing: str = "") -> JSON:
-        """The JSON of a success; `missing`: the workers that are said not to be in it."""
-        async with self.client.get(path) as answer:
-            assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
-            assert answer.headers.get(MISSING, "") == missing
-            body: JSON = await answer.json()
-            return body
+    async def get(self, path: str, missing: str = "") -> Any:
+        return await get(self.client, path, missing)
 
     async def items(self, path: str, *keys: str) -> list[tuple[Any, ...]]:
         """These fields of all items."""
@@ -83,16 +77,10 @@ class Workers:
 
     async def problem(self, method: str, path: str, **said: object) -> tuple[int, str]:
         """Status and code of a refusal."""
-        async with self.client.request(method, path, json=said or None) as answer:
-            assert answer.content_type == "application/problem+json", await answer.text()
-            return answer.status, json.loads(await answer.read())["code"]
+        return (await refusal(self.client, method, path, json=said or None))[:2]
 
-    async def change(self, method: str, path: str, **said: object) -> JSON:
-        """The JSON of a success."""
-        async with self.client.request(method, path, json=said or None) as answer:
-            assert answer.status == 200, await answer.text()
-            body: JSON = await answer.json()
-            return body
+    async def change(self, method: str, path: str, **said: object) -> Any:
+        return await change(self.client, method, path, **said)
 
 
 @pytest.fixture
@@ -118,7 +106,7 @@ async def workers(socket_folder: Path) -> AsyncIterator[Workers]:
         admin = FakeAdmin(net.worlds[name])
         admin.config = Config(admin=AdminOptions(changes="all"))  # as of a worker
         runners.append(await start_unix(make_app(admin), supervisor.admin_path(number)))
-    async with TestClient(TestServer(make_workers_app(supervisor))) as client:
+    async with api_of(make_workers_app(supervisor)) as client:
         yield Workers(net, supervisor, client)
     for runner in runners:
         await runner.cleanup()
@@ -374,7 +362,7 @@ async def test_a_worker_that_hangs_makes_operators_wait_once(workers: Workers) -
     runner = await start_unix(app, workers.supervisor.admin_path(3))
     began_at = asyncio.get_running_loop().time()
     backend = WorkersBackend(workers.supervisor, answer_s=0.5, silent_s=0.001)
-    async with TestClient(TestServer(app_of(backend))) as client:
+    async with api_of(app_of(backend)) as client:
         for _ in range(3):
             async with client.get("/api/v1/routes") as answer:
                 assert (answer.status, answer.headers[MISSING]) == (200, "3")

@@ -3,46 +3,30 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from admin_api.app import make_app
 from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient
-from admin_api.ctl.commands import ctl
 from admin_api.ctl.tables import state_text, tags_text
 from admin_api.ctl.terminal import age
 from spark_sink.terminal import plain
-from tests.admin_api.fakes import PIPE_STATE, FakeAdmin, shop_with_traffic
+from tests.admin_api.asking import Api, run, said, squeezed
+from tests.admin_api.fakes import PIPE_STATE, FakeAdmin
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 
 
 @pytest.fixture
-def admin() -> FakeAdmin:
-    return FakeAdmin(shop_with_traffic())
-
-
-@pytest.fixture
-async def url(admin: FakeAdmin) -> AsyncIterator[str]:
-    async with TestServer(make_app(admin)) as server:
-        yield str(server.make_url("")).rstrip("/")
-
-
-async def run(*arguments: str) -> Result:
-    """The command, in a thread, so that the broker of this loop can answer."""
-    return await asyncio.to_thread(CliRunner(env={"COLUMNS": "200"}).invoke, ctl, list(arguments))
+def url(client: Api) -> str:
+    return str(client.make_url("")).rstrip("/")
 
 
 async def rows(*arguments: str) -> list[str]:
-    """Its lines below the head of the table, blanks squeezed."""
-    result = await run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return [" ".join(line.split()) for line in result.stdout.splitlines()[2:] if line.strip(" ─")]
+    """Its lines below the head of the table."""
+    return squeezed(await said(*arguments))[1:]
 
 
 @pytest.mark.parametrize("error, shown", [("", "90 records sealed"), ("disk full", "disk full")])
@@ -74,58 +58,51 @@ async def test_a_list_is_asked_for_part_by_part(url: str) -> None:
     assert (len(body["items"]), body["total"]) == (3, 3)
 
 
-async def say(*arguments: str) -> str:
-    """The one line of a change that was made."""
-    result = await run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout.removesuffix("\n")
-
-
 async def test_a_tag_is_drained_listed_and_undrained(admin: FakeAdmin, url: str) -> None:
     assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
-    said = await say("drain", "tag", "region=eu", "--grace", "1.5", "--spread", "60", "--admin", url)
-    assert said == "the tag region=eu is drained: 2 routes; 2 connections are closed within 61.5 s"
+    told = await said("drain", "tag", "region=eu", "--grace", "1.5", "--spread", "60", "--admin", url)
+    assert told == "the tag region=eu is drained: 2 routes; 2 connections are closed within 61.5 s"
     assert await rows("drains", "--admin", url) == ["tag region=eu 0.0 s 1.5 s 60 s 2 2"]
     assert (await rows("routes", "--service", "billing", "--admin", url))[0].startswith(
         "billing 00000000-0000-0000-0000-000000000003 region=eu canary draining broker-00000000 tcp"
     )
     admin.world.now += 3
-    assert await say("undrain", "tag", "region=eu", "--admin", url) == (
+    assert await said("undrain", "tag", "region=eu", "--admin", url) == (
         "the tag region=eu is in service again after 3.0 s"
     )
     assert (await run("drains", "--admin", url)).stdout == "nothing is drained\n"
 
 
 async def test_a_route_is_drained_and_keeps_its_connection(url: str) -> None:
-    said = await say("drain", "route", f"Id{{{ORDERS_EU}}}", "--keep", "--admin", url)
-    assert said == f"the route {ORDERS_EU} is drained: 1 routes; none is closed"
+    told = await said("drain", "route", f"Id{{{ORDERS_EU}}}", "--keep", "--admin", url)
+    assert told == f"the route {ORDERS_EU} is drained: 1 routes; none is closed"
     assert await rows("drains", "--admin", url) == [f"route {ORDERS_EU} 0.0 s 10 s 30 s 1 stay open"]
-    body = json.loads(await say("undrain", "route", ORDERS_EU, "--json", "--admin", url))
+    body = json.loads(await said("undrain", "route", ORDERS_EU, "--json", "--admin", url))
     assert (body["kind"], body["name"], body["close"]) == ("route", ORDERS_EU, False)
 
 
 async def test_the_broker_is_drained_as_configured(url: str) -> None:
-    body = json.loads(await say("drain", "broker", "--json", "--admin", url))
+    body = json.loads(await said("drain", "broker", "--json", "--admin", url))
     assert (body["kind"], body["grace_s"], body["spread_s"], body["close"]) == ("broker", 10.0, 30.0, True)
     assert (await run("status", "--admin", url)).stdout.count("drained      1") == 1
-    assert await say("undrain", "broker", "--admin", url) == "the broker is in service again after 0.0 s"
+    assert await said("undrain", "broker", "--admin", url) == "the broker is in service again after 0.0 s"
 
 
 async def test_a_tag_with_a_value_of_any_text_is_drained(admin: FakeAdmin, url: str) -> None:
-    await say("drain", "tag", "path=a/b?c=d&e #%2F", "--admin", url)
-    await say("drain", "tag", "canary", "--admin", url)
+    await said("drain", "tag", "path=a/b?c=d&e #%2F", "--admin", url)
+    await said("drain", "tag", "canary", "--admin", url)
     assert [drain.name for drain in admin.core.drains.all()] == ["path=a/b?c=d&e #%2F", "canary"]
 
 
 async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
-    assert await say("close", "2", "--admin", url) == "connection 2 (tcp 127.0.0.1:1) closed after 8.0 s"
+    assert await said("close", "2", "--admin", url) == "connection 2 (tcp 127.0.0.1:1) closed after 8.0 s"
     assert admin.world.wires[2].is_closed
     result = await run("close", "2", "--admin", url)
     assert (result.exit_code, result.stderr) == (
         1,
         "rsocket-broker ctl: no-such-connection: no connection has the number 2\n",
     )
-    assert json.loads(await say("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
+    assert json.loads(await said("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
 
 
 @pytest.mark.parametrize(
