@@ -63,7 +63,15 @@ def test_moments_are_shown_as_exact_as_they_are(micros: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0.4 s"), (12, "12 s"), (200, "3 min 20 s"), (18_120, "5 h 2 min"), (349_200, "4 d 1 h")],
+    [
+        (0, "0.0 s"),
+        (9.94, "9.9 s"),
+        (12, "12 s"),
+        (59.9, "59 s"),
+        (200, "3 min 20 s"),
+        (18_125, "5 h 2 min"),
+        (349_200, "4 d 1 h"),
+    ],
 )
 def test_spans_are_short(seconds: float, text: str) -> None:
     assert span_text(round(seconds * 1_000_000)) == text

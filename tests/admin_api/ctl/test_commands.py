@@ -11,8 +11,6 @@ from msgspec.structs import replace
 
 from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient
 from admin_api.ctl.tables import state_text, tags_text
-from admin_api.ctl.terminal import age
-from spark_sink.terminal import plain
 from tests.admin_api.asking import Api, run, said, squeezed
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin
 
@@ -186,18 +184,6 @@ async def test_what_is_no_url_is_refused_before_anything_is_asked(url: str) -> N
     result = await run("status", "--admin", url)
     assert result.exit_code == 2
     assert f"{url!r} is no URL like {DEFAULT_ADMIN}" in result.stderr
-
-
-@pytest.mark.parametrize(
-    "seconds, text",
-    [(0, "0.0 s"), (9.94, "9.9 s"), (59.9, "59 s"), (200, "3 min 20 s"), (18_125, "5 h 2 min"), (349_200, "4 d 1 h")],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert age(seconds) == text
-
-
-def test_plain_text_keeps_letters_of_all_languages() -> None:
-    assert plain("grüße 你好\t\x07\n") == "grüße 你好" + "\N{REPLACEMENT CHARACTER}" * 3
 
 
 def test_tags_are_shown_without_those_that_have_columns() -> None:

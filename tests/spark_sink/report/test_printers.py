@@ -210,7 +210,7 @@ def test_sections_without_rows_say_so(tmp_path: Path) -> None:
         (texts.step_of(28 * 86_400), "28 days"),
         (texts.length_of(60), "1 minute"),
         (texts.length_of(300), "5 minutes"),
-        (texts.plain("a\tb\x7f"), "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
+        (texts.plain("grüße\t你好\x7f"), "grüße\N{REPLACEMENT CHARACTER}你好\N{REPLACEMENT CHARACTER}"),
         (texts.shortened("abcdefghij", 5), "ab…ij"),
         (texts.shortened("abcde", 5), "abcde"),
         (texts.sparkline([0, 1, 7], 10), "▁▂█"),
