@@ -32,15 +32,6 @@ class FakeClock(Clock):
         await rest()
 
 
-class ImpatientClock(FakeClock):
-    """Sleeping takes no time, but the hands move."""
-
-    async def sleep(self, delay_s: float) -> None:
-        self.slept.append(delay_s)
-        self.at += delay_s
-        await asyncio.sleep(0)
-
-
 async def rest() -> None:
     """Until everybody has done what can be done at once."""
     for _ in range(10):

@@ -314,6 +314,14 @@ def begin(client: Client, call: str, **options: Any) -> asyncio.Task[Any]:
     return asyncio.create_task(first_answer(client, call, **options))
 
 
+async def begin_all(client: Client, peer: RawPeer, **options: Any) -> list[asyncio.Task[Any]]:
+    """A call of each of the MODELS, which have all come."""
+    calls = [begin(client, model, **options) for model in MODELS]
+    for kind in KINDS.values():
+        await peer.expect(kind)
+    return calls
+
+
 async def assert_answered(client: Client, peer: RawPeer) -> None:
     """A call on this connection gets the answer that is sent to it."""
     asked_n = len(peer.of(frames.RESPONSE))

@@ -59,18 +59,6 @@ def test_a_retry_is_safe_exactly_where_nothing_was_processed() -> None:
     assert not ConnectionLost("x").is_retry_safe
 
 
-@pytest.mark.parametrize("code", [0x201, 0x301, 0xFFFFFFFE])
-def test_what_a_handler_says_is_an_application_error_with_its_own_words(code: int) -> None:
-    error = error_of(code, "sold-out: none is left")
-    assert (type(error), error.word, error.text, error.code) == (ApplicationError, "sold-out", "none is left", code)
-
-
-@pytest.mark.parametrize("code", [0, 0x300])
-def test_a_code_without_a_meaning_is_an_error_too(code: int) -> None:
-    error = error_of(code, "boom")
-    assert (type(error), error.word, error.code) == (ClientError, "error", code)
-
-
 def test_deadlines_are_timeouts_whoever_kept_the_time() -> None:
     for error in (DeadlineExceeded("x"), error_of(CANCELED, "deadline: x"), error_of(REJECTED, "deadline: x")):
         assert isinstance(error, TimeoutError)

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from client_sdk import (
-    NO_RETRY,
     ApplicationError,
     BadAddress,
     Canceled,
@@ -99,10 +98,6 @@ def test_a_policy_that_nobody_changed_outlives_a_restart() -> None:
     for chance, least_s, most_s in ((0.0, 1.7, 1.8), (1.0, 3.5, 3.6)):
         waited_s = sum(policy.delay_s(n, lambda: chance) for n in range(1, policy.attempts))  # noqa: B023
         assert least_s < waited_s < most_s
-
-
-def test_no_retry_is_a_policy_of_one_attempt() -> None:
-    assert NO_RETRY.attempts == 1
 
 
 @pytest.mark.parametrize(

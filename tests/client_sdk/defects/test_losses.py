@@ -10,7 +10,7 @@ import pytest
 from client_sdk import ConnectionLost, NotConnected, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import MODELS, TO, Attempts, Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.raw_broker import TO, Attempts, Everything, RawBroker, assert_answered, begin, begin_all, serving
 from tests.client_sdk.samples import echo_service, items_of
 from tests.conftest import StartBroker
 
@@ -29,7 +29,7 @@ async def test_silence_ends_what_waits_and_the_next_connection_is_a_good_one(raw
             peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
             assert (await good).data == b"fine"
             peer.answers_pings = False
-            calls = [begin(client, model) for model in MODELS]
+            calls = await begin_all(client, peer)
             ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5)
             assert [(type(each), getattr(each, "word", "")) for each in ends] == [
                 (ConnectionLost, "keepalive-timeout")

@@ -8,7 +8,16 @@ import pytest
 from client_sdk import ClientError, ConnectionLost, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.raw_broker import KINDS, MODELS, Attempts, Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.raw_broker import (
+    KINDS,
+    Attempts,
+    Everything,
+    RawBroker,
+    assert_answered,
+    begin,
+    begin_all,
+    serving,
+)
 
 WORD = "unknown-session: never heard of it"
 REFUSALS: dict[str, tuple[Frame | bytes, ...]] = {
@@ -32,9 +41,7 @@ async def test_a_session_that_cannot_be_resumed_ends_and_a_new_one_begins(
     everything = Everything()
     with caplog.at_level(logging.WARNING, "client_sdk"):
         async with serving(raw, everything.service, resume=True, connect_timeout_s=0.1) as (client, peer):
-            calls = [begin(client, model) for model in MODELS]
-            for model in MODELS:
-                await peer.expect(KINDS[model])
+            calls = await begin_all(client, peer)
             peer.send(Frame(2, frames.RESPONSE, 0, b"wait"))
             await peer.assert_alive()
             raw.greeting, raw.answers_pings = REFUSALS[refusal], False  # type: ignore[assignment]
@@ -80,9 +87,7 @@ async def test_a_session_whose_broker_is_silent_ends_its_calls_with_their_deadli
 ) -> None:
     """Rows 14 and 18: no call waits longer than it may, with a session or without one."""
     async with serving(raw, None, resume=True, connect_timeout_s=0.05) as (client, peer):
-        calls = [begin(client, model, timeout_s=0.5) for model in MODELS]
-        for model in MODELS:
-            await peer.expect(KINDS[model])
+        calls = await begin_all(client, peer, timeout_s=0.5)
         raw.answers_pings = False
         peer.abort()
         ends = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 3)

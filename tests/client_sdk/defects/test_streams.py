@@ -9,7 +9,7 @@ import pytest
 from client_sdk import ClientError, ConnectionLost, Payload, Service, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, error, payload, request
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
+from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, begin_all, serving
 from tests.client_sdk.samples import Endless
 from tests.system.support.waits import until
 
@@ -207,8 +207,7 @@ async def test_close_returns_when_all_is_closed(raw: RawBroker) -> None:
     before = asyncio.all_tasks()
     client = await connect(raw.url, service=everything.service)
     peer = await raw.peer()
-    calls = [begin(client, model) for model in MODELS]
-    await peer.expect(frames.CHANNEL)
+    calls = await begin_all(client, peer)
     peer.send(request(2, frames.RESPONSE, b"wait"))
     await peer.assert_alive()
     await client.close()

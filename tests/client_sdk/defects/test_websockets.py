@@ -10,7 +10,7 @@ import pytest
 from client_sdk import ConnectionLost
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, payload
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, begin, begin_all, serving
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
@@ -25,9 +25,7 @@ async def test_the_end_of_a_websocket_ends_what_waits(raw_websocket: RawBroker) 
         for number in range(5):
             peer = await raw_websocket.peer(number)
             await client.wait_connected(timeout_s=5)
-            calls = [begin(client, model) for model in MODELS]
-            for model in MODELS:
-                await peer.expect(KINDS[model])
+            calls = await begin_all(client, peer)
             peer.send(Frame(2, frames.RESPONSE, 0, b"wait"))
             await peer.assert_alive()
             peer.abort()

@@ -24,10 +24,6 @@ def parts(raw: bytes) -> Frame:
     return head >> 10, int.from_bytes(raw[:4]), head & 0x3FF, raw[6:]
 
 
-def with_metadata(metadata: bytes, data: bytes = b"") -> bytes:
-    return len(metadata).to_bytes(3) + metadata + data
-
-
 def error(stream_id: int, code: int, text: str) -> bytes:
     return frames.error(stream_id, code, text).encode()
 

@@ -7,7 +7,8 @@ from client_sdk.protocol.settings import MAX_BACKLOG_BYTES, Settings
 from client_sdk.protocol.stream import Stream
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, F, Far, M, N, frame, with_metadata
+from tests.client_sdk.frames import content
+from tests.client_sdk.protocol.far import C, F, Far, M, N, frame
 
 SMALL = Settings(fragment_bytes=64)
 N9 = (9).to_bytes(4)
@@ -17,8 +18,8 @@ def test_metadata_goes_first_and_complete_stands_on_the_last_piece_only() -> Non
     far = Far(SMALL)
     far.machine.request_items(frames.CHANNEL, None, b"d" * 60, b"m" * 60, 9, 0.0)
     assert far.take() == [
-        (frames.CHANNEL, 1, M | F, N9 + with_metadata(b"m" * 51)),
-        (frames.PAYLOAD, 1, M | F | N, with_metadata(b"m" * 9, b"d" * 46)),
+        (frames.CHANNEL, 1, M | F, N9 + content(metadata=b"m" * 51)),
+        (frames.PAYLOAD, 1, M | F | N, content(b"d" * 46, b"m" * 9)),
         (frames.PAYLOAD, 1, N, b"d" * 14),
     ]
     far.send(frame(2, frames.RESPONSE))

@@ -5,7 +5,8 @@ import pytest
 from client_sdk.protocol.stream import BROKEN, LATE
 from rsocket_wire.rsocket.frames import MAX_N
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame, with_metadata
+from tests.client_sdk.frames import content
+from tests.client_sdk.protocol.far import C, F, Far, Frame, M, N, error, frame
 
 
 @pytest.mark.parametrize("is_framed", [True, False])
@@ -19,11 +20,11 @@ def test_each_model_has_its_frame(is_framed: bool) -> None:
     far.machine.request_items(frames.CHANNEL, None, b"data", None, MAX_N, 0.0)
     far.machine.metadata_push(b"push")
     assert far.take() == [
-        (frames.RESPONSE, 1, M, with_metadata(b"meta", b"data")),
+        (frames.RESPONSE, 1, M, content(b"data", b"meta")),
         (frames.RESPONSE, 3, 0, b"data"),
-        (frames.RESPONSE, 5, M, with_metadata(b"")),
-        (frames.FNF, 7, M, with_metadata(b"meta", b"data")),
-        (frames.STREAM, 9, M, (7).to_bytes(4) + with_metadata(b"meta", b"data")),
+        (frames.RESPONSE, 5, M, content(metadata=b"")),
+        (frames.FNF, 7, M, content(b"data", b"meta")),
+        (frames.STREAM, 9, M, content(b"data", b"meta", 7)),
         (frames.CHANNEL, 11, 0, MAX_N.to_bytes(4) + b"data"),
         (frames.PUSH, 0, M, b"push"),
     ]
@@ -100,7 +101,7 @@ def test_a_channel_whose_other_half_ends_first_goes_on_sending() -> None:
     assert (stream.credit_n, stream.in_open, stream.is_over) == (2, False, False)
     assert far.machine.streams.send_item(stream, b"x", b"m")
     far.machine.streams.complete(stream)
-    assert far.take() == [(frames.PAYLOAD, 1, N | M, with_metadata(b"m", b"x")), (frames.PAYLOAD, 1, C, b"")]
+    assert far.take() == [(frames.PAYLOAD, 1, N | M, content(b"x", b"m")), (frames.PAYLOAD, 1, C, b"")]
     assert (stream.is_over, stream.credit_n) == (True, 1)
 
 

@@ -2,19 +2,20 @@
 
 from client_sdk.protocol.settings import Settings
 from tests.client_sdk import frames
-from tests.client_sdk.protocol.far import C, Far, M, N, frame, with_metadata
+from tests.client_sdk.frames import content
+from tests.client_sdk.protocol.far import C, Far, M, N, frame
 
 N2 = (2).to_bytes(4)
 
 
 def test_a_request_is_told_and_its_answer_ends_it() -> None:
     far = Far()
-    far.send(frame(2, frames.RESPONSE, M, with_metadata(b"meta", b"data")))
+    far.send(frame(2, frames.RESPONSE, M, content(b"data", b"meta")))
     [stream] = far.news()
     assert (stream.is_new, stream.kind, stream.data, stream.metadata) == (True, frames.RESPONSE, b"data", b"meta")
     far.machine.streams.answer(stream, b"answer", b"more")
     far.machine.streams.answer(stream, b"again", None)
-    assert far.take() == [(frames.PAYLOAD, 2, M | N | C, with_metadata(b"more", b"answer"))]
+    assert far.take() == [(frames.PAYLOAD, 2, M | N | C, content(b"answer", b"more"))]
     assert (stream.is_over, far.machine.open_streams_n) == (True, 0)
 
 

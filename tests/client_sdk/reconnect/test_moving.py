@@ -325,17 +325,6 @@ def test_turns_are_spread_over_the_time_that_the_broker_gives() -> None:
     assert [backoff.part_s(20.0) for _ in range(3)] == [0.0, 5.0, 19.98]
 
 
-@pytest.mark.parametrize("notice", [Notice([], False, 0), Notice(["tcp://a:1", "ws://b"], True, 30_000)])
-def test_what_a_broker_tells_is_what_its_clients_read(notice: Notice) -> None:
-    read = find_notice(notice.encode(bytes(16), 1)[6:])
-    assert read is not None
-    assert (read.urls, read.is_draining, read.move_within_ms) == (
-        notice.urls,
-        notice.is_draining,
-        notice.move_within_ms,
-    )
-
-
 @pytest.mark.parametrize("cut", range(1, 60))
 def test_a_notice_that_breaks_off_is_none(cut: int) -> None:
     raw = Notice(["tcp://a:1"], True, 30_000).encode(bytes(16), 1)[6:]

@@ -1,7 +1,7 @@
 """What programs for rsocket-py are made of: a Subscriber that writes down what it hears, Publishers, a service."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -52,19 +52,17 @@ class Heard(DefaultSubscriber):  # type: ignore[misc]
         return self.is_complete or self.error is not None
 
     async def has(self, count: int) -> list[bytes]:
-        while len(self.data) < count:
-            self._changed.clear()
-            await self._changed.wait()
-        return self.data
+        return await self._until(lambda: len(self.data) >= count)
 
     async def first(self) -> None:
         """There is an item, or the end."""
-        while not self.data and not self.ended:
-            self._changed.clear()
-            await self._changed.wait()
+        await self._until(lambda: self.data or self.ended)
 
     async def end(self) -> list[bytes]:
-        while not self.ended:
+        return await self._until(lambda: self.ended)
+
+    async def _until(self, is_so: Callable[[], object]) -> list[bytes]:
+        while not is_so():
             self._changed.clear()
             await self._changed.wait()
         return self.data
