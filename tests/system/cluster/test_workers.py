@@ -196,21 +196,17 @@ async def test_workers_end_when_their_supervisor_is_killed(workers: Workers) -> 
 def test_a_port_on_which_other_workers_accept_is_taken(start_broker: StartBroker, tmp_path: Path) -> None:
     url = start_broker(*TCP, "--workers", "2").url("tcp")
     other = BrokerProcess(tmp_path / "other.log", ("--listen", url, "--workers", "2"), {})
-    other.launch()
-    assert other.wait() == 1
-    assert other.errors == f"rsocket-broker: {url}: address already in use\n"
-    other.end()
+    assert other.fails() == (1, [f"rsocket-broker: {url}: address already in use"])
 
 
 def test_workers_that_cannot_start_say_why_and_none_is_left(socket_folder: Path, tmp_path: Path) -> None:
     url = f"unix://{socket_folder}/b.sock"
     (socket_folder / "b.sock").touch()
     process = BrokerProcess(tmp_path / "b.log", (*TCP, "--listen", url, "--workers", "2"), {})
-    process.launch()
-    assert process.wait() == 1
-    said = [line for line in process.errors.splitlines() if line.startswith("rsocket-broker: ")]
-    assert said == [f"rsocket-broker: {url}: there is a file that is no socket"]
-    process.end()
+    status, said = process.fails()
+    assert status == 1
+    told = [line for line in said if line.startswith("rsocket-broker: ")]
+    assert told == [f"rsocket-broker: {url}: there is a file that is no socket"]
 
 
 async def test_a_unix_socket_is_the_first_workers(start_broker: StartBroker, socket_folder: Path) -> None:

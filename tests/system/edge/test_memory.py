@@ -45,8 +45,7 @@ async def test_a_process_holds_no_more_after_slow_readers_than_before(start_brok
     before = resident_kib(broker.pid)
     readers = []
     for _ in range(READERS_N):
-        slow = await Wire.connect(broker.url("tcp"), receive_buffer_bytes=4096)
-        slow.setup()
+        slow = await Wire.slow(broker.url("tcp"))
         slow.request("firehose", kind=REQUEST_STREAM, n=ITEMS_N)
         readers.append(slow)
         request = await service.receive()

@@ -4,16 +4,15 @@ import math
 
 import pytest
 
-from broker.core import Core, CoreSettings
-from broker.edge.shell import FLUSH_BYTES, TICK_S, WEIGH_S, Shell
+from broker.core import CoreSettings
+from broker.edge.shell import FLUSH_BYTES, TICK_S, WEIGH_S
 from broker.edge.slow_peers import CLOSE_S
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
-from tests.fakes import START_MS, framed, route_id
-from tests.system.support.shells import STUCK_S, Bench, FakeClock, FakeLink, FakeLoop, Pair
+from tests.fakes import framed
+from tests.system.support.shells import SETUP, STUCK_S, Bench, FakeClock, FakeLink, FakeLoop, Pair, make_shell
 
 
 async def test_a_peer_whose_last_waiting_bytes_are_dropped_is_not_congested_any_more() -> None:
@@ -49,7 +48,7 @@ async def test_large_output_of_many_is_written_in_turns_and_small_output_at_once
         link = FakeLink()
         pair.links.append(link)
         pair.peers.append(pair.shell.connected(f"tcp 127.0.0.1:{at}", True, link))
-        pair.receive(at, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+        pair.receive(at, SETUP)
     pair.loop.turn()
     for peer, size in zip(pair.peers, (*[FLUSH_BYTES] * 5, 100), strict=True):
         peer.send(encode_payload(1, NEXT, bytes(size)))
@@ -157,8 +156,7 @@ class Untold:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_buffered_bytes=1_000_000), route_id(0xB1), Rng(1), 0.0, START_MS)
-        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
+        self.shell = make_shell(self.loop, CoreSettings(max_buffered_bytes=1_000_000))
         self.shell.start()
         self.peer, self.link = self.come()
 

@@ -1,13 +1,11 @@
 """The shell gives the links of new sockets to the peers that are resumed on them (D-39)."""
 
-from broker.core import Core, CoreSettings
-from broker.edge.shell import TURN_BYTES, Shell
+from broker.edge.shell import TURN_BYTES
 from broker.edge.slow_peers import CLOSE_S
 from broker.forwarding.peer import Peer
-from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Resume, Setup, encode_keepalive, encode_payload, encode_resume_ok
-from tests.fakes import START_MS, framed, route_id
-from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop
+from tests.fakes import framed
+from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, make_shell
 
 SETUP = Setup("a/b", "a/b", 1_000_000, 2_000_000, wants_resume=True, token=b"t").encode()
 
@@ -17,8 +15,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        self.core = Core(CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
-        self.shell = Shell(self.core, STUCK_S, lambda events: None, self.loop)
+        self.shell = make_shell(self.loop)
         self.shell.start()
         self.first = FakeLink()
         self.peer = self.connect(self.first)

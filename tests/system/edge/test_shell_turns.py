@@ -4,13 +4,12 @@ import math
 
 import pytest
 
-from broker.core import Core, CoreSettings
-from broker.edge.shell import SLICE_FRAMES, SLICE_MESSAGES, TURN_BYTES, Shell
+from broker.core import CoreSettings
+from broker.edge.shell import SLICE_FRAMES, SLICE_MESSAGES, TURN_BYTES
 from broker.forwarding.engine import ZERO_N
-from broker.routing.rng import Rng
-from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
-from tests.fakes import START_MS, framed, route_id
-from tests.system.support.shells import STUCK_S, FakeLink, FakeLoop, Pair
+from rsocket_wire.rsocket.frames import NEXT, encode_keepalive, encode_payload
+from tests.fakes import framed
+from tests.system.support.shells import SETUP, FakeLink, FakeLoop, Pair, make_shell
 
 SLICE_PINGS = -(-SLICE_FRAMES // (1 + ZERO_N))  # of a slice, rounded up
 
@@ -71,20 +70,19 @@ async def test_a_transport_that_gives_much_is_read_from_once_in_a_turn_however_s
 
 async def test_messages_of_one_connection_have_a_turn_together() -> None:
     """Each comes alone: the transport is paused, and what it gives all the same is kept in order."""
-    core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
     loop, link = FakeLoop(), FakeLink()
-    sockets = Shell(core, STUCK_S, lambda events: None, loop, quiet_s=math.inf, turn_s=0.0)
+    sockets = make_shell(loop, CoreSettings(max_keepalives_per_s=0), quiet_s=math.inf, turn_s=0.0)
     peer = sockets.connected("ws 127.0.0.1:1", False, link)
-    sockets.received(peer, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+    sockets.received(peer, SETUP)
     pings = [encode_keepalive(b"%d" % number, respond=True) for number in range(5 * SLICE_MESSAGES)]
     for ping in pings:
         sockets.received(peer, ping)
     assert link.is_paused
-    assert core.frames_in < len(pings)
+    assert sockets.core.frames_in < len(pings)
     for _ in pings:
         loop.turn()
     assert not link.is_paused
-    assert core.frames_in == 1 + len(pings)
+    assert sockets.core.frames_in == 1 + len(pings)
     assert link.pending == sum(map(len, pings))
 
 

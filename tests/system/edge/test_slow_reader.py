@@ -55,8 +55,7 @@ async def test_a_slow_reader_loses_the_request_for_which_most_waits_and_nothing_
             answers += 1
 
     going_on = asyncio.create_task(go_on())
-    slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
-    slow.setup()
+    slow = await Wire.slow(url_of(server, scheme))
     stream_id = slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
     request = await firehose.receive()
     await pour(firehose, request.stream_id)
@@ -77,8 +76,7 @@ async def test_a_process_ends_only_that_request_too(start_broker: StartBroker, s
     """The same on the event loop that brokers run on."""
     broker = start_broker(limits__max_pending_bytes=MAX_PENDING_BYTES)
     firehose = await Wire.service(broker.url("tcp"), "firehose", 1)
-    slow = await Wire.connect(broker.url(scheme), receive_buffer_bytes=4096)
-    slow.setup()
+    slow = await Wire.slow(broker.url(scheme))
     stream_id = slow.request("firehose", kind=REQUEST_STREAM, n=0x7FFFFFFF)
     request = await firehose.receive()
     await pour(firehose, request.stream_id)
@@ -91,8 +89,7 @@ async def test_a_large_answer_waits_for_a_caller_that_reads_slowly(make_server: 
     """20 MB without credit, of which the caller reads nothing before all of it has come; small answers overtake it."""
     server = await make_server()
     service = await Wire.service(url_of(server, "tcp"), "orders", 1)
-    slow = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
-    slow.setup()
+    slow = await Wire.slow(url_of(server, scheme))
     large, small = slow.request("orders"), slow.request("orders")
     asked = [await service.receive() for _ in range(2)]
     for number in range(320):
@@ -145,8 +142,8 @@ async def test_a_service_that_takes_nothing_is_ended_and_its_callers_are_told_an
     make_server: MakeServer, scheme: str
 ) -> None:
     server = await make_server(**{"limits.stuck_s": 0.3})
-    service = await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096)
-    service.setup(composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode())))
+    setup = composite((MIME_TYPE, RouteSetup(route_id(1), "orders", []).encode()))
+    service = await Wire.slow(url_of(server, scheme), setup)
     caller = await Wire.caller(url_of(server, "tcp"))
     await until(lambda: server.core.table.size() == 1)
     caller.request("orders")

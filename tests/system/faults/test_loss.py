@@ -64,13 +64,9 @@ async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_se
     """Half-open with bytes waiting: they will never be written, so waiting for that would be for ever."""
     server = await make_server(**{"limits.max_pending_bytes": 64_000_000})
     service = await Wire.service(url_of(server, "tcp"), "orders", 1)
-    deaf = [await Wire.connect(url_of(server, scheme), receive_buffer_bytes=4096) for scheme in ("tcp", "ws")]
+    deaf = [await Wire.slow(url_of(server, scheme), lifetime_ms=300) for scheme in ("tcp", "ws")]
     for wire in deaf:
-        wire.setup(lifetime_ms=300)
-        wire.request("orders", kind=REQUEST_STREAM, n=1_000_000)
-        request = await service.receive()
-        for _ in range(100):
-            service.send(request.raw[:4] + b"\x28\x20" + bytes(100_000))  # PAYLOAD, NEXT
+        await service.flood(wire, "orders", 100)
     await service.ping()
     await until(lambda: server.core.closed_by_reason.get("keepalive-timeout", 0) == 2)
     await until(lambda: server.shell.links_open() == 1)

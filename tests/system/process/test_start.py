@@ -7,7 +7,7 @@ import pytest
 
 from broker.core import COMPILED
 from tests.conftest import StartBroker
-from tests.system.support.processes import BrokerProcess, Python
+from tests.system.support.processes import BrokerProcess, run_python
 from tests.system.support.wires import Wire
 
 CANNOT_START = 1
@@ -16,14 +16,7 @@ BAD_CONFIG = 2
 
 def refused(tmp_path: Path, *arguments: str, **options: object) -> tuple[int, list[str]]:
     """Exit status and what was said, of a broker that cannot start."""
-    broker = BrokerProcess(tmp_path / "broker.log", arguments, options)
-    broker.launch()
-    broker.read_lines(100)
-    try:
-        status = broker.wait(30.0)
-    finally:
-        broker.end()
-    return status, [line for line in broker.output.splitlines() if line]
+    return BrokerProcess(tmp_path / "broker.log", arguments, options).fails()
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -78,15 +71,10 @@ def test_what_is_no_socket_stays_and_is_told(socket_folder: Path, tmp_path: Path
 def test_check_warns_on_standard_error_and_says_ok(tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
     path.write_text('[admin]\nlisten = "0.0.0.0:7070"\n')
-    checking = Python(tmp_path / "check.log", "broker.commands.main", ["check", str(path)], {})
-    checking.launch()
-    checking.read_lines(100)
-    assert checking.wait(30.0) == 0
-    assert checking.lines == [f"{path}: ok"]
-    assert checking.errors.splitlines() == [
-        f'warning: {path}:2: admin.listen: "0.0.0.0:7070" is reachable from other machines without authentication'
-    ]
-    checking.end()
+    checked = run_python("-m", "broker.commands.main", "check", str(path))
+    assert (checked.returncode, checked.stdout) == (0, f"{path}: ok\n")
+    text = f'{path}:2: admin.listen: "0.0.0.0:7070" is reachable from other machines without authentication'
+    assert checked.stderr == f"warning: {text}\n"
 
 
 def test_all_mistakes_of_a_configuration_are_told_at_once(tmp_path: Path) -> None:
@@ -115,12 +103,7 @@ async def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(
     path = socket_folder / "broker.sock"
     url = f"unix://{path}"
     first = start_broker("--listen", url)
-    second = BrokerProcess(socket_folder / "second.log", ("--listen", url), {})
-    second.launch()
-    second.read_lines(100)
-    assert second.wait(30.0) == CANNOT_START
-    assert second.output.strip() == f"rsocket-broker: {url}: address already in use"
-    second.end()
+    assert refused(socket_folder, "--listen", url) == (CANNOT_START, [f"rsocket-broker: {url}: address already in use"])
     wire = await Wire.caller(url)  # the first one's socket still works
     await wire.close()
 
@@ -139,10 +122,6 @@ def test_a_broker_process_runs_the_core_that_the_tests_run(broker_process: Broke
     assert f"core: {'compiled' if COMPILED else 'interpreted'}, listening on " in broker_process.errors
 
 
-def test_it_can_run_as_a_module_and_tell_its_version(tmp_path: Path) -> None:
-    told = Python(tmp_path / "log", "broker", ["--help"], {})
-    told.launch()
-    told.read_lines(1000)
-    assert told.wait() == 0
-    told.end()
-    assert any("--listen" in line for line in told.lines)
+def test_it_can_run_as_a_module_and_tell_its_options() -> None:
+    told = run_python("-m", "broker", "--help")
+    assert (told.returncode, "--listen" in told.stdout) == (0, True)

@@ -15,7 +15,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
 from rsocket_wire.rsocket.frames import ERROR, REQUEST_STREAM
 from tests.conftest import MakeServer, StartBroker
 from tests.system.support.processes import BrokerProcess
-from tests.system.support.waits import until
+from tests.system.support.waits import WAIT_S, until
 from tests.system.support.wires import Wire
 
 URL_SCHEMES = ["tcp", "ws"]
@@ -24,6 +24,12 @@ LONG_S = 60  # a grace that no test waits for
 
 def is_over(broker: BrokerProcess) -> bool:
     return broker.process.poll() is not None
+
+
+async def ended(broker: BrokerProcess, longest_s: float = WAIT_S) -> None:
+    """By itself, and in order."""
+    await until(lambda: is_over(broker), longest_s)
+    assert broker.wait() == 0
 
 
 async def is_draining(caller: Wire) -> None:
@@ -66,8 +72,7 @@ async def test_requests_in_flight_end_before_the_broker_does(
     for wire in (service, caller, other):
         (last,) = await wire.rest()
         assert (last.stream_id, last.code, last.text.split(":")[0]) == (0, CONNECTION_CLOSE, "broker-stopped")
-    await until(lambda: is_over(broker))
-    assert broker.wait() == 0
+    await ended(broker)
 
 
 async def test_the_grace_is_not_longer_than_it_says(start_broker: StartBroker) -> None:
@@ -81,8 +86,7 @@ async def test_the_grace_is_not_longer_than_it_says(start_broker: StartBroker) -
     frames = await caller.rest()
     assert time.monotonic() - began_at >= 0.3
     assert [frame.text.split(":")[0] for frame in frames][-1] == "broker-stopped"
-    await until(lambda: is_over(broker))
-    assert broker.wait() == 0
+    await ended(broker)
     assert ", 1 requests left unfinished\n" in broker.errors
 
 
@@ -96,8 +100,7 @@ async def test_a_second_signal_ends_the_grace(start_broker: StartBroker) -> None
     broker.signal()
     await is_draining(other)
     broker.signal(signal.SIGINT)
-    await until(lambda: is_over(broker), LONG_S / 4)
-    assert broker.wait() == 0
+    await ended(broker, LONG_S / 4)
     for wire in (service, caller, other):
         assert (await wire.rest())[-1].text.startswith("broker-stopped:")
         await wire.close()
@@ -111,12 +114,8 @@ async def test_a_second_wish_does_not_wait_for_those_who_do_not_read(
     urls = {url.split(":")[0]: url for url in server.listeners}
     service = await Wire.service(urls["tcp"], "orders", 1)
     readers = [await Wire.caller(urls[scheme]) for scheme in ("tcp", "ws", "unix")]
-    deaf = await Wire.connect(urls["tcp"], receive_buffer_bytes=4096)
-    deaf.setup()
-    deaf.request("orders", b"items", kind=REQUEST_STREAM, n=1_000_000)
-    request = await service.receive()
-    for _ in range(60):
-        service.send(request.raw[:4] + b"\x28\x20" + bytes(100_000))  # PAYLOAD, NEXT
+    deaf = await Wire.slow(urls["tcp"])
+    await service.flood(deaf, "orders", 60)
     await service.ping()
     server.wish_stop()
     stopping = asyncio.create_task(server.stop())
@@ -169,16 +168,11 @@ def test_the_start_and_the_end_are_said_once(start_broker: StartBroker) -> None:
 async def test_a_client_that_takes_nothing_does_not_hold_up_the_end(start_broker: StartBroker) -> None:
     broker = start_broker(server__stop_grace_s=0.1)
     service = await Wire.service(broker.url("tcp"), "orders", 1)
-    deaf = await Wire.connect(broker.url("tcp"), receive_buffer_bytes=4096)
-    deaf.setup()
-    deaf.request("orders", b"items", kind=REQUEST_STREAM, n=1_000_000)
-    request = await service.receive()
-    for _ in range(40):
-        service.send(request.raw[:4] + b"\x28\x20" + bytes(100_000))  # PAYLOAD, NEXT
+    deaf = await Wire.slow(broker.url("tcp"))
+    await service.flood(deaf, "orders", 40)
     await service.ping()
     broker.signal()
-    await until(lambda: is_over(broker))
-    assert broker.wait() == 0
+    await ended(broker)
     deaf.transport.abort()
 
 
@@ -206,8 +200,7 @@ async def test_a_hangup_is_told_and_ignored(start_broker: StartBroker, arguments
     assert (broker.errors.count("SIGHUP"), is_over(broker)) == (1, False)
     await wire.close()
     broker.signal(signal.SIGTERM)
-    await until(lambda: is_over(broker))
-    assert broker.wait() == 0
+    await ended(broker)
 
 
 class HungUpBroker(BrokerProcess):
@@ -267,5 +260,4 @@ async def test_a_broker_that_a_program_has_started_for_itself_ends_with_it(
     broker.process.stdin.close()
     (last,) = await wire.rest()
     assert (last.code, last.text.split(":")[0]) == (CONNECTION_CLOSE, "broker-stopped")
-    await until(lambda: is_over(broker))
-    assert broker.wait() == 0
+    await ended(broker)

@@ -140,6 +140,16 @@ class BrokerProcess(Python):
         self.urls = [line.removeprefix(LISTENING) for line in self.lines if line.startswith(LISTENING)]
         assert len(self.urls) == self._listens, f"the broker does not listen: {self.output}"
 
+    def fails(self) -> tuple[int, list[str]]:
+        """Exit status and what was said, of one that cannot start."""
+        self.launch()
+        self.read_lines(100)
+        try:
+            status = self.wait(START_S)
+        finally:
+            self.end()
+        return status, [line for line in self.output.splitlines() if line]
+
     def url(self, scheme: str) -> str:
         """The first URL of this scheme."""
         return next(url for url in self.urls if url.startswith(f"{scheme}://"))

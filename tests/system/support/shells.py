@@ -1,11 +1,11 @@
 """A shell for tests: a loop whose time only the test moves, transports that take what the test says, and peers."""
 
 import asyncio
-import time
 from collections.abc import Callable
+from typing import Any
 
 from broker.core import Core, CoreSettings
-from broker.edge.shell import QUIET_S, TICK_S, TURN_S, Shell
+from broker.edge.shell import TICK_S, Shell
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
@@ -165,17 +165,25 @@ class FakeTransport(asyncio.Transport):
         self.written.append(bytes(data))
 
 
+SETUP = Setup("a/b", "a/b", 1_000_000, 2_000_000).encode()
+
+
+def make_shell(loop: FakeLoop, settings: CoreSettings | None = None, **options: Any) -> Shell:
+    """It has not started, and nobody hears its events."""
+    core = Core(settings or CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
+    return Shell(core, STUCK_S, lambda events: None, loop, **options)
+
+
 class Bench:
     """A shell and one peer that is congested from the start."""
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
-        core = Core(CoreSettings(max_keepalives_per_s=0), route_id(0xB1), Rng(1), 0.0, START_MS)
-        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop)
+        self.shell = make_shell(self.loop, CoreSettings(max_keepalives_per_s=0))
         self.shell.start()
         self.link = FakeLink()
         self.peer: Peer = self.shell.connected("tcp 127.0.0.1:1", True, self.link)
-        self.receive(Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+        self.receive(SETUP)
         self.ask()
         self.shell.congested(self.peer)
 
@@ -191,20 +199,13 @@ class Bench:
 class Pair:
     """A shell and two peers with an accepted SETUP; nothing has been written to them."""
 
-    def __init__(
-        self,
-        settings: CoreSettings | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        quiet_s: float = QUIET_S,
-        turn_s: float = TURN_S,
-    ) -> None:
+    def __init__(self, settings: CoreSettings | None = None, **options: Any) -> None:
         self.loop = FakeLoop()
-        core = Core(settings or CoreSettings(), route_id(0xB1), Rng(1), 0.0, START_MS)
-        self.shell = Shell(core, STUCK_S, lambda events: None, self.loop, clock=clock, quiet_s=quiet_s, turn_s=turn_s)
+        self.shell = make_shell(self.loop, settings, **options)
         self.links = [FakeLink(), FakeLink()]
         self.peers = [self.shell.connected(f"tcp 127.0.0.1:{at}", True, link) for at, link in enumerate(self.links)]
         for at in range(2):
-            self.receive(at, Setup("a/b", "a/b", 1_000_000, 2_000_000).encode())
+            self.receive(at, SETUP)
         self.loop.turn()
         self.shell.flush()
 

@@ -56,10 +56,6 @@ class Vitals:
         """Memory."""
         return resident_kib(self._pid)
 
-    def threads(self) -> int:
-        """Of the process."""
-        return len(os.listdir(f"/proc/{self._pid}/task"))
-
     async def _watch(self) -> None:
         while True:
             began_at = time.monotonic()

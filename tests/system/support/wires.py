@@ -168,6 +168,13 @@ class Wire:
         return wire
 
     @staticmethod
+    async def slow(url: str, metadata: bytes | None = None, lifetime_ms: int = LIFETIME_MS) -> "Wire":
+        """A connection that has sent a SETUP, and whose system holds hardly anything that it has not read."""
+        wire = await Wire.connect(url, receive_buffer_bytes=4096)
+        wire.setup(metadata, lifetime_ms)
+        return wire
+
+    @staticmethod
     async def service(
         url: str, name: str, number: int, context: ssl.SSLContext | None = None, **tags: str | None
     ) -> "Wire":
@@ -233,6 +240,13 @@ class Wire:
         frame = await self.receive()
         assert frame.stream_id == stream_id, frame
         return frame
+
+    async def flood(self, caller: "Wire", service: str, items_n: int) -> None:
+        """As this service: so many items of 100 kB for this caller, which need not read them."""
+        caller.request(service, kind=frames.REQUEST_STREAM, n=1_000_000)
+        request = await self.receive()
+        for _ in range(items_n):
+            self.send(frames.encode_payload(request.stream_id, frames.NEXT, bytes(100_000)))
 
     def answer(self, frame: Frame, data: bytes) -> None:
         """Answers a request with one item."""
