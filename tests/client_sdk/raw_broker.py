@@ -314,6 +314,15 @@ def begin(client: Client, call: str, **options: Any) -> asyncio.Task[Any]:
     return asyncio.create_task(first_answer(client, call, **options))
 
 
+async def ask(
+    client: Client, peer: RawPeer, call: str = "request_response", **options: Any
+) -> tuple[asyncio.Task[Any], Frame]:
+    """A call that waits for its answer, and its frame, which has come."""
+    before = len(peer.of(KINDS[call]))
+    task = begin(client, call, **options)
+    return task, (await peer.expect(KINDS[call], before + 1))[-1]
+
+
 async def begin_all(client: Client, peer: RawPeer, **options: Any) -> list[asyncio.Task[Any]]:
     """A call of each of the MODELS, which have all come."""
     calls = [begin(client, model, **options) for model in MODELS]
@@ -324,8 +333,6 @@ async def begin_all(client: Client, peer: RawPeer, **options: Any) -> list[async
 
 async def assert_answered(client: Client, peer: RawPeer) -> None:
     """A call on this connection gets the answer that is sent to it."""
-    asked_n = len(peer.of(frames.RESPONSE))
-    call = begin(client, "request_response")
-    asked = (await peer.expect(frames.RESPONSE, asked_n + 1))[-1]
+    call, asked = await ask(client, peer)
     peer.send(payload(asked.stream_id, b"fine", flags=frames.LAST))
     assert (await call).data == b"fine"

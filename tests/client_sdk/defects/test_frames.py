@@ -9,7 +9,7 @@ import pytest
 from client_sdk import ClientError, ConnectionLost, Payload, Service
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, error, payload, request
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, begin, serving
+from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, ask, serving
 
 CUT = b"\xff\xff\xff" + b"abc"  # declares 16 MiB of metadata, and has 3 bytes
 
@@ -44,8 +44,7 @@ async def test_an_error_of_the_caller_with_any_code_ends_the_handler(raw: RawBro
 async def test_an_error_with_any_text_ends_the_call(raw: RawBroker, text: bytes) -> None:
     """Row 3: the text may be anything, too."""
     async with serving(raw) as (client, peer):
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(frames.RESPONSE)
+        call, asked = await ask(client, peer)
         peer.send(Frame(asked.stream_id, frames.ERROR, 0, (0x202).to_bytes(4) + text))
         with pytest.raises(ClientError) as caught:
             await call
@@ -91,8 +90,7 @@ async def test_what_is_no_frame_ends_the_connection_with_one_line_in_the_log(
     """Row 4: whoever cannot frame is not listened to; a thousand of them are one line."""
     with caplog.at_level(logging.DEBUG, "client_sdk"):
         async with serving(raw) as (client, peer):
-            call = begin(client, "request_response")
-            await peer.expect(frames.RESPONSE)
+            call, _ = await ask(client, peer)
             peer.send(*[junk] * 1000)
             with pytest.raises(ConnectionLost, match="bad-frame"):
                 await call
@@ -112,8 +110,7 @@ async def test_a_frame_that_means_nothing_disturbs_nobody(
     """Rows 4 and 6: EXT is 0x3F, and neither it nor any unknown kind breaks what runs, in either role."""
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
-        call = begin(client, "request_response")  # on stream 1
-        await peer.expect(frames.RESPONSE)
+        call, _ = await ask(client, peer)  # on stream 1
         peer.send(request(2, frames.RESPONSE, b"wait"))
         peer.send(*[Frame(stream_id, kind, flags, b"\0\0\0\1rest")] * 100)
         assert (await peer.call(4)).data == b"alive"
@@ -213,8 +210,7 @@ async def test_metadata_that_is_empty_is_not_absent(raw: RawBroker, metadata: by
         peer.send(request(4, frames.STREAM, b"2", n=2))
         assert (await peer.expect(frames.PAYLOAD, 1, stream_id=4))[0] == payload(4, b"2", metadata=metadata)
         for model in MODELS:
-            call = begin(client, model)
-            asked = (await peer.expect(KINDS[model]))[-1]
+            call, asked = await ask(client, peer, model)
             peer.send(payload(asked.stream_id, b"3", metadata=metadata, flags=frames.LAST))
             got = await call
             assert (got.data, got.metadata) == (b"3", metadata)

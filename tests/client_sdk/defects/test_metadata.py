@@ -7,7 +7,7 @@ import pytest
 from client_sdk import Payload, Request, Service
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, payload, request
-from tests.client_sdk.raw_broker import KINDS, MODELS, RawBroker, begin, serving
+from tests.client_sdk.raw_broker import KINDS, MODELS, RawBroker, ask, serving
 from tests.client_sdk.samples import echo_service
 
 ROUTING, AUTHENTICATION, UNKNOWN_ID = 0xFE, 0xFC, 0xD5  # with the bit that says "an id"
@@ -114,8 +114,7 @@ async def test_a_handler_that_asks_for_no_metadata_gets_requests_with_any(raw: R
 async def test_the_metadata_of_an_answer_is_the_callers_to_judge(raw: RawBroker, model: str, metadata: bytes) -> None:
     """Row 31, as the one who asked: it comes as it was sent."""
     async with serving(raw) as (client, peer):
-        call = begin(client, model)
-        [asked] = await peer.expect(KINDS[model])
+        call, asked = await ask(client, peer, model)
         peer.send(payload(asked.stream_id, b"x", metadata=metadata, flags=frames.LAST))
         got = await call
         assert (got.data, got.metadata) == (b"x", metadata)
@@ -126,8 +125,7 @@ async def test_a_mime_type_of_any_length_that_an_entry_can_say_is_sent(raw: RawB
     """Row 13."""
     async with serving(raw) as (client, peer):
         mime = "m" * length
-        call = begin(client, "request_response", metadata={mime: b"content"})
-        [asked] = await peer.expect(frames.RESPONSE)
+        call, asked = await ask(client, peer, metadata={mime: b"content"})
         assert (asked.metadata or b"").endswith(entry(mime.encode(), b"content"))
         peer.send(payload(asked.stream_id, b"", flags=frames.LAST))
         await call

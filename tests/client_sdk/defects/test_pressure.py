@@ -9,7 +9,7 @@ import pytest
 from client_sdk import Client, ConnectionLost, Payload, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, payload, ping, request
-from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, begin, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, ask, assert_answered, serving
 
 MIB = 1 << 20
 ITEM = 16 << 10
@@ -207,8 +207,7 @@ async def test_a_keepalive_is_answered_while_many_great_answers_leave(raw: RawBr
 async def test_pings_of_one_who_does_not_read_have_a_bound(raw: RawBroker, memory: None) -> None:
     """Row 24: answers to them cannot wait for anybody's credit; who does not take them is let go, or not read."""
     async with serving(raw) as (client, peer):
-        call = begin(client, "request_response")
-        await peer.expect(frames.RESPONSE)
+        call, _ = await ask(client, peer)
         peer.stop_reading()
         big = ping(bytes(MIB))
         before = held()

@@ -7,7 +7,7 @@ import pytest
 from client_sdk import ClientError, ConnectionLost, NotConnected, SetupRejected, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, request
-from tests.client_sdk.raw_broker import Everything, RawBroker, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, ask, serving
 
 REQUESTS = (
     *(
@@ -37,8 +37,7 @@ async def test_a_broker_that_changes_its_mind_later_is_not_served_either(raw: Ra
     """Row 1, on a connection that was accepted before."""
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
-        call = asyncio.create_task(client.request_response(address("x")))
-        await peer.expect(frames.RESPONSE)
+        call, _ = await ask(client, peer)
         peer.send(error(0, 0x003, "not-you: any more"), *REQUESTS)
         with pytest.raises(ConnectionLost, match="any more"):
             await call

@@ -9,7 +9,7 @@ import pytest
 from client_sdk import Client, ClientError, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, error, payload, request
-from tests.client_sdk.raw_broker import KINDS, MODELS, Everything, RawBroker, RawPeer, begin, serving
+from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, RawPeer, ask, serving
 
 MIB = 1 << 20
 TO = address("x")
@@ -45,8 +45,7 @@ async def test_payloads_in_pieces_arrive_whole_and_in_order_beside_others(raw: R
 async def test_metadata_in_pieces_comes_before_data_and_whole(raw: RawBroker, model: str) -> None:
     """Row 25, as the one who asked: empty pieces, too."""
     async with serving(raw) as (client, peer):
-        call = begin(client, model)
-        [asked] = await peer.expect(KINDS[model])
+        call, asked = await ask(client, peer, model)
         number = asked.stream_id
         peer.send(
             payload(number, metadata=b"me", flags=MORE),
@@ -105,9 +104,8 @@ async def test_an_error_or_a_cancel_between_pieces_forgets_them(raw: RawBroker) 
                 Frame(2 + 2 * number, frames.CANCEL),
             )
             await peer.assert_alive()
-        for number in range(2 * MOST_GATHERED // len(piece)):
-            call = begin(client, "request_response")
-            asked = (await peer.expect(frames.RESPONSE, number + 1))[-1]
+        for _ in range(2 * MOST_GATHERED // len(piece)):
+            call, asked = await ask(client, peer)
             peer.send(payload(asked.stream_id, piece, flags=MORE), error(asked.stream_id, 0x201, "boom"))
             with pytest.raises(ClientError, match="boom"):
                 await call
@@ -144,8 +142,7 @@ async def test_pieces_without_an_end_end_what_they_belong_to(raw: RawBroker, rol
     """Row 27: on one stream or on many; what is kept has a bound, and calls work afterwards."""
     everything = Everything()
     async with serving(raw, everything.service) as (client, peer):
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(frames.RESPONSE)
+        call, asked = await ask(client, peer)
         piece = bytes(8 * MIB)
         tracemalloc.start()
         try:
@@ -174,8 +171,7 @@ async def test_pieces_without_an_end_end_what_they_belong_to(raw: RawBroker, rol
 async def test_pieces_without_content_have_a_bound_too(raw: RawBroker) -> None:
     """Row 27: a million empty ones cost memory all the same."""
     async with serving(raw) as (client, peer):
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(frames.RESPONSE)
+        call, asked = await ask(client, peer)
         empty = payload(asked.stream_id, flags=MORE).encode()
         pieces = (len(empty).to_bytes(3) + empty) * 20_000
         for _ in range(50):
@@ -192,8 +188,7 @@ async def test_pieces_without_content_have_a_bound_too(raw: RawBroker) -> None:
 async def test_the_longest_frame_arrives(raw: RawBroker, model: str) -> None:
     """Row 26, as the one who asked: 16 777 215 bytes, and the next frame is read where it begins."""
     async with serving(raw) as (client, peer):
-        call = begin(client, model)
-        [asked] = await peer.expect(KINDS[model])
+        call, asked = await ask(client, peer, model)
         data = bytes(frames.MAX_FRAME - 6)
         longest = payload(asked.stream_id, data, flags=frames.LAST)
         assert len(longest.encode()) == frames.MAX_FRAME
@@ -249,8 +244,7 @@ async def test_the_longest_payload_that_a_frame_holds_is_sent_in_one(raw: RawBro
 
 async def head_of(client: Client, peer: RawPeer) -> bytes | None:
     """The metadata that a call to TO has."""
-    call = asyncio.create_task(client.request_response(TO))
-    [asked] = await peer.expect(frames.RESPONSE)
+    call, asked = await ask(client, peer)
     peer.send(payload(asked.stream_id, flags=frames.LAST))
     await call
     return asked.metadata

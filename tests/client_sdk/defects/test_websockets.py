@@ -10,7 +10,7 @@ import pytest
 from client_sdk import ConnectionLost
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, payload
-from tests.client_sdk.raw_broker import Everything, RawBroker, begin, begin_all, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, ask, begin_all, serving
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
@@ -40,8 +40,7 @@ async def test_empty_messages_are_no_frames_however_many(raw_websocket: RawBroke
     """Row 28: the event loop is not held, the log stays empty, and calls before, between and behind them work."""
     everything = Everything()
     async with serving(raw_websocket, everything.service) as (client, peer):
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(frames.RESPONSE)
+        call, asked = await ask(client, peer)
         began_at, longest_s, last_at = time.monotonic(), 0.0, time.monotonic()
         peer.send(*[b""] * MANY)
         peer.send(Frame(0, frames.KEEPALIVE, frames.RESPOND, bytes(8) + b"behind"))
@@ -70,8 +69,7 @@ async def test_the_longest_frame_passes(raw_websocket: RawBroker) -> None:
     """Row 26 on WebSocket, where other libraries stop at 4 MiB."""
     everything = Everything()
     async with serving(raw_websocket, everything.service) as (client, peer):
-        call = begin(client, "request_response")
-        [asked] = await peer.expect(frames.RESPONSE)
+        call, asked = await ask(client, peer)
         data = bytes(frames.MAX_FRAME - 6)
         peer.send(payload(asked.stream_id, data, flags=frames.LAST))
         assert (await call).data == data
