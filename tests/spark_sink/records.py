@@ -19,7 +19,9 @@ from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, b
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import FrameSplitter, Header, decode_rows
-from spark_sink.event_files.layout import segment_name
+from spark_sink.event_files.layout import Disk, segment_name
+from spark_sink.writer.machine import Writer
+from spark_sink.writer.state import Settings
 
 Event = FlowRecord | LifecycleEvent
 RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
@@ -28,6 +30,7 @@ DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str,
 HEADER = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_name="one", epoch=1_700_000_000_000)
 NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
 TOLD_BY_BROKERS = [kind for kind in KIND_NAMES if kind != BROKER_DIED]
+WALL_S = NOON_MS / 1000
 PROJECT = Path(spark_sink.__file__).parents[1]
 
 
@@ -192,6 +195,18 @@ def deaths(folder: Path) -> list[tuple[int, int]]:
     """Number and time (ms since the epoch) of each BrokerDied."""
     rows = [row for row in sealed(folder, "lifecycle") if row["kind"] == BROKER_DIED]
     return [(row["seq"], round(row["at"].timestamp() * 1000)) for row in rows]
+
+
+def writer_of(folder: Path, header: Header = HEADER, **options: Any) -> Writer:
+    """As its process makes it; it has not begun."""
+    return Writer(folder, header, **{"disk": Disk(), "say": print, "settings": Settings(), **options})
+
+
+def begun(folder: Path, header: Header = HEADER, now: float = 0.0, **options: Any) -> Writer:
+    """At noon."""
+    writer = writer_of(folder, header, **options)
+    writer.begin(now, WALL_S)
+    return writer
 
 
 def writer_process(folder: Path, *options: str) -> subprocess.Popen[bytes]:

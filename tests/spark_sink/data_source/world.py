@@ -11,13 +11,10 @@ from broker.events import BROKER_DIED
 from spark_sink.data_source.options import Offsets, options_of
 from spark_sink.data_source.reader import EventReader
 from spark_sink.event_files.frames import Header
-from spark_sink.event_files.layout import Disk
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.writer.machine import Writer
-from spark_sink.writer.state import Settings
-from tests.spark_sink.records import HEADER, NOON_MS, Event, definition, events, request, rows_frame
+from tests.spark_sink.records import HEADER, WALL_S, Event, begun, definition, events, request, rows_frame
 
-WALL_S = NOON_MS / 1000
 STREAM = f"{HEADER.broker_id}-{HEADER.epoch}"
 
 Name = tuple[str, int, int]  # broker id, epoch, seq: of a record in all the world
@@ -40,9 +37,7 @@ class Run:
 
     def _start(self) -> Writer:
         header = msgspec.structs.replace(self.header, first_frame=self._frames + 1)
-        writer = Writer(self.folder, header, disk=Disk(), say=lambda _: None, settings=Settings())
-        writer.begin(self._now, WALL_S)
-        return writer
+        return begun(self.folder, header, self._now, say=lambda _: None)
 
     def take(self, count: int) -> None:
         """A frame of flows, lifecycle events and requests, in the broker's order."""

@@ -7,8 +7,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark_sink.data_source.options import options_of
-from spark_sink.data_source.reader import EventReader
 from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.event_files.store import copies_among
@@ -18,6 +16,7 @@ from spark_sink.timestamps import moment_at
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import SparkEngine
+from tests.spark_sink.data_source.world import read_part, reader_of
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import seal
 from tests.spark_sink.records import NOON_MS, copied, events, header_with
@@ -50,9 +49,8 @@ def test_data_source_gives_each_record_once_and_what_comes_behind_a_copy(
     tmp_path: Path, source: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def seqs(folder: Path) -> list[int]:
-        reader = EventReader(options_of({"source": source, "path": str(folder), "failOnDataLoss": "false"}))
-        batches = [batch for part in reader.whole() for batch in reader.read(part)]
-        return [seq for batch in batches for seq in batch["seq"].to_pylist()]
+        reader = reader_of(folder, source, failOnDataLoss="false")
+        return [seq for part in reader.whole() for *_, seq in read_part(reader, part)]
 
     expected = seqs(filled(tmp_path))
     capsys.readouterr()

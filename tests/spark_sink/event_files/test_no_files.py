@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from broker.events import WriterState
-from spark_sink.data_source.options import options_of
-from spark_sink.data_source.reader import EventReader
 from spark_sink.errors import BadFile, BadFolder, NoFile
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
@@ -34,17 +32,25 @@ from spark_sink.timestamps import moment_at
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import SparkEngine
-from spark_sink.writer.machine import Writer
 from spark_sink.writer.retention import READERS, Keep, Retention
-from spark_sink.writer.state import Settings
+from tests.spark_sink.data_source.world import read_part, reader_of
 from tests.spark_sink.pipeline import folders as pipeline_folders
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell
-from tests.spark_sink.records import HEADER, NOON_MS, events, header_with, rows_frame, sealed_seqs
+from tests.spark_sink.records import (
+    HEADER,
+    NOON_MS,
+    WALL_S,
+    begun,
+    events,
+    header_with,
+    rows_frame,
+    sealed_seqs,
+    writer_of,
+)
 from tests.spark_sink.time_travel.histories import History, random_history, write_segments
 from tests.spark_sink.writer.test_crashes import killed_log, put_log
 
-WALL_S = NOON_MS / 1000
 WAIT_S = 60  # of a test; who waits for a FIFO waits for ever
 
 
@@ -177,9 +183,8 @@ def test_what_if_and_the_data_source_do_without_it(tmp_path: Path, kind: str) ->
     assert len(here.records()) == 20
     for source, count in ((FLOWS, 36), (LIFECYCLES, 4), (REQUESTS, 20)):
         assert all(file.number < 9 for file in list_folder(tmp_path).files(source, LOG))
-        reader = EventReader(options_of({"source": source, "path": str(tmp_path)}))
-        batches = [batch for part in reader.whole() for batch in reader.read(part)]
-        assert sum(batch.num_rows for batch in batches) == count
+        reader = reader_of(tmp_path, source)
+        assert sum(len(read_part(reader, part)) for part in reader.whole()) == count
 
 
 @ALL
@@ -194,7 +199,7 @@ def test_writer_takes_it_for_no_log_no_segment_and_no_reader(tmp_path: Path, kin
         put(path, kind)
     said: list[str] = []
     header = header_with(first_frame=4)
-    writer = Writer(tmp_path, header, disk=Disk(), say=said.append, settings=Settings(), keep=Keep(keep_s=1e9))
+    writer = writer_of(tmp_path, header, say=said.append, keep=Keep(keep_s=1e9))
     for now in (0.0, 400.0, 800.0):
         writer.begin(now, WALL_S) if not now else writer.tick(now, WALL_S + now)
     writer.take(rows_frame(events(2, 5, first_seq=10)), 800.0, WALL_S)
@@ -228,9 +233,7 @@ def test_segment_replaces_what_has_its_name(tmp_path: Path, kind: str) -> None:
 def test_log_that_was_left_behind_becomes_a_segment_though_something_has_its_name(tmp_path: Path, kind: str) -> None:
     put_log(tmp_path, killed_log(tmp_path / "log"))
     put(tmp_path / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 1), kind)
-    writer = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())
-    writer.begin(0.0, WALL_S)
-    writer.end()
+    begun(tmp_path).end()
     assert sealed_seqs(tmp_path) == list(range(1, 10))
 
 

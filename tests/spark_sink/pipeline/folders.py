@@ -20,9 +20,7 @@ from spark_sink.pipeline.pipeline import Pipeline
 from spark_sink.pipeline.rows import with_minute
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import CALLERS, FINEST, LIFECYCLE, REQUESTS, TRAFFIC, read_table
-from spark_sink.writer.machine import Writer
-from spark_sink.writer.state import Settings
-from tests.spark_sink.records import HEADER, NOON_MS, Event, rows_frame
+from tests.spark_sink.records import HEADER, NOON_MS, WALL_S, Event, rows_frame, writer_of
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "spark" / "events.md"  # the compiled copy of the packages has none
@@ -36,10 +34,10 @@ def seal(folder: Path, records: Sequence[Event], each: int = 100, header: Header
 
 def seal_frames(folder: Path, frames: Sequence[bytes], header: Header = HEADER) -> None:
     """One segment per frame and source."""
-    writer = Writer(folder, header, disk=Disk(), say=print, settings=Settings())
+    writer = writer_of(folder, header)
     for frame in frames:
-        writer.take(frame, 0.0, NOON_MS / 1000)
-        assert writer.seal_all(0.0, NOON_MS / 1000)
+        writer.take(frame, 0.0, WALL_S)
+        assert writer.seal_all(0.0, WALL_S)
     writer.end()
 
 

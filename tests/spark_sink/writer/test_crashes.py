@@ -12,11 +12,11 @@ import pytest
 from spark_sink.event_files.layout import ARCHIVE, Disk
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
 from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
-from spark_sink.writer.state import Settings
 from tests.spark_sink.disks import Killed, KillingDisk, QuickDisk
 from tests.spark_sink.records import (
     HEADER,
-    NOON_MS,
+    WALL_S,
+    begun,
     deaths,
     definition,
     events,
@@ -31,7 +31,6 @@ from tests.spark_sink.records import (
     writer_process,
 )
 
-WALL_S = NOON_MS / 1000
 FRAME_HEAD = 24  # bytes before the payload of a frame
 DEFINED = msgspec.msgpack.encode([definition(1), definition(2)])
 
@@ -61,9 +60,8 @@ class Broker:
         """The whole life of a writer, unless it dies. Two frames are a batch."""
         frames = self.frames[self.confirmed :]
         header = header_with(first_frame=self.confirmed + 1)
-        writer = Writer(self.folder, header, disk=disk, say=self.said.append, settings=Settings(roll_s=1.0))
+        writer = begun(self.folder, header, disk=disk, say=self.said.append)
         now = 0.0
-        writer.begin(now, WALL_S)
         self._saw(writer)
         writer.take(DEFINED, now, WALL_S)
         for frame in frames:
@@ -123,8 +121,7 @@ def test_writers_that_die_one_after_the_other_lose_nothing_and_double_nothing(tm
 def killed_log(folder: Path) -> bytes:
     """The log of a writer that was killed with three frames in it."""
     disk = KillingDisk()
-    writer = Writer(folder, HEADER, disk=disk, say=print, settings=Settings())
-    writer.begin(0.0, WALL_S)
+    writer = begun(folder, disk=disk)
     for first_seq in (1, 4, 7):
         writer.take(rows_frame(events(1, 3, first_seq=first_seq)), 0.0, WALL_S)
     [log] = folder.glob("_tmp/*.wal")
@@ -139,8 +136,7 @@ def recovered(folder: Path, log: bytes) -> tuple[Writer, list[str]]:
     put_log(folder, log)
     said: list[str] = []
     header = header_with(epoch=HEADER.epoch + 1)
-    writer = Writer(folder, header, disk=QuickDisk(), say=said.append, settings=Settings())
-    writer.begin(0.0, WALL_S)
+    writer = begun(folder, header, disk=QuickDisk(), say=said.append)
     writer.end()
     return writer, said
 
@@ -197,12 +193,9 @@ def test_segments_that_a_reader_has_archived_are_not_made_again(tmp_path: Path) 
 
 
 def test_log_of_a_living_writer_is_left_alone(tmp_path: Path) -> None:
-    living = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())
-    living.begin(0.0, WALL_S)
+    living = begun(tmp_path)
     living.take(rows_frame(events(1, 3)), 0.0, WALL_S)
-    header = header_with(epoch=HEADER.epoch + 1)
-    other = Writer(tmp_path, header, disk=Disk(), say=print, settings=Settings())
-    other.begin(0.0, WALL_S)
+    other = begun(tmp_path, header_with(epoch=HEADER.epoch + 1))
     assert (sealed_seqs(tmp_path), other.state.recovered) == ([], 0)
     assert living.seal_all(0.0, WALL_S)
     living.end()
@@ -214,14 +207,12 @@ OTHER = header_with(broker_id="8e4b0000-0000-4000-8000-000000000002")
 
 def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path) -> None:
     put_log(tmp_path, killed_log(tmp_path / "log"))
-    other = Writer(tmp_path, OTHER, disk=Disk(), say=print, settings=Settings())
-    other.begin(0.0, WALL_S)
+    other = begun(tmp_path, OTHER)
     for looks in range(1, 4):
         other.tick(looks * ADOPT_S, WALL_S)  # nobody has it
         with pytest.raises(Killed):  # as soon as it is to write
-            Writer(tmp_path, HEADER, disk=KillingDisk(2), say=print, settings=Settings()).begin(0.0, WALL_S)
-    again = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings())  # the broker sends all that it has
-    again.begin(ADOPT_S, WALL_S)
+            begun(tmp_path, disk=KillingDisk(2))
+    again = begun(tmp_path, now=ADOPT_S)  # the broker sends all that it has
     for first_seq in (1, 4, 7, 10):
         again.take(rows_frame(events(1, 3, first_seq=first_seq)), ADOPT_S, WALL_S)
     other.tick(4 * ADOPT_S, WALL_S)
@@ -231,8 +222,7 @@ def test_log_of_another_broker_waits_for_that_brokers_next_writer(tmp_path: Path
 
 
 def test_log_that_nobody_comes_for_is_sealed_by_another_brokers_writer(tmp_path: Path) -> None:
-    other = Writer(tmp_path, OTHER, disk=Disk(), say=print, settings=Settings())
-    other.begin(0.0, WALL_S)
+    other = begun(tmp_path, OTHER)
     log = killed_log(tmp_path / "log")
     for number in (1, 2):
         put_log(tmp_path, log, number)
@@ -251,7 +241,7 @@ def test_foreign_files_are_named_and_left_alone(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("of somebody else")
     said: list[str] = []
-    Writer(tmp_path, HEADER, disk=Disk(), say=said.append, settings=Settings()).begin(0.0, WALL_S)
+    begun(tmp_path, say=said.append)
     assert said == [f"{tmp_path} holds foreign files: {', '.join(names)}"]
     assert all((tmp_path / name).read_text() == "of somebody else" for name in names)
 

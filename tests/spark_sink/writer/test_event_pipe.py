@@ -1,10 +1,9 @@
-import asyncio
 import logging
 import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from tests.spark_sink.records import (
     requests_of,
     sealed_seqs,
 )
+from tests.system.support.waits import until
 
 HEAD: dict[str, object] = {
     "broker_id": HEADER.broker_id,
@@ -70,9 +70,9 @@ def told(row: Any) -> tuple[Any, ...]:
 # EventBacklog: all decisions, no clock, no file descriptor
 
 
-def pushed(backlog: EventBacklog, records: Iterable[Any], reader: Reader) -> None:
+def pushed(backlog: EventBacklog, records: Iterable[Any], reader: Reader, last: bool = False) -> None:
     backlog.append(records)
-    backlog.encode(NOON_MS)
+    backlog.encode(NOON_MS, last=last)
     assert backlog.push(reader.write)
 
 
@@ -120,9 +120,7 @@ def test_while_less_than_half_is_free_the_gap_only_grows() -> None:
 
 def test_last_encode_tells_an_open_gap_however_full_it_is() -> None:
     backlog, reader = EventBacklog(max_bytes=10), Reader()
-    backlog.append(events(1, 5))
-    backlog.encode(NOON_MS, last=True)
-    backlog.push(reader.write)
+    pushed(backlog, events(1, 5), reader, last=True)
     [gap] = reader.rows()
     assert told(gap)[3] == {"records": "5", "first_seq": "1", "last_seq": "5"}
     assert backlog.is_empty
@@ -198,8 +196,7 @@ def test_unconfirmed_frames_beyond_the_bound_are_told_when_the_writer_dies(monke
         pushed(backlog, records[start : start + 5], Reader())
         assert backlog.sent_bytes <= 3000
     backlog.rewind()
-    backlog.encode(NOON_MS)
-    assert backlog.push(reader.write)
+    pushed(backlog, [], reader)
     *rows, gap = reader.rows()
     lost = 100 - len(rows)
     assert 0 < lost < 100
@@ -217,8 +214,7 @@ def test_unconfirmed_frames_beyond_the_bound_that_are_confirmed_later_are_no_gap
     pushed(backlog, events(1, 10), Reader())
     backlog.confirmed(1)
     backlog.rewind()
-    backlog.encode(NOON_MS)
-    assert backlog.push(reader.write)
+    pushed(backlog, [], reader)
     assert (reader.rows(), backlog.dropped) == ([], 0)
 
 
@@ -243,9 +239,7 @@ def test_forgotten_flow_is_defined_again_as_long_as_a_frame_of_it_is_not_confirm
     rng = random.Random(1)
     backlog = EventBacklog()
     backlog.define(definition(7))
-    backlog.append([request(rng, 1, 7)])
-    backlog.encode(NOON_MS)
-    backlog.push(Reader().write)
+    pushed(backlog, [request(rng, 1, 7)], Reader())
     backlog.forget(7)
     first, second = Reader(), Reader()
     backlog.rewind()
@@ -268,8 +262,7 @@ def test_a_flow_is_known_until_the_last_of_the_frames_with_its_rows_is_confirmed
     backlog.append([request(rng, seq, 7) for seq in range(1, 10)])
     backlog.forget(7)
     assert backlog.defined == 1
-    backlog.encode(NOON_MS)
-    backlog.push(first.write)
+    pushed(backlog, [], first)
     backlog.confirmed(2)
     backlog.rewind()
     backlog.push(second.write)
@@ -286,8 +279,7 @@ def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None
         backlog.append([request(rng, number * 10 + place, number) for place in range(10)])
         backlog.encode(NOON_MS)
     backlog.push(reader.write)
-    backlog.encode(NOON_MS)
-    backlog.push(reader.write)
+    pushed(backlog, [], reader)
     one, first_gap, two, three, gap = reader.rows()
     assert [row.flow for row in (one, two, three)] == [1, 2, 3]
     assert told(first_gap) == (19, "backlog-full", 0, {"records": "10", "first_seq": "10", "last_seq": "19"})
@@ -300,15 +292,6 @@ def test_definitions_are_not_dropped_with_the_requests_of_a_stuck_pipe() -> None
 @pytest.fixture(autouse=True)
 def _writers_find_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(PROJECT)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something real has happened."""
-    for _ in range(12_000):  # a minute
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen within a minute")
 
 
 async def started(folder: Path, script: str = "", backlog: EventBacklog | None = None) -> EventPipe:

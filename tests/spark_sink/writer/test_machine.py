@@ -8,12 +8,14 @@ import pytest
 
 from broker.events import BROKER_STOPPED, ROUTE_JOINED, LifecycleEvent
 from spark_sink.event_files.layout import Disk, segment_name
-from spark_sink.writer.machine import ADOPT_S, FIRST_RETRY_S, LAST_RETRY_S, Writer
+from spark_sink.writer.machine import ADOPT_S, FIRST_RETRY_S, LAST_RETRY_S
 from spark_sink.writer.state import Settings
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,
+    WALL_S,
     Event,
+    begun,
     deaths,
     definition,
     events,
@@ -24,7 +26,6 @@ from tests.spark_sink.records import (
     sealed_seqs,
 )
 
-WALL_S = NOON_MS / 1000
 HOUR_S = 3600.0
 FULL = OSError(28, "No space left on device")
 
@@ -66,9 +67,7 @@ class Bench:
         self.disk = SwitchedDisk()
         self.said: list[str] = []
         self.now = 0.0
-        chosen = Settings(**settings)
-        self.writer = Writer(folder, HEADER, disk=self.disk, say=self.said.append, settings=chosen)
-        self.writer.begin(self.now, WALL_S)
+        self.writer = begun(folder, disk=self.disk, say=self.said.append, settings=Settings(**settings))
 
     def take(self, records: list[Event], wall_s: float = WALL_S) -> None:
         self.writer.take(rows_frame(records), self.now, wall_s)

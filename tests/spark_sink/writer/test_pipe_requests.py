@@ -15,7 +15,8 @@ from broker.edge.event_backlog import EventBacklog
 from broker.forwarding.traffic.request_log import RequestRows
 from spark_sink.event_files.frames import decode_rows
 from tests.spark_sink.records import NOON_MS, definition, events, frames_in, request
-from tests.spark_sink.writer.test_event_pipe import Reader, started, until
+from tests.spark_sink.writer.test_event_pipe import Reader, pushed, started
+from tests.system.support.waits import until
 
 COPY = "import os\nwith open(FILE, 'wb', 0) as file:\n    while data := os.read(0, 1 << 20): file.write(data)\n"
 
@@ -125,9 +126,7 @@ def test_flows_that_come_and_go_while_the_pipe_is_stuck_hold_no_memory() -> None
     assert backlog.defined < 100
     backlog.push(reader.write)
     backlog.define(definition(9000))
-    backlog.append([request(random.Random(1), 9000, 9000)])
-    backlog.encode(NOON_MS)
-    backlog.push(reader.write)
+    pushed(backlog, [request(random.Random(1), 9000, 9000)], reader)
     assert [named(row) for row in reader.rows()[-3:]] == ["definition 9000", "request 9000", "lifecycle 5000"]
 
 
@@ -137,12 +136,8 @@ def test_a_flow_that_began_while_the_pipe_was_stuck_and_goes_on_is_known_behind_
     backlog.append([request(rng, 1, 8000)])
     intervals(backlog, 100, lambda: None)
     backlog.define(definition(9000))
-    backlog.append([request(rng, 9000, 9000)])
-    backlog.encode(NOON_MS)
-    backlog.push(reader.write)
-    backlog.append([request(rng, 9001, 9000), request(rng, 9002, 8000)])
-    backlog.encode(NOON_MS)
-    backlog.push(reader.write)
+    pushed(backlog, [request(rng, 9000, 9000)], reader)
+    pushed(backlog, [request(rng, 9001, 9000), request(rng, 9002, 8000)], reader)
     assert [named(row) for row in reader.rows()[-4:]] == [
         *("definition 9000", "request 9001", "request 9002", "lifecycle 9000")
     ]
@@ -203,8 +198,7 @@ def test_whatever_happens_each_request_that_arrives_finds_its_flow_and_the_other
             backlog.rewind()
     reader.room = 1 << 40
     backlog.push(reader.write)
-    backlog.encode(NOON_MS, last=True)
-    backlog.push(reader.write)
+    pushed(backlog, [], reader, last=True)
     read()
     assert gaps
     assert len(there) + sum(gaps.values()) == seq

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO, Any, get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -24,7 +24,6 @@ from broker.server import writer_arguments
 from spark_sink.event_files.frames import FrameSplitter
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer import process as writer_module
-from spark_sink.writer.machine import Writer
 from spark_sink.writer.process import (
     EXIT_GARBAGE,
     EXIT_LOST,
@@ -40,7 +39,6 @@ from spark_sink.writer.process import (
 from spark_sink.writer.retention import Keep
 from spark_sink.writer.state import Settings
 from tests.spark_sink.records import (
-    HEADER,
     PROJECT,
     events,
     framed,
@@ -49,6 +47,7 @@ from tests.spark_sink.records import (
     rows_frame,
     sealed,
     sealed_seqs,
+    writer_of,
     writer_process,
 )
 
@@ -57,13 +56,12 @@ def frames(count: int, records_each: int = 10) -> list[bytes]:
     return [framed(rows_frame(events(n, records_each, first_seq=n * records_each + 1))) for n in range(count)]
 
 
-def pipe(process: subprocess.Popen[bytes]) -> IO[bytes]:
+def told(process: subprocess.Popen[bytes], data: bytes = b"") -> dict[str, Any]:
+    """The next state, after these bytes."""
     assert process.stdin is not None
-    return process.stdin
-
-
-def state_line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
+    process.stdin.write(data)
+    process.stdin.flush()
     return last_state(process.stdout.readline())
 
 
@@ -80,9 +78,7 @@ def test_end_of_input_seals_everything_and_ends_well(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_signals_that_end_the_broker_leave_the_writer_alone(tmp_path: Path) -> None:
     process = writer_process(tmp_path, "--roll-s", "60")
-    pipe(process).write(header_frame())
-    pipe(process).flush()
-    state_line(process)  # it has begun
+    told(process, header_frame())  # it has begun
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process.send_signal(number)
     _, errors = process.communicate(b"".join(frames(3)), timeout=60)
@@ -118,10 +114,9 @@ def test_file_size_limit_heals_without_loss(tmp_path: Path) -> None:
     """The kernel refuses the writes of a real process, then allows them."""
     process = writer_process(tmp_path, "--roll-s", "0.05")
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
-    pipe(process).write(header_frame() + b"".join(frames(5)))
-    pipe(process).flush()
-    while "File too large" not in state_line(process)["error"]:
-        pass
+    state = told(process, header_frame() + b"".join(frames(5)))
+    while "File too large" not in state["error"]:
+        state = told(process)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, resource.RLIM_INFINITY))
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -186,9 +181,7 @@ def test_lines_are_json_and_as_important_as_the_log_is_told_to_be(tmp_path: Path
     said = {}
     for level in ("warning", "error"):
         process = writer_process(folder, "--log-format", "json", "--log-level", level)
-        pipe(process).write(stream)
-        pipe(process).flush()
-        assert "Not a directory" in state_line(process)["error"]
+        assert "Not a directory" in told(process, stream)["error"]
         folder.unlink()
         _, errors = process.communicate(timeout=60)
         said[level] = [json.loads(line) for line in errors.splitlines()]
@@ -211,10 +204,10 @@ def test_an_error_of_its_own_is_a_line_with_its_stack(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, str(tmp_path)]
     ended = subprocess.run(command, input=header_frame(), capture_output=True, cwd=PROJECT, timeout=60, check=False)
     (line,) = ended.stderr.splitlines()
-    told = json.loads(line)
-    assert (ended.returncode, told["level"]) == (EXIT_GARBAGE, "error")
-    assert told["text"] == "event writer: ended by an error of its own"
-    assert "TypeError" in told["traceback"]
+    said = json.loads(line)
+    assert (ended.returncode, said["level"]) == (EXIT_GARBAGE, "error")
+    assert said["text"] == "event writer: ended by an error of its own"
+    assert "TypeError" in said["traceback"]
 
 
 def test_the_state_that_belongs_to_a_line_is_told_before_it(
@@ -227,13 +220,13 @@ def test_the_state_that_belongs_to_a_line_is_told_before_it(
     read_end, write_end = os.pipe()
     state_read, state_write = os.pipe()
     os.set_blocking(state_read, False)
-    told: list[str] = []
+    errors: list[str] = []
 
     class Reading(logging.Handler):
         """Takes what was told by the time of each line, and makes room for the folder."""
 
         def emit(self, record: logging.LogRecord) -> None:
-            told.append(last_state(os.read(state_read, 1 << 16))["error"])
+            errors.append(last_state(os.read(state_read, 1 << 16))["error"])
             folder.unlink(missing_ok=True) if folder.is_file() else os.close(write_end)
 
     handler = Reading()
@@ -250,7 +243,7 @@ def test_the_state_that_belongs_to_a_line_is_told_before_it(
         "cannot be wr",
         "can be writt",
     ]
-    assert ["Not a directory" in each for each in told] == [True, False]
+    assert ["Not a directory" in each for each in errors] == [True, False]
 
 
 def test_state_that_found_no_room_is_told_as_soon_as_there_is(tmp_path: Path) -> None:
@@ -271,7 +264,7 @@ def test_state_that_found_no_room_is_told_as_soon_as_there_is(tmp_path: Path) ->
 
     splitter = FrameSplitter()
     splitter.add(frames(1)[0])
-    writer = Writer(tmp_path, HEADER, disk=Disk(), say=print, settings=Settings(roll_s=60.0))
+    writer = writer_of(tmp_path, settings=Settings(roll_s=60.0))
     draining = threading.Thread(target=writer_module.drain, args=(read_end, splitter, writer, Lines(state_write)))
     draining.start()
     has_tried.wait()
@@ -299,7 +292,7 @@ def test_drain_seals_what_is_due_without_new_input(tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     state_read, state_write = os.pipe()
     os.write(write_end, frames(1)[0])
-    writer = Writer(tmp_path, HEADER, disk=ClosingDisk(write_end), say=print, settings=Settings(roll_s=0.01))
+    writer = writer_of(tmp_path, disk=ClosingDisk(write_end), settings=Settings(roll_s=0.01))
     writer_module.drain(read_end, FrameSplitter(), writer, StateLines(state_write))
     assert len(sealed(tmp_path, "flows")) == 9
     for descriptor in (read_end, state_read, state_write):
@@ -342,9 +335,7 @@ def test_options_of_the_broker_are_understood() -> None:
 
 def test_writer_is_nice_to_the_broker(tmp_path: Path) -> None:
     process = writer_process(tmp_path)
-    pipe(process).write(header_frame())
-    pipe(process).flush()
-    state_line(process)
+    told(process, header_frame())
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
     process.communicate(timeout=60)
 

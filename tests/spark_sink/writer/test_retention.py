@@ -5,12 +5,10 @@ import pytest
 
 from broker.events import WriterState
 from spark_sink.event_files.layout import ARCHIVE, Disk, segment_name
-from spark_sink.writer.machine import LOOK_S, Writer
+from spark_sink.writer.machine import LOOK_S
 from spark_sink.writer.retention import READERS, Keep, Reading, Retention, declare
-from spark_sink.writer.state import Settings
-from tests.spark_sink.records import HEADER, NOON_MS
+from tests.spark_sink.records import WALL_S, writer_of
 
-NOW_S = NOON_MS / 1000
 SIZE = 100
 STREAM = "b-7"
 
@@ -29,17 +27,17 @@ class Folder:
         for number in numbers:
             path = folder / segment_name("b", 7, number)
             path.write_bytes(b"x" * SIZE)
-            os.utime(path, (NOW_S - number, NOW_S - number))
+            os.utime(path, (WALL_S - number, WALL_S - number))
 
     def heard(self, name: str, seconds_ago: float) -> None:
-        os.utime(self.path / READERS / f"{name}.json", (NOW_S - seconds_ago, NOW_S - seconds_ago))
+        os.utime(self.path / READERS / f"{name}.json", (WALL_S - seconds_ago, WALL_S - seconds_ago))
 
     def retention(self, keep: Keep) -> Retention:
         return Retention(self.path, keep, Disk(), self.said.append, self.said.append)
 
     def look(self, keep: Keep) -> list[str]:
         """What is there after a look: `flows/3`, archived ones with an `a`."""
-        self.retention(keep).look(NOW_S, self.state)
+        self.retention(keep).look(WALL_S, self.state)
         return self.left()
 
     def left(self) -> list[str]:
@@ -113,11 +111,11 @@ def test_silent_reader_is_told_once_and_respected(folder: Folder) -> None:
     folder.heard("one", 61.0)
     retention = folder.retention(Keep(keep_s=0.5, reader_timeout_s=60.0))
     for _ in range(3):
-        retention.look(NOW_S, folder.state)
+        retention.look(WALL_S, folder.state)
     assert folder.said == ["the reader one has reported nothing for 60 s; its unread files are kept"]
     assert (folder.left(), folder.state.silent_readers) == (["flows/1"], 1)
     folder.heard("one", 0.0)
-    retention.look(NOW_S, folder.state)
+    retention.look(WALL_S, folder.state)
     assert (folder.said[1:], folder.state.silent_readers) == (["the reader one reports again, or was removed"], 0)
 
 
@@ -134,8 +132,8 @@ def test_reader_that_says_nonsense_has_read_nothing_and_is_told_once(folder: Fol
     declare(folder.path, "one", Reading())
     (folder.path / READERS / "one.json").write_text(text, encoding="latin-1")
     retention = folder.retention(Keep(keep_s=0.5))
-    retention.look(NOW_S, folder.state)
-    retention.look(NOW_S, folder.state)
+    retention.look(WALL_S, folder.state)
+    retention.look(WALL_S, folder.state)
     assert folder.left() == ["flows/1"]
     assert [sentence.split(": ")[0] for sentence in folder.said if "reader report" in sentence] == [
         f"{folder.path / READERS / 'one.json'} is no valid reader report; all files are kept for it"
@@ -147,7 +145,7 @@ def test_only_segments_are_removed(folder: Folder) -> None:
         (folder.path / name).parent.mkdir(exist_ok=True)
         (folder.path / name).write_bytes(b"x")
         os.utime(folder.path / name, (1, 1))
-    folder.retention(Keep(keep_s=0.5, keep_bytes=1)).look(NOW_S, folder.state)
+    folder.retention(Keep(keep_s=0.5, keep_bytes=1)).look(WALL_S, folder.state)
     assert (folder.state.removed, len([path for path in folder.path.glob("*/*") if path.is_file()])) == (0, 4)
 
 
@@ -161,21 +159,19 @@ def test_segment_that_cannot_be_removed_is_told_once_and_the_others_go(folder: F
     folder.add("flows", 5)
     folder.add("lifecycle", 3)
     retention = Retention(folder.path, Keep(keep_s=0.5), Stubborn(), folder.said.append, folder.said.append)
-    retention.look(NOW_S, folder.state)
-    retention.look(NOW_S, folder.state)
+    retention.look(WALL_S, folder.state)
+    retention.look(WALL_S, folder.state)
     assert (folder.left(), len(folder.said), folder.state.removed) == (["flows/5"], 1, 1)
 
 
 def test_writer_looks_at_its_start_and_every_30_seconds(folder: Folder) -> None:
-    writer = Writer(
-        folder.path, HEADER, disk=Disk(), say=folder.said.append, settings=Settings(), keep=Keep(keep_s=10.0)
-    )
-    writer.begin(100.0, NOW_S)
+    writer = writer_of(folder.path, say=folder.said.append, keep=Keep(keep_s=10.0))
+    writer.begin(100.0, WALL_S)
     folder.add("flows", 11)
-    writer.tick(100.0, NOW_S)
+    writer.tick(100.0, WALL_S)
     assert (folder.left(), writer.next_deadline()) == ([], 100.0 + LOOK_S)
     folder.add("flows", 12)
-    writer.tick(100.0 + LOOK_S - 1, NOW_S)
+    writer.tick(100.0 + LOOK_S - 1, WALL_S)
     assert folder.left() == ["flows/12"]
-    writer.tick(100.0 + LOOK_S, NOW_S)
+    writer.tick(100.0 + LOOK_S, WALL_S)
     assert (folder.left(), writer.state.removed) == ([], 2)
