@@ -11,15 +11,7 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_fd_to_metric_families
 
-from admin_api.metrics import (
-    BOUNDS_US,
-    MAX_REFUSED,
-    MAX_SERVICES,
-    OTHER,
-    OWN_BOUNDS_US,
-    PIECE_LINES,
-    Metrics,
-)
+from admin_api.metrics import BOUNDS_US, MAX_REFUSED, MAX_SERVICES, OTHER, OWN_BOUNDS_US, PIECE_LINES, Metrics
 from broker.core import CoreSettings
 from broker.events import bucket_of
 from broker.forwarding.traffic.flows import Counts

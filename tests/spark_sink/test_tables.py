@@ -10,16 +10,7 @@ import pytest
 
 from spark_sink.errors import BadFolder
 from spark_sink.pipeline.rows import gap_row
-from spark_sink.tables import (
-    COLUMNS,
-    GAPS,
-    PARTIALS,
-    RETRIES,
-    TIMES,
-    read_files,
-    read_table,
-    table_schema,
-)
+from spark_sink.tables import COLUMNS, GAPS, PARTIALS, RETRIES, TIMES, read_files, read_table, table_schema
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -5,15 +5,7 @@ import contextlib
 
 import pytest
 
-from client_sdk import (
-    ApplicationError,
-    NoRoute,
-    Payload,
-    RouteLost,
-    address,
-    connect,
-    multicast,
-)
+from client_sdk import ApplicationError, NoRoute, Payload, RouteLost, address, connect, multicast
 from client_sdk.testing import local_broker
 from tests.client_sdk.raw_broker import Everything
 from tests.client_sdk.samples import Held, echo_service, items_of

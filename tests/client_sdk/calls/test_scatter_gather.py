@@ -5,15 +5,7 @@ import contextlib
 
 import pytest
 
-from client_sdk import (
-    Answer,
-    ApplicationError,
-    Client,
-    Payload,
-    TooLarge,
-    connect,
-    multicast,
-)
+from client_sdk import Answer, ApplicationError, Client, Payload, TooLarge, connect, multicast
 from client_sdk.calls import scatter_gather as gathering
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
