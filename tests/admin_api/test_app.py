@@ -31,10 +31,7 @@ NOBODY = "00000000-0000-0000-0000-0000000000ff"
 @pytest.mark.parametrize("host", ["127.0.0.1:7070", "localhost", "broker:7070", "[::1]:7070", "a.shop.example"])
 async def test_a_broker_is_asked_by_its_names(admin: FakeAdmin, host: str) -> None:
     admin.config = Config(server=ServerOptions(names=("a.shop.example", "broker")))
-    async with (
-        api_of(admin) as client,
-        client.get("/livez", headers={"Host": host}) as answer,
-    ):
+    async with api_of(admin) as client, client.get("/livez", headers={"Host": host}) as answer:
         assert answer.status == 200
 
 
@@ -195,10 +192,7 @@ async def test_a_browser_shows_the_page_under_its_policy(client: Api, needs_chro
         ("limit=%D9%A1", "limit must be one whole number from 1 to 1000, not '١'"),
         ("offset=-1", "offset must be one whole number from 0 to 2147483647, not '-1'"),
         ("offset=" + "9" * 5000, f"offset must be one whole number from 0 to 2147483647, not '{'9' * 199}…'"),
-        (
-            "region=eu",
-            "unknown parameter 'region'; allowed: broker, limit, offset, service, and tag.region for a tag",
-        ),
+        ("region=eu", "unknown parameter 'region'; allowed: broker, limit, offset, service, and tag.region for a tag"),
         (
             "Service=x",
             "unknown parameter 'Service'; allowed: broker, limit, offset, service, and tag.Service for a tag",

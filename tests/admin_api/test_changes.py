@@ -189,9 +189,7 @@ async def test_a_connection_is_closed_and_told_why(admin: FakeAdmin, client: Api
         "an operator closed the connection",
         "orders",
     )
-    assert wire.received() == [
-        error(0, CONNECTION_CLOSE, "closed-by-operator: an operator closed the connection"),
-    ]
+    assert wire.received() == [error(0, CONNECTION_CLOSE, "closed-by-operator: an operator closed the connection")]
     assert wire.is_closed
     assert (await refusal(client, "DELETE", "/api/v1/connections/2"))[:2] == (404, "no-such-connection")
 

@@ -40,10 +40,7 @@ def test_the_deadline_is_a_hint_among_the_others(timeout_s: float | None, hints:
     cache = MetadataCache(MIME_TYPE, ORIGIN, True)
     assert said(cache.of(address("orders"), None, timeout_s)) == (hints, ["service=orders"])
     sharded = shard("carts", key="user", user="ada")
-    assert said(cache.of(sharded, None, timeout_s)) == (
-        ["shard_key=user", *hints],
-        ["service=carts", "user=ada"],
-    )
+    assert said(cache.of(sharded, None, timeout_s)) == (["shard_key=user", *hints], ["service=carts", "user=ada"])
 
 
 @pytest.mark.parametrize("says_deadlines", [True, False])

@@ -48,11 +48,7 @@ def test_streams_go_on_and_what_did_not_arrive_is_sent_again() -> None:
     far.machine.streams.cancel(lost)
     assert resume(far, len(first)) == (0, 0)
     assert not far.machine.is_resuming
-    assert far.take() == [
-        (frames.KEEPALIVE, 0, 0x80, bytes(8)),
-        parts(second),
-        (frames.CANCEL, 3, 0, b""),
-    ]
+    assert far.take() == [(frames.KEEPALIVE, 0, 0x80, bytes(8)), parts(second), (frames.CANCEL, 3, 0, b"")]
     far.send(frame(1, frames.PAYLOAD, N | C, b"answer"))
     assert (arrived.data, far.machine.is_full) == (b"answer", False)
 

@@ -33,10 +33,7 @@ async def test_streams_channels_and_calls_go_on_over_cut_sockets(which: str) -> 
     service.request_response("slow")(held.hold)
     async with relayed() as (url, relay):
         urls = {"caller": (url, relay.url), "service": (relay.url, url), "both": (relay.url, relay.url)}[which]
-        async with (
-            connect(urls[0], service=service, resume=True),
-            connect(urls[1], resume=True) as client,
-        ):
+        async with connect(urls[0], service=service, resume=True), connect(urls[1], resume=True) as client:
             call = asyncio.ensure_future(client.request_response(TO, b"still", route="slow"))
             await held.began.get()
             assert await read_with_cuts(client, relay, 200) == list(range(200))

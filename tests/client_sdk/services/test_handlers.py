@@ -160,16 +160,7 @@ async def test_channel_items_are_bytes_payloads_or_values_as_the_parameter_says(
         await channel(service, b"A", b"B", metadata=route_bytes(route))
         for route in ("bytes", "payloads", "request behind")
     ]
-    assert seen == [
-        b"A",
-        b"B",
-        "request_channel",
-        Payload(b"A"),
-        Payload(b"B"),
-        "request_channel",
-        "a",
-        "b",
-    ]
+    assert seen == [b"A", b"B", "request_channel", Payload(b"A"), Payload(b"B"), "request_channel", "a", "b"]
     assert given == [[b"1"], [b"2"], [b"THREE"]]
 
 

@@ -37,9 +37,7 @@ def run_until_full(source: FakeSource, records: list[Event]) -> None:
         source.commit(batch_id)
 
 
-def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_is_twice(
-    source: FakeSource,
-) -> None:
+def test_checkpoint_that_knows_enough_files_gives_way_to_a_new_one_and_nothing_is_twice(source: FakeSource) -> None:
     records: list[Event] = []
     for generation in (1, 2, 3):
         assert current_generation(source.places[1]) == generation

@@ -59,10 +59,7 @@ async def look(sender: Sender, reader: asyncio.StreamReader) -> tuple[int, int, 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("scheme", ["tcp", "tls", "unix"])
 def test_what_the_system_holds_shrinks_by_what_is_read(
-    authority: Authority,
-    socket_folder: Path,
-    make_loop: Callable[[], asyncio.AbstractEventLoop],
-    scheme: str,
+    authority: Authority, socket_folder: Path, make_loop: Callable[[], asyncio.AbstractEventLoop], scheme: str
 ) -> None:
     shown = trusted = None
     if scheme == "tls":

@@ -228,9 +228,7 @@ async def test_pages_of_other_sites_get_no_websocket(
     make_server: MakeServer, origin: str, host: str, status: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    server = await make_server(
-        **{"server.origins": "https://shop.example", "server.names": "broker.shop.example"},
-    )
+    server = await make_server(**{"server.origins": "https://shop.example", "server.names": "broker.shop.example"})
     raw = await Raw.connect(url_of(server, "ws"), upgrades=False)
     asked = {"Origin": origin.format(host=raw.host), "Host": host or raw.host}
     assert (await raw.ask(**asked))[0].split()[1] == status

@@ -143,11 +143,7 @@ class Load:
                 await asyncio.sleep(PAUSE_S)
         await asyncio.sleep(0.2)  # handlers of calls that have ended learn it
         gc.collect()
-        held = {
-            "tasks": len(asyncio.all_tasks()),
-            "sockets": open_sockets(),
-            "resident KiB": resident_kib(os.getpid()),
-        }
+        held = {"tasks": len(asyncio.all_tasks()), "sockets": open_sockets(), "resident KiB": resident_kib(os.getpid())}
         self._may_run.set()
         return held
 
