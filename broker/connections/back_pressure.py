@@ -180,19 +180,15 @@ class BackPressure:
         Returns a connection that has to end for it, and is to be asked again after that; None: the rest fits.
         """
         total = self.outbound
-        limit = self._settings.max_pending_bytes
-        option = f"the limit is {limit} (limits.max_pending_bytes)"
         while total.over:
             peer_id = total.over.pop(0)
             queue = total.queues.get(peer_id)
             peer = self._peers.get(peer_id)
             if queue is None or peer is None:
                 continue
-            has_senders = bool(peer.paused_callers) or peer.link is not None
-            most_bytes = limit + SENT_BYTES if has_senders else limit
-            of_callers = f", and {SENT_BYTES} for what callers had sent already" if has_senders else ""
+            most_bytes, option = self._room_of(peer)
             while queue.is_over(most_bytes):
-                text = f"{queue.held_bytes} bytes wait for the connection, {option}{of_callers}"
+                text = f"{queue.held_bytes} bytes wait for {option}"
                 if self.shed_largest(peer, f"{text}; this request has most of them", now):
                     continue
                 # The broker's own frames are left, such as ERRORs for requests that the peer sends and sends.
@@ -243,6 +239,17 @@ class BackPressure:
         return True
 
     # Inside
+
+    def _room_of(self, peer: Peer) -> tuple[int, str]:
+        """Returns how many bytes may wait for the peer, and its name with what says so, for people."""
+        limit = self._settings.max_pending_bytes
+        half = self.outbound.limit_bytes // 2
+        if peer.link is not None and half > limit:  # the answers of many callers, none of whom need be slow
+            return half, f"the broker {peer.link.name}, the limit is {half} (half of limits.max_buffered_bytes)"
+        option = f"the connection, the limit is {limit} (limits.max_pending_bytes)"
+        if peer.paused_callers:
+            return limit + SENT_BYTES, f"{option}, and {SENT_BYTES} for what callers had sent already"
+        return limit, option
 
     def _resume(self, key: int, paused_callers: dict[int, Peer], now: float) -> list[Peer]:
         """Reads again from callers of what takes more again, `key` of their `paused_by`. Returns links among them."""

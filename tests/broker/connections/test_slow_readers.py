@@ -10,6 +10,7 @@ from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.frames import MULTICAST
+from tests.broker.forwarding.interbroker.test_shared_links import Way
 from tests.fakes import Frame, Wire, World, address, addressed, cancelled, framed, orders
 
 ORDERS = address(service="orders")
@@ -161,6 +162,21 @@ def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
     service.unblock()
     assert frames.CANCEL not in [frame.kind for frame in service.received()]
     assert caller.received() == []
+
+
+def test_answers_of_many_callers_may_wait_for_a_link_that_is_slow_for_a_moment() -> None:
+    """None of the callers is slow: half of what may wait in all may wait for the link, and no more."""
+    piece = 50_000
+    way = Way(2, max_pending_bytes=LIMIT, max_buffered_bytes=20 * piece)
+    callers = [way.caller() for _ in range(12)]
+    numbers = [frame.stream_id for caller in callers for frame in way.ask(caller, 1)]
+    way.net.link("b2", "b1").block()
+    for number in numbers:
+        way.service.answer(number, bytes(piece), NEXT | COMPLETE)
+    way.net.link("b2", "b1").unblock()
+    way.net.pump()
+    kinds = [frame.kind for caller in callers for frame in caller.received()]
+    assert sorted(kinds) == [frames.PAYLOAD] * 9 + [frames.ERROR] * 3
 
 
 def test_a_fire_and_forget_that_finds_no_room_is_counted() -> None:
