@@ -17,12 +17,14 @@ from broker.edge.descriptors import DESCRIPTORS
 
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
 STDIN: Final = 0
+STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 _M_MMAP_THRESHOLD: Final = -3  # of mallopt(3)
 _log: Final = logging.getLogger("broker")
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
-    """Runs it to its end, on uvloop where there is one; its result."""
+    """Runs it to its end, on uvloop where there is one; its result. A later signal does not change it."""
+    main = _to_its_end(main)
     try:
         import uvloop  # optional: not on every system
     except ImportError:
@@ -37,7 +39,7 @@ def heed_signals(stop: Callable[[], None]) -> None:
     One that came while it started is told now.
     """
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, _say_hangup)
     if HANGUPS.early_n:
@@ -73,6 +75,15 @@ def say_shortage(max_connections: int) -> None:
     shortage = DESCRIPTORS.shortage(max_connections)
     if shortage:
         _log.warning("broker: %s", shortage)
+
+
+async def _to_its_end(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        return await main
+    finally:  # the loop's handlers end with it, and Python needs some time more
+        for number in STOPS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _read_on(stop: Callable[[], None]) -> None:

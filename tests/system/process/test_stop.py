@@ -188,6 +188,21 @@ async def test_an_idle_broker_stops_at_once(broker_process: BrokerProcess) -> No
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signals_until_the_process_is_gone_leave_its_status_at_0(
+    start_broker: StartBroker, number: int, arguments: tuple[str, ...]
+) -> None:
+    broker = start_broker(*arguments)
+
+    def is_over_now() -> bool:
+        broker.signal(number)
+        return is_over(broker)
+
+    await until(is_over_now)
+    assert (broker.wait(), "Traceback" in broker.errors) == (0, False)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])
 async def test_a_hangup_is_told_and_ignored(start_broker: StartBroker, arguments: tuple[str, ...]) -> None:
     """A closed terminal, or a habit: nobody loses a connection."""
     broker = start_broker(*arguments)
