@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 import stat
-from typing import cast
+from typing import Final, cast
 
 from broker.edge.accept import BACKLOG, accept
 from broker.edge.descriptors import peers_entrance
@@ -20,6 +20,10 @@ from broker.edge.unconfirmed import unconfirmed_bytes
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import BrokerError
+
+# Over TLS a transport holds what it has encrypted, its own copy of it: a frame that goes to many costs that for each.
+TLS_HIGH_MARK_BYTES: Final = HIGH_MARK_BYTES // 4
+TLS_LOW_MARK_BYTES: Final = LOW_MARK_BYTES // 4
 
 
 class StreamLink(asyncio.Protocol):
@@ -34,7 +38,10 @@ class StreamLink(asyncio.Protocol):
     def attach(self, transport: asyncio.Transport, name: str, url: str) -> None:
         """The transport is there. `url`: where another broker was dialled; empty when the connection was accepted."""
         self._transport = transport
-        transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
+        if transport.get_extra_info("sslcontext") is None:
+            transport.set_write_buffer_limits(HIGH_MARK_BYTES, LOW_MARK_BYTES)
+        else:
+            transport.set_write_buffer_limits(TLS_HIGH_MARK_BYTES, TLS_LOW_MARK_BYTES)
         origin = origin_of(transport)
         if url:
             self._peer = self._shell.dialled(name, True, self, url, origin)

@@ -102,3 +102,14 @@ async def test_nothing_is_written_to_a_transport_that_has_failed_in_this_turn(se
     link.resume()
     assert len(transport.written) == 1
     link.connection_lost(None)
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_transport_that_encrypts_holds_a_quarter(server: Server, is_tls: bool) -> None:
+    """It holds a copy of its own, also of a frame that goes to many."""
+    transport = FakeTransport()
+    transport.get_extra_info = {"sslcontext": is_tls or None}.get  # type: ignore[assignment]
+    link = TcpLink(server.shell, "tls")
+    link.connection_made(transport)
+    assert transport.limits == ((256 << 10, 64 << 10) if is_tls else (1 << 20, 256 << 10))
+    link.connection_lost(None)

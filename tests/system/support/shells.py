@@ -142,12 +142,13 @@ class FakeTransport(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
         self.is_paused = False
+        self.limits: tuple[int | None, int | None] = (None, None)  # of its buffer, high and low
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         pass
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass
+        self.limits = high, low
 
     def is_closing(self) -> bool:
         return False
