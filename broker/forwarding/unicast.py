@@ -286,6 +286,8 @@ class Splice(Stream):
             self.timer.cancel()
         latency_us = int((now - self.opened_at) * 1e6)
         caller = self.caller
+        if verdict == BAD and caller.link is not None:
+            self.route.load.spare(caller.id)
         self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now, caller.id, caller.shared_origin)
         self.flow.count(
             outcome,

@@ -24,7 +24,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import is_request_n, verdict_of
-from broker.routing.health.loads import GOOD, NEITHER, Load
+from broker.routing.health.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
 from rsocket_wire.rsocket import frames
@@ -390,6 +390,8 @@ class MulticastCall(Stream):
         # Its latency says nothing here: the other branches and the caller's credit are in it.
         if branch.route is not None:
             caller = self.caller
+            if branch.verdict == BAD and caller.link is not None:
+                branch.route.load.spare(caller.id)
             branch.route.load.ended(
                 self.model == frames.REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin
             )

@@ -26,6 +26,7 @@ DECAY_S: Final = 10.0  # a latency seen so long ago counts 1/e; Finagle's time f
 KNOWN_US: Final = 1.0  # a latency that has decayed below this says nothing any more
 FAILED_US: Final = 1e6  # what an ERROR counts as when nothing is known of a route
 _TOLD_APART: Final = 61  # callers, by their numbers; more of them share bits of an int that needs no memory of its own
+_OTHERS: Final = 1 << _TOLD_APART  # callers behind a link that were served well; they meet no error of those we know
 _LONG_AGO: Final = -1e9  # seconds, monotonic
 MAX_FAILED_US: Final = 60e6  # up to which errors in a row double a latency: it is 5 ms again after 94 s
 
@@ -185,6 +186,17 @@ class Load(Timed):
                 self._good_at = now
         elif verdict == BAD:
             self._erred(caller, origin, now)
+
+    def spare(self, link: int) -> None:
+        """A request of this link is about to end BAD: those that were served well over it may be other callers.
+
+        Their own broker knows, and ejects the route for them. D-37
+        """
+        bit = 1 << link % _TOLD_APART
+        if self._good_callers & bit:
+            self._good_callers |= _OTHERS
+        if self._good_callers_before & bit:
+            self._good_callers_before |= _OTHERS
 
     def is_believed(self, now: float) -> bool:
         """Its errors in a row say something about it: two callers met them, or the only one that it has (D-37).

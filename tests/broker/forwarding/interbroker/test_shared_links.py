@@ -6,12 +6,14 @@ import pytest
 
 from broker.connections.back_pressure import SENT_BYTES
 from broker.core import CoreSettings
+from broker.events import ROUTE_EJECTED
 from broker.forwarding.request import LINK_METADATA_BYTES
-from rsocket_wire.errors import CANCELED
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import CANCEL, COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_FNF, REQUEST_RESPONSE
-from rsocket_wire.wire.frames import MIME_TYPE
-from tests.fakes import Frame, Wire, address, addressed
+from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
+from rsocket_wire.wire.ids import id_text
+from tests.fakes import Frame, Wire, address, addressed, route_id
 from tests.topology import LINKED_S, Net, in_a_line
 
 ORDERS = addressed(address(service="orders"))
@@ -120,6 +122,31 @@ def test_a_large_request_for_a_service_that_does_not_read_ends_and_nobody_else_d
     small.send(frames.encode_cancel(1))
     way.net.pump()
     assert [world.left_over() for world in way.net.worlds.values()] == [[], []]
+
+
+@pytest.mark.parametrize("raw_address", [address(service="orders"), address(MULTICAST, service="orders")])
+def test_errors_of_one_far_caller_eject_no_route_that_serves_others_well(raw_address: bytes) -> None:
+    """D-37: for the last broker all of them are one caller."""
+    way = Way(2)
+    content, stranger = way.caller(), way.caller()
+    last = way.service.world
+
+    def ejected_by(times: int, metadata: bytes) -> list[str]:
+        for number in range(times):
+            stranger.send(frames.encode_request(REQUEST_RESPONSE, 2 * number + 1, b"", metadata))
+            way.net.pump()
+            way.service.fail(way.service.received()[-1].stream_id, APPLICATION_ERROR, "no such thing")
+            way.net.pump()
+        stranger.received()
+        last.advance(0.1)
+        return [event.route_id for event in last.events() if event.kind == ROUTE_EJECTED]
+
+    [asked] = way.ask(content, 1)
+    way.service.answer(asked.stream_id, b"yes")
+    way.net.pump()
+    assert ejected_by(20, addressed(raw_address)) == []
+    way.net.advance(31.0)  # nobody is served well any more
+    assert ejected_by(5, ORDERS) == [id_text(route_id(1))]
 
 
 def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
