@@ -92,7 +92,12 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
         "Accepted connections, including refused ones",
         lambda of: queries.connections_accepted(of.core),
     ),
-    counter("broker_connections_closed", "Closed connections", lambda of: of.core.closed_by_reason, "reason"),
+    counter(
+        "broker_connections_closed",
+        "Closed connections",
+        lambda of: of.core.lifecycle.limits.closed.by_reason,
+        "reason",
+    ),
     gauge("broker_sessions", "Resumable connections", lambda of: of.sessions.open),
     gauge("broker_sessions_suspended", "Resumable connections without a socket", lambda of: of.sessions.suspended),
     counter("broker_sessions_resumed", "Resumptions of connections", lambda of: of.sessions.resumed),
@@ -141,7 +146,7 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
         lambda of: queries.route_states(of.core),
         "state",
     ),
-    alike("broker_drains", "Drains of routes, tags and brokers", lambda of: len(of.core.drains.all())),
+    alike("broker_drains", "Drains of routes, tags and brokers", lambda of: len(of.core.lifecycle.drains.all())),
     counter("broker_route_ejections", "Ejections of routes", lambda of: of.protection.ejected),
     counter("broker_route_reliefs", "Ejections of routes that ended", lambda of: of.protection.relieved),
     counter(

@@ -92,6 +92,6 @@ def state_of(process: BrokerProcess) -> str:
     """`starting`, `ready`, `draining` (an operator drains the whole broker) or `stopping`."""
     if process.is_stopping:
         return "stopping"
-    if process.core.drains.is_leaving:
+    if process.core.lifecycle.drains.is_leaving:
         return "draining"
     return "ready" if process.is_ready else "starting"

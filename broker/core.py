@@ -95,28 +95,16 @@ class Core:
         name = settings.broker_name or f"broker-{self.id_text[:8]}"
         state = ClusterState(cluster or ClusterSettings(), broker_id, name, at_ms, self._event_log)
         self.lifecycle: Final = Lifecycle(self.engine, state, rng, entropy, now)
-        self.sessions: Final = self.lifecycle.sessions
-        self.limits: Final = self.lifecycle.limits
-        self.closed: Final = self.limits.closed.latest  # the latest connections that ended, oldest first
-        self.closed_by_reason: Final = self.limits.closed.by_reason  # all that ever did, by code word or "left"
-        self.migration: Final = self.lifecycle.migration
-        self.drains: Final = self.lifecycle.drains
         self.cluster: Final = self.lifecycle.cluster
         self._dirty: Final = self.lifecycle.dirty
         self._back_pressure: Final = self.lifecycle.back_pressure
         self.read_changes: Final = self._back_pressure.read_changes  # not empty: call `take_read_changes`
-        self._congestion: Final = self.cluster.congestion
-        self.outbound: Final = self._back_pressure.outbound
-        self._over: Final = self.outbound.over
+        self._over: Final = self._back_pressure.outbound.over
         self._to_check: Final = self._back_pressure.to_check
-        self._congested: Final = self._back_pressure.congested
         self.health: Final = HealthEvents(self.table, self.engine.breakers, self._event_log)
         self._announced: Final = self.engine.announced
-        self._ingress: Final = self.engine.ingress
         self._suspects: Final = self.table.loads.suspects
-        self._refused: Final = self.engine.breakers.changes
         self._fragments: Final = TokenBucket(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
-        self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
         self.frames_in = 0  # received, ever
         # Both are measured by the edge.
         self.added: Final = Histogram()  # what the broker adds to each frame: from arrival to the end of the writing
@@ -135,7 +123,7 @@ class Core:
         `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
         """
         peer = self.lifecycle.make_peer(name, framed, now, 1)
-        refusal = self.limits.enter(peer, address, principal, self.sessions.suspended_n)
+        refusal = self.lifecycle.limits.enter(peer, address, principal, self.lifecycle.sessions.suspended_n)
         if refusal:
             self.lifecycle.end(peer, "over-limit", refusal, now, REJECTED_SETUP)
         else:
@@ -146,7 +134,7 @@ class Core:
         """A connection to another broker is there, which `cluster.take_dials` had asked for; else as `connected`."""
         peer = self.lifecycle.make_peer(name, framed, now, 0)
         # One too many or not: a broker that is full of clients needs the others more than ever.
-        self.limits.enter(peer, address, principal, self.sessions.suspended_n)
+        self.lifecycle.limits.enter(peer, address, principal, self.lifecycle.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)
         peer.connection.begin(setup)
         self.engine.set_mimes(peer, setup)
@@ -232,15 +220,15 @@ class Core:
             self.lifecycle.shed(now)
         if self._congested_requests:
             self._pause_for_routes()
-        if self._congestion.has_relief:
+        if self.cluster.congestion.has_relief:
             self._release_routes(now)
-        if self._congested:
+        if self._back_pressure.congested:
             self._tell_congested(now)
         if self._announced:
             self._read_announced(now)
         if self._suspects:
             self.health.judge(now)
-        if self._refused:
+        if self.engine.breakers.changes:
             self.health.tell_opened(now)
         return (is_left or peer.held_n > 0) and not peer.is_ending
 
@@ -312,7 +300,7 @@ class Core:
 
         `grace_s`: for what runs on connections that they leave behind. It is over when `migration.is_over`.
         """
-        may_move = self.migration.begin(within_s, grace_s, now)
+        may_move = self.lifecycle.migration.begin(within_s, grace_s, now)
         if may_move:
             self.cluster.leave(now)
         return may_move
@@ -347,7 +335,7 @@ class Core:
             self._pause_for_routes()
         if self._back_pressure.behind:
             self._release_routes(now)
-        if self._congested:
+        if self._back_pressure.congested:
             self._tell_congested(now)
         if self._back_pressure.told_congested:
             for route in self._back_pressure.take_relieved(now):
@@ -359,8 +347,8 @@ class Core:
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic seconds."""
-        rooms_at = min(self.engine.timers.first(), self.health.next_at(), self.drains.next_at())
-        rooms_at = min(rooms_at, self.migration.next_at(), self._snapshots.next_at())
+        rooms_at = min(self.engine.timers.first(), self.health.next_at(), self.lifecycle.drains.next_at())
+        rooms_at = min(rooms_at, self.lifecycle.migration.next_at(), self._snapshots.next_at())
         return min(self._flow_intervals.next_at(), self.lifecycle.deadlines.first(), rooms_at, self.cluster.next_at())
 
     # What comes out
@@ -388,7 +376,7 @@ class Core:
 
         Where a move says that there are frames, it is as if `receive` had said so of its peer.
         """
-        return self.sessions.take_moves()
+        return self.lifecycle.sessions.take_moves()
 
     def take_events(self) -> list[LifecycleEvent | FlowRecord]:
         """What happened since the last call; in order, but for the routes of a snapshot."""
@@ -414,21 +402,21 @@ class Core:
 
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""
-        return list(self.limits.peers.values())
+        return list(self.lifecycle.limits.peers.values())
 
     # Inside
 
     def _release_routes(self, now: float) -> None:
         """Some way or route of another broker may be behind no more: those that waited for it go on."""
-        self._congestion.has_relief = False
+        self.cluster.congestion.has_relief = False
         for link in self._back_pressure.release_routes(now):
-            self._congestion.relieved(link, now)
+            self.cluster.congestion.relieved(link, now)
 
     def _pause(self, caller: Peer) -> None:
         """The caller has just sent requests to congested peers, or too many to suspended ones."""
         self.lifecycle.end_overrun(caller.heard_at)
         if self._back_pressure.pause(caller):
-            self._congestion.requested(caller, caller.heard_at)
+            self.cluster.congestion.requested(caller, caller.heard_at)
 
     def _pause_nobody(self, now: float) -> None:
         """Congested or suspended peers were sent requests that no caller has just sent."""
@@ -438,7 +426,7 @@ class Core:
     def _pause_for_routes(self) -> None:
         """Callers have just sent requests to routes of other brokers that are behind: as if they were here."""
         for link in self._back_pressure.pause_for_routes():
-            self._congestion.requested(link, link.heard_at)
+            self.cluster.congestion.requested(link, link.heard_at)
 
     def _tell_congested(self, now: float) -> None:
         """Other brokers hear at once that a route of ours is behind."""
@@ -447,6 +435,9 @@ class Core:
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
+        shortest = self.settings.min_fragment_bytes
+        if frame.end - frame.start >= shortest - LENGTH_BYTES:
+            return False
         if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
             return False  # the bit means something else there, or nothing
         if peer.link is not None:
@@ -455,7 +446,6 @@ class Core:
         if at != SPENT:
             peer.fragments_at = at
             return False
-        shortest = self.settings.min_fragment_bytes
         text = f"fragments of less than {shortest} bytes: {self._fragments.too_many}"
         self.lifecycle.end(peer, "over-limit", text, frame.now)
         return True
@@ -464,9 +454,9 @@ class Core:
         if peer.connection.state != OPEN:
             self.lifecycle.handle_first(peer, frame)
             return
-        if peer.link is not None and self._ingress.joins_at_once(peer, frame):
+        if peer.link is not None and self.engine.ingress.joins_at_once(peer, frame):
             return
-        if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
+        if frame.flags & FOLLOWS and self._floods(peer, frame):
             return
         fault = self.engine.handle_request(peer, frame)
         if fault:
@@ -487,7 +477,7 @@ class Core:
         IGNORE flag is set." D-33
         """
         size = frame.end - frame.start
-        if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):
+        if frame.flags & FOLLOWS and self._floods(peer, frame):
             return False
         if is_sound(frame):
             return True

@@ -188,7 +188,7 @@ class Server:
         for websocket in self._websockets:
             await websocket.stop_accepting()
         if is_served:
-            await self._wait(lambda: self.core.migration.is_over, grace_s, 0.0)
+            await self._wait(lambda: self.core.lifecycle.migration.is_over, grace_s, 0.0)
             self.core.drain()
         await self._wait(lambda: not streams(self.core), max(0.0, end_at - time.monotonic()), 0.0)
         left = streams(self.core)

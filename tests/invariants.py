@@ -28,7 +28,7 @@ def check_masks(core: Core) -> None:
             assert isinstance(owner, Remote), route.id_text
             is_congested = masks.congested.has(route.slot)  # what its own broker says
         for name, is_behind in (
-            ("draining", core.drains.covers(route)),
+            ("draining", core.lifecycle.drains.covers(route)),
             ("full", 0 < load.service.policy.max_in_flight_per_route <= load.awaited_n),
             ("unleased", lease is not None and lease.left_n <= 0),
             ("ejected", load.ejected_until > 0),

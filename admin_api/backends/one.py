@@ -106,14 +106,14 @@ class OneBroker:
         return Answer(cluster_queries.links(self._core, self._now(), part, self._process.lookups()))
 
     async def drain(self, target: DrainTarget, terms: Terms) -> Answer[schemas.DrainView]:
-        self._change(lambda core, now: begin_drain(core.drains, target, terms, now))
+        self._change(lambda core, now: begin_drain(core.lifecycle.drains, target, terms, now))
         drain = self._find_drain(target)
         assert drain is not None  # it has just begun, and nothing else has happened since
         return Answer(drain)
 
     async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
         drain = self._find_drain(target)
-        if drain is None or not self._change(lambda core, now: end_drain(core.drains, target, now)):
+        if drain is None or not self._change(lambda core, now: end_drain(core.lifecycle.drains, target, now)):
             raise AdminError("no-such-drain", "there is no such drain; /api/v1/drains lists all")
         return Answer(drain)
 

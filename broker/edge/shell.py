@@ -384,10 +384,10 @@ class Shell:
         self.slow_peers.look()
         if self._loop.time() >= self._weigh_at:
             self._look_at_unsent()
-        if self.core.limits.weigh_part(WEIGH_PARTS):
+        if self.core.lifecycle.limits.weigh_part(WEIGH_PARTS):
             self._weigh()
-        queued = self.core.outbound
-        self._memory.look(max(self.core.limits.buffered_bytes, queued.used_bytes), queued.take_most())
+        queued = self.core.lifecycle.back_pressure.outbound
+        self._memory.look(max(self.core.lifecycle.limits.buffered_bytes, queued.used_bytes), queued.take_most())
         self._move()
         self._apply_read_changes()
         self.wake()

@@ -106,7 +106,7 @@ def status(
         requests=sum(total.requests for _, total in totals(core)),
         lookups=schemas.LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
         waiting=waiting(core),
-        drains=len(core.drains.all()),
+        drains=len(core.lifecycle.drains.all()),
         route_states=route_states(core),
         protection=protection(core),
         sticky_choices=query.sticky.size(),
@@ -175,12 +175,12 @@ def connections(core: Core, moment: Moment, part: Part) -> Listed[schemas.Connec
 
 def closed(core: Core, part: Part) -> Listed[schemas.ClosedConnectionView]:
     """The connections that ended of late (the core remembers `MAX_CLOSED`), latest first."""
-    return part.listed(core.closed[::-1], _closed_view)
+    return part.listed(core.lifecycle.limits.closed.latest[::-1], _closed_view)
 
 
 def drains(core: Core, moment: Moment, part: Part) -> Listed[schemas.DrainView]:
     """What is drained, in the order in which it was."""
-    return part.listed(core.drains.all(), lambda drain: _drain_view(core, moment, drain))
+    return part.listed(core.lifecycle.drains.all(), lambda drain: _drain_view(core, moment, drain))
 
 
 def drain(core: Core, moment: Moment, route_id: bytes | None, tag: Tag | None) -> schemas.DrainView | None:
@@ -189,7 +189,7 @@ def drain(core: Core, moment: Moment, route_id: bytes | None, tag: Tag | None) -
         wanted = ROUTE, id_text(route_id)
     else:
         wanted = (TAG, str(normal_tag(tag))) if tag is not None else (BROKER, "")
-    found = next((each for each in core.drains.all() if (each.kind, each.name) == wanted), None)
+    found = next((each for each in core.lifecycle.drains.all() if (each.kind, each.name) == wanted), None)
     return _drain_view(core, moment, found) if found is not None else None
 
 
@@ -255,18 +255,20 @@ def protection(core: Core) -> schemas.ProtectionView:
 
 def sessions(core: Core) -> schemas.SessionsView:
     """The sessions of resumption."""
-    known = core.sessions
+    known = core.lifecycle.sessions
     return schemas.SessionsView(known.size(), known.suspended_n, known.resumed_n, known.budget.used_bytes)
 
 
 def connections_accepted(core: Core) -> int:
     """Connections that ever came, refused ones included."""
-    return sum(core.closed_by_reason.values()) + sum(not peer.is_ending for peer in core.peers())
+    return sum(core.lifecycle.limits.closed.by_reason.values()) + sum(not peer.is_ending for peer in core.peers())
 
 
 def bytes_view(core: Core) -> schemas.BytesView:
     """What went through all connections, and what waits."""
-    return schemas.BytesView(core.limits.bytes_in, core.limits.bytes_out, core.limits.buffered_bytes)
+    return schemas.BytesView(
+        core.lifecycle.limits.bytes_in, core.lifecycle.limits.bytes_out, core.lifecycle.limits.buffered_bytes
+    )
 
 
 def transport_of(peer: Peer) -> str:

@@ -141,7 +141,7 @@ async def test_the_page_has_the_state_and_links_that_work(client: Api) -> None:
 async def test_the_page_says_which_routes_are_kept_away_from(admin: FakeAdmin, client: Api) -> None:
     async with client.get("/") as answer:
         assert "<tr><th>excluded</th><td>none</td></tr>" in await answer.text()
-    admin.core.drains.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
+    admin.core.lifecycle.drains.drain_tag(Tag.of("region", "eu"), 1, 1, False, admin.world.now)
     admin.core.congested(admin.world.wires[1].peer)
     async with client.get("/") as answer:
         assert "<td>2 draining, 1 congested</td>" in await answer.text()

@@ -127,7 +127,7 @@ async def test_a_tag_that_cannot_be_is_400(client: Api) -> None:
 
 async def test_there_are_not_more_drains_than_the_limit(admin: FakeAdmin, client: Api) -> None:
     for number in range(MAX_DRAINS):
-        admin.core.drains.drain_tag(Tag.of("n", str(number)), 0, 0, False, admin.world.now)
+        admin.core.lifecycle.drains.drain_tag(Tag.of("n", str(number)), 0, 0, False, admin.world.now)
     assert await change(client, "PUT", "/api/v1/drains/tags/n/0")  # is drained already
     detail = f"{MAX_DRAINS} drains are there already, end some of them first"
     assert await refusal(client, "PUT", EU) == (409, "over-limit", detail)
@@ -218,11 +218,11 @@ async def refused_everywhere(
     admin: FakeAdmin, client: Api, headers: dict[str, str] | None = None
 ) -> set[tuple[int, str, str]]:
     """What each change is told; nothing has changed."""
-    admin.core.drains.drain_route(route_id(1), 9, 9, False, admin.world.now)
+    admin.core.lifecycle.drains.drain_route(route_id(1), 9, 9, False, admin.world.now)
     generation, drains = admin.core.table.masks.generation, await drained(client)
     told = {await refusal(client, method, path, headers=headers) for method, path in paths()}
     assert (admin.core.table.masks.generation, await drained(client)) == (generation, drains)
-    assert (admin.core.closed, admin.core.cluster.redirects) == ([], {})
+    assert (admin.core.lifecycle.limits.closed.latest, admin.core.cluster.redirects) == ([], {})
     return told
 
 

@@ -78,7 +78,7 @@ async def test_a_broker_that_is_gone_has_no_way_and_no_routes(net: Net) -> None:
 
 
 async def test_a_broker_that_is_about_to_leave_is_draining(net: Net) -> None:
-    net.worlds["b2"].core.drains.drain_broker(10, 10, False, net.now)
+    net.worlds["b2"].core.lifecycle.drains.drain_broker(10, 10, False, net.now)
     net.advance(0.5)
     body = await get(net, "b1", "/api/v1/brokers")
     assert [each["state"] for each in body["items"]] == ["reachable", "draining", "reachable"]

@@ -94,7 +94,7 @@ def request(stream_id: int, data: bytes = b"hi", kind: int = REQUEST_RESPONSE, n
 
 def closed(world: World) -> list[str]:
     """Reasons of the connections that have ended."""
-    return [each.reason for each in world.core.closed]
+    return [each.reason for each in world.core.lifecycle.limits.closed.latest]
 
 
 def event_names(world: World) -> list[tuple[str, str]]:

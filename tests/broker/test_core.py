@@ -98,10 +98,10 @@ def test_nobody_is_held_up_for_what_a_service_lets_go_on(is_lost: bool) -> None:
 def test_nobody_waits_for_a_peer_that_was_relieved_before_the_callers_bytes_were_looked_at() -> None:
     world = World(CoreSettings(no_route="wait"))
     service, caller, stranger = world.service("orders", 1), world.caller(), world.caller()
-    world.core.drains.drain_route(route_id(1), 1, 1, False, world.now)
+    world.core.lifecycle.drains.drain_route(route_id(1), 1, 1, False, world.now)
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     world.core.congested(service.peer)
-    world.core.drains.undrain_route(route_id(1), world.now)
+    world.core.lifecycle.drains.undrain_route(route_id(1), world.now)
     world.core.relieved(service.peer, world.now)
     stranger.send(frames.encode_keepalive(b"", True))
     assert (stranger.is_paused, caller.is_paused) == (False, False)
@@ -244,3 +244,9 @@ def test_pushes_and_multicasts_hold_their_caller_back_too(how: str) -> None:
     else:
         caller.request(REQUEST_STREAM, 1, address(MULTICAST, service="orders"))
     assert caller.is_paused
+
+
+def test_attributes_of_what_each_frame_passes_share_their_keys() -> None:
+    """CPython's limit is 30 for objects of one class; beyond it each attribute costs a look into a dict."""
+    core = World().core
+    assert all(len(getattr(each, "__dict__", {})) <= 30 for each in (core, core.engine))

@@ -131,7 +131,7 @@ def test_a_closed_connection_is_remembered_with_its_reason_and_its_route() -> No
     service = world.service("orders", 1)
     world.advance(3)
     service.lose()
-    (closed,) = world.core.closed
+    (closed,) = world.core.lifecycle.limits.closed.latest
     assert (closed.name, closed.reason, closed.detail) == ("tcp 127.0.0.1:1", "left", "connection reset")
     assert (closed.service, closed.route_id) == ("orders", "00000000-0000-0000-0000-000000000001")
     assert (closed.connected_at_ms, closed.closed_at_ms) == (START_MS, START_MS + 3000)

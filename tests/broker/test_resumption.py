@@ -145,7 +145,7 @@ def test_a_resumed_peer_is_the_same_peer() -> None:
     assert client.wire.peer is peer
     assert world.core.peers() == [peer]
     assert (peer.name, peer.heard_at, peer.is_suspended) == ("tcp 127.0.0.1:2", world.now, False)
-    assert world.core.sessions.resumed_n == 1
+    assert world.core.lifecycle.sessions.resumed_n == 1
 
 
 def test_suspension_and_resumption_are_told() -> None:
@@ -206,7 +206,7 @@ def test_a_resume_takes_over_a_socket_that_the_broker_still_believes_in() -> Non
     assert service.resume() == [resumed(0), moved(asked, 2)]
     assert old.is_lost
     assert event_names(world) == [("PeerSuspended", "left"), ("PeerResumed", "")]
-    assert world.core.sessions.suspended_n == 0
+    assert world.core.lifecycle.sessions.suspended_n == 0
     service.send(frames.encode_payload(2, NEXT | COMPLETE, b"ok"))
     assert caller.one().data == b"ok"
 
@@ -243,7 +243,7 @@ def test_keepalives_tell_and_hear_positions() -> None:
     assert session.frames_n == 1
     caller.wire.send(frames.encode_keepalive(b"k", True, caller.position))
     assert caller.take() == [Frame(frames.encode_keepalive(b"k", position=len(caller.sent[0])))]
-    assert (session.frames_n, session.retained_bytes, world.core.sessions.budget.used_bytes) == (0, 0, 0)
+    assert (session.frames_n, session.retained_bytes, world.core.lifecycle.sessions.budget.used_bytes) == (0, 0, 0)
 
 
 def test_the_keepalives_of_a_peer_without_a_session_say_nothing_about_positions() -> None:

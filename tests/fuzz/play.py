@@ -359,7 +359,10 @@ class Play:
         self.look()
         self.world.advance(self.world.core.settings.resume_ttl_s)  # whoever has no wire now does not come back
         self.look()
-        assert (self.world.core.sessions.size(), self.world.core.sessions.budget.used_bytes) == (0, 0)
+        assert (self.world.core.lifecycle.sessions.size(), self.world.core.lifecycle.sessions.budget.used_bytes) == (
+            0,
+            0,
+        )
         assert self.world.left_over() == []
         assert self.world.core.peers() == []
         assert self.world.core.table.size() == 0

@@ -268,7 +268,7 @@ class Stage:
             assert world.core.engine.timers.take_due(1e12) is None
             assert [peer.name for peer in world.core.peers() if peer.link is None] == []
             assert sum(wire.peer.waiting_bytes for wire in world.wires.values()) == 0
-            assert world.core.sessions.budget.used_bytes == 0
+            assert world.core.lifecycle.sessions.budget.used_bytes == 0
         assert len({tuple(table.items()) for table in self.net.tables().values()}) == 1
 
 

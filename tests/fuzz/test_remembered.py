@@ -139,7 +139,7 @@ class Twin:
                 for one in core.table.routes()
             ],
             [(one.load.ejected_until, one.load.ewma_us, one.load.lease is None) for one in core.table.routes()],
-            (core.engine.pending.size, core.frames_in, core.closed_by_reason),
+            (core.engine.pending.size, core.frames_in, core.lifecycle.limits.closed.by_reason),
         )
 
     def _of(self, peer: Peer) -> object:

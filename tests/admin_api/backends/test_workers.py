@@ -221,7 +221,7 @@ async def test_a_drain_is_for_all_workers(workers: Workers) -> None:
     body = await workers.change("PUT", "/api/v1/drains/tags/region/eu", grace_s=60, spread_s=60)
     assert (body["name"], body["routes"], body["connections_left"]) == ("region=eu", 5, 4)
     for name in ("w1", "w2"):
-        assert [drain.name for drain in workers.net.worlds[name].core.drains.all()] == ["region=eu"]
+        assert [drain.name for drain in workers.net.worlds[name].core.lifecycle.drains.all()] == ["region=eu"]
     assert await workers.items("/api/v1/drains", "kind", "name", "connections_left") == [("tag", "region=eu", 4)]
     assert (await workers.get("/api/v1/status"))["route_states"]["draining"] == 5
     async with workers.client.get("/metrics") as answer:
@@ -237,13 +237,13 @@ async def test_a_worker_that_was_started_again_drains_what_the_others_do(workers
     await workers.change("PUT", "/api/v1/drains/broker", close=False)
     await workers.change("DELETE", "/api/v1/drains/broker")
     core = workers.net.worlds["w2"].core
-    core.drains.undrain_tag(Tag.of("region", "eu"), workers.net.now)  # as if it had just begun
-    core.drains.undrain_route(route_id(3), workers.net.now)
-    assert core.drains.all() == []
+    core.lifecycle.drains.undrain_tag(Tag.of("region", "eu"), workers.net.now)  # as if it had just begun
+    core.lifecycle.drains.undrain_route(route_id(3), workers.net.now)
+    assert core.lifecycle.drains.all() == []
     assert workers.supervisor.on_return is not None
     workers.supervisor.on_return(2)
-    await until(lambda: len(core.drains.all()) == 2)
-    found = {drain.name: (drain.grace_s, drain.closes) for drain in core.drains.all()}
+    await until(lambda: len(core.lifecycle.drains.all()) == 2)
+    found = {drain.name: (drain.grace_s, drain.closes) for drain in core.lifecycle.drains.all()}
     assert found == {"region=eu": (60.0, False), numbers(3)[0]: (60.0, True)}
 
 
@@ -376,7 +376,7 @@ async def test_the_supervisor_decides_who_may_change_something(workers: Workers)
         assert answer.status == 403
     workers.supervisor.config = Config(admin=AdminOptions(changes="off"))
     assert await workers.problem("PUT", "/api/v1/drains/broker") == (403, "not-allowed")
-    assert workers.net.worlds["w1"].core.drains.all() == []
+    assert workers.net.worlds["w1"].core.lifecycle.drains.all() == []
 
 
 async def test_a_worker_cannot_listen_where_it_may_not(tmp_path: Path) -> None:

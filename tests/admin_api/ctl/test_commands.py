@@ -89,7 +89,7 @@ async def test_the_broker_is_drained_as_configured(url: str) -> None:
 async def test_a_tag_with_a_value_of_any_text_is_drained(admin: FakeAdmin, url: str) -> None:
     await said("drain", "tag", "path=a/b?c=d&e #%2F", "--admin", url)
     await said("drain", "tag", "canary", "--admin", url)
-    assert [drain.name for drain in admin.core.drains.all()] == ["path=a/b?c=d&e #%2F", "canary"]
+    assert [drain.name for drain in admin.core.lifecycle.drains.all()] == ["path=a/b?c=d&e #%2F", "canary"]
 
 
 async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
@@ -119,7 +119,7 @@ async def test_a_change_that_is_said_wrongly_is_never_asked_for(
     result = await run(*arguments, "--admin", url)
     assert (result.exit_code, result.stdout) == (2, "")
     assert sentence in result.stderr
-    assert admin.core.drains.all() == []
+    assert admin.core.lifecycle.drains.all() == []
 
 
 async def test_what_the_broker_refuses_to_change_is_its_sentence_and_exit_status_1(url: str) -> None:

@@ -93,7 +93,7 @@ def test_what_a_broker_says_of_a_route_with_such_a_tag_is_heard(value: str) -> N
             net.worlds["b1"].core.relieved(server.peer, net.now)
         net.advance(0.5)
         assert (masks.congested.size(), masks.draining.size()) == (int(is_congested), 0)
-    net.worlds["b1"].core.drains.drain_route(route_id(1), 5.0, 0.0, False, net.now)
+    net.worlds["b1"].core.lifecycle.drains.drain_route(route_id(1), 5.0, 0.0, False, net.now)
     net.advance(0.5)
     assert (masks.congested.size(), masks.draining.size()) == (1, 1)
     check_masks(net.worlds["b2"].core)

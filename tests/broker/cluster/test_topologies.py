@@ -268,7 +268,7 @@ def test_a_broker_that_is_drained_is_linked_again_after_a_break() -> None:
     """What goes through it has no other way, and its clients need another broker to go to."""
     net = linked(line(3))
     stays = offer(net, "b3", "orders", 1)
-    net.worlds["b2"].core.drains.drain_broker(60.0, 60.0, False, net.now)
+    net.worlds["b2"].core.lifecycle.drains.drain_broker(60.0, 60.0, False, net.now)
     net.break_link("b1", "b2")
     net.break_link("b2", "b3")
     assert net.table("b1") == {}
@@ -283,7 +283,7 @@ def test_a_link_that_was_about_to_be_one_when_the_broker_was_drained_stays() -> 
     net = line(2)
     net.holds = lambda a, b, frame: a == "b2" and frame.kind == frames.METADATA_PUSH
     net.pump()
-    net.worlds["b2"].core.drains.drain_broker(0.5, 0.5, True, net.now)
+    net.worlds["b2"].core.lifecycle.drains.drain_broker(0.5, 0.5, True, net.now)
     net.release()
     link = net.link("b1", "b2")
     net.advance(3.0)

@@ -59,7 +59,7 @@ def test_who_got_stuck_with_a_session_is_told_what_became_of_it() -> None:
 def test_whose_session_ended_while_its_socket_was_broken_is_told_at_the_next_setup() -> None:
     world = World()
     world.caller(metadata=client_entry(ME), token=b"t").lose()
-    world.advance(world.core.sessions.ttl_s)
+    world.advance(world.core.lifecycle.sessions.ttl_s)
     world.connect().send(Resume(b"t", 0, 0).encode())  # is refused: there is no such session
     assert told(world.caller(metadata=client_entry(ME))) == ["resume-timeout: nobody resumed it within 60 s"]
 

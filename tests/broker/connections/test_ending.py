@@ -29,4 +29,4 @@ def test_the_core_carries_out_what_was_decided_once() -> None:
         world.core.lifecycle.carry_out(Ending(wire.peer, "draining", "enough", CONNECTION_CLOSE), world.now)
     world.pump()
     assert [frame.kind for frame in wire.received()] == [0x0B]
-    assert world.core.closed_by_reason == {"draining": 1}
+    assert world.core.lifecycle.limits.closed.by_reason == {"draining": 1}

@@ -70,7 +70,7 @@ def test_origins_of_lost_connections_are_forgotten() -> None:
     world = World(CoreSettings(max_connections=1))
     for number in range(100):
         connect(world, f"10.0.0.{number}", f"uid {number}").lose()
-    assert world.core.limits.origins() == (0, 0)
+    assert world.core.lifecycle.limits.origins() == (0, 0)
 
 
 # What waits, of all connections together
@@ -94,14 +94,14 @@ def test_at_the_bound_of_all_bytes_nobody_is_ended_and_beyond_it_who_holds_most(
     for wire, size in zip(wires, (100, 200, 300, 400), strict=True):
         wire.send_bytes(half_a_frame(size))
     assert weighed(world) == []
-    assert world.core.limits.buffered_bytes == 1000
+    assert world.core.lifecycle.limits.buffered_bytes == 1000
     wires[0].send_bytes(b"x")
     assert weighed(world) == [wires[3]]
     text = "over-limit: 1001 bytes wait in the broker, 400 of them for this connection, the limit is 1000"
     text += " (limits.max_buffered_bytes)"
     assert wires[3].received() == [error(0, CONNECTION_ERROR, text)]
     assert weighed(world) == []
-    assert world.core.limits.buffered_bytes == 601
+    assert world.core.lifecycle.limits.buffered_bytes == 601
     assert [wire.is_closed for wire in wires] == [False, False, False, True]
 
 
@@ -112,13 +112,13 @@ def test_part_by_part_the_weight_is_the_same_and_told_after_the_last_one(parts: 
     for wire, size in zip(wires, (100, 200, 300, 400, 500), strict=True):
         wire.send_bytes(half_a_frame(size))
     told: list[bool] = []
-    while not told or (world.core.limits.buffered_bytes == 0 and len(told) < 50):
-        told.append(world.core.limits.weigh_part(parts))
-    assert (told, world.core.limits.buffered_bytes) == ([False] * (len(told) - 1) + [True], 1500)
+    while not told or (world.core.lifecycle.limits.buffered_bytes == 0 and len(told) < 50):
+        told.append(world.core.lifecycle.limits.weigh_part(parts))
+    assert (told, world.core.lifecycle.limits.buffered_bytes) == ([False] * (len(told) - 1) + [True], 1500)
     assert len(told) <= parts
     wires[4].lose()
-    again = [world.core.limits.weigh_part(parts) for _ in range(len(told) + 1)]
-    assert (any(again), world.core.limits.buffered_bytes) == (False, 1000)
+    again = [world.core.lifecycle.limits.weigh_part(parts) for _ in range(len(told) + 1)]
+    assert (any(again), world.core.lifecycle.limits.buffered_bytes) == (False, 1000)
 
 
 def test_as_many_are_ended_as_it_takes() -> None:
@@ -127,7 +127,7 @@ def test_as_many_are_ended_as_it_takes() -> None:
     for wire, size in zip(wires, (40, 80, 60, 90, 50), strict=True):
         wire.send_bytes(half_a_frame(size))
     assert weighed(world) == [wires[3], wires[1], wires[2]]
-    assert world.core.closed_by_reason == {"over-limit": 3}
+    assert world.core.lifecycle.limits.closed.by_reason == {"over-limit": 3}
 
 
 def test_all_that_waits_because_of_a_connection_is_weighed_and_given_back() -> None:

@@ -123,7 +123,7 @@ def test_more_clients_than_may_be_told_at_once_are_told_in_the_next_ticks() -> N
     net = linked(line(2))
     world = net.worlds["b1"]
     wires = [client(world) for _ in range(TOLD_PER_TICK_N + 1)]
-    world.core.migration.set_urls([B2], net.now)
+    world.core.lifecycle.migration.set_urls([B2], net.now)
     world.core.tick(net.now, world.at_ms)
     world.pump()
     assert sum(len(told(wire)) for wire in wires) == TOLD_PER_TICK_N
@@ -136,8 +136,8 @@ def test_more_clients_than_may_be_told_at_once_are_told_in_the_next_ticks() -> N
 def test_no_more_urls_are_told_than_a_client_takes() -> None:
     world = World()
     wire = client(world)
-    world.core.migration.set_urls([f"tcp://h{number}:1" for number in range(MAX_NOTICE_URLS + 9)], world.now)
-    world.core.migration.tick(world.now)
+    world.core.lifecycle.migration.set_urls([f"tcp://h{number}:1" for number in range(MAX_NOTICE_URLS + 9)], world.now)
+    world.core.lifecycle.migration.tick(world.now)
     world.pump()
     ((urls, _, _),) = told(wire)
     assert urls == [f"tcp://h{number}:1" for number in range(MAX_NOTICE_URLS)]
@@ -301,12 +301,12 @@ def test_it_is_over_soon_after_the_last_client_has_moved() -> None:
     leave(net)
     wires[0].send(MOVED)
     net.advance(1)
-    assert not world.core.migration.is_over
+    assert not world.core.lifecycle.migration.is_over
     wires[1].lose()  # which is as good
     net.advance(SETTLE_S / 2)
     assert not world.core.engine.is_draining
     net.advance(SETTLE_S)
-    assert (world.core.migration.is_over, world.core.engine.is_draining) == (True, True)
+    assert (world.core.lifecycle.migration.is_over, world.core.engine.is_draining) == (True, True)
 
 
 def test_the_word_of_who_was_not_asked_counts_for_nothing() -> None:
@@ -330,9 +330,9 @@ def test_a_broker_that_does_not_leave_ends_who_is_replaced_elsewhere_at_once() -
 
 def test_a_broker_that_stays_after_all_tells_so_and_takes_connections() -> None:
     net, world, (wire,) = welcomed(0)
-    world.core.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
+    world.core.lifecycle.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
     net.advance(0.1)
-    world.core.drains.undrain_broker(net.now)
+    world.core.lifecycle.drains.undrain_broker(net.now)
     net.advance(0.1)
     assert told(wire) == [([B2], True, 4000), ([B2], False, 0)]
     net.advance(WITHIN_S + GRACE_S)
@@ -346,7 +346,7 @@ def test_a_drained_broker_asks_its_clients_first_and_closes_the_others_in_their_
     """D-42"""
     net, world, (able,) = welcomed(0)
     unable = client(world, entry=b"")
-    world.core.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
+    world.core.lifecycle.drains.drain_broker(GRACE_S, WITHIN_S, True, net.now)
     net.advance(WITHIN_S)
     assert told(able) == [([B2], True, 4000)]
     assert (able.is_closed, unable.is_closed, world.core.engine.is_draining) == (False, True, False)

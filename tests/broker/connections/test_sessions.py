@@ -145,8 +145,8 @@ def test_nobody_comes_back_in_time() -> None:
     )
     assert event_names(world) == [("RouteLeft", "resume-timeout"), ("PeerClosed", "resume-timeout")]
     assert service.resume() == [error(0, errors.REJECTED_RESUME, NO_SESSION)]
-    assert (world.core.sessions.size(), world.core.sessions.suspended_n) == (0, 0)
-    assert world.core.sessions.budget.used_bytes == 0
+    assert (world.core.lifecycle.sessions.size(), world.core.lifecycle.sessions.suspended_n) == (0, 0)
+    assert world.core.lifecycle.sessions.budget.used_bytes == 0
     assert world.left_over() == []
 
 
@@ -168,7 +168,7 @@ def test_a_peer_that_says_goodbye_is_not_waited_for(code: int) -> None:
     caller.request(frames.REQUEST_RESPONSE, 1, ORDERS)
     service.wire.send(frames.encode_error(0, code, "bye"))
     assert world.core.table.size() == 0
-    assert world.core.sessions.size() == 0
+    assert world.core.lifecycle.sessions.size() == 0
     service.wire.lose()
     assert closed(world) == ["left"]
     assert [frame.code for frame in caller.received()] == [errors.CANCELED]
@@ -202,7 +202,7 @@ def test_stop_ends_all_sessions() -> None:
     world.pump()
     assert closed(world) == ["broker-stopped"] * 3
     assert [peer.is_suspended for peer in world.core.peers()] == [False, False]
-    assert (world.core.sessions.size(), world.core.sessions.suspended_n) == (0, 0)
+    assert (world.core.lifecycle.sessions.size(), world.core.lifecycle.sessions.suspended_n) == (0, 0)
 
 
 def test_a_session_that_ended_leaves_no_deadline_behind_that_ends_another() -> None:
@@ -230,7 +230,7 @@ def test_as_much_as_the_limit_waits_for_a_suspended_peer_and_one_frame_more_ends
     assert closed(world) == []
     caller.request(frames.REQUEST_FNF, 7, ORDERS, b"x" * 100)
     assert closed(world) == ["resume-overrun"]
-    assert (world.core.table.size(), world.core.sessions.budget.used_bytes) == (0, 0)
+    assert (world.core.table.size(), world.core.lifecycle.sessions.budget.used_bytes) == (0, 0)
     assert service.resume() == [error(0, errors.REJECTED_RESUME, NO_SESSION)]
 
 
@@ -271,10 +271,10 @@ def test_all_sessions_together_retain_no_more_than_their_limit() -> None:
         service.wire.lose()
     for at in range(3):
         caller.request(frames.REQUEST_FNF, 1 + 2 * at, ORDERS, b"x" * 100)
-    assert (closed(world), world.core.sessions.budget.used_bytes) == ([], 3 * cost)
+    assert (closed(world), world.core.lifecycle.sessions.budget.used_bytes) == ([], 3 * cost)
     caller.request(frames.REQUEST_FNF, 7, ORDERS, b"x" * 100)
     assert closed(world) == ["resume-overrun"]
-    assert world.core.sessions.budget.used_bytes <= 3 * cost
+    assert world.core.lifecycle.sessions.budget.used_bytes <= 3 * cost
 
 
 def test_connected_clients_that_acknowledge_nothing_end_no_suspended_session() -> None:
@@ -286,14 +286,14 @@ def test_connected_clients_that_acknowledge_nothing_end_no_suspended_session() -
     for stream_id in (2, 4):
         for _ in range(80):
             service.answer(stream_id, b"z" * 100, frames.NEXT)
-    assert world.core.sessions.budget.used_bytes > 14_000
+    assert world.core.lifecycle.sessions.budget.used_bytes > 14_000
     suspended = Client(world, b"s", "orders", 1)
     suspended.wire.lose()
     caller = world.caller()
     for at in range(20):
         caller.request(frames.REQUEST_FNF, 1 + 2 * at, ORDERS, b"x" * 100)
     assert (closed(world), caller.received()) == ([], [])
-    assert world.core.sessions.budget.used_bytes <= 15_000
+    assert world.core.lifecycle.sessions.budget.used_bytes <= 15_000
     assert len(suspended.resume()) == 1 + 20
 
 

@@ -215,7 +215,7 @@ def test_who_does_not_read_the_errors_for_what_it_sends_is_not_read_from() -> No
     while not caller.is_paused:
         caller.request(REQUEST_RESPONSE, 2 * sent_n + 1, address(service="nobody"))
         sent_n += 1
-    queued = world.core.outbound
+    queued = world.core.lifecycle.back_pressure.outbound
     assert LIMIT < queued.used_bytes < LIMIT + 10_000
     caller.unblock()
     assert [frame.kind for frame in caller.received()] == [frames.ERROR] * sent_n

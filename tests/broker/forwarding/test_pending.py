@@ -317,7 +317,7 @@ def test_a_request_that_waits_for_a_lease_goes_on_when_its_route_is_no_longer_fu
 def test_a_request_that_only_draining_routes_match_waits_for_a_new_one() -> None:
     world = waiting_world()
     old, caller = world.service("orders", 1), world.caller()
-    world.core.drains.drain_route(route_id(1), 10, 0, False, world.now)
+    world.core.lifecycle.drains.drain_route(route_id(1), 10, 0, False, world.now)
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     assert old.received() == []
     assert len(world.service("orders", 2).received()) == 1
@@ -326,10 +326,10 @@ def test_a_request_that_only_draining_routes_match_waits_for_a_new_one() -> None
 def test_a_request_waits_until_its_route_is_in_service_again() -> None:
     world = waiting_world()
     service, caller = world.service("orders", 1, region="eu"), world.caller()
-    world.core.drains.drain_tag(Tag.of("region", "eu"), 10, 0, False, world.now)
+    world.core.lifecycle.drains.drain_tag(Tag.of("region", "eu"), 10, 0, False, world.now)
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     assert service.received() == []
-    assert world.core.drains.undrain_tag(Tag.of("region", "eu"), world.now)
+    assert world.core.lifecycle.drains.undrain_tag(Tag.of("region", "eu"), world.now)
     world.pump()
     assert len(service.received()) == 1
 

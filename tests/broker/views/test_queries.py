@@ -115,9 +115,9 @@ def test_requests_that_wait_for_a_route_are_counted_with_their_bytes() -> None:
 
 def test_drains_are_shown_with_the_routes_and_connections_that_are_left() -> None:
     world = shop()
-    world.core.drains.drain_tag(Tag.of("region", "eu"), 5, 20, True, world.now)
-    world.core.drains.drain_route(route_id(2), 1, 2, False, world.now)
-    world.core.drains.drain_broker(3, 4, False, world.now)
+    world.core.lifecycle.drains.drain_tag(Tag.of("region", "eu"), 5, 20, True, world.now)
+    world.core.lifecycle.drains.drain_route(route_id(2), 1, 2, False, world.now)
+    world.core.lifecycle.drains.drain_broker(3, 4, False, world.now)
     world.advance(10)  # one has gone at once, the other's turn has just come
     eu = DrainView("tag", "region=eu", START_MS + 7_000, 10.0, 5.0, 20.0, True, routes=0, connections_left=0)
     us = DrainView("route", ORDERS_US, START_MS + 7_000, 10.0, 1.0, 2.0, False, routes=1, connections_left=0)
@@ -178,7 +178,7 @@ def test_closed_connections_are_shown_latest_first_with_the_reason() -> None:
     listed = queries.closed(world.core, Part())
     assert [(each.connection_id, each.reason) for each in listed.items] == [(1, "replaced"), (4, "left")]
     assert listed.items[0].detail == f"another connection came with the Route Id {ORDERS_EU}"
-    assert world.core.closed_by_reason == {"left": 1, "replaced": 1}
+    assert world.core.lifecycle.limits.closed.by_reason == {"left": 1, "replaced": 1}
 
 
 @pytest.mark.parametrize(

@@ -205,12 +205,12 @@ def drains(kind: str) -> Callable[[Recording, random.Random], None]:
         core, now = day.world.core, day.world.now
         if kind == "tag":
             tag = Tag.of("zone", rng.choice("ab"))
-            if not core.drains.undrain_tag(tag, now):
-                core.drains.drain_tag(tag, 1.0, 1.0, False, now)
+            if not core.lifecycle.drains.undrain_tag(tag, now):
+                core.lifecycle.drains.drain_tag(tag, 1.0, 1.0, False, now)
         else:
             number = rng.choice(sorted(day.services))
-            if not core.drains.undrain_route(route_id(number), now):
-                core.drains.drain_route(route_id(number), 1.0, 1.0, False, now)
+            if not core.lifecycle.drains.undrain_route(route_id(number), now):
+                core.lifecycle.drains.drain_route(route_id(number), 1.0, 1.0, False, now)
         day.world.pump()
 
     return drain

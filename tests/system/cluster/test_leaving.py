@@ -97,7 +97,7 @@ async def test_who_closes_while_bytes_wait_is_no_route_any_more(make_server: Mak
     service.say_last()
     await assert_gone(caller)
     await until(lambda: server.shell.links_open() == 1)
-    assert server.core.closed_by_reason == {"left": 1}
+    assert server.core.lifecycle.limits.closed.by_reason == {"left": 1}
     service.sock.close()
 
 

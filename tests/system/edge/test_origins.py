@@ -84,7 +84,7 @@ async def test_a_unix_socket_has_the_user_for_principal_and_no_address(make_serv
         await Wire.caller(url_of(server, scheme))
     text = f"over-limit: 1 connections of uid {os.getuid()} are open, limits.max_connections_per_principal is 1"
     assert await refusal(url_of(server, "unix")) == text
-    assert server.core.limits.origins() == (1, 1)
+    assert server.core.lifecycle.limits.origins() == (1, 1)
 
 
 @pytest.mark.parametrize("scheme", ["tls", "wss"])

@@ -130,7 +130,7 @@ async def test_bytes_that_no_system_has_taken_count_once_a_second_and_who_holds_
     heavy = Heavy()
     heavy.links[0].pending = 1_000_000
     heavy.loop.pass_time(2 * WEIGH_S)
-    assert (heavy.shell.core.limits.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
+    assert (heavy.shell.core.lifecycle.limits.buffered_bytes, heavy.links[0].is_aborted) == (1_000_000, False)
     heavy.links[0].pending += 1
     heavy.loop.pass_time(2 * WEIGH_S)
     assert [link.is_aborted for link in heavy.links] == [True, False]
@@ -206,8 +206,8 @@ async def test_bytes_of_a_peer_that_has_taken_them_or_is_gone_are_weighed_no_mor
     for link in heavy.links:
         link.pending = 300_000
     heavy.loop.pass_time(2 * WEIGH_S)
-    assert heavy.shell.core.limits.buffered_bytes == 600_000
+    assert heavy.shell.core.lifecycle.limits.buffered_bytes == 600_000
     heavy.links[0].pending = 0
     heavy.shell.lost(heavy.peers[1], "gone")
     heavy.loop.pass_time(2 * WEIGH_S)
-    assert heavy.shell.core.limits.buffered_bytes == 0
+    assert heavy.shell.core.lifecycle.limits.buffered_bytes == 0

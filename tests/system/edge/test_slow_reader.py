@@ -68,7 +68,7 @@ async def test_a_slow_reader_loses_the_request_for_which_most_waits_and_nothing_
     assert (ended.code, ended.text.startswith("over-limit: ")) == (CANCELED, True)
     assert f"the limit is {MAX_PENDING_BYTES} (limits.max_pending_bytes)" in ended.text
     assert (await slow.ask("orders", b"still here")).data == b"still here"
-    assert (server.core.closed_by_reason, len(server.core.peers())) == ({}, 4)
+    assert (server.core.lifecycle.limits.closed.by_reason, len(server.core.peers())) == ({}, 4)
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -104,7 +104,7 @@ async def test_a_large_answer_waits_for_a_caller_that_reads_slowly(make_server: 
             size += len(frame.data)
         order.append(frame.stream_id)
     assert order.index(small) < len(order) - 100
-    assert server.core.closed_by_reason == {}
+    assert server.core.lifecycle.limits.closed.by_reason == {}
 
 
 async def test_a_frame_larger_than_the_limit_passes_to_a_peer_that_reads(make_server: MakeServer) -> None:
@@ -134,7 +134,7 @@ async def test_a_burst_of_large_requests_waits_for_the_service(make_server: Make
     for _ in range(20):
         assert len((await service.receive()).data) == 1_000_000
     await until(lambda: not any(peer.is_paused for peer in server.core.peers()))
-    assert server.core.closed_by_reason == {}
+    assert server.core.lifecycle.limits.closed.by_reason == {}
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
@@ -149,8 +149,10 @@ async def test_a_service_that_takes_nothing_is_ended_and_its_callers_are_told_an
     caller.request("orders")
     for _ in range(40):
         caller.request("orders", bytes(200_000), kind=0x05)
-    await until(lambda: server.core.closed_by_reason.get("slow-peer", 0) == 1)
-    assert server.core.closed[-1].detail.endswith("unread bytes and read none for 0.3 s (limits.stuck_s)")
+    await until(lambda: server.core.lifecycle.limits.closed.by_reason.get("slow-peer", 0) == 1)
+    assert server.core.lifecycle.limits.closed.latest[-1].detail.endswith(
+        "unread bytes and read none for 0.3 s (limits.stuck_s)"
+    )
     assert (await caller.receive()).text.startswith("route-lost:")
     await caller.ping()
     service.transport.abort()

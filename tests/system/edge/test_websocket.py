@@ -327,8 +327,8 @@ async def test_pieces_of_messages_count_to_what_waits_in_the_broker(make_server:
     )
     (texts, code, _), *others = [task.result() for task in ended]
     assert (texts[0][:12], code, others) == ("over-limit: ", websocket.NORMAL, [])
-    await until(lambda: server.core.limits.buffered_bytes == 800_000)
-    assert server.core.closed_by_reason == {"over-limit": 1}
+    await until(lambda: server.core.lifecycle.limits.buffered_bytes == 800_000)
+    assert server.core.lifecycle.limits.closed.by_reason == {"over-limit": 1}
     for raw in raws:
         raw.abort()
     await until(lambda: not server.core.peers())

@@ -290,9 +290,9 @@ async def test_half_open_callers_and_services_end_with_their_lifetime_and_leave_
     try:
         await until(lambda: server.core.table.size() == 11)
         mutes += [Mute(url, [mute_setup(500), request]) for _ in range(20)]
-        await until(lambda: server.core.closed_by_reason.get("keepalive-timeout", 0) == len(mutes))
+        await until(lambda: server.core.lifecycle.limits.closed.by_reason.get("keepalive-timeout", 0) == len(mutes))
         assert (await caller.ask("orders")).text == "hi"
-        assert server.core.closed_by_reason == {"keepalive-timeout": 30}
+        assert server.core.lifecycle.limits.closed.by_reason == {"keepalive-timeout": 30}
         assert server.core.table.size() == 1
         # They took the broker's last words without reading them, so that the system closes at once.
         await until(as_before(server, tasks, 2))

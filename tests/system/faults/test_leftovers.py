@@ -93,7 +93,7 @@ async def test_nothing_is_left_in_the_core_and_nothing_to_the_garbage_collector(
     await visitors.all_come_and_go()
     await until(lambda: not server.core.peers() and not server.shell.links_open())
     core = server.core
-    assert sum(core.closed_by_reason.values()) == CONNECTIONS
+    assert sum(core.lifecycle.limits.closed.by_reason.values()) == CONNECTIONS
     assert core.table.size() == 0
     assert (streams(core), core.table.routes(), core.has_writes()) == (0, [], False)
     assert cycles() == set()

@@ -48,7 +48,7 @@ async def test_a_silent_client_is_ended_when_its_lifetime_is_over(make_server: M
     silent.request("orders", kind=REQUEST_STREAM)
     await service.receive()
     pings = 0
-    while server.core.closed_by_reason.get("keepalive-timeout", 0) == 0:
+    while server.core.lifecycle.limits.closed.by_reason.get("keepalive-timeout", 0) == 0:
         await lively.ping()
         await asyncio.sleep(0)
         pings += 1
@@ -56,7 +56,7 @@ async def test_a_silent_client_is_ended_when_its_lifetime_is_over(make_server: M
     (last,) = await silent.rest()
     assert last.text.startswith("keepalive-timeout:")
     await lively.ping()
-    assert server.core.closed_by_reason == {"keepalive-timeout": 1}
+    assert server.core.lifecycle.limits.closed.by_reason == {"keepalive-timeout": 1}
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ async def test_an_ended_client_that_reads_nothing_is_let_go_all_the_same(make_se
     for wire in deaf:
         await service.flood(wire, "orders", 100)
     await service.ping()
-    await until(lambda: server.core.closed_by_reason.get("keepalive-timeout", 0) == 2)
+    await until(lambda: server.core.lifecycle.limits.closed.by_reason.get("keepalive-timeout", 0) == 2)
     await until(lambda: server.shell.links_open() == 1)
     assert len(server.core.peers()) == 1
     for wire in deaf:

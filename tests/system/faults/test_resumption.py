@@ -40,7 +40,7 @@ async def test_a_request_waits_for_the_second_socket(server: Server, first: str,
     service.send(setup(b"t", "orders", 1))
     await service.ping()
     service.transport.abort()
-    await until(lambda: server.core.sessions.suspended_n == 1)
+    await until(lambda: server.core.lifecycle.sessions.suspended_n == 1)
     caller = await Wire.caller(url_of(server, "tcp"))
     caller.request("orders", b"patience")
     await until(lambda: server.core.peers()[0].streams)
@@ -101,7 +101,7 @@ async def test_a_silent_socket_is_closed_and_its_peer_can_be_resumed(server: Ser
     old = await Wire.connect(url_of(server, "tcp"))
     old.send(setup(b"t", "orders", 1, lifetime_ms=100))
     assert await old.rest() == []
-    assert server.core.sessions.suspended_n == 1
+    assert server.core.lifecycle.sessions.suspended_n == 1
     new = await resume(url_of(server, "tcp"), b"t", 0)
     assert (await new.receive()).kind == frames.RESUME_OK
     assert [peer.id for peer in server.core.peers()] == [1]

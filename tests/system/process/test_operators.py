@@ -25,37 +25,37 @@ async def last_word(wire: Wire) -> tuple[int, int, str]:
 
 async def test_a_drained_route_is_told_to_go_when_it_is_idle(server: Server) -> None:
     service = await Wire.service(url_of(server), "orders", 1)
-    server.change(lambda core, now: core.drains.drain_route(route_id(1), 60, 0, True, now))
+    server.change(lambda core, now: core.lifecycle.drains.drain_route(route_id(1), 60, 0, True, now))
     assert await last_word(service) == (ERROR, CONNECTION_CLOSE, "draining")
 
 
 async def test_a_drained_tag_gets_nothing_new_until_it_is_undrained(server: Server) -> None:
     service = await Wire.service(url_of(server), "orders", 1, region="eu")
     caller = await Wire.caller(url_of(server))
-    server.change(lambda core, now: core.drains.drain_tag(EU, 60, 60, False, now))
+    server.change(lambda core, now: core.lifecycle.drains.drain_tag(EU, 60, 60, False, now))
     assert (await caller.ask("orders")).text.startswith("draining:")
-    assert server.change(lambda core, now: core.drains.undrain_tag(EU, now))
+    assert server.change(lambda core, now: core.lifecycle.drains.undrain_tag(EU, now))
     caller.request("orders")
     assert (await service.receive()).kind == REQUEST_RESPONSE
-    assert not server.change(lambda core, now: core.drains.undrain_tag(EU, now))
+    assert not server.change(lambda core, now: core.lifecycle.drains.undrain_tag(EU, now))
 
 
 async def test_requests_that_wait_for_what_is_drained_go_on_when_it_is_undrained(make_server: MakeServer) -> None:
     server = await make_server(**{"routing.no_route": "wait", "routing.no_route_timeout_s": 60})
     service = await Wire.service(url_of(server), "orders", 1)
     caller = await Wire.caller(url_of(server))
-    server.change(lambda core, now: core.drains.drain_route(route_id(1), 60, 60, False, now))
+    server.change(lambda core, now: core.lifecycle.drains.drain_route(route_id(1), 60, 60, False, now))
     caller.request("orders", b"a book")
     await until(lambda: server.core.engine.pending.size)
-    assert server.change(lambda core, now: core.drains.undrain_route(route_id(1), now))
+    assert server.change(lambda core, now: core.lifecycle.drains.undrain_route(route_id(1), now))
     assert (await service.receive()).data == b"a book"
 
 
 async def test_a_drained_broker_sends_everybody_away_and_takes_nobody(server: Server) -> None:
     caller = await Wire.caller(url_of(server))
-    server.change(lambda core, now: core.drains.drain_broker(60, 0, True, now))
+    server.change(lambda core, now: core.lifecycle.drains.drain_broker(60, 0, True, now))
     assert await last_word(caller) == (ERROR, CONNECTION_CLOSE, "draining")
-    assert server.change(lambda core, now: core.drains.undrain_broker(now))
+    assert server.change(lambda core, now: core.lifecycle.drains.undrain_broker(now))
     await Wire.caller(url_of(server))
 
 
