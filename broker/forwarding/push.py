@@ -10,15 +10,16 @@ from broker.forwarding.interbroker.fanout import LinkFanout
 from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.mime_translation import COMPOSITE, passes
+from broker.forwarding.multicast.opening import BranchRequest, push_to_all
 from broker.forwarding.peer import Peer
 from broker.forwarding.request import Request, RequestContext, blocked_of
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.routing.health.breakers import Breakers
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from rsocket_wire.errors import Refusal
-from rsocket_wire.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH
-from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.errors import BrokerError, Refusal
+from rsocket_wire.rsocket.frames import HEADER_BYTES, METADATA, METADATA_PUSH, encode_metadata_push
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import custom_entries, is_broker_mime
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import ADDRESS, MULTICAST
@@ -113,25 +114,53 @@ class PushRouter:
                 self._breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
             self._context.refuse(peer, 0, METADATA_PUSH, target, blocked_of(target))
             return
-        if target.routing == MULTICAST:
+        if target.routing == MULTICAST and self._context.query.is_spread(target):
             self._fanout.spread(peer, frame, request, target, routes)
             return
-        route = routes[0]
-        server = self._server_of(peer, frame, request, target, route)
-        if server is None:
-            return  # another broker has it
-        if frame.flags == METADATA and passes(self._context.mimes[request.mimes], self._context.mimes[server.mimes]):
-            server.check_later()
-            server.forward(frame, 0)
-            route.load.requests += 1  # no lease speaks of pushes
-        else:
-            metadata = frame.data[request.metadata_at : frame.end]
-            raw = self._context.translated_push(request.mimes, server, metadata, frame.data[at:to])
-            if raw:
-                server.request(raw)
-                route.load.requests += 1
-        flow = self._context.flow(peer, target, route, METADATA_PUSH)
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, 1)
+        raw_address = frame.data[at:to]
+        if target.routing != MULTICAST:
+            route = routes[0]
+            server = self._server_of(peer, frame, request, target, route)
+            if server is None:
+                return  # another broker has it
+            if frame.flags == METADATA and passes(
+                self._context.mimes[request.mimes], self._context.mimes[server.mimes]
+            ):
+                server.check_later()
+                server.forward(frame, 0)
+                route.load.requests += 1  # no lease speaks of pushes
+            else:
+                raw = self._push_for(request.mimes, server, frame.data[request.metadata_at : frame.end], raw_address)
+                if raw:
+                    server.request(raw)
+                    route.load.requests += 1
+            flow = self._context.flow(peer, target, route, METADATA_PUSH)
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, 1)
+            return
+        metadata = frame.data[request.metadata_at : frame.end]
+        flow = self._context.flow(peer, target, None, METADATA_PUSH)
+        pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
+        parts: list[BranchRequest] = []
+        for route in routes:
+            server = self._server_of(peer, frame, request, target, route)
+            assert server is not None  # or it is a spread
+            found = pushes.get(server.mimes)
+            if found is None:
+                found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
+            if found:
+                parts.append(BranchRequest(server, route, found))
+        push_to_all(self._context.steps, peer, parts, frame.now)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, len(routes))
+
+    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
+        """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""
+        try:
+            translated = self._context.translated(mimes, server, metadata, raw_address, False)
+        except BrokerError:
+            return b""  # a push has no answer
+        if translated is None or len(translated) + HEADER_BYTES > MAX_FRAME_BYTES:
+            return b""
+        return encode_metadata_push(translated)
 
     def _server_of(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> Peer | None:
         """Who gets the request as it is; None: it has gone to another broker, or was refused."""

@@ -223,19 +223,6 @@ class RequestContext:
             return b""
         return raw
 
-    def translated_push(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
-        """A METADATA_PUSH as the server can read it; empty where that cannot be, and nobody is told: it has no answer.
-
-        `mimes`: number of the caller's pair.
-        """
-        try:
-            translated = self.translated(mimes, server, metadata, raw_address, False)
-        except BrokerError:
-            return b""
-        if translated is None or len(translated) + frames.HEADER_BYTES > MAX_FRAME_BYTES:
-            return b""
-        return frames.encode_metadata_push(translated)
-
     def translated(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool) -> bytes | None:
         """What `translate` makes of it for the server; `mimes`: number of the caller's pair."""
         caller_mimes = self.mimes[mimes]

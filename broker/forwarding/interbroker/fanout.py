@@ -146,20 +146,19 @@ class LinkFanout:
             context.locate(frame, request)
         metadata = request.data[request.metadata_at : request.metadata_to]
         parts: list[BranchRequest] = []
-        raws: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: a push that they cannot read
+        raws: dict[int, bytes] = {}  # by the routes' mime types
         for route in local:
             owner = owner_of(route)
-            if owner.mimes not in raws and is_push:
-                raws[owner.mimes] = context.translated_push(request.mimes, owner, metadata, raw_address)
-            elif owner.mimes not in raws:
+            if owner.mimes not in raws:
                 try:
-                    translated = context.translated(request.mimes, owner, metadata, raw_address, True)
+                    translated = context.translated(request.mimes, owner, metadata, raw_address, not is_push)
                 except BrokerError as error:
-                    context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
-                    return
+                    if not is_push:  # which has no answer
+                        context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
+                        return
+                    continue
                 raws[owner.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, translated)
-            if raws[owner.mimes]:
-                parts.append(BranchRequest(owner, route, raws[owner.mimes]))
+            parts.append(BranchRequest(owner, route, raws[owner.mimes]))
         for group in far:
             link = group.hop.link
             if link is not None and link.version:
@@ -173,8 +172,8 @@ class LinkFanout:
                 annotated = context.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
             parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, annotated)))
         flow = context.flow(peer, target, None, frame.kind)
-        # A request for routes of this broker alone is counted with what they get.
-        size = frame.end - frame.start if far or is_push else len(parts[0].raw)
+        # Routes of this broker are counted with what they get.
+        size = len(parts[0].raw) if parts and not far else frame.end - frame.start
         self._open(peer, frame, request, target, flow, parts, routes_n, size)
 
     # From other brokers
