@@ -389,14 +389,21 @@ class Engine(RequestContext):
             self.replay(peer, frame.stream_id, request.reassembly, is_merged, frame.now)
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
-        """Multicast: the routes that match now."""
+        """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.choose_all(target)
         self.order = self.query.choices
         if not routes:
             self._wait_or_refuse(peer, frame, request, target, blocked_of(target))
             return
-        if self.query.is_spread(target) or not self._passes_to_all(peer, routes):
+        if self.query.is_spread(target):
             self.fanout.spread(peer, frame, request, target, routes)
+            return
+        is_strange = False  # some route cannot read it as it is
+        for route in routes:
+            mimes = owner_of(route).mimes
+            if mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes]):
+                is_strange = True
+        if is_strange and self.must_wait(peer, frame, request, target):
             return
         kind = frame.kind
         now = frame.now
@@ -404,31 +411,40 @@ class Engine(RequestContext):
         credit_n = initial_n(frame.data, frame.start) if kind >= REQUEST_STREAM else 0
         if self.refuse_wide(peer, frame, target, len(routes)):
             return
+        frames: dict[int, bytes] = {}  # by the routes' mime types: what to send them
+        if is_strange:
+            for route in routes:
+                server = owner_of(route)
+                if server.mimes not in frames:
+                    raw = self.translated_first(peer, server, frame, request, target)
+                    if not raw:
+                        return
+                    frames[server.mimes] = raw
         flow = self.flow(peer, target, None, kind)
         call = open_multicast(self.steps, peer, stream_id, flow, kind, now, credit_n, len(routes))
         call.order = self.order
         call.routes_n = len(routes)
+        if is_strange:
+            frame = self.cursor(frames[owner_of(routes[0]).mimes], now)
         call.enter(frame.flags, frame.end - frame.start)
         if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no end to wait for
             call.timer = self.timers.put(deadline_at(target, request, now), call)
         if not call.may_at_once(len(routes), now):
             whole = frame.data[frame.start : frame.end]
-            parts = [BranchRequest(owner_of(route), route, whole) for route in routes]
-            call.add_step(Opening(self, call, parts, request.reassembly, False))
+            parts: list[BranchRequest] = []
+            for route in routes:
+                server = owner_of(route)
+                parts.append(BranchRequest(server, route, frames[server.mimes] if is_strange else whole))
+            call.add_step(Opening(self, call, parts, request.reassembly, is_strange))
             return
         for route in routes:
-            call.open_branch(owner_of(route), route, frame)
+            server = owner_of(route)
+            if is_strange:
+                frame = self.cursor(frames[server.mimes], now)
+            call.open_branch(server, route, frame)
         call.opened(now)
         if request.reassembly is not None:
-            self.replay(peer, stream_id, request.reassembly, False, now)
-
-    def _passes_to_all(self, peer: Peer, routes: list[Route]) -> bool:
-        """All routes, which are this broker's, can read what the peer sends."""
-        for route in routes:
-            mimes = owner_of(route).mimes
-            if mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes]):
-                return False
-        return True
+            self.replay(peer, stream_id, request.reassembly, is_strange, now)
 
     def _wait_or_refuse(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, why: Refusal) -> None:
         """Nobody can serve the request now: it waits, if it may, or is refused (D-10, D-40)."""

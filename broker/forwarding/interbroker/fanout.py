@@ -111,7 +111,7 @@ class LinkFanout:
     # Ingress
 
     def spread(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, routes: list[Route]) -> None:
-        """A client's request for all these routes: other brokers have some of them, or some cannot read it as it is."""
+        """A client's request for all these routes, some of which other brokers have."""
         context = self._context
         local: list[Route] = []
         groups = Groups()
@@ -172,9 +172,7 @@ class LinkFanout:
                 annotated = context.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
             parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, annotated)))
         flow = context.flow(peer, target, None, frame.kind)
-        # Routes of this broker are counted with what they get.
-        size = len(parts[0].raw) if parts and not far else frame.end - frame.start
-        self._open(peer, frame, request, target, flow, parts, routes_n, size)
+        self._open(peer, frame, request, target, flow, parts, routes_n)
 
     # From other brokers
 
@@ -197,7 +195,7 @@ class LinkFanout:
             except BrokerError:
                 continue  # no room for one more name: too many hops for this copy
             parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, entry + rest)))
-        self._open(peer, frame, request, None, self._context.flows.relayed, parts, 0, frame.end - frame.start)
+        self._open(peer, frame, request, None, self._context.flows.relayed, parts, 0)
 
     # Parts
 
@@ -210,13 +208,12 @@ class LinkFanout:
         flow: Flow,
         parts: list[BranchRequest],
         routes_n: int,
-        size: int,
     ) -> None:
-        """`size`: bytes of the first frame, as it is counted."""
         context = self._context
         kind = frame.kind
         now = frame.now
         stream_id = frame.stream_id
+        size = frame.end - frame.start
         for part in parts:
             if len(part.raw) > MAX_FRAME_BYTES:
                 context.refuse_large(peer, frame, target, len(part.raw))
