@@ -143,9 +143,14 @@ class Engine(RequestContext):
         if verdict == PASSES:
             self._begin(peer, frame, request)
         elif verdict == STRIP:
-            self._begin(peer, self.ingress.strip(frame, request), request)
+            self._begin_stripped(peer, frame, request)
         self.extra_n += MISS_N * (self.query.misses - misses)
         return ""
+
+    def _begin_stripped(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
+        stripped = self.ingress.strip(peer, frame, request)
+        if stripped is not None:
+            self._begin(peer, stripped, request)
 
     def _begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
@@ -306,7 +311,7 @@ class Engine(RequestContext):
         verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
         if verdict != PASSES:
             if verdict == STRIP:
-                self._begin(peer, self.ingress.strip(frame, request), request)
+                self._begin_stripped(peer, frame, request)
             return
         if at < 0:
             self.refuse(peer, reassembly.caller_id, reassembly.kind, None, self.no_address(peer, at))

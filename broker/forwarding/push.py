@@ -72,7 +72,9 @@ class PushRouter:
             request.address_to = to
             self._push(peer, frame, request)
         elif verdict == STRIP:
-            self._begin_push(peer, self._ingress.strip(frame, request), request)
+            stripped = self._ingress.strip(peer, frame, request)
+            if stripped is not None:
+                self._begin_push(peer, stripped, request)
 
     def _is_only_entry(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
         """The metadata of the METADATA_PUSH is the broker frame at `at:to`, or a composite with that entry alone."""
@@ -136,6 +138,8 @@ class PushRouter:
                     route.load.requests += 1
             flow = self._context.flow(peer, target, route, METADATA_PUSH)
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, 1)
+            return
+        if self._context.refuse_wide(peer, frame, target, len(routes)):
             return
         metadata = frame.data[request.metadata_at : frame.end]
         flow = self._context.flow(peer, target, None, METADATA_PUSH)

@@ -139,11 +139,13 @@ class LinkFanout:
         if needs_whole and not is_push and context.must_wait(peer, frame, request, target):
             return
         raw_address = request.data[request.address_at : request.address_to]
-        if request.reassembly is not None and needs_whole:
-            request.reassembly.collapse(request.reassembly.metadata)
         if request.reassembly is not None:
+            if needs_whole and not context.merge(peer, request, request.reassembly.metadata, target):
+                return
             frame = context.cursor(request.reassembly.frames[0], frame.now)
             context.locate(frame, request)
+        if context.refuse_wide(peer, frame, target, len(local) + len(far)):  # before a copy is made for anybody
+            return
         metadata = request.data[request.metadata_at : request.metadata_to]
         parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types
@@ -224,8 +226,6 @@ class LinkFanout:
             return
         has_credit = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL
         credit_n = frames.initial_n(frame.data, frame.start) if has_credit else 0
-        if context.refuse_wide(peer, frame, target, len(parts)):
-            return
         call = open_multicast(context.steps, peer, stream_id, flow, kind, now, credit_n, len(parts))
         call.order = context.order
         call.routes_n = routes_n

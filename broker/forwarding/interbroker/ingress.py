@@ -91,13 +91,14 @@ class Ingress(Delivery):
             self.handle(peer, frame, request)
         return DONE
 
-    def strip(self, frame: FrameCursor, request: Request) -> FrameCursor:
-        """The first frame of a client's request without annotations, which `request` knows then."""
+    def strip(self, peer: Peer, frame: FrameCursor, request: Request) -> FrameCursor | None:
+        """The first frame of a client's request without annotations, which `request` knows then; None: refused."""
         self.annotations.stripped_n += 1
         metadata = without_sections(request.data[request.metadata_at : request.metadata_to])
         reassembly = request.reassembly
         if reassembly is not None:
-            reassembly.collapse(metadata)
+            if not self._context.merge(peer, request, metadata, None):
+                return None
             raw = reassembly.frames[0]
         else:
             raw = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
@@ -413,6 +414,8 @@ class Ingress(Delivery):
     ) -> None:
         start = self._read_mimes(peer, frame, request, section) if local else 0
         if start < 0:
+            return
+        if self._context.refuse_wide(peer, frame, None, len(local) + len(groups.all())):
             return
         parts: list[BranchRequest] = []
         raws: dict[int, bytes] = {}  # by the routes' mime types

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.core import CoreSettings
 from rsocket_wire.rsocket.frames import METADATA_PUSH, encode_metadata_push
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, UNICAST, BrokerFrame, BrokerInfo, RouteSetup
 from tests.broker.forwarding.pairs import TRANSPORTS, Pair
@@ -92,6 +93,16 @@ def test_a_push_that_would_be_too_large_for_its_route_is_dropped() -> None:
     raw = address(wrapped=bytes(0xFFFFFF - 6 - len(address(wrapped=b"x", service="orders")) + 1), service="orders")
     caller.push(raw)
     assert (caller.received(), service.received()) == ([], [])
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_push_that_would_hold_too_much_at_all_routes_is_dropped(left: int) -> None:
+    raw = encode_metadata_push(addressed(address(MULTICAST, service="orders"), ("a/b", bytes(1000))))
+    world = World(CoreSettings(max_buffered_bytes=3 * len(raw) - left))
+    services = [world.service("orders", number) for number in range(1, 4)]
+    world.caller().send(raw)
+    assert [len(service.received()) for service in services] == [1 - left] * 3
+    assert [record.word for record in world.flows()] == ["over-limit" if left else ""]
 
 
 def test_pushes_are_counted_with_their_outcome() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.core import CoreSettings
-from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, REJECTED
+from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
@@ -11,7 +11,7 @@ from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import Frame, address, addressed, composite, error, moved
+from tests.fakes import Frame, address, addressed, composite, error, fragments, moved
 
 TO_ALL = address(MULTICAST, service="orders")
 REST = addressed(TO_ALL, ("text/plain", b"more"))
@@ -271,6 +271,38 @@ def test_metadata_that_grows_beyond_what_its_length_can_say_is_refused(kind: int
     empty = frames.encode_request(kind, 1, b"", addressed(TO_ALL, ("a/b", b"")), 8)
     filler = bytes(0xFFFFFF - len(empty))
     star.caller.send(frames.encode_request(kind, 1, b"", addressed(TO_ALL, ("a/b", filler)), 8))
-    refused = [frame.text[:40] for frame in star.caller.received()]
-    assert refused == ([] if kind == REQUEST_FNF else ["too-large: the request would have 167772"])
+    refused = [(frame.code, frame.text) for frame in star.caller.received()]
+    text = "too-large: the request would have 16777298 bytes with metadata that orders can read"
+    assert refused == ([] if kind == REQUEST_FNF else [(INVALID, text)])
     assert star.broker.left_over() == []
+
+
+LARGE_DATA = bytes(0xFFFFFF - 60_000)
+
+
+@pytest.mark.parametrize("is_stripped", [False, True])
+def test_a_held_request_that_is_too_large_for_one_frame_is_refused_and_no_other(is_stripped: bool) -> None:
+    """Its fragments would become one frame, for who cannot read them as they came, or without their annotations."""
+    star = Star(CoreSettings(annotations_from_clients="strip" if is_stripped else "accept"))
+    broker = star.broker
+    if not is_stripped:
+        broker.service("orders", 9, data_mime="text/x")
+    entry = annotated(section("", "x")) if is_stripped else b""
+    metadata = addressed(TO_ALL, ("a/b", bytes(100_000))) + entry
+    for raw in fragments(REQUEST_RESPONSE, 1, metadata, LARGE_DATA, [len(metadata) - 10]):
+        star.caller.send(raw)
+    [refused] = star.caller.received()
+    assert (refused.code, refused.text[:10]) == (INVALID, "too-large:")
+    other = broker.caller(data_mime=DATA_MIME)
+    for raw in fragments(REQUEST_RESPONSE, 1, metadata, b"data", [len(metadata) - 10]):
+        other.send(raw)
+    assert (other.received(), star.service.one().data) == ([], b"data")
+
+
+def test_what_is_too_wide_is_refused_before_it_is_translated_for_anybody() -> None:
+    star = Star(CoreSettings(max_buffered_bytes=20_000))
+    star.broker.service("orders", 9, metadata_mime=MIME_TYPE)  # it cannot read the entry beside the ADDRESS
+    star.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, bytes(5000), REST))
+    [refused] = star.caller.received()
+    assert refused.text.startswith("over-limit: ")
+    assert star.broker.core.engine.lost_entries_n == 0
