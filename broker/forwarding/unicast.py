@@ -286,7 +286,7 @@ class Splice(Stream):
             self.timer.cancel()
         latency_us = int((now - self.opened_at) * 1e6)
         caller = self.caller
-        if verdict == BAD and caller.link is not None:
+        if verdict == BAD and caller.link is not None and caller.link.version:
             self.route.load.spare(caller.id)
         self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now, caller.id, caller.shared_origin)
         self.flow.count(

@@ -390,7 +390,7 @@ class MulticastCall(Stream):
         # Its latency says nothing here: the other branches and the caller's credit are in it.
         if branch.route is not None:
             caller = self.caller
-            if branch.verdict == BAD and caller.link is not None:
+            if branch.verdict == BAD and caller.link is not None and caller.link.version:
                 branch.route.load.spare(caller.id)
             branch.route.load.ended(
                 self.model == frames.REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin

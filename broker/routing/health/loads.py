@@ -117,7 +117,7 @@ class Load(Timed):
         self._elsewhere_at = _LONG_AGO
         self.ejections_n = 0  # that counted when it was ejected the last time, see `outliers.ejections_left`
         self.ejected_until = 0.0  # seconds, monotonic; 0: it is not ejected
-        self.term: Timer | None = None  # of its latest ejection
+        self.term: Timer | None = None  # of its latest ejection; None until there was one
         self.relieved_at = 0.0  # when its latest ejection was over
         self.is_behind = False  # its own broker, another one, says that callers that send it more had better wait
         self.is_leaving = False  # its own broker, another one, says that it gets no new requests
@@ -190,13 +190,10 @@ class Load(Timed):
     def spare(self, link: int) -> None:
         """A request of this link is about to end BAD: those that were served well over it may be other callers.
 
-        Their own broker knows, and ejects the route for them. D-37
+        Their own broker, which has chosen the route, knows, and ejects it for them. D-37
         """
-        bit = 1 << link % _TOLD_APART
-        if self._good_callers & bit:
+        if self._good_callers & 1 << link % _TOLD_APART:
             self._good_callers |= _OTHERS
-        if self._good_callers_before & bit:
-            self._good_callers_before |= _OTHERS
 
     def is_believed(self, now: float) -> bool:
         """Its errors in a row say something about it: two callers met them, or the only one that it has (D-37).

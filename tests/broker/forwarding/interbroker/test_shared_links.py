@@ -13,6 +13,7 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import CANCEL, COMPLETE, ERROR, FOLLOWS, NEXT, PAYLOAD, REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST
 from rsocket_wire.wire.ids import id_text
+from tests.broker.forwarding.brokers import Broker
 from tests.fakes import Frame, Wire, address, addressed, route_id
 from tests.topology import LINKED_S, Net, in_a_line
 
@@ -147,6 +148,22 @@ def test_errors_of_one_far_caller_eject_no_route_that_serves_others_well(raw_add
     assert ejected_by(20, addressed(raw_address)) == []
     way.net.advance(31.0)  # nobody is served well any more
     assert ejected_by(5, ORDERS) == [id_text(route_id(1))]
+
+
+def test_a_broker_that_chooses_for_a_link_judges_for_it_too() -> None:
+    """D-37: without annotations nobody else does."""
+    broker = Broker("b2", CoreSettings(require_annotations=False))
+    service = broker.service("orders", 1)
+    link = broker.link("b1", version=0)
+    for number in range(6):
+        link.request(REQUEST_RESPONSE, 2 * number + 1, address(service="orders"))
+        asked = service.received()[-1].stream_id
+        if number == 0:
+            service.answer(asked, b"yes")
+        else:
+            service.fail(asked, APPLICATION_ERROR, "no")
+    broker.advance(0.1)
+    assert [event.route_id for event in broker.events() if event.kind == ROUTE_EJECTED] == [id_text(route_id(1))]
 
 
 def test_metadata_that_does_not_end_takes_no_room_of_other_callers() -> None:
