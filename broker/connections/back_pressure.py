@@ -244,10 +244,10 @@ class BackPressure:
         """Returns how many bytes may wait for the peer, and its name with what says so, for people."""
         limit = self._settings.max_pending_bytes
         half = self.outbound.limit_bytes // 2
-        if peer.link is not None and half > limit:  # the answers of many callers, none of whom need be slow
+        if peer.link is not None and half > limit + SENT_BYTES:  # answers of many callers, none of whom need be slow
             return half, f"the broker {peer.link.name}, the limit is {half} (half of limits.max_buffered_bytes)"
         option = f"the connection, the limit is {limit} (limits.max_pending_bytes)"
-        if peer.paused_callers:
+        if peer.paused_callers or peer.link is not None:
             return limit + SENT_BYTES, f"{option}, and {SENT_BYTES} for what callers had sent already"
         return limit, option
 

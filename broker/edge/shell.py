@@ -24,7 +24,7 @@ from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.request_log import RequestRows
 
-HIGH_MARK_BYTES: Final = 1 << 20  # waiting for a peer, above which it is congested
+HIGH_MARK_BYTES: Final = 1 << 20  # waiting for a peer, above which it is congested; see `tcp` for TLS
 LOW_MARK_BYTES: Final = 1 << 18  # and below which it is relieved
 WRITE_BYTES: Final = 256 << 10  # at a time to a transport, of what has waited for it
 TICK_S: Final = 0.05  # how exact the core's deadlines are, and how long an event waits at most

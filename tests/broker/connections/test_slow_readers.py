@@ -166,17 +166,37 @@ def test_a_request_that_its_route_has_not_seen_may_be_sent_again() -> None:
 
 def test_answers_of_many_callers_may_wait_for_a_link_that_is_slow_for_a_moment() -> None:
     """None of the callers is slow: half of what may wait in all may wait for the link, and no more."""
-    piece = 50_000
-    way = Way(2, max_pending_bytes=LIMIT, max_buffered_bytes=20 * piece)
-    callers = [way.caller() for _ in range(12)]
+    piece, half = 10_000_000, 85_000_000
+    assert half > LIMIT + SENT_BYTES
+    way = Way(2, max_pending_bytes=LIMIT, max_buffered_bytes=2 * half)
+    callers = [way.caller() for _ in range(10)]
     numbers = [frame.stream_id for caller in callers for frame in way.ask(caller, 1)]
     way.net.link("b2", "b1").block()
     for number in numbers:
         way.service.answer(number, bytes(piece), NEXT | COMPLETE)
     way.net.link("b2", "b1").unblock()
     way.net.pump()
-    kinds = [frame.kind for caller in callers for frame in caller.received()]
-    assert sorted(kinds) == [frames.PAYLOAD] * 9 + [frames.ERROR] * 3
+    received = [frame for caller in callers for frame in caller.received()]
+    assert [frame.kind for frame in received].count(frames.PAYLOAD) == 8
+    said = {(frame.code, frame.text.split(" bytes ")[1]) for frame in received if frame.kind == frames.ERROR}
+    option = f"the limit is {half} (half of limits.max_buffered_bytes)"
+    assert said == {(CANCELED, f"wait for the broker b1, {option}; this request has most of them")}
+
+
+def test_a_link_has_no_less_room_than_a_connection_whose_callers_wait() -> None:
+    """Where half of all is less."""
+    way = Way(2, max_pending_bytes=LIMIT, max_buffered_bytes=2 * (LIMIT + SENT_BYTES))
+    callers = [way.caller() for _ in range(5)]
+    numbers = [frame.stream_id for caller in callers for frame in way.ask(caller, 1)]
+    link = way.net.link("b2", "b1")
+    link.block()
+    for number in numbers:
+        way.service.answer(number, bytes(15_000_000), NEXT | COMPLETE)
+    link.unblock()
+    way.net.pump()
+    [ended] = [frame for caller in callers for frame in caller.received() if frame.kind == frames.ERROR]
+    option = f"the limit is {LIMIT} (limits.max_pending_bytes), and {SENT_BYTES} for what callers had sent already"
+    assert option in ended.text
 
 
 def test_a_fire_and_forget_that_finds_no_room_is_counted() -> None:
