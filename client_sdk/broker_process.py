@@ -32,7 +32,7 @@ class BrokerProcess:
     ) -> None:
         """`options` by their names ("limits.max_connections"), `arguments` as on the command line. `admin`: HOST:PORT
         of the admin API, whose URL is the last one. `stop_s`: for it to end when it is told to."""
-        self._given: Final = (options, arguments)
+        self._given: Final = (options, arguments, admin, stop_s)
         flags = [word for url in listen for word in ("--listen", url)]
         # It ends when this process is gone, however that went: its standard input ends then.
         flags += ["--stop-at-eof", "--admin", admin]
@@ -48,8 +48,8 @@ class BrokerProcess:
 
     def anew(self, listen: Sequence[str]) -> "BrokerProcess":
         """Another one like it, not started."""
-        options, arguments = self._given
-        return BrokerProcess([] if "--listen" in arguments else listen, options, arguments)
+        options, arguments, admin, stop_s = self._given
+        return BrokerProcess([] if "--listen" in arguments else listen, options, arguments, admin, stop_s)
 
     async def start(self) -> None:
         """RuntimeError, with what it said, unless it listens within START_S."""
@@ -64,19 +64,22 @@ class BrokerProcess:
         await self._wait_for_urls(self._process.stdout)
         self._reader = asyncio.create_task(self._read_on(self._process.stdout))
 
-    async def stop(self) -> None:
-        """SIGTERM, and SIGKILL for one that does not heed it."""
+    async def stop(self) -> bool:
+        """SIGTERM, and SIGKILL for one that does not heed it: False."""
         process = self._process
         if process is None:
-            return
+            return True
+        is_heeded = False
         for signal in (process.terminate, process.kill):
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, TimeoutError):
                     signal()
                     async with asyncio.timeout(self._stop_s):
                         await process.wait()
+                        is_heeded = signal == process.terminate
         if self._reader is not None:
             await self._reader
+        return is_heeded
 
     async def _wait_for_urls(self, output: asyncio.StreamReader) -> None:
         try:

@@ -239,7 +239,9 @@ async def broker_process(events: Path) -> AsyncIterator[dict[str, str]]:
             raise SystemExit(str(error)) from None
         yield {url.partition("://")[0]: url for url in process.urls}
     finally:
-        await process.stop()
+        if not await process.stop():
+            text = f"the broker did not stop within {STOP_S:g} s and was killed: its last events may be missing"
+            print(text, file=sys.stderr)
 
 
 def _report(console: Console, data: Path, sent: Counts) -> int:
