@@ -81,7 +81,7 @@ async def _to_its_end(main: Coroutine[Any, Any, int]) -> int:
     try:
         return await main
     finally:  # the loop's handlers end with it, and Python needs some time more
-        for number in STOPS:
+        for number in (*STOPS, signal.SIGHUP):
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 

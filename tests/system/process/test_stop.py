@@ -188,11 +188,12 @@ async def test_an_idle_broker_stops_at_once(broker_process: BrokerProcess) -> No
 
 
 @pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_signals_until_the_process_is_gone_leave_its_status_at_0(
     start_broker: StartBroker, number: int, arguments: tuple[str, ...]
 ) -> None:
     broker = start_broker(*arguments)
+    broker.signal()
 
     def is_over_now() -> bool:
         broker.signal(number)
