@@ -1,4 +1,4 @@
-"""Moments at which something in the forwarding plane ends by itself: a wait, a deadline, a lease.
+"""Moments at which something ends by itself, or is to be looked at: a wait, a deadline, a lease, an ejection, a peer.
 
 A heap of timers; one that is not needed any more is only marked, and swept out when most of them are.
 """
@@ -40,10 +40,10 @@ class Timer:
 
 
 class Timers:
-    """All timers of one broker."""
+    """The timers of one part of a broker or client."""
 
     def __init__(self) -> None:
-        self._heap: list[Timer] = []  # at most one per open stream and lease, twice that with the cancelled ones
+        self._heap: list[Timer] = []  # at most one for each thing that is timed, twice that with the cancelled ones
         self._cancelled_n = 0  # of those in the heap
 
     def put(self, at: float, timed: Timed) -> Timer:
