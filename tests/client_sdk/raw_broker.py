@@ -325,9 +325,10 @@ async def ask(
 
 async def begin_all(client: Client, peer: RawPeer, **options: Any) -> list[asyncio.Task[Any]]:
     """A call of each of the MODELS, which have all come."""
+    before = {kind: len(peer.of(kind)) for kind in KINDS.values()}
     calls = [begin(client, model, **options) for model in MODELS]
     for kind in KINDS.values():
-        await peer.expect(kind)
+        await peer.expect(kind, before[kind] + 1)
     return calls
 
 

@@ -244,7 +244,7 @@ async def test_the_longest_payload_that_a_frame_holds_is_sent_in_one(raw: RawBro
 
 async def head_of(client: Client, peer: RawPeer) -> bytes | None:
     """The metadata that a call to TO has."""
-    call, asked = await ask(client, peer)
+    call, asked = await ask(client, peer, to=TO)
     peer.send(payload(asked.stream_id, flags=frames.LAST))
     await call
     return asked.metadata

@@ -165,7 +165,7 @@ def test_keepalive_that_is_cut_gets_no_answer() -> None:
         ),
     ],
 )
-def test_open_with_error_is_closed_unless_it_is_about_setup(codes: tuple[int, ...], what: int, state: int) -> None:
+def test_open_with_error_ends_or_stays_by_its_code(codes: tuple[int, ...], what: int, state: int) -> None:
     """ "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame"."""
     for code in codes:
         connection = opened()

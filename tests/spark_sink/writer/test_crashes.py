@@ -12,6 +12,7 @@ import pytest
 from spark_sink.event_files.layout import ARCHIVE, Disk
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
 from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
+from spark_sink.writer.state import Settings
 from tests.spark_sink.disks import Killed, KillingDisk, QuickDisk
 from tests.spark_sink.records import (
     HEADER,
@@ -60,7 +61,7 @@ class Broker:
         """The whole life of a writer, unless it dies. Two frames are a batch."""
         frames = self.frames[self.confirmed :]
         header = header_with(first_frame=self.confirmed + 1)
-        writer = begun(self.folder, header, disk=disk, say=self.said.append)
+        writer = begun(self.folder, header, disk=disk, say=self.said.append, settings=Settings(roll_s=1.0))
         now = 0.0
         self._saw(writer)
         writer.take(DEFINED, now, WALL_S)

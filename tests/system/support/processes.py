@@ -27,10 +27,11 @@ def import_path() -> str:
 
 
 def run_python(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """`python ARGUMENTS…` to its end, with this process's import path."""
+    """`python ARGUMENTS…` to its end, with this process's import path and without its options of a broker."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RSB_")}
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": import_path()},
+        env={**environment, "PYTHONPATH": import_path()},
         capture_output=True,
         text=True,
         timeout=RUN_S,
@@ -141,14 +142,15 @@ class BrokerProcess(Python):
         assert len(self.urls) == self._listens, f"the broker does not listen: {self.output}"
 
     def fails(self) -> tuple[int, list[str]]:
-        """Exit status and what was said, of one that cannot start."""
+        """Exit status and the lines on standard error, of one that cannot start and says nothing else."""
         self.launch()
         self.read_lines(100)
         try:
             status = self.wait(START_S)
         finally:
             self.end()
-        return status, [line for line in self.output.splitlines() if line]
+        assert self.lines == []
+        return status, self.errors.splitlines()
 
     def url(self, scheme: str) -> str:
         """The first URL of this scheme."""

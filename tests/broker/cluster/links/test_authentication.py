@@ -63,6 +63,16 @@ def test_a_proof_is_good_for_one_connection() -> None:
     refused(again.wire, REJECTED_SETUP, KEY)
 
 
+@pytest.mark.parametrize("last", [b"", b"\xff"])
+def test_a_proof_counts_to_its_last_byte(last: bytes) -> None:
+    world = cluster()
+    other = Broker(world).dial()
+    signed = proof(b"dial", other.id, OURS, value_of(heard(other.wire)[0], "nonce", 16), other.nonce)
+    assert signed[-1:] not in (b"", b"\xff")
+    other.say(other.info(AT_MS, ("proof", signed[:-1] + last)))
+    refused(other.wire, REJECTED_SETUP, KEY)
+
+
 def test_the_proof_of_the_other_end_is_none() -> None:
     """Who dials two brokers, or is dialled by one, gets no answer there that it could give here."""
     world = cluster()

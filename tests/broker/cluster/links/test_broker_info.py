@@ -94,6 +94,12 @@ def test_a_neighbour_of_another_length_is_refused(raw: bytes) -> None:
         read(("neighbour", raw), ("epoch", u64(1)))
 
 
+@pytest.mark.parametrize("raw", [b"", b"\0\0\1", b"\0\0\0\0\1"])
+def test_a_version_of_another_length_is_refused(raw: bytes) -> None:
+    with pytest.raises(InvalidFrame, match="-version: has"):
+        read(("qd.annotations-version", raw), ("epoch", u64(1)))
+
+
 def test_a_version_below_zero_is_none() -> None:
     assert read(("qd.annotations-version", u32(0xFFFF_FFFF))).version == 0
 
