@@ -81,7 +81,9 @@ async def _to_its_end(main: Coroutine[Any, Any, int]) -> int:
     try:
         return await main
     finally:  # the loop's handlers end with it, and Python needs some time more
-        for number in (*STOPS, signal.SIGHUP):
+        ignored = (*STOPS, signal.SIGHUP)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # between the two lines below
+        for number in ignored:
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
 
