@@ -310,3 +310,38 @@ def test_imports_stand_at_the_top_unless_optional() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     assert [name for name, source in sources().items() if not ast.get_docstring(source.tree)] == []
+
+
+MAX_ATTRIBUTES = 30  # of objects of one class whose keys CPython shares; more cost a look into a dict each
+
+
+def attributes_of(*classes: str) -> set[str]:
+    """What the methods of these classes, `module.Class`, set on `self`."""
+    names = {each.rpartition(".") for each in classes}
+    bodies = [
+        node
+        for module, _, name in names
+        for node in sources()[module].tree.body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    assert len(bodies) == len(classes)
+    return {
+        target.attr
+        for body in bodies
+        for node in ast.walk(body)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    }
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ("broker.core.Core",),
+        ("broker.forwarding.engine.Engine", "broker.forwarding.request.RequestContext"),
+        ("broker.edge.shell.Shell",),
+    ],
+)
+def test_attributes_of_what_each_frame_passes_share_their_keys(classes: tuple[str, ...]) -> None:
+    assert 20 <= len(attributes_of(*classes)) <= MAX_ATTRIBUTES
