@@ -105,6 +105,7 @@ class Core:
         self._announced: Final = self.engine.announced
         self._suspects: Final = self.table.loads.suspects
         self._fragments: Final = TokenBucket(settings.max_small_fragments_per_s, "limits.max_small_fragments_per_s")
+        self._small_bytes: Final = settings.min_fragment_bytes - LENGTH_BYTES  # shorter fragments are small
         self.frames_in = 0  # received, ever
         # Both are measured by the edge.
         self.added: Final = Histogram()  # what the broker adds to each frame: from arrival to the end of the writing
@@ -435,9 +436,6 @@ class Core:
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
-        shortest = self.settings.min_fragment_bytes
-        if frame.end - frame.start >= shortest - LENGTH_BYTES:
-            return False
         if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
             return False  # the bit means something else there, or nothing
         if peer.link is not None:
@@ -446,6 +444,7 @@ class Core:
         if at != SPENT:
             peer.fragments_at = at
             return False
+        shortest = self.settings.min_fragment_bytes
         text = f"fragments of less than {shortest} bytes: {self._fragments.too_many}"
         self.lifecycle.end(peer, "over-limit", text, frame.now)
         return True
@@ -456,7 +455,7 @@ class Core:
             return
         if peer.link is not None and self.engine.ingress.joins_at_once(peer, frame):
             return
-        if frame.flags & FOLLOWS and self._floods(peer, frame):
+        if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
             return
         fault = self.engine.handle_request(peer, frame)
         if fault:
@@ -477,7 +476,7 @@ class Core:
         IGNORE flag is set." D-33
         """
         size = frame.end - frame.start
-        if frame.flags & FOLLOWS and self._floods(peer, frame):
+        if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):
             return False
         if is_sound(frame):
             return True
