@@ -286,8 +286,8 @@ class Splice(Stream):
             self.timer.cancel()
         latency_us = int((now - self.opened_at) * 1e6)
         caller = self.caller
-        if verdict == BAD and caller.link is not None and caller.link.version:
-            self.route.load.spare(caller.id)
+        if verdict == BAD:
+            spare_for_link(self.route.load, caller)
         self.route.load.ended(self.model == REQUEST_RESPONSE, verdict, latency_us, now, caller.id, caller.shared_origin)
         self.flow.count(
             outcome,
@@ -305,6 +305,12 @@ class Splice(Stream):
 def is_request_n(frame: FrameCursor) -> bool:
     """A REQUEST_N whose credit is there and over 0 ("Value MUST be > 0"); others are ignored."""
     return frame.end - frame.start >= 10 and initial_n(frame.data, frame.start) > 0
+
+
+def spare_for_link(load: Load, caller: Peer) -> None:
+    """Before a request of this caller ends BAD: see `Load.spare`. Without annotations its broker has chosen nothing."""
+    if caller.link is not None and caller.link.version:
+        load.spare(caller.id)
 
 
 def verdict_of(frame: FrameCursor) -> int:

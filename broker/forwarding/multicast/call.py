@@ -23,7 +23,7 @@ from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
-from broker.forwarding.unicast import is_request_n, verdict_of
+from broker.forwarding.unicast import is_request_n, spare_for_link, verdict_of
 from broker.routing.health.loads import BAD, GOOD, NEITHER, Load
 from broker.routing.table import Route
 from rsocket_wire.errors import CANCELED, Refusal
@@ -390,8 +390,8 @@ class MulticastCall(Stream):
         # Its latency says nothing here: the other branches and the caller's credit are in it.
         if branch.route is not None:
             caller = self.caller
-            if branch.verdict == BAD and caller.link is not None and caller.link.version:
-                branch.route.load.spare(caller.id)
+            if branch.verdict == BAD:
+                spare_for_link(branch.route.load, caller)
             branch.route.load.ended(
                 self.model == frames.REQUEST_RESPONSE, branch.verdict, 0, 0.0, caller.id, caller.shared_origin
             )
