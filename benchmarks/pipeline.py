@@ -106,10 +106,10 @@ class Traffic:
         ended = np.sort((at_s - self._chance.random(len(flows)) * seconds) * 1e6).astype(np.int64)
         return self._texts(flows) | {
             "seq": self._numbers(len(flows)),
-            "at": ended,
+            "event_time": ended,
             "started_at": ended - latencies,
             "duration_us": latencies,
-            "order": self._numbers(len(flows)),
+            "choice": self._numbers(len(flows)),
             "bytes_in": np.full(len(flows), 76),
             "bytes_out": np.full(len(flows), 76),
             "branches": 1,
@@ -129,7 +129,7 @@ class Traffic:
         at_us = int(at_s * 1e6)
         return self._texts(used) | {
             "seq": self._numbers(len(used)),
-            "at": np.full(len(used), at_us),
+            "event_time": np.full(len(used), at_us),
             "started_at": np.full(len(used), at_us - int(seconds * 1e6)),
             "interval_ms": np.full(len(used), int(seconds * 1000)),
             "requests": requests,

@@ -83,7 +83,7 @@ def make_tables(folder: Path, size: Size) -> dict[str, int]:
     numbers |= {"bytes_out": ones * 120, "latency_sum_us": duration, "latency_max_us": duration}
     rows = pa.table({"minute": minute, **texts, **numbers})
     counts = {}
-    single = {"at": at, "started_at": at, "epoch": ones, "seq": np.arange(size.requests), "weight": ones}
+    single = {"event_time": at, "started_at": at, "epoch": ones, "seq": np.arange(size.requests), "weight": ones}
     counts["requests"] = _write(
         folder, "requests", pa.table({**single, **texts, "branches": branches, "duration_us": duration})
     )
@@ -146,7 +146,7 @@ def _histories(size: Size, route_ids: Any, services: Any) -> dict[str, pa.Table]
         local = int((broker == number).sum())
 
         def tell(kind: str, at: datetime, own: dict[str, Any] = own, **values: Any) -> None:
-            events.append(own | {"seq": len(events), "at": at, "kind": KINDS[kind], "event": kind} | values)
+            events.append(own | {"seq": len(events), "event_time": at, "kind": KINDS[kind], "event": kind} | values)
 
         tell("BrokerStarted", NOON, tags=[("version", "0.1.0"), ("core", "compiled")])
         for other in (number + 1, number + 2):
@@ -163,8 +163,15 @@ def _histories(size: Size, route_ids: Any, services: Any) -> dict[str, pa.Table]
                     left_at = NOON + timedelta(minutes=5 * turn + 1)
                     row = {"seq": turn, "route_id": f"old-{place:06x}", "service": services[place], "is_local": 1}
                     row |= {"left_at": left_at, "joined_at": left_at - timedelta(seconds=40), "uptime_ms": 40_000}
-                    sessions.append(own | row | {"end": "left", "reason": "left" if turn % 2 else "keepalive-timeout"})
-    gap = {"at": NOON + timedelta(minutes=17), "broker_id": origins[0][0], "broker_name": "broker-0", "epoch": 1}
+                    sessions.append(
+                        own | row | {"ended_as": "left", "reason": "left" if turn % 2 else "keepalive-timeout"}
+                    )
+    gap = {
+        "event_time": NOON + timedelta(minutes=17),
+        "broker_id": origins[0][0],
+        "broker_name": "broker-0",
+        "epoch": 1,
+    }
     gap |= {
         "first_seq": 5,
         "last_seq": 900,

@@ -108,7 +108,13 @@ class Recorder:
         self._seq += 1
         record = Record(self._seq, self._us, kind, route_id, service, tags or {}, route_id, "", "", 0, 0, self._choices)
         self._world.apply(record)
-        row = ORIGIN | {"seq": self._seq, "at": self._us, "kind": kind, "choices": self._choices, "route_id": route_id}
+        row = ORIGIN | {
+            "seq": self._seq,
+            "event_time": self._us,
+            "kind": kind,
+            "choices": self._choices,
+            "route_id": route_id,
+        }
         texts = {"event": "", "service": service, "peer": route_id, "reason": "", "detail": ""}
         self.lifecycle.append(row | texts | {"tags": list((tags or {}).items())})
 
@@ -122,7 +128,7 @@ class Recorder:
         duration_us = int(self._rng.expovariate(1 / 1000)) + 20
         row = ORIGIN | {
             "started_at": self._us,
-            "at": self._us + duration_us,
+            "event_time": self._us + duration_us,
             "duration_us": duration_us,
             "route_id": route.id_text,
             "service": route.service,
@@ -130,7 +136,7 @@ class Recorder:
             "model": "request_response",
             "routing": target.routing_name,
             "outcome": "completed",
-            "order": self._choices,
+            "choice": self._choices,
             "key_hash": target.key_hash,
             "branches": 1,
             "address_frame": text,

@@ -47,7 +47,7 @@ def write(folder: Path, requests: int, *, is_sealed: bool) -> None:
         for seq in range(first, first + FRAME_ROWS):
             drawn = {
                 "seq": seq,
-                "order": seq,
+                "choice": seq,
                 "ended": seq + rng.randrange(10),
                 "flow": min(int(rng.paretovariate(1.0)), FLOWS - 1),
                 "started_at_us": 1_800_000_000_000_000 + seq * 50,

@@ -176,7 +176,7 @@ REQUEST_FIELDS: Final = (
     "duration_us",
     "flow",
     "outcome",
-    "order",
+    "choice",
     "ended",
     "key_hash",
     "branches",
@@ -209,7 +209,7 @@ LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
     "uptime_ms": "how long the route was in the table of this broker, or the connection that ended had lived",
     "requests": "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that "
     "were refused since the last such event",
-    "choices": "choices that the broker had made by then: a request whose `order` is greater was chosen after it",
+    "choices": "choices that the broker had made by then: a request whose `choice` is greater was chosen after it",
 }
 FLOW_MEANINGS: Final[dict[str, str]] = {
     **_SHARED_MEANINGS,
@@ -240,7 +240,7 @@ FLOW_MEANINGS: Final[dict[str, str]] = {
 REQUEST_MEANINGS: Final[dict[str, str]] = {
     "started_at_us": "when its first frame came",
     "duration_us": "from first frame to end",
-    "order": "which of the broker's choices it was, 1, 2, 3 … in their order; 0: refused before one",
+    "choice": "which of the broker's choices it was, 1, 2, 3 … in their order; 0: refused before one",
     "ended": "choices that the broker had made when it ended",
     "key_hash": "of a shard request 31 bits of a hash of its key; -1: no shard request",
 }

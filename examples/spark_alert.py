@@ -27,7 +27,8 @@ def alert(batch: Any, number: int) -> None:
     outcomes = ", ".join(f"'{outcome}'" for outcome in FAILED_OUTCOMES)
     rates = batch.sparkSession.sql(f"""
         SELECT service, sum(requests) AS n, sum(IF(outcome IN ({outcomes}), requests, 0)) AS failed,
-          sort_array(collect_set(word) FILTER (WHERE word != '')) AS words, date_format(max(at), 'HH:mm:ss') AS until
+          sort_array(collect_set(word) FILTER (WHERE word != '')) AS words,
+          date_format(max(event_time), 'HH:mm:ss') AS until
         FROM flows GROUP BY service HAVING n >= {FEWEST} AND failed > n * {THRESHOLD} ORDER BY failed / n DESC""")
     found = rates.collect()
     for row in found:

@@ -24,7 +24,7 @@ from broker.events import (
 from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME, Column, arrow_schema, spark_ddl
 
 SCHEMA_VERSION: Final = (
-    3  # in the metadata of every file; grows when a column changes its meaning, not when one is added
+    4  # in the metadata of every file; grows when a column changes its meaning, not when one is added
 )
 
 FLOWS: Final = "flows"
@@ -72,7 +72,7 @@ def field_columns(field: str, meanings: Mapping[str, str]) -> tuple[Column, ...]
     if field == "kind":
         return Column(field, BIGINT, meaning), Column("event", TEXT, "the same as a word, `RouteJoined`")
     if field == "at_ms":
-        return (Column("at", TIME, meaning),)
+        return (Column("event_time", TIME, meaning),)
     if field == "started_at_us":
         return (Column("started_at", TIME, meaning),)
     if field == "interval_ms":
@@ -108,7 +108,7 @@ _ITS_OWN: Final = [name for name in REQUEST_MEANINGS if name not in ("started_at
 REQUEST_COLUMNS: Final = (
     *ORIGIN_COLUMNS,
     *field_columns("seq", FLOW_MEANINGS),
-    Column("at", TIME, "when it ended"),
+    Column("event_time", TIME, "when it ended"),
     *_columns(("started_at_us", "duration_us"), REQUEST_MEANINGS),
     *_columns(_OF_FLOW, FLOW_MEANINGS),
     *_columns(_ITS_OWN, REQUEST_MEANINGS),

@@ -114,11 +114,15 @@ SESSION_COLUMNS: Final = (
     Column("left_at", TIME, "when it left"),
     Column("uptime_ms", BIGINT, "how long it was there"),
     Column("requests", BIGINT, "requests that the route had served"),
-    Column("end", TEXT, "`left`, `replaced` by another connection with its id, or `removed`: it was of another broker"),
+    Column(
+        "ended_as",
+        TEXT,
+        "`left`, `replaced` by another connection with its id, or `removed`: it was of another broker",
+    ),
     Column("reason", TEXT, "reason of the event: a code word of docs/errors.md, `left` …"),
 )
 GAP_COLUMNS: Final = (
-    Column("at", TIME, "time of the event; of `broker-died` the last known time of the run"),
+    Column("event_time", TIME, "time of the event; of `broker-died` the last known time of the run"),
     *ORIGIN_COLUMNS,
     Column(
         "first_seq",
@@ -141,7 +145,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     GAPS: GAP_COLUMNS,
 }
 # table -> the time that its day is taken from
-TIMES: Final = dict.fromkeys(COLUMNS, "at") | {
+TIMES: Final = dict.fromkeys(COLUMNS, "event_time") | {
     **dict.fromkeys((partial.name for partial in PARTIALS), "minute"),
     ROUTES: "seen_at",
     SESSIONS: "left_at",

@@ -42,7 +42,7 @@ _PLAIN_REQUEST_COLUMNS: Final = tuple(
     name for name in REQUEST_FIELDS if name not in ("started_at_us", "flow", "outcome")
 )
 # Numbers that grow from row to row: their differences take a sixth of the bytes of the numbers.
-_DELTAS: Final = ("seq", "at", "started_at", "order", "ended")
+_DELTAS: Final = ("seq", "event_time", "started_at", "choice", "ended")
 
 
 class FrameRows:
@@ -150,7 +150,7 @@ def _table(source: str, header: Header, columns: dict[str, Any], records: int) -
 def _flow_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
     at_ms = np.array(fields["at_ms"], np.int64)
     columns: dict[str, Any] = {name: values for name, values in fields.items() if name not in ("at_ms", "histogram")}
-    columns["at"] = _times(at_ms)
+    columns["event_time"] = _times(at_ms)
     columns["started_at"] = _times(at_ms - np.array(fields["interval_ms"], np.int64))
     histograms = fields["histogram"]
     offsets = _offsets(histograms)
@@ -163,7 +163,7 @@ def _flow_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
 
 def _lifecycle_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
     columns: dict[str, Any] = {name: values for name, values in fields.items() if name not in ("at_ms", "tags")}
-    columns["at"] = _times(np.array(fields["at_ms"], np.int64))
+    columns["event_time"] = _times(np.array(fields["at_ms"], np.int64))
     columns["event"] = [KIND_NAMES.get(kind, f"Kind{kind}") for kind in fields["kind"]]
     columns["tags"] = pa.array([list(distinct(tags).items()) for tags in fields["tags"]], ARROW_TYPES[TAGS])
     return columns
@@ -175,7 +175,7 @@ def _request_columns(block: Any, header: Header, known: Mapping[int, Any]) -> di
     }
     started_at = np.ascontiguousarray(block[:, _STARTED])
     columns["started_at"] = pa.array(started_at).cast(ARROW_TYPES[TIME])
-    columns["at"] = pa.array(started_at + block[:, _DURATION]).cast(ARROW_TYPES[TIME])
+    columns["event_time"] = pa.array(started_at + block[:, _DURATION]).cast(ARROW_TYPES[TIME])
     numbers, places = np.unique(block[:, _FLOW], return_inverse=True)
     definitions = _fields(DEFINITION_FIELDS, [known[number] for number in numbers.tolist()])
     for name in DEFINITION_FIELDS[1:]:

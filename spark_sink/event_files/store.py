@@ -24,6 +24,7 @@ from spark_sink.event_files.batches import tables_of
 from spark_sink.event_files.folder import EventFile, Listing
 from spark_sink.event_files.footer import footer_of, why_copy, why_other
 from spark_sink.event_files.layout import check_file, open_file
+from spark_sink.event_files.renamed import name_in
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import ARROW_SCHEMAS
 
@@ -73,14 +74,20 @@ class SegmentFile:
             raise BadFile("it has no row numbers: a writer before schema version 3 made it")
         return Span(int(first_row), self._parquet.metadata.num_rows)
 
+    @cached_property
+    def _paths(self) -> list[str]:
+        """Of its columns: the name, and of a list or map what is below it."""
+        schema = self._parquet.metadata.schema
+        return [schema.column(place).path for place in range(self._parquet.metadata.num_columns)]
+
     def range_of(self, name: str) -> tuple[Any, Any] | None:
         """The smallest and the largest value of a column, times in microseconds; None: it has no values. From the
         statistics in the footer, or from the column where there are none."""
-        metadata = self._parquet.metadata
-        places = [place for place in range(metadata.num_columns) if metadata.schema.column(place).path == name]
-        if not places:
+        metadata, stored = self._parquet.metadata, name_in(self._paths, name)
+        if stored not in self._paths:
             raise BadFile(f"it has no column {name}")
-        columns = [metadata.row_group(group).column(places[0]) for group in range(metadata.num_row_groups)]
+        place = self._paths.index(stored)
+        columns = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups)]
         told = [column.statistics for column in columns if column.physical_type == "INT64"]
         if len(told) < len(columns) or not all(each is not None and each.has_min_max for each in told):
             return range_of(self.read([name])[name])
@@ -88,14 +95,15 @@ class SegmentFile:
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """These columns of all rows. One thread: files are small."""
+        stored = [name_in(self._paths, name) for name in names]
         try:
-            table = self._parquet.read(columns=list(names), use_threads=False)
+            table = self._parquet.read(columns=stored, use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise BadFile(f"it cannot be read ({first_line(error)})") from error
-        missing = [name for name in names if name not in table.schema.names]
+        missing = [name for name, there in zip(names, stored, strict=True) if there not in table.schema.names]
         if missing:
             raise BadFile(f"it has no column {', '.join(missing)}")
-        return table.select(list(names))
+        return table.select(stored).rename_columns(list(names))
 
     def close(self) -> None:
         """Nothing is asked any more."""

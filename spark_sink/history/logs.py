@@ -193,9 +193,9 @@ class Logs:
         if key not in self._places:
             records = self.records(run, number)
             places = [(record.seq, record.at_us) for record in records if record.kind != ROUTE_SEEN]
-            flows = self.read(run, FLOWS, number, ["seq", "at"])
+            flows = self.read(run, FLOWS, number, ["seq", "event_time"])
             if flows is not None:
-                places += zip(flows["seq"].to_pylist(), micros(flows["at"]).tolist(), strict=True)
+                places += zip(flows["seq"].to_pylist(), micros(flows["event_time"]).tolist(), strict=True)
             self._make_room(len(places))
             self._places[key] = sorted(places)
         return self._places[key]
@@ -220,7 +220,7 @@ class Logs:
     def times(self, run: Run, number: int) -> tuple[int, int] | None:
         """The smallest and the largest time of a log, microseconds, without what is told late; None: nothing else can
         be read of it."""
-        return self._bounds(run, number, "at")
+        return self._bounds(run, number, "event_time")
 
     def last_seq(self, run: Run, number: int) -> int | None:
         """The highest number in a log, without what is told late; None: nothing else can be read of it."""
@@ -228,7 +228,7 @@ class Logs:
         return bounds[1] if bounds is not None else None
 
     def _bounds(self, run: Run, number: int, name: str) -> tuple[int, int] | None:
-        """Of `at` or `seq`."""
+        """Of `event_time` or `seq`."""
         key = (run.stream, number, name)
         if key not in self._known_bounds:
             found = [self.range_of(run, FLOWS, number, name)]

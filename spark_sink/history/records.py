@@ -30,7 +30,7 @@ DIED: Final = "died"  # its writer says so, or the broker began another run and 
 MAX_RANGES: Final = 10_000  # of numbers, before they are joined to fewer
 
 SEEN_SQL: Final = {  # how the table `routes` has those that are not its own, for Spark
-    "at": "seen_at AS at",
+    "event_time": "seen_at AS event_time",
     "kind": f"{ROUTE_SEEN}L AS kind",
     "reason": "'' AS reason",
     "detail": "'' AS detail",
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 # Columns of `lifecycle` that a table is made of; segments of older writers have no `choices`
-RECORD_COLUMNS: Final = tuple("at" if name == "at_us" else name for name in Record._fields if name != "choices")
+RECORD_COLUMNS: Final = tuple("event_time" if name == "at_us" else name for name in Record._fields if name != "choices")
 
 
 class Run(NamedTuple):
@@ -207,7 +207,7 @@ def records_of(rows: pa.Table) -> list[Record]:
     names = [name for name in Record._fields if name in rows.schema.names]
     rows = rows.sort_by("seq")
     columns = {name: rows[name].to_pylist() for name in names if name != "tags"}
-    columns["at_us"] = micros(rows["at"]).tolist()
+    columns["at_us"] = micros(rows["event_time"]).tolist()
     columns["tags"] = [{name: value or "" for name, value in pairs or ()} for pairs in rows["tags"].to_pylist()]
     columns["choices"] = rows["choices"].fill_null(0).to_pylist() if "choices" in names else [0] * len(rows)
     return [Record(*values) for values in zip(*(columns[name] for name in Record._fields), strict=True)]
@@ -226,7 +226,7 @@ def by_run(rows: pa.Table) -> Iterator[tuple[Run, pa.Table]]:
 
 def seen_of(routes: pa.Table) -> pa.Table:
     """Rows of the table `routes` as RouteSeen events, see `SEEN_SQL`."""
-    rows = routes.rename_columns(["at" if name == "seen_at" else name for name in routes.schema.names])
+    rows = routes.rename_columns(["event_time" if name == "seen_at" else name for name in routes.schema.names])
     for name, value in (("kind", ROUTE_SEEN), ("reason", ""), ("detail", ""), ("choices", 0)):
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
     return rows

@@ -22,6 +22,7 @@ from broker.events import BROKER_DIED, BROKER_STOPPED
 from spark_sink.columns import TEXT
 from spark_sink.errors import NoFile, SinkError, first_line
 from spark_sink.event_files.layout import Disk, origin_of, parts_of
+from spark_sink.event_files.renamed import renamed
 from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.filesystems import FileSystem, HadoopFileSystem, LocalFileSystem, filesystem_of
 from spark_sink.pipeline.known import Known
@@ -221,7 +222,7 @@ class Batch:
         """A segment with the columns of the table, of one day, becomes a file of it as it is. It is read all the same,
         0.2 µs of CPU for a row: one torn page in there, and nobody could read the table. Gives where it was put."""
         with self._events.open(file.file) as stream:
-            rows = pq.read_table(stream, read_dictionary=_TEXTS)
+            rows = renamed(pq.read_table(stream, read_dictionary=_TEXTS))
         if file.is_exact and file.first_at.date() == file.last_at.date():
             folder = f"{REQUESTS}/date={file.first_at:%Y-%m-%d}"
             self._tables.take(folder, file.name, self._events, file.file)

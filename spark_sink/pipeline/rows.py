@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import EVENTS_DROPPED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, ROUTE_SEEN
+from spark_sink.event_files.renamed import spark_rows
 from spark_sink.pipeline.filesystems import spark_text
 from spark_sink.pipeline.merging import merged
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, SPARK_SCHEMAS
+from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 from spark_sink.tables import (
     FINEST,
     GAPS,
@@ -47,7 +48,7 @@ class SparkReading:
         return self._read(LIFECYCLES, files).toArrow().cast(ARROW_SCHEMAS[LIFECYCLES])
 
     def _read(self, source: str, files: Sequence[str]) -> Any:
-        return self._session.read.schema(SPARK_SCHEMAS[source]).parquet(*map(spark_text, files))
+        return spark_rows(self._session.read, COLUMNS[source], [spark_text(file) for file in files])
 
 
 def with_minute(flows: pa.Table) -> pa.Table:
@@ -85,7 +86,7 @@ def gap_row(
     """A row of `gaps` that no broker told. `broker`: id, name, epoch."""
     broker_id, broker_name, epoch = broker
     return {
-        "at": at,
+        "event_time": at,
         "broker_id": broker_id,
         "broker_name": broker_name,
         "epoch": epoch,
@@ -100,7 +101,8 @@ def gap_row(
 
 def _routes(seen: pa.Table) -> pa.Table:
     schema = table_schema(ROUTES)
-    return seen.rename_columns(["seen_at" if name == "at" else name for name in seen.schema.names]).select(schema.names)
+    names = ["seen_at" if name == "event_time" else name for name in seen.schema.names]
+    return seen.rename_columns(names).select(schema.names)
 
 
 def _sessions(ends: pa.Table) -> pa.Table:
@@ -108,9 +110,9 @@ def _sessions(ends: pa.Table) -> pa.Table:
     kinds = ends["kind"].to_pylist()
     made = {
         "is_local": pa.array([int(kind != ROUTE_REMOVED) for kind in kinds], pa.int64()),
-        "joined_at": pc.subtract(ends["at"], uptime),
-        "left_at": ends["at"],
-        "end": pa.array([_ENDS[kind] for kind in kinds], pa.string()),
+        "joined_at": pc.subtract(ends["event_time"], uptime),
+        "left_at": ends["event_time"],
+        "ended_as": pa.array([_ENDS[kind] for kind in kinds], pa.string()),
     }
     schema = table_schema(SESSIONS)
     return pa.table({name: made.get(name, ends[name] if name in ends.schema.names else None) for name in schema.names})
@@ -122,7 +124,7 @@ def _dropped(drops: pa.Table) -> pa.Table:
         told = dict(row["tags"] or ())
         seqs = _number(told.get("first_seq")), _number(told.get("last_seq"))
         broker = row["broker_id"], row["broker_name"], row["epoch"]
-        gap = gap_row(row["at"], broker, seqs, row["reason"], row["detail"])
+        gap = gap_row(row["event_time"], broker, seqs, row["reason"], row["detail"])
         rows.append(gap | {"records": _number(told.get("records")), "requests": row["requests"]})
     return pa.Table.from_pylist(rows, table_schema(GAPS))
 

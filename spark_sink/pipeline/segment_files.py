@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from spark_sink.errors import NoFile, first_line
 from spark_sink.event_files.footer import footer_of
 from spark_sink.event_files.layout import ARCHIVE, is_segment, parts_of
+from spark_sink.event_files.renamed import name_in
 from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.source_log import Found
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 
-_ORIGIN: Final = ("broker_id", "broker_name", "epoch", "seq", "at")
+_ORIGIN: Final = ("broker_id", "broker_name", "epoch", "seq", "event_time")
 # Without them a record is none, and belongs into no table or day.
 NEEDED: Final = {FLOWS: (*_ORIGIN, "started_at", "requests"), LIFECYCLES: (*_ORIGIN, "kind"), REQUESTS: _ORIGIN}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,7 +62,7 @@ class GoodFile:
         for name in NEEDED[source]:
             _check_nothing_missing(metadata, name)
         self.first_seq, self.last_seq = _bounds(metadata, "seq", 0)
-        self.first_at, self.last_at = _bounds(metadata, "at", _EPOCH)
+        self.first_at, self.last_at = _bounds(metadata, "event_time", _EPOCH)
 
 
 class BadFile:
@@ -129,7 +130,7 @@ def _foreign(metadata: Any, source: str) -> str:
         return f"its footer says that it is of {told.get('source', '')!r}"
     schema = metadata.schema.to_arrow_schema()
     for field in ARROW_SCHEMAS[source]:
-        place = schema.get_field_index(field.name)
+        place = schema.get_field_index(name_in(schema.names, field.name))
         if place < 0 and field.name in NEEDED[source]:
             return f"it has no column {field.name}"
         if place >= 0 and not _is_same(schema.field(place).type, field.type):
@@ -145,10 +146,11 @@ def _is_same(told: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _statistics(metadata: Any, name: str) -> Iterator[Any]:
     """What the footer says of a column, per group of rows; None: nothing."""
+    stored = name_in(metadata.schema.names, name)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if group.num_rows > 0:
-            place = [group.column(index).path_in_schema for index in range(group.num_columns)].index(name)
+            place = [group.column(index).path_in_schema for index in range(group.num_columns)].index(stored)
             yield group.column(place).statistics
 
 

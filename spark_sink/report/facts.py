@@ -46,8 +46,9 @@ _TOLD: Final = (
     *(kinds.LINK_DOWN, kinds.LINK_UP, kinds.ROUTE_JOINED, kinds.ROUTE_LEFT, kinds.ROUTE_REPLACED, kinds.TABLE_DIGEST),
 )
 _RUN: Final = ("broker_id", "broker_name", "epoch")
-_TOLD_COLUMNS: Final = (*_RUN, "seq", "at", "kind", "route_id", "service", "tags", "reason", "detail", "uptime_ms")
-_SESSION_COLUMNS: Final = (*_RUN, "seq", "route_id", "service", "joined_at", "left_at", "uptime_ms", "end", "reason")
+_ROUTE: Final = ("route_id", "service")
+_TOLD_COLUMNS: Final = (*_RUN, "seq", "event_time", "kind", *_ROUTE, "tags", "reason", "detail", "uptime_ms")
+_SESSION_COLUMNS: Final = (*_RUN, "seq", *_ROUTE, "joined_at", "left_at", "uptime_ms", "ended_as", "reason")
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,15 @@ def read_facts(tables: Path, since: datetime | None = None) -> Facts:
     gaps = reader.table(GAPS, table_schema(GAPS).names)
     sessions = reader.table(SESSIONS, _SESSION_COLUMNS, ds.field("is_local") == 1)
     told = reader.table(LIFECYCLE, _TOLD_COLUMNS, ds.field("kind").isin(_TOLD))
-    named = reader.table(LIFECYCLE, ("event", *_RUN, "at"))
+    named = reader.table(LIFECYCLE, ("event", *_RUN, "event_time"))
     events, event_times = _events(named)
     heard = Heard()
     heard.add_rows(sessions, "left_at")
-    heard.add_rows(named, "at")
+    heard.add_rows(named, "event_time")
     snapshots, runs = _snapshots(reader, told, heard)
     joined = told.filter(pa.array(numbers(told, "kind") == kinds.ROUTE_JOINED))
     there = pa.concat_tables([snapshots.there, *(group(rows, PAIR).keys(PAIR) for rows in (sessions, joined))])
-    times = [_traffic_times(traffic, runs), micros(sessions, "left_at"), micros(gaps, "at"), event_times]
+    times = [_traffic_times(traffic, runs), micros(sessions, "left_at"), micros(gaps, "event_time"), event_times]
     times.append(np.array([at_us for _, at_us in snapshots.heard.runs.values()], np.int64))
     moments = np.concatenate(times)
     return Facts(
@@ -151,7 +152,7 @@ def _traffic_times(traffic: pa.Table, runs: dict[RunKey, RunFacts]) -> Any:
 
 def _events(rows: pa.Table) -> tuple[list[EventCount], Sequence[int]]:
     """How often each event came; and the first and the last moment of any."""
-    times = micros(rows, "at")
+    times = micros(rows, "event_time")
     groups = group(rows, ["event"])
     counts = groups.sums(1)
     first = np.full(groups.count, np.iinfo(np.int64).max)

@@ -15,6 +15,7 @@ from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGE
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import SUFFIX, paths_for_spark, segment_name
+from spark_sink.event_files.renamed import spark_rows
 from spark_sink.history import records as history
 from spark_sink.schema import COLUMNS, LIFECYCLES, SPARK_SCHEMAS
 from spark_sink.session import nothing, reason_of
@@ -81,7 +82,7 @@ class SparkReader(history.RecordReader):
             is_there |= F.coalesce(F.col(f"at_{number}.kind").isin(*history.PUTS), F.lit(False))
         newest = self._arrow(rows.filter(is_word).groupBy("route_id").agg(*words).filter(is_there).drop("route_id"))
         is_told = F.col("kind") != EVENTS_DROPPED
-        times = [F.max(F.when(is_told & (F.col("seq") <= stop), F.unix_micros("at"))) for stop in stops]
+        times = [F.max(F.when(is_told & (F.col("seq") <= stop), F.unix_micros("event_time"))) for stop in stops]
         latest = self._asked(rows.agg(*times))
         for number, latest_us in enumerate(latest):
             column = newest[f"at_{number}"].combine_chunks()
@@ -170,9 +171,10 @@ class SparkReader(history.RecordReader):
         folders = self._near.logs.folders(source)
         if not folders:
             return nothing(self._session, COLUMNS[source])
-        reader = self._session.read.schema(SPARK_SCHEMAS[source]).format("parquet")
-        reader = reader.option("pathGlobFilter", f"{run.stream}-*{SUFFIX}").option("ignoreCorruptFiles", "true")
-        rows = reader.load([f"file://{path}" for folder in folders for path in paths_for_spark(folder)])
+        reader = self._session.read.option("pathGlobFilter", f"{run.stream}-*{SUFFIX}")
+        reader = reader.option("ignoreCorruptFiles", "true")
+        paths = [f"file://{path}" for folder in folders for path in paths_for_spark(folder)]
+        rows = spark_rows(reader, COLUMNS[source], paths)
         open_logs = [segment_name(run.broker_id, run.epoch, number) for number in self._near.logs.open_numbers(run)]
         if open_logs:  # while a log is there its segments may not all be
             from pyspark.sql import functions as F  # optional: the extra spark

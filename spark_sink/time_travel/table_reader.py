@@ -46,7 +46,7 @@ class TableReader(history.RecordReader):
 
     def window(self, run: history.Run, at_us: int) -> history.Window:
         """All lifecycle events of the run are looked at."""
-        last = self._end(run, "max", ds.field("at") <= _moment(at_us))
+        last = self._end(run, "max", ds.field("event_time") <= _moment(at_us))
         if last is None:
             return history.Window(None, self.first(run))
         return history.Window(last, self._end(run, "min", ds.field("seq") > last.seq))
@@ -69,7 +69,8 @@ class TableReader(history.RecordReader):
 
     def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
         """The first."""
-        is_it = (ds.field("kind") == TABLE_DIGEST) & (ds.field("seq") > seq) & (ds.field("at") <= _moment(until_us))
+        is_behind = (ds.field("seq") > seq) & (ds.field("event_time") <= _moment(until_us))
+        is_it = (ds.field("kind") == TABLE_DIGEST) & is_behind
         return next(iter(self._records(run, is_it)), None)
 
     def missing(self, run: history.Run, first: int, last: int) -> history.Missing:
@@ -103,12 +104,12 @@ class TableReader(history.RecordReader):
 
     def _end(self, run: history.Run, which: str, only: Any | None) -> history.Position | None:
         """The record with the smallest (`min`) or largest (`max`) number."""
-        rows = self._rows(LIFECYCLE, ["seq", "at"], _of(run) if only is None else _of(run) & only)
+        rows = self._rows(LIFECYCLE, ["seq", "event_time"], _of(run) if only is None else _of(run) & only)
         if not len(rows):
             return None
         seq = pc.min_max(rows["seq"])[which]
         row = rows.filter(pc.equal(rows["seq"], seq))
-        return history.Position(seq.as_py(), int(history.micros(row["at"])[0]))
+        return history.Position(seq.as_py(), int(history.micros(row["event_time"])[0]))
 
     def _rows(self, table: str, names: Sequence[str], only: Any | None = None) -> pa.Table:
         """Of all files that can be read. BadFolder: they vanish again and again."""

@@ -30,7 +30,7 @@ class Summary(Struct):
     requests: int  # that the rows stand for
     max_weight: int  # of a request: N, where one of N was written
     choices: int  # rows that say which choice they were
-    last_order: int  # the largest of them
+    last_choice: int  # the largest of them
     has_unnamed: bool  # some request names no service
     is_flows: bool
     last_us: int

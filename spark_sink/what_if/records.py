@@ -17,7 +17,7 @@ MAX_ROWS_OF_FLOW: Final = 1000  # choices that stand for the requests of one flo
 
 _TEXTS: Final = ("caller_route", "route_id", "service", "model", "routing", "outcome", "word", "address_frame")
 _KEY: Final = (("broker_id", pa.string()), ("epoch", pa.int64()))
-_NUMBERS: Final = ("seq", "started_us", "duration_us", "order", "ended", "branches", "weight")
+_NUMBERS: Final = ("seq", "started_us", "duration_us", "choice", "ended", "branches", "weight")
 
 RECORD_SCHEMA: Final = pa.schema(
     [
@@ -47,12 +47,12 @@ REQUEST_SQL: Final = {
     "weight": "coalesce(weight, 1)",
     "interval_us": "0L",
     "is_unnamed": _UNNAMED_SQL,
-} | {name: f"coalesce(`{name}`, 0)" for name in ("seq", "duration_us", "order", "ended", "branches")}
+} | {name: f"coalesce({name}, 0)" for name in ("seq", "duration_us", "choice", "ended", "branches")}
 FLOW_SQL: Final = {
     "seq": "seq",
     "started_us": "unix_micros(started_at)",
     "duration_us": "latency_sum_us div greatest(requests, 1)",
-    "order": "0L",
+    "choice": "0L",
     "ended": "0L",
     "branches": "coalesce(branches, 0)",
     "weight": "requests",
@@ -75,14 +75,14 @@ def records_sql(source_sql: Mapping[str, str]) -> list[str]:
     """The select expressions of a record, in the order of `RECORD_SCHEMA`."""
     expressions = []
     for name in RECORD_SCHEMA.names:
-        default = f"coalesce(`{name}`, '')" if name in _TEXTS else f"`{name}`"
-        expressions.append(f"{source_sql.get(name, default)} AS `{name}`")
+        default = f"coalesce({name}, '')" if name in _TEXTS else name
+        expressions.append(f"{source_sql.get(name, default)} AS {name}")
     return expressions
 
 
 def request_records(table: pa.Table) -> pa.Table:
     """The same as `REQUEST_SQL`, of an Arrow table of requests."""
-    columns = {name: _or_zero(table[name]) for name in ("seq", "duration_us", "order", "ended", "branches")}
+    columns = {name: _or_zero(table[name]) for name in ("seq", "duration_us", "choice", "ended", "branches")}
     columns["started_us"] = table["started_at"].cast(pa.int64())
     columns["weight"] = pc.coalesce(table["weight"], pa.scalar(1, pa.int64()))
     columns["interval_us"] = pa.chunked_array([np.zeros(len(table), np.int64)])
@@ -97,7 +97,7 @@ def flow_records(table: pa.Table) -> pa.Table:
         "seq": table["seq"],
         "started_us": table["started_at"].cast(pa.int64()),
         "duration_us": pa.chunked_array([table["latency_sum_us"].to_numpy() // np.maximum(requests, 1)]),
-        "order": zeros,
+        "choice": zeros,
         "ended": zeros,
         "branches": _or_zero(table["branches"]),
         "weight": table["requests"],
@@ -170,7 +170,7 @@ def _expanded(records: pa.Table, lifetimes: Mapping[str, list[tuple[int, int]]])
     new = {
         "started_us": started_us,
         "weight": share[place] + (number < rest[place]),
-        "order": np.where(is_routed, started_us, 0),
+        "choice": np.where(is_routed, started_us, 0),
         "ended": started_us + duration_us,
         "branches": branches,
     }
@@ -203,7 +203,7 @@ def _parts(services: pa.ChunkedArray, place: PartNumbers) -> pa.Array:
 
 
 def _placed(rows: pa.Table, parts: pa.Array) -> pa.Table:
-    order, ended = rows["order"].to_numpy(), rows["ended"].to_numpy()
-    position = np.where(order > 0, 2 * order, 2 * ended + 1)  # who was refused comes behind the choice before it
+    choice, ended = rows["choice"].to_numpy(), rows["ended"].to_numpy()
+    position = np.where(choice > 0, 2 * choice, 2 * ended + 1)  # who was refused comes behind the choice before it
     columns = {"part": parts, "position": pa.array(position)}
     return pa.table([columns[name] if name in columns else rows[name] for name in ROW_SCHEMA.names], schema=ROW_SCHEMA)

@@ -1,6 +1,6 @@
 """The replay of one unit: requests in the order in which the broker chose, the changes of its table in between.
 
-    order       1  2       3  4            choices of the broker, as the records number them
+    choice      1  2       3  4            choices of the broker, as the records number them
     ended            1  2        4         a request was over after so many choices; by `seq` among its like
     choices       J        L               a route joined, left …; likewise
 
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     routing: str
     outcome: str
     word: str
-    order: int
+    choice: int
     ended: int
     branches: int
     address_frame: str
@@ -131,16 +131,16 @@ class Replay:
             result.requests += weight
             result.first_us = min(result.first_us or row.started_us, row.started_us)
             result.last_us = max(result.last_us, row.started_us)
-        order = row.order
-        if order:
-            self._advance(order - 1, _LAST, row.started_us)
+        choice = row.choice
+        if choice:
+            self._advance(choice - 1, _LAST, row.started_us)
         else:
             self._advance(row.ended, row.seq, row.started_us)
-        if (order or row.ended) <= self._begins_at:
+        if (choice or row.ended) <= self._begins_at:
             _add(result.not_replayed, BEFORE_SNAPSHOT, weight)
             return
         raw = self._addresses.find(row.address_frame)
-        if not order and (not raw or row.word not in _CHOSEN_AGAIN):
+        if not choice and (not raw or row.word not in _CHOSEN_AGAIN):
             _add(result.still_refused, row.word or row.outcome, weight)
             return
         if not raw:
@@ -164,7 +164,7 @@ class Replay:
         route_id = row.route_id
         is_same = (chosen.id_text if chosen is not None else "") == route_id
         if self._compares:
-            name = method_name(target) if row.order else _NO_ROUTE
+            name = method_name(target) if row.choice else _NO_ROUTE
             compared = result.compared.get(name)
             if compared is None:
                 compared = result.compared[name] = Compared()
@@ -192,7 +192,7 @@ class Replay:
 
     def _begin(self, row: Row, chosen: Route | None) -> None:
         """The request is in flight: really, and as it would have been."""
-        if row.ended == row.order and row.model in _UNANSWERED:
+        if row.ended == row.choice and row.model in _UNANSWERED:
             return  # it was over at once
         real = self._at(row.route_id, row.service) if row.route_id else None
         if real is not None:
@@ -248,7 +248,7 @@ class Replay:
             load = self._at(row.route_id, row.service).load
             load.real_requests += weight
             load.requests += weight if route is not None else 0
-        if row.order and row.route_id:
+        if row.choice and row.route_id:
             self._begin(row, route)
 
     def _advance(self, position: int, seq: int, now_us: int) -> None:

@@ -144,8 +144,8 @@ def _notes_of(epoch: Epoch, summary: Summary) -> list[str]:
     elif summary.max_weight > 1:
         one = f"one of {summary.max_weight:,} requests was written and stands for all of them"
         found.append(f"{one}: in flight, and in the order of choices, the others are missing")
-    elif summary.last_order > summary.choices:
-        missing = f"{summary.last_order - summary.choices:,} of {summary.last_order:,} choices have no record"
+    elif summary.last_choice > summary.choices:
+        missing = f"{summary.last_choice - summary.choices:,} of {summary.last_choice:,} choices have no record"
         found.append(
             f"{missing}: first tries of requests that were tried again or had to wait, requests of other brokers, and "
             "what has not ended yet"

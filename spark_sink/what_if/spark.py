@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_sink.columns import Column, spark_ddl
+from spark_sink.columns import Column
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.layout import ARCHIVE, paths_for_spark
+from spark_sink.event_files.renamed import spark_rows
 from spark_sink.event_files.store import copies_among
 from spark_sink.history.epochs import KINDS
 from spark_sink.history.records import SEEN_SQL
@@ -123,11 +124,11 @@ class SparkEngine:
         return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
     def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:
-        """`only`: rows for which this holds."""
+        """`only`: rows for which this holds. Tables behind a URI may be of an older version, too: nobody has looked."""
         if not paths:
             return nothing(self._session, columns)
-        reader = self._session.read.schema(spark_ddl(columns)).option("pathGlobFilter", "*.parquet")
-        return reader.option("recursiveFileLookup", str(is_deep).lower()).parquet(*paths).where(only)
+        reader = self._session.read.option("pathGlobFilter", "*.parquet")
+        return spark_rows(reader.option("recursiveFileLookup", str(is_deep).lower()), columns, paths).where(only)
 
     def _try(self, columns: Sequence[Column], path: str, only: str = "true", *, is_deep: bool = False) -> Any:
         """Empty where there is no such folder."""
@@ -158,4 +159,4 @@ def prepare_batches(
 
 def _ddl(schema: pa.Schema) -> str:
     kinds = {pa.int64(): "bigint", pa.string(): "string", pa.binary(): "binary"}
-    return ", ".join(f"`{field.name}` {kinds[field.type]}" for field in schema)
+    return ", ".join(f"{field.name} {kinds[field.type]}" for field in schema)

@@ -16,8 +16,8 @@ TOTAL_KEYS: Final = ("broker_id", "epoch", "route_id", "model")
 TOTALS: Final = (  # column of a record, or of what `totals_of` adds, and what is made of it
     ("weight", "sum"),
     ("weight", "max"),
-    ("has_order", "sum"),
-    ("order", "max"),
+    ("has_choice", "sum"),
+    ("choice", "max"),
     ("is_unnamed", "max"),
     ("is_flow", "max"),
     ("started_us", "max"),
@@ -25,7 +25,7 @@ TOTALS: Final = (  # column of a record, or of what `totals_of` adds, and what i
     ("spent_us", "sum"),
 )
 TOTALS_SQL: Final = {  # the columns that `totals_of` adds
-    "has_order": "if(order > 0, 1L, 0L)",
+    "has_choice": "if(choice > 0, 1L, 0L)",
     "is_flow": "if(interval_us = 0, 0L, 1L)",
     "done": "if(outcome = 'completed' AND route_id != '', weight, 0L)",
     "spent_us": "if(outcome = 'completed' AND route_id != '', weight * duration_us, 0L)",
@@ -37,7 +37,7 @@ def totals_of(records: pa.Table) -> pa.Table:
     is_done = pc.and_(pc.equal(records["outcome"], "completed"), pc.not_equal(records["route_id"], ""))
     done = pc.if_else(is_done, records["weight"], 0)
     added = {
-        "has_order": pc.if_else(pc.greater(records["order"], 0), 1, 0),
+        "has_choice": pc.if_else(pc.greater(records["choice"], 0), 1, 0),
         "is_flow": pc.if_else(pc.equal(records["interval_us"], 0), 0, 1),
         "done": done,
         "spent_us": pc.multiply(records["duration_us"], done),
@@ -57,8 +57,8 @@ def summaries_of(totals: pa.Table) -> list[Summary]:
             rows=row["count_all_sum"],
             requests=row["weight_sum_sum"],
             max_weight=row["weight_max_max"],
-            choices=row["has_order_sum_sum"],
-            last_order=row["order_max_max"],
+            choices=row["has_choice_sum_sum"],
+            last_choice=row["choice_max_max"],
             has_unnamed=bool(row["is_unnamed_max_max"]),
             is_flows=bool(row["is_flow_max_max"]),
             last_us=row["started_us_max_max"],

@@ -1,6 +1,7 @@
 """Random records, the frames that carry them, and the same facts in plain Python to compare with."""
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import spark_sink
 from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
-from spark_sink.event_files.footer import segment_metadata
+from spark_sink.event_files.footer import footer_of, segment_metadata
 from spark_sink.event_files.frames import FrameSplitter, Header, decode_rows
 from spark_sink.event_files.layout import Disk, segment_name
 from spark_sink.writer.machine import Writer
@@ -135,6 +136,19 @@ def put_segments(
     return paths
 
 
+def made_old(events: Path) -> None:
+    """Every second segment of this folder becomes one of schema version 3, with the names that columns had then."""
+    for path in sorted(path for source in ("flows", "lifecycle", "requests") for path in (events / source).glob("*"))[
+        ::2
+    ]:
+        changed_s, told = path.stat().st_mtime, footer_of(pq.read_metadata(path).metadata)
+        table = pq.read_table(path)
+        old = {"event_time": "at", "choice": "order"}
+        table = table.rename_columns([old.get(name, name) for name in table.schema.names])
+        path.write_bytes(parquet_bytes(table, told | {"schema_version": "3"}))
+        os.utime(path, (changed_s, changed_s))
+
+
 def framed(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
@@ -194,7 +208,7 @@ def told(folder: Path, source: str) -> list[dict[str, Any]]:
 def deaths(folder: Path) -> list[tuple[int, int]]:
     """Number and time (ms since the epoch) of each BrokerDied."""
     rows = [row for row in sealed(folder, "lifecycle") if row["kind"] == BROKER_DIED]
-    return [(row["seq"], round(row["at"].timestamp() * 1000)) for row in rows]
+    return [(row["seq"], round(row["event_time"].timestamp() * 1000)) for row in rows]
 
 
 def writer_of(folder: Path, header: Header = HEADER, **options: Any) -> Writer:

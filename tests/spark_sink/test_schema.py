@@ -17,6 +17,13 @@ def test_document_shows_the_columns_of_every_file_and_table(columns: tuple[Colum
     assert "\n".join(lines) in DOCUMENT
 
 
+def test_no_column_needs_quotes_in_sql() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    words = dict(duckdb.sql("SELECT keyword_name, keyword_category FROM duckdb_keywords()").fetchall())
+    names = {column.name for found in (schema.COLUMNS, tables.COLUMNS) for each in found.values() for column in each}
+    assert [name for name in names if words.get(name, "unreserved") != "unreserved"] == []
+
+
 def test_document_names_every_kind_of_event() -> None:
     assert all(f"| {number} | {name} |" in DOCUMENT for number, name in events.KIND_NAMES.items())
 
@@ -40,7 +47,7 @@ def test_every_field_of_a_request_and_of_its_flow_has_a_column() -> None:
     made = {"started_at_us": "started_at", "flow": "service"}  # a flow becomes the columns of its definition
     names = {made.get(name, name) for name in (*events.REQUEST_FIELDS, *events.DEFINITION_FIELDS)}
     assert {column.name for column in schema.REQUEST_COLUMNS} == names | {
-        *("broker_id", "broker_name", "epoch", "at", "weight")
+        *("broker_id", "broker_name", "epoch", "event_time", "weight")
     }
 
 

@@ -20,7 +20,7 @@ def gap(at: datetime, reason: str) -> dict[str, Any]:
 
 
 def write(tables: Path, name: str, rows: list[dict[str, Any]]) -> Path:
-    folder = tables / GAPS / f"date={rows[0]['at']:%Y-%m-%d}"
+    folder = tables / GAPS / f"date={rows[0]['event_time']:%Y-%m-%d}"
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, table_schema(GAPS)), folder / name)
     return folder / name
@@ -37,15 +37,15 @@ def test_some_columns_since_a_moment_are_read_and_days_before_it_are_not_opened(
     old = write(tmp_path, "1.parquet", [gap(NOON - timedelta(days=1), "old")])
     assert sorted(read_table(tmp_path, GAPS, ["reason"])["reason"].to_pylist()) == ["a", "b", "old"]
     old.write_text("nobody looks into it")
-    table = read_table(tmp_path, GAPS, ["reason", "at"], NOON + timedelta(minutes=1))
-    assert table.to_pylist() == [{"reason": "b", "at": NOON + timedelta(hours=1)}]
+    table = read_table(tmp_path, GAPS, ["reason", "event_time"], NOON + timedelta(minutes=1))
+    assert table.to_pylist() == [{"reason": "b", "event_time": NOON + timedelta(hours=1)}]
     east = datetime.fromisoformat("2026-11-21T00:30:00+13:00")  # in UTC it is the day before
     assert read_table(tmp_path, GAPS, ["reason"], east)["reason"].to_pylist() == ["a", "b"]
 
 
 def test_table_that_nobody_made_is_empty_with_its_columns(tmp_path: Path) -> None:
     assert read_table(tmp_path, GAPS).schema == table_schema(GAPS)
-    assert read_table(tmp_path, GAPS, ["at"]).schema.names == ["at"]
+    assert read_table(tmp_path, GAPS, ["event_time"]).schema.names == ["event_time"]
 
 
 def test_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def cluster_of(
     ids = sorted(by_broker.keys() | requests.keys(), key=lambda one: (-requests.get(one, 0), one))
     titles = _titles({one: by_broker[one][-1].name if one in by_broker else names[one] for one in ids})
     snapshots = lifecycle.filter(pa.array(numbers(lifecycle, "kind") == TABLE_DIGEST))
-    bins = Bins(micros(snapshots, "at") // 1_000_000 * 1_000_000, grain_s=1)
+    bins = Bins(micros(snapshots, "event_time") // 1_000_000 * 1_000_000, grain_s=1)
     local = _local_over_time(snapshots, bins, ids[:MAX_BROKERS])
     brokers = []
     for place, broker_id in enumerate(ids[:MAX_BROKERS]):
@@ -119,10 +119,10 @@ def _local_over_time(snapshots: pa.Table, bins: Bins, ids: Sequence[str]) -> lis
     rows: list[list[int | None]] = [[None] * bins.count for _ in ids]
     if len(snapshots) == 0:
         return rows
-    snapshots = snapshots.sort_by([("at", "ascending")])
+    snapshots = snapshots.sort_by([("event_time", "ascending")])
     counts = pa.compute.map_lookup(snapshots["tags"], pa.scalar("local"), "first").to_pylist()
     places = {broker_id: place for place, broker_id in enumerate(ids)}
-    of_bin = bins.of(micros(snapshots, "at")).tolist()
+    of_bin = bins.of(micros(snapshots, "event_time")).tolist()
     for broker_id, place, count in zip(snapshots["broker_id"].to_pylist(), of_bin, counts, strict=True):
         if broker_id in places and count is not None and count.isdecimal():
             rows[places[broker_id]][place] = int(count)

@@ -37,9 +37,9 @@ def gaps_of(table: pa.Table) -> Gaps:
     """`table`: rows of `gaps`."""
     reasons = group(table, ["reason"])
     counts = reasons.sums(1)
-    order = np.lexsort((numbers(table, "first_seq"), encoded(table["broker_id"])[1], -micros(table, "at")))
+    order = np.lexsort((numbers(table, "first_seq"), encoded(table["broker_id"])[1], -micros(table, "event_time")))
     latest = table.take(pa.array(order[:MAX_GAPS]))
-    times = micros(latest, "at").tolist()
+    times = micros(latest, "event_time").tolist()
     rows = [
         Gap(
             at_us,

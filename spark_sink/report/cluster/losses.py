@@ -42,7 +42,7 @@ def _lost(lifecycle: pa.Table) -> dict[tuple[str, str], tuple[int, int]]:
     rows = rows.sort_by([("epoch", "ascending"), ("seq", "ascending")])
     lost: dict[tuple[str, str], tuple[int, int]] = {}
     columns = rows.select(["broker_id", "epoch", "kind", "detail"]).to_pylist()
-    for row, at_us in zip(columns, micros(rows, "at").tolist(), strict=True):
+    for row, at_us in zip(columns, micros(rows, "event_time").tolist(), strict=True):
         named = _ID.search(row["detail"] or "")
         if named is None:
             continue

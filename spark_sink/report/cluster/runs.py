@@ -66,13 +66,13 @@ def runs_of(lifecycle: pa.Table, heard: Heard) -> dict[RunKey, RunFacts]:
         for (broker_id, epoch), (name, at_us) in heard.runs.items()
     }
     told = np.flatnonzero(np.isin(kinds, (BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, TABLE_DIGEST)))
-    rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "at", "kind", "tags"])
+    rows = lifecycle.take(pa.array(told)).select(["broker_id", "epoch", "seq", "event_time", "kind", "tags"])
     brokers, seqs = encoded(rows["broker_id"])[1], numbers(rows, "seq")
     for number in last_of(brokers, numbers(rows, "epoch"), numbers(rows, "kind"), by=(seqs,)).tolist():
         runs_row = rows.slice(number, 1).to_pylist()[0]
         key = runs_row["broker_id"], runs_row["epoch"]
         tags = dict(runs_row["tags"] or ())
-        at_us = int(micros(rows.slice(number, 1), "at")[0])
+        at_us = int(micros(rows.slice(number, 1), "event_time")[0])
         if runs_row["kind"] == BROKER_STARTED:
             texts = tags.get("version") or "", tags.get("core") or ""
             runs[key] = replace(runs[key], started_us=at_us, version=texts[0], core=texts[1])

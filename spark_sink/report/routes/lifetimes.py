@@ -38,7 +38,7 @@ class Lifetime:
     service: str
     from_us: int
     to_us: int
-    end: str  # `left`, `replaced`, … of the table `sessions`, or one of the constants above
+    ended_as: str  # `left`, `replaced`, … of the table `sessions`, or one of the constants above
     reason: str
 
 
@@ -139,7 +139,7 @@ def _columns(sessions: pa.Table, lifecycle: pa.Table, last: pa.Table, runs: Mapp
         left - numbers(sessions, "uptime_ms") * 1000,  # nobody recorded it, but the end tells
         micros(sessions, "joined_at"),
     )
-    texts = ["broker_id", "route_id", "service", "end", "reason"]
+    texts = ["broker_id", "route_id", "service", "ended_as", "reason"]
     open_stays, from_us, to_us = _open(sessions, lifecycle, last, runs)
     table = pa.concat_tables([sessions.select(texts), open_stays.select(texts)])
     return _Columns(table, np.concatenate([joined, from_us]), np.concatenate([left, to_us]), len(sessions))
@@ -153,8 +153,8 @@ def _open(
     joins = lifecycle.filter(pa.array(kinds == ROUTE_JOINED))
     ends = lifecycle.filter(pa.array((kinds == ROUTE_LEFT) | (kinds == ROUTE_REPLACED)))
     parts = [
-        (joins, micros(joins, "at"), 0),
-        (ends, micros(ends, "at"), 1),
+        (joins, micros(joins, "event_time"), 0),
+        (ends, micros(ends, "event_time"), 1),
         (sessions, micros(sessions, "left_at"), 1),
         (last, micros(last, "seen_at") - numbers(last, "uptime_ms") * 1000, 0),
     ]
@@ -170,7 +170,7 @@ def _open(
     told = [runs[key] for key in zip(rows["broker_id"].to_pylist(), rows["epoch"].to_pylist(), strict=True)]
     words = {RUNNING: STILL_THERE, DIED: BROKER_DIED}
     ends_as = pa.array([words.get(run.state, BROKER_STOPPED) for run in told], NAMES)
-    rows = rows.append_column("end", ends_as).append_column("reason", pa.array([""] * len(told), NAMES))
+    rows = rows.append_column("ended_as", ends_as).append_column("reason", pa.array([""] * len(told), NAMES))
     until = np.fromiter((run.last_us for run in told), np.int64, len(told))
     return rows, since, np.maximum(since, until)
 

@@ -59,7 +59,8 @@ def lifetimes_plot(facts: Facts) -> Plot | None:
         if not mine:
             continue
         told = [
-            f"{names[place]}<br>{duration_of(_length_ms(lifetime))}, {harmless(end_of(lifetime.end, lifetime.reason))}"
+            f"{names[place]}<br>{duration_of(_length_ms(lifetime))}, "
+            f"{harmless(end_of(lifetime.ended_as, lifetime.reason))}"
             f"<br>{time_us(lifetime.from_us)[:19]} to {time_us(lifetime.to_us)[:19]}"
             for place, lifetime in mine
         ]
@@ -216,9 +217,9 @@ def routes_plot(facts: Facts) -> Plot | None:
 
 
 def _end_word(lifetime: Lifetime) -> str:
-    if lifetime.end == "left" and lifetime.reason not in ("", "left"):
+    if lifetime.ended_as == "left" and lifetime.reason not in ("", "left"):
         return LOST
-    return lifetime.end if lifetime.end in END_COLOURS else LOST
+    return lifetime.ended_as if lifetime.ended_as in END_COLOURS else LOST
 
 
 def _beside(x: float, y: float) -> str:

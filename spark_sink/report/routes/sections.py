@@ -68,7 +68,7 @@ def lifetimes_section(facts: Facts) -> Section:
             moment_of(moment_at(lifetime.from_us)),
             moment_of(moment_at(lifetime.to_us)),
             duration_of(max(0, lifetime.to_us - lifetime.from_us) // 1000),
-            end_of(lifetime.end, lifetime.reason),
+            end_of(lifetime.ended_as, lifetime.reason),
         ]
         for route in facts.lifetimes.shown
         for lifetime in route.lifetimes

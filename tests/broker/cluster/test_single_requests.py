@@ -109,8 +109,8 @@ def test_relayed_requests_have_their_rows_where_their_callers_are_and_equal_the_
     relayed = [row for row in here.requests if row["route_id"] in far]
     assert {OUTCOME_NAMES[row["outcome"]] for row in relayed} >= {"completed", "error", "cancelled"}
     assert {row["routing"] for row in relayed} >= {"unicast", "shard"}
-    assert all(row["order"] > 0 for row in relayed)
-    multicast = [row["branches"] for row in here.requests if row["routing"] == "multicast" and row["order"]]
+    assert all(row["choice"] > 0 for row in relayed)
+    multicast = [row["branches"] for row in here.requests if row["routing"] == "multicast" and row["choice"]]
     assert max(multicast) == 4  # two routes of the service at each broker
 
 

@@ -25,7 +25,7 @@ FEW = StructType(
     [
         StructField("seq", LongType()),
         StructField("tags", MapType(StringType(), StringType())),
-        StructField("at", TimestampType()),
+        StructField("event_time", TimestampType()),
     ]
 )
 

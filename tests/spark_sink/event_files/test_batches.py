@@ -35,7 +35,7 @@ def flow_row(record: FlowRecord) -> dict[str, Any]:
     names += ["latency_sum_us", "latency_max_us", "address_frame"]
     return ORIGIN | {
         "seq": record.seq,
-        "at": EPOCH + timedelta(milliseconds=record.at_ms),
+        "event_time": EPOCH + timedelta(milliseconds=record.at_ms),
         "started_at": EPOCH + timedelta(milliseconds=record.at_ms - record.interval_ms),
         "interval_ms": record.interval_ms,
         **{name: getattr(record, name) for name in names},
@@ -45,11 +45,11 @@ def flow_row(record: FlowRecord) -> dict[str, Any]:
 
 
 def request_row(row: RequestFields, flow: DefinitionFields) -> dict[str, Any]:
-    _, seq, started_us, duration_us, _, outcome, order, ended, key_hash, branches, *sizes = row
+    _, seq, started_us, duration_us, _, outcome, choice, ended, key_hash, branches, *sizes = row
     items_in, items_out, bytes_in, bytes_out = sizes
     return ORIGIN | {
         "seq": seq,
-        "at": EPOCH + timedelta(microseconds=started_us + duration_us),
+        "event_time": EPOCH + timedelta(microseconds=started_us + duration_us),
         "started_at": EPOCH + timedelta(microseconds=started_us),
         "duration_us": duration_us,
         **dict(zip(DEFINITION_FIELDS[1:], flow[2:], strict=True)),
@@ -59,7 +59,7 @@ def request_row(row: RequestFields, flow: DefinitionFields) -> dict[str, Any]:
         "items_out": items_out,
         "bytes_in": bytes_in,
         "bytes_out": bytes_out,
-        "order": order,
+        "choice": choice,
         "ended": ended,
         "key_hash": key_hash,
         "weight": 10,
@@ -69,7 +69,7 @@ def request_row(row: RequestFields, flow: DefinitionFields) -> dict[str, Any]:
 def lifecycle_row(event: LifecycleEvent) -> dict[str, Any]:
     names = ["seq", "kind", "route_id", "service", "peer", "reason", "detail", "uptime_ms", "requests", "choices"]
     return ORIGIN | {
-        "at": EPOCH + timedelta(milliseconds=event.at_ms),
+        "event_time": EPOCH + timedelta(milliseconds=event.at_ms),
         "event": KIND_NAMES[event.kind],
         "tags": event.tags,
         **{name: getattr(event, name) for name in names},
@@ -134,7 +134,7 @@ def test_file_has_plain_columns_zstd_and_says_what_it_is() -> None:
     file = pq.ParquetFile(pa.BufferReader(parquet_bytes(table, segment_metadata(HEADER, "flows", 41))))
     metadata = {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
     assert metadata == {
-        "rsocket_broker.schema_version": "3",
+        "rsocket_broker.schema_version": "4",
         "rsocket_broker.source": "flows",
         "rsocket_broker.broker_id": HEADER.broker_id,
         "rsocket_broker.broker_name": HEADER.broker_name,
@@ -154,5 +154,5 @@ def test_numbers_that_grow_from_row_to_row_stand_in_the_file_as_differences() ->
     group = pq.read_metadata(pa.BufferReader(parquet_bytes(table, {}))).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     assert {column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings} == {
-        *("seq", "at", "started_at", "order", "ended"),
+        *("seq", "event_time", "started_at", "choice", "ended"),
     }

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from broker.events import LifecycleEvent
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
+from spark_sink.event_files.renamed import renamed
 from spark_sink.pipeline.batch import BatchWriter, generation_folder
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import check_folders
@@ -73,11 +74,11 @@ class ArrowReading:
     """Segments without Spark."""
 
     def flows(self, files: Sequence[str]) -> pa.Table:
-        rows = pa.concat_tables([pq.read_table(file) for file in files])
+        rows = pa.concat_tables([renamed(pq.read_table(file)) for file in files])
         return merged(FINEST, with_minute(rows))
 
     def lifecycle(self, files: Sequence[str]) -> pa.Table:
-        return pa.concat_tables([pq.read_table(file) for file in files])
+        return pa.concat_tables([renamed(pq.read_table(file)) for file in files])
 
 
 class ArrowBatchWriter(BatchWriter):

@@ -133,7 +133,7 @@ def test_events_become_routes_sessions_and_gaps(source: FakeSource) -> None:
     noon = datetime.fromtimestamp(NOON_MS / 1000, UTC)
     assert [
         (
-            row["end"],
+            row["ended_as"],
             row["is_local"],
             row["joined_at"],
             row["left_at"],

@@ -76,7 +76,9 @@ class Runs:
 
     def __init__(self, rows: dict[str, list[Row]]) -> None:
         self.last: dict[Key, datetime] = {}
-        timed = [(row, row["at"]) for row in rows["lifecycle"]] + [(row, row["seen_at"]) for row in rows["routes"]]
+        timed = [(row, row["event_time"]) for row in rows["lifecycle"]] + [
+            (row, row["seen_at"]) for row in rows["routes"]
+        ]
         timed += [(row, row["left_at"]) for row in rows["sessions"] if row["is_local"]]
         for row, at in timed:
             key = row["broker_id"], row["epoch"]
@@ -98,7 +100,7 @@ def last_snapshots(rows: dict[str, list[Row]], runs: Runs) -> list[Row]:
     found: dict[Key, list[Row]] = defaultdict(list)
     for row in rows["routes"]:
         key = row["broker_id"], row["epoch"]
-        if key not in runs.digests or row["seen_at"] <= runs.digests[key]["at"]:
+        if key not in runs.digests or row["seen_at"] <= runs.digests[key]["event_time"]:
             found[key].append(row)
     return [
         row
@@ -114,9 +116,9 @@ def open_stays(rows: dict[str, list[Row]], runs: Runs) -> list[Row]:
     for row in rows["lifecycle"]:
         key = row["broker_id"], row["epoch"], row["route_id"]
         if row["event"] == "RouteJoined":
-            records[key].append((row["seq"], 0, row["at"], row["service"]))
+            records[key].append((row["seq"], 0, row["event_time"], row["service"]))
         elif row["event"] in ("RouteLeft", "RouteReplaced"):
-            records[key].append((row["seq"], 1, row["at"], row["service"]))
+            records[key].append((row["seq"], 1, row["event_time"], row["service"]))
     for row in rows["sessions"]:
         if row["is_local"]:
             key = row["broker_id"], row["epoch"], row["route_id"]
@@ -132,5 +134,5 @@ def open_stays(rows: dict[str, list[Row]], runs: Runs) -> list[Row]:
         if not is_end:
             run = broker_id, epoch
             made = {"broker_id": broker_id, "route_id": route_id, "service": service, "since": since}
-            found.append(made | {"until": max(since, runs.last[run]), "end": words[runs.state[run]]})
+            found.append(made | {"until": max(since, runs.last[run]), "ended_as": words[runs.state[run]]})
     return found

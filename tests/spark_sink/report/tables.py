@@ -62,11 +62,22 @@ def traffic_row(service: str = "orders", requests: int = 1, **values: Any) -> Ro
 
 
 def event_row(kind: str, seq: int = 1, **values: Any) -> Row:
-    return origin(1) | {"epoch": 1, "seq": seq, "at": NOON, "kind": KINDS[kind], "event": kind, "tags": []} | values
+    return (
+        origin(1)
+        | {"epoch": 1, "seq": seq, "event_time": NOON, "kind": KINDS[kind], "event": kind, "tags": []}
+        | values
+    )
 
 
 def session_row(route_id: str, left_at: datetime, uptime_ms: int, seq: int = 1, **values: Any) -> Row:
-    row = origin(1) | {"epoch": 1, "seq": seq, "route_id": route_id, "service": "orders", "is_local": 1, "end": "left"}
+    row = origin(1) | {
+        "epoch": 1,
+        "seq": seq,
+        "route_id": route_id,
+        "service": "orders",
+        "is_local": 1,
+        "ended_as": "left",
+    }
     times = {"joined_at": left_at - timedelta(milliseconds=uptime_ms), "left_at": left_at, "uptime_ms": uptime_ms}
     return row | times | {"reason": "left", "tags": []} | values
 
@@ -141,7 +152,9 @@ class Made:
     def _request(self) -> Row:
         at = self._at()
         row = (
-            origin(1) | self._asked() | {"at": at, "started_at": at, "epoch": 1, "weight": self._rng.choice([1, 1, 10])}
+            origin(1)
+            | self._asked()
+            | {"event_time": at, "started_at": at, "epoch": 1, "weight": self._rng.choice([1, 1, 10])}
         )
         return row | {"routing": self._rng.choice(["unicast", "multicast"]), "branches": self._rng.randint(1, 9)}
 
@@ -153,7 +166,7 @@ class Made:
             "requests": self._rng.randint(0, 999),
         }
         reason = self._rng.choice(["backlog-full", "broker-died", "bad-file"])
-        return origin(1) | counts | {"at": self._at(), "epoch": 1, "reason": reason, "detail": "a sentence"}
+        return origin(1) | counts | {"event_time": self._at(), "epoch": 1, "reason": reason, "detail": "a sentence"}
 
     def _history(self, broker: int) -> None:
         """Two runs of a broker: the first stops or dies, the second stays."""
@@ -169,7 +182,7 @@ class Made:
         def tell(kind: str, **values: Any) -> None:
             nonlocal seq
             seq += 1
-            row = own | {"seq": seq, "at": at, "kind": KINDS[kind], "event": kind, "tags": [], "route_id": ""}
+            row = own | {"seq": seq, "event_time": at, "kind": KINDS[kind], "event": kind, "tags": [], "route_id": ""}
             self.rows["lifecycle"].append(row | values)
 
         tell("BrokerStarted", tags=[("version", "0.1.0"), ("core", "compiled")])
@@ -215,12 +228,12 @@ class Made:
 
     def _end(self, own: Row, since: datetime, route_id: str, at: datetime, seq: int, end: str) -> None:
         uptime_ms = int((at - since).total_seconds() * 1000)
-        row = session_row(route_id, at, uptime_ms, seq, end=end, service=self.routes[route_id], reason=end) | own
+        row = session_row(route_id, at, uptime_ms, seq, ended_as=end, service=self.routes[route_id], reason=end) | own
         if self._rng.random() < 0.1:
             row["joined_at"] = None
         self.rows["sessions"].append(row)
         if self._rng.random() < 0.2:  # another broker tells it too
-            self.rows["sessions"].append(row | origin(9) | {"is_local": 0, "end": "removed"})
+            self.rows["sessions"].append(row | origin(9) | {"is_local": 0, "ended_as": "removed"})
 
     def _seen(self, own: Row, route_id: str, at: datetime, since: datetime, seq: int, peer: str) -> None:
         uptime_ms = int((at - since).total_seconds() * 1000)

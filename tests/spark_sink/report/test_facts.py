@@ -26,25 +26,25 @@ def test_gaps_equal_plain_python(case: Case) -> None:
     assert told.requests == sum(row["requests"] for row in rows)
     counts = Counter(row["reason"] for row in rows)
     assert told.reasons == sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    latest = sorted(rows, key=lambda row: row["at"], reverse=True)
+    latest = sorted(rows, key=lambda row: row["event_time"], reverse=True)
     assert [(gap.at_us, gap.reason) for gap in told.rows] == [
-        (reference.us(row["at"]), row["reason"]) for row in latest
+        (reference.us(row["event_time"]), row["reason"]) for row in latest
     ]
 
 
 def test_gaps_are_whole_rows_and_the_latest_are_kept(tmp_path: Path) -> None:
     row = origin(1) | {"epoch": 7, "first_seq": 3, "last_seq": 5, "records": 3, "requests": 2, "reason": "x"}
-    rows = [row | {"at": NOON + timedelta(seconds=second), "detail": "d"} for second in range(MAX_GAPS + 9)]
+    rows = [row | {"event_time": NOON + timedelta(seconds=second), "detail": "d"} for second in range(MAX_GAPS + 9)]
     write(tmp_path, {"gaps": rows})
     told = read_facts(tmp_path).gaps
-    assert told.rows[0] == Gap(reference.us(rows[-1]["at"]), "broker-1", 7, 3, 5, 3, 2, "x", "d")
+    assert told.rows[0] == Gap(reference.us(rows[-1]["event_time"]), "broker-1", 7, 3, 5, 3, 2, "x", "d")
     assert (len(told.rows), told.count) == (MAX_GAPS, MAX_GAPS + 9)
 
 
 def test_events_are_counted(case: Case) -> None:
     expected = {}
     for event in {row["event"] for row in case.rows["lifecycle"]}:
-        times = [reference.us(row["at"]) for row in case.rows["lifecycle"] if row["event"] == event]
+        times = [reference.us(row["event_time"]) for row in case.rows["lifecycle"] if row["event"] == event]
         expected[event] = EventCount(event, len(times), min(times), max(times))
     assert {one.event: one for one in case.facts.events} == expected
     assert [one.event for one in case.facts.events][:2] == ["BrokerStarted", "BrokerStopped"][: len(expected)]
@@ -53,7 +53,7 @@ def test_events_are_counted(case: Case) -> None:
 def test_span_is_of_all_tables(case: Case) -> None:
     times = [row[TIMES[table]] for table in ("lifecycle", "gaps", "routes") for row in case.rows[table]]
     times += [row["left_at"] for row in case.rows["sessions"] if row["is_local"]]
-    started = {row["broker_id"]: row["at"] for row in case.rows["lifecycle"] if row["seq"] == row["epoch"] == 1}
+    started = {row["broker_id"]: row["event_time"] for row in case.rows["lifecycle"] if row["seq"] == row["epoch"] == 1}
     for broker_id in {row["broker_id"] for row in case.rows["traffic"]}:
         minutes = [row["minute"] for row in case.rows["traffic"] if row["broker_id"] == broker_id]
         begin = started.get(broker_id, NOON)
@@ -63,11 +63,11 @@ def test_span_is_of_all_tables(case: Case) -> None:
 
 def test_span_of_a_broker_of_seconds_is_not_a_minute(tmp_path: Path) -> None:
     """Traffic is told by the minute; nothing came before the broker started."""
-    started = event_row("BrokerStarted", 1, at=NOON + timedelta(seconds=50))
-    stopped = event_row("BrokerStopped", 2, at=NOON + timedelta(seconds=54))
+    started = event_row("BrokerStarted", 1, event_time=NOON + timedelta(seconds=50))
+    stopped = event_row("BrokerStopped", 2, event_time=NOON + timedelta(seconds=54))
     write(tmp_path, {"traffic": [traffic_row()], "lifecycle": [started, stopped]})
     facts = read_facts(tmp_path)
-    assert (facts.first, facts.last) == (started["at"], stopped["at"])
+    assert (facts.first, facts.last) == (started["event_time"], stopped["event_time"])
 
 
 def test_since_takes_the_rows_from_that_minute_on(tmp_path: Path) -> None:

@@ -226,7 +226,8 @@ def test_colours_are_told_from_the_paper(paper: str) -> None:
 
 def test_many_routes_of_a_multicast_share_bars(tmp_path: Path) -> None:
     singles = [
-        event_row("PeerConnected", at=NOON) | {"service": "orders", "routing": "multicast", "branches": n, "weight": 1}
+        event_row("PeerConnected", event_time=NOON)
+        | {"service": "orders", "routing": "multicast", "branches": n, "weight": 1}
         for n in range(1, 1001)
     ]
     traffic = [traffic_row(requests=1000, routing="multicast", branches=500_500)]

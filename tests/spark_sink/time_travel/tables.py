@@ -27,7 +27,7 @@ def write_tables(tables: Path, *histories: History, batch_rows: int = 500) -> No
             seen = lifecycle.filter(pc.equal(lifecycle["kind"], ROUTE_SEEN))
             name = f"0-{batch:010d}.parquet"
             publish(tables, LIFECYCLE, name, lifecycle.filter(pc.not_equal(lifecycle["kind"], ROUTE_SEEN)))
-            publish(tables, ROUTES, name, seen.append_column("seen_at", seen["at"]))
+            publish(tables, ROUTES, name, seen.append_column("seen_at", seen["event_time"]))
             batch += 1
 
 

@@ -57,7 +57,7 @@ class History:
         self.seq += 1
         row = self._origin | {
             "seq": self.seq,
-            "at": START_US + self.seq * 1000,
+            "event_time": START_US + self.seq * 1000,
             "kind": kind,
             "event": "",
             "route_id": name_of(number) if number else "",
@@ -81,10 +81,10 @@ class History:
         row = self._origin | self._request(number, service, raw)
         row |= {
             "seq": self.seq,
-            "at": START_US + self.seq * 1000 + 500,
+            "event_time": START_US + self.seq * 1000 + 500,
             "started_at": START_US + self.seq * 1000,
             "duration_us": 500,
-            "order": self.choices if number else 0,
+            "choice": self.choices if number else 0,
             "ended": self.choices,
             "key_hash": -1,
             "weight": 1,
@@ -98,7 +98,7 @@ class History:
         row = self._origin | self._request(number, service, raw)
         row |= {
             "seq": self.seq,
-            "at": START_US + 2_000_000,
+            "event_time": START_US + 2_000_000,
             "started_at": START_US + 1_000_000,
             "interval_ms": 1000,
             "requests": requests,

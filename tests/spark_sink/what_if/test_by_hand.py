@@ -127,9 +127,9 @@ def test_routes_of_other_workers_count_as_those_of_the_broker(
 def test_one_of_n_counts_n_times_in_all_sums(tmp_path: Path, weight: int) -> None:
     history = History().start().join(1, "orders", zone="a").join(2, "orders", zone="b")
     for number in range(4):
-        history.ask(1 + number % 2, "orders", weight=weight, order=(number + 1) * weight, ended=(number + 1) * weight)
+        history.ask(1 + number % 2, "orders", weight=weight, choice=(number + 1) * weight, ended=(number + 1) * weight)
     raw = address(service="orders", zone="b")
-    history.ask(2, "orders", raw, weight=weight, order=5 * weight, ended=5 * weight)
+    history.ask(2, "orders", raw, weight=weight, choice=5 * weight, ended=5 * weight)
     result = asked(history.write(tmp_path), Question(without=(("zone", "b"),))).result
     assert (result.requests, result.moved_requests) == (5 * weight, 3 * weight)
     assert result.unroutable == {"orders": {"zone=b": weight}}

@@ -242,7 +242,7 @@ def test_a_slow_route_gets_less_from_who_looks_at_loads(tmp_path: Path) -> None:
         history.ask(1 + number % 2, "orders", duration_us=50_000 if is_slow else 1000)
         ends.append(history.requests[-1])
     for row in ends:  # a request every millisecond
-        row["ended"] = row["order"] + row["duration_us"] // 1000
+        row["ended"] = row["choice"] + row["duration_us"] // 1000
     found = loads(asked(history.write(tmp_path), Question(chooser="least_busy")))
     assert found[name_of(1)][1] < 60
     assert found[name_of(2)][1] > 540

@@ -73,7 +73,9 @@ def test_tables_give_the_same_with_and_without_spark(spark: Any, tmp_path: Path)
     made = history.tables()
     lifecycle = made[LIFECYCLES].filter(pc.not_equal(made[LIFECYCLES]["kind"], ROUTE_SEEN))
     snapshots = (
-        made[LIFECYCLES].slice(0, len(seen)).append_column("seen_at", made[LIFECYCLES]["at"].slice(0, len(seen)))
+        made[LIFECYCLES]
+        .slice(0, len(seen))
+        .append_column("seen_at", made[LIFECYCLES]["event_time"].slice(0, len(seen)))
     )
     for table, rows in ((LIFECYCLE, lifecycle), (ROUTES, snapshots), (REQUEST_TABLE, made[REQUESTS])):
         folder = tmp_path / table / "date=2023-11-14"

@@ -100,7 +100,7 @@ async def test_every_single_request_is_in_sealed_files_and_equals_the_flows(
         key = row["model"], row["outcome"]
         single[key] = single.get(key, 0) + row["weight"]
     assert single == requests(events) == EXPECTED_REQUESTS
-    assert [row["order"] for row in rows(events, "requests") if row["order"]] == list(range(1, 9))
+    assert [row["choice"] for row in rows(events, "requests") if row["choice"]] == list(range(1, 9))
     assert {"RouteSeen", "TableDigest"} <= set(happened(events))
     assert {row["emptied_by"] for row in rows(events, "requests")} == {"", "service=nobody"}
 

@@ -206,10 +206,10 @@ def test_orders_are_those_of_the_choices_and_ends_are_between_them(seed: int) ->
     for _ in range(600):
         history.step()
     taken = history.end()
-    orders = sorted(row["order"] for row in taken.requests if row["order"])
+    orders = sorted(row["choice"] for row in taken.requests if row["choice"])
     assert orders == list(range(1, history.world.core.query.choices + 1))  # nobody chose for nobody
-    assert all(row["ended"] >= row["order"] for row in taken.requests)
-    refused_before = [row for row in taken.requests if row["order"] == 0]
+    assert all(row["ended"] >= row["choice"] for row in taken.requests)
+    refused_before = [row for row in taken.requests if row["choice"] == 0]
     assert refused_before
     assert all(row["outcome"] == events.OUTCOME_NAMES.index("rejected") for row in refused_before)
     by_end = [row["ended"] for row in sorted(taken.requests, key=lambda row: int(row["seq"]))]
@@ -223,7 +223,7 @@ class Repeat:
     """The same routing code, fed with rows alone: who joined, left, asked and ended, in which order."""
 
     def __init__(self, taken: Taken) -> None:
-        self.rows = sorted((row for row in taken.requests if row["order"]), key=lambda row: int(row["order"]))
+        self.rows = sorted((row for row in taken.requests if row["choice"]), key=lambda row: int(row["choice"]))
         self.ends = sorted(taken.requests, key=lambda row: int(row["seq"]))
         self.events = sorted(taken.events, key=lambda event: event.seq)
         started = dict(self.events[0].tags)
@@ -245,15 +245,15 @@ class Repeat:
         chosen: list[str] = []
         really: list[str] = []
         for row in self.rows:
-            self.catch_up(row["order"] - 1)
+            self.catch_up(row["choice"] - 1)
             target = self.query.resolve(raw := b64decode(row["address_frame"]), 0, len(raw))
             if row["routing"] == "multicast":
                 routes = self.query.choose_all(target)
                 assert len(routes) == row["branches"]
                 continue
             route = self.query.choose(target, b"", b"", 0.0)
-            assert self.query.choices <= row["order"]
-            self.query.choices = row["order"]  # further on when a caller had its share of the first choice (D-68)
+            assert self.query.choices <= row["choice"]
+            self.query.choices = row["choice"]  # further on when a caller had its share of the first choice (D-68)
             chosen.append(route.id_text if route is not None else "")
             really.append(row["route_id"])
             assert row["key_hash"] == (target.shard_hash if target.routing == SHARD else events.NO_KEY)
@@ -263,7 +263,7 @@ class Repeat:
                     route.load.take()
                 else:
                     route.load.began(row["model"] == "request_response")
-                    self.loads[row["order"]] = route.load
+                    self.loads[row["choice"]] = route.load
         return chosen, really
 
     def catch_up(self, choices: int) -> None:
@@ -273,7 +273,7 @@ class Repeat:
             self.next_event += 1
         while self.next_end < len(self.ends) and self.ends[self.next_end]["ended"] <= choices:
             row = self.ends[self.next_end]
-            load = self.loads.pop(row["order"], None)
+            load = self.loads.pop(row["choice"], None)
             if load is not None:
                 load.ended(row["model"] == "request_response", 2, 0, 0.0)
             self.next_end += 1
@@ -335,7 +335,7 @@ def test_who_gets_another_route_for_having_its_share_has_made_one_choice() -> No
         for stream_id in list(service.peer.streams):
             service.answer(stream_id, b"")
     taken.take()
-    orders = sorted(row["order"] for row in taken.requests if row["order"])
+    orders = sorted(row["choice"] for row in taken.requests if row["choice"])
     assert orders == list(range(1, world.core.query.choices + 1))
     assert len(orders) == 8
 
@@ -370,7 +370,7 @@ def test_a_request_says_when_it_came_and_how_long_it_took() -> None:
     taken.take()
     [row] = taken.requests
     assert (row["started_at_us"], row["duration_us"]) == (START_MS * 1000 + 500_000, 250_000)
-    assert (row["order"], row["ended"], row["key_hash"], row["branches"]) == (1, 1, events.NO_KEY, 1)
+    assert (row["choice"], row["ended"], row["key_hash"], row["branches"]) == (1, 1, events.NO_KEY, 1)
     assert (row["items_in"], row["items_out"], row["bytes_in"], row["bytes_out"]) == (1, 1, len(sent), 12)
     assert (row["route_id"], row["service"]) == (world.core.table.routes()[0].id_text, "orders")
     assert (row["address"], row["model"]) == ("service=orders", "request_response")
@@ -425,7 +425,7 @@ def test_a_multicast_says_how_many_routes_it_went_to() -> None:
     world.service("orders", 2)
     caller.request(REQUEST_FNF, 1, address(MULTICAST, service="orders"))
     taken.take()
-    assert [(row["routing"], row["branches"], row["order"]) for row in taken.requests] == [("multicast", 2, 1)]
+    assert [(row["routing"], row["branches"], row["choice"]) for row in taken.requests] == [("multicast", 2, 1)]
 
 
 def test_of_each_n_requests_one_is_written_and_not_always_the_same() -> None:
@@ -434,7 +434,7 @@ def test_of_each_n_requests_one_is_written_and_not_always_the_same() -> None:
     for number in range(1000):
         caller.request(REQUEST_FNF, number * 2 + 1, address(service="orders"))
     taken.take()
-    orders = [row["order"] for row in taken.requests]
+    orders = [row["choice"] for row in taken.requests]
     assert [(order - 1) // 10 for order in orders] == list(range(100))
     per_route = Counter(row["route_id"] for row in taken.requests)
     assert len(per_route) == 2

@@ -42,9 +42,9 @@ def test_routes_over_time_equal_plain_python(case: Case) -> None:
     step = timedelta(seconds=cluster.bins.step_s)
     digests = [row for row in case.rows["lifecycle"] if row["event"] == "TableDigest"]
     for told in cluster.brokers:
-        mine = sorted((row for row in digests if row["broker_id"] == told.broker_id), key=lambda row: row["at"])
+        mine = sorted((row for row in digests if row["broker_id"] == told.broker_id), key=lambda row: row["event_time"])
         for start, count in zip(cluster.bins.starts(), told.routes_over_time, strict=True):
-            inside = [row for row in mine if start <= row["at"] < start + step]
+            inside = [row for row in mine if start <= row["event_time"] < start + step]
             assert count == (int(dict(inside[-1]["tags"])["local"]) if inside else None)
 
 
@@ -120,7 +120,7 @@ def lost() -> list[Row]:
 
 
 def test_a_broker_whose_writer_says_so_has_died(tmp_path: Path) -> None:
-    died = event_row("BrokerDied", 2, at=NOON + timedelta(seconds=3))
+    died = event_row("BrokerDied", 2, event_time=NOON + timedelta(seconds=3))
     assert states(tmp_path / "b", event_row("BrokerStarted", 1), died) == {"broker-1": "died"}
 
 
@@ -132,9 +132,14 @@ def test_a_broker_that_the_others_lost_has_died(tmp_path: Path) -> None:
 
 
 def test_clocks_that_differ_by_hours_make_no_broker_dead(tmp_path: Path) -> None:
-    late = [row | {"at": row["at"] + timedelta(hours=5)} if row["broker_name"] == "broker-1" else row for row in met()]
+    late = [
+        row | {"event_time": row["event_time"] + timedelta(hours=5)} if row["broker_name"] == "broker-1" else row
+        for row in met()
+    ]
     assert set(states(tmp_path / "a", *late).values()) == {"running"}
-    lost_late = [row | {"at": row["at"] - timedelta(hours=5)} if row["seq"] > 3 else row for row in lost()]
+    lost_late = [
+        row | {"event_time": row["event_time"] - timedelta(hours=5)} if row["seq"] > 3 else row for row in lost()
+    ]
     assert states(tmp_path / "b", *lost_late) == {"broker-1": "running", "broker-2": "died"}
 
 
@@ -144,9 +149,9 @@ def test_brokers_that_were_cut_off_from_each_other_are_not_dead(tmp_path: Path) 
 
 
 def test_a_broker_that_stops_and_leaves_the_others_has_lost_nobody(tmp_path: Path) -> None:
-    stop = broker(1, "BrokerStopped", 6, at=NOON + timedelta(seconds=2))
+    stop = broker(1, "BrokerStopped", 6, event_time=NOON + timedelta(seconds=2))
     assert states(tmp_path / "a", *lost(), stop) == {"broker-1": "stopped", "broker-2": "running"}
-    later = stop | {"at": NOON + timedelta(minutes=2)}
+    later = stop | {"event_time": NOON + timedelta(minutes=2)}
     assert states(tmp_path / "b", *lost(), later) == {"broker-1": "stopped", "broker-2": "died"}
 
 
@@ -188,4 +193,4 @@ def test_a_broker_with_traffic_alone_is_one(tmp_path: Path) -> None:
 
 
 def test_any_event_makes_a_broker_known(tmp_path: Path) -> None:
-    assert cluster_of(tmp_path, event_row("PeerConnected", at=NOON)).broker_count == 1
+    assert cluster_of(tmp_path, event_row("PeerConnected", event_time=NOON)).broker_count == 1

@@ -27,7 +27,7 @@ def all_stays(rows: dict[str, list[Row]]) -> list[Told]:
 
 
 def told(row: Row, since: datetime, until: datetime) -> Told:
-    return row["broker_id"], row["route_id"], row["service"], reference.us(since), reference.us(until), row["end"]
+    return row["broker_id"], row["route_id"], row["service"], reference.us(since), reference.us(until), row["ended_as"]
 
 
 def test_stays_equal_plain_python(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +35,7 @@ def test_stays_equal_plain_python(case: Case, monkeypatch: pytest.MonkeyPatch) -
     lifetimes = read_facts(case.folder).lifetimes
     expected = all_stays(case.rows)
     shown = [
-        (lifetime.broker_id, lifetime.route_id, lifetime.service, lifetime.from_us, lifetime.to_us, lifetime.end)
+        (lifetime.broker_id, lifetime.route_id, lifetime.service, lifetime.from_us, lifetime.to_us, lifetime.ended_as)
         for route in lifetimes.shown
         for lifetime in route.lifetimes
     ]
@@ -103,22 +103,24 @@ def lifetimes_of(folder: Path, rows: dict[str, list[Row]]) -> Lifetimes:
 
 
 def joined(seconds: int, seq: int, **values: object) -> Row:
-    return event_row("RouteJoined", seq, at=NOON + timedelta(seconds=seconds), route_id="r", service="orders", **values)
+    return event_row(
+        "RouteJoined", seq, event_time=NOON + timedelta(seconds=seconds), route_id="r", service="orders", **values
+    )
 
 
 def test_a_route_that_came_back_under_its_id_is_still_there(tmp_path: Path) -> None:
-    replaced = session_row("r", NOON + timedelta(seconds=5), 5000, 2, end="replaced")
-    end = event_row("RouteReplaced", 2, at=NOON + timedelta(seconds=5), route_id="r")
+    replaced = session_row("r", NOON + timedelta(seconds=5), 5000, 2, ended_as="replaced")
+    end = event_row("RouteReplaced", 2, event_time=NOON + timedelta(seconds=5), route_id="r")
     lifetimes = lifetimes_of(tmp_path, {"lifecycle": [joined(0, 1), end, joined(5, 3)], "sessions": [replaced]})
-    assert [lifetime.end for lifetime in lifetimes.shown[0].lifetimes] == ["replaced", "still there"]
+    assert [lifetime.ended_as for lifetime in lifetimes.shown[0].lifetimes] == ["replaced", "still there"]
 
 
 def test_a_broker_that_died_leaves_its_routes_at_the_last_it_was_heard_of(tmp_path: Path) -> None:
-    heard = event_row("PeerConnected", 2, at=NOON + timedelta(seconds=30))
-    later = event_row("BrokerStarted", 1, epoch=2, at=NOON + timedelta(seconds=90))
+    heard = event_row("PeerConnected", 2, event_time=NOON + timedelta(seconds=30))
+    later = event_row("BrokerStarted", 1, epoch=2, event_time=NOON + timedelta(seconds=90))
     lifetimes = lifetimes_of(tmp_path, {"lifecycle": [joined(0, 1), heard, later]})
     [lifetime] = lifetimes.shown[0].lifetimes
-    assert (lifetime.end, lifetime.to_us - lifetime.from_us) == ("broker died", 30_000_000)
+    assert (lifetime.ended_as, lifetime.to_us - lifetime.from_us) == ("broker died", 30_000_000)
 
 
 def test_a_snapshot_that_was_cut_is_no_table(tmp_path: Path) -> None:
@@ -129,12 +131,12 @@ def test_a_snapshot_that_was_cut_is_no_table(tmp_path: Path) -> None:
     routes.append(seen | {"seen_at": NOON + minute, "seq": 4, "route_id": "r1"})
     digest = event_row("TableDigest", 3, tags=[("routes", "2"), ("local", "2")])
     assert lifetimes_of(tmp_path / "cut", {"routes": routes, "lifecycle": [digest]}).open == 2
-    whole = event_row("TableDigest", 5, at=NOON + minute, tags=[("routes", "1"), ("local", "1")])
+    whole = event_row("TableDigest", 5, event_time=NOON + minute, tags=[("routes", "1"), ("local", "1")])
     assert lifetimes_of(tmp_path / "whole", {"routes": routes, "lifecycle": [digest, whole]}).open == 1
 
 
 def test_stays_of_other_brokers_routes_are_told_by_those(tmp_path: Path) -> None:
-    remote = session_row("r", NOON, 1000, is_local=0, end="removed")
+    remote = session_row("r", NOON, 1000, is_local=0, ended_as="removed")
     seen = origin(2) | {"epoch": 1, "seen_at": NOON, "seq": 1, "route_id": "r", "peer": "broker 1"}
     assert lifetimes_of(tmp_path, {"sessions": [remote], "routes": [seen], "traffic": [traffic_row()]}).route_count == 0
 

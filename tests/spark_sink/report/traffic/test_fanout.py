@@ -32,7 +32,13 @@ def test_fanout_equals_plain_python(case: Case) -> None:
 
 def test_multicasts_that_no_route_matched_are_left_out(tmp_path: Path) -> None:
     refused = traffic_row(requests=9, branches=0, routing="multicast", outcome="rejected")
-    single = origin(1) | {"at": NOON, "service": "orders", "routing": "multicast", "branches": 0, "outcome": "rejected"}
+    single = origin(1) | {
+        "event_time": NOON,
+        "service": "orders",
+        "routing": "multicast",
+        "branches": 0,
+        "outcome": "rejected",
+    }
     sent = traffic_row(requests=2, branches=6, routing="multicast")
     write(tmp_path, {"traffic": [refused, sent], "requests": [single]})
     assert read_facts(tmp_path).fanouts.rows == [Fanout("orders", 2, 6, [])]
@@ -40,7 +46,7 @@ def test_multicasts_that_no_route_matched_are_left_out(tmp_path: Path) -> None:
 
 def test_a_single_request_without_a_weight_stands_for_itself(tmp_path: Path) -> None:
     single = origin(1) | {
-        "at": NOON,
+        "event_time": NOON,
         "service": "orders",
         "routing": "multicast",
         "branches": 3,
