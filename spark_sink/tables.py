@@ -10,13 +10,14 @@ minute can stand in many files. Whoever reads adds them up: counts and sums with
 by bucket. A record that comes late is just one more partial, and brokers merge like batches do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
 from spark_sink.errors import BadFolder, NoFile
@@ -41,6 +42,9 @@ REPLACED: Final = "replaced"
 REMOVED: Final = "removed"
 BROKER_DIED: Final = "broker-died"
 BAD_FILE: Final = "bad-file"
+
+# Names of columns up to schema version 3, words of SQL, which none has now.
+OLD_NAMES: Final = ("at", "order", "end")
 
 RETRIES: Final = 5  # compaction takes a day's files once; five times in a row somebody else takes them
 
@@ -162,15 +166,28 @@ def day_folders(names: Callable[[str], list[str]]) -> list[str]:
     return [f"{table}/{name}" for table in sorted(COLUMNS) for name in sorted(names(table)) if name.startswith("date=")]
 
 
+def check_names(tables: object, table: str, names: Collection[str]) -> None:
+    """BadFolder: a file with the columns `names` is of an older version. `tables`: where it lies, for the sentence."""
+    old = [name for name in OLD_NAMES if name in names]
+    if old:
+        raise BadFolder(
+            f"the table {table} in {tables} was made by an older version: its column {old[0]} has another name now. "
+            f"rsocket-broker pipeline upgrade --tables {tables} renames the columns of all tables"
+        )
+
+
 def check_tables(tables: Path) -> None:
-    """BadFolder: there is no file of a table below this folder."""
-    if not any(any((tables / table).glob("date=*/[!._]*.parquet")) for table in COLUMNS):
+    """BadFolder: there is no file of a table below this folder, or an older version made the tables."""
+    found = {table: sorted((tables / table).glob("date=*/[!._]*.parquet")) for table in COLUMNS}
+    if not any(found.values()):
         raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
+    for table, paths in found.items():
+        _check_first(tables, table, paths)
 
 
 def table_files(tables: Path, table: str, first_day: str = "") -> list[str]:
     """The files of a table, sorted, of the days from `first_day` on, "2026-11-20". BadFolder: something else has the
-    name of one; whoever opened it might wait for ever."""
+    name of one, and whoever opened it might wait for ever; or an older version made them."""
     files = []
     for path in (tables / table).glob("date=*/[!._]*.parquet"):
         if path.parent.name >= f"date={first_day}":
@@ -180,8 +197,10 @@ def table_files(tables: Path, table: str, first_day: str = "") -> list[str]:
                 raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {path}: {error}") from error
             except OSError:
                 pass  # it is gone, which whoever opens it hears
-            files.append(str(path))
-    return sorted(files)
+            files.append(path)
+    files.sort()
+    _check_first(tables, table, files)
+    return [str(path) for path in files]
 
 
 def read_table(
@@ -223,3 +242,14 @@ def read_files(tables: Path, table: str, since: datetime | None, read: Callable[
             reason = " ".join(str(error).split())
             raise BadFolder(f"a file of the table {table} in {tables} cannot be read: {reason}") from error
     raise BadFolder(f"files of the table {table} in {tables} vanish while they are read: {vanished}") from vanished
+
+
+def _check_first(tables: Path, table: str, paths: Sequence[Path]) -> None:
+    """The same as `check_names`, of the first of these files alone: the oldest day has what an older version made."""
+    for path in paths[:1]:
+        try:
+            check_file(path, follows_links=True)
+            names = pq.read_schema(path).names
+        except (pa.ArrowException, OSError, NoFile):
+            return  # whoever reads it says so
+        check_names(tables, table, names)

@@ -34,7 +34,7 @@ from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.runs import DIED_SUFFIX
 from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import table_bytes
-from spark_sink.tables import CHECKPOINTS, COLUMNS, PARTIALS, TIMES, day_folders
+from spark_sink.tables import CHECKPOINTS, COLUMNS, PARTIALS, TIMES, check_names, day_folders
 
 FILE_ROWS: Final = 1_000_000  # that a new file is made of at most; some 100 MB of memory, 10 MB of file
 WORK: Final = "_compaction"  # folder beside the tables: new folders of days, and intents
@@ -210,6 +210,7 @@ def _merged_bytes(tables: FileSystem, folder: str, names: Sequence[str]) -> memo
     for name in names:
         with tables.open(tables.file(f"{folder}/{name}")) as stream:
             parts.append(pq.read_table(stream, read_dictionary=[] if table in _PARTIALS else texts))
+        check_names(tables.root, table, parts[-1].schema.names)  # or the old columns would be lost
     rows = pa.concat_tables(parts, promote_options="default")
     if table in _PARTIALS:
         return table_bytes(table, merged(_PARTIALS[table], rows))

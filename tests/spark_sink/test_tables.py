@@ -10,7 +10,18 @@ import pytest
 
 from spark_sink.errors import BadFolder
 from spark_sink.pipeline.rows import gap_row
-from spark_sink.tables import COLUMNS, GAPS, PARTIALS, RETRIES, TIMES, read_files, read_table, table_schema
+from spark_sink.tables import (
+    COLUMNS,
+    GAPS,
+    PARTIALS,
+    RETRIES,
+    SESSIONS,
+    TIMES,
+    check_tables,
+    read_files,
+    read_table,
+    table_schema,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -52,6 +63,21 @@ def test_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     write(tmp_path, "1.parquet", [gap(NOON, "a")]).write_text("no")
     with pytest.raises(BadFolder, match=r"the table gaps .*1\.parquet"):
         read_table(tmp_path, GAPS)
+
+
+@pytest.mark.parametrize("table, name, old", [(GAPS, "event_time", "at"), (SESSIONS, "ended_as", "end")])
+def test_tables_of_an_older_version_are_refused_with_the_command_that_renames_their_columns(
+    tmp_path: Path, table: str, name: str, old: str
+) -> None:
+    write(tmp_path, "new.parquet", [gap(NOON, "a")])
+    names = [old if column == name else column for column in table_schema(table).names]
+    folder = tmp_path / table / "date=2026-11-19"
+    folder.mkdir(parents=True)
+    pq.write_table(table_schema(table).empty_table().rename_columns(names), folder / "old.parquet")
+    told = f"the table {table} in {tmp_path} .* {old} .* pipeline upgrade --tables {tmp_path}"
+    for read in (check_tables, lambda tables: read_table(tables, table)):
+        with pytest.raises(BadFolder, match=told):
+            read(tmp_path)
 
 
 def test_files_that_are_exchanged_while_they_are_read_are_read_again_and_told_if_they_vanish_for_ever(

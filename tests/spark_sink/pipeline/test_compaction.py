@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -70,6 +71,20 @@ def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
     assert read_table(source.tables, TRAFFIC).num_rows < rows
     assert not (source.tables / WORK).exists()
     assert compact(LocalFileSystem(source.tables), LATER, exchange).days == 0
+
+
+def test_tables_of_an_older_version_keep_their_columns_and_are_refused(tmp_path: Path) -> None:
+    source, _ = filled(tmp_path)
+    files = sorted((source.tables / "lifecycle").glob("date=*/*"))
+    for file in files:
+        rows = pq.read_table(file)
+        pq.write_table(
+            rows.rename_columns(["at" if name == "event_time" else name for name in rows.schema.names]), file
+        )
+    before = [file.read_bytes() for file in files]
+    with pytest.raises(BadFolder, match=f"the table lifecycle in {source.tables} .* at .* pipeline upgrade"):
+        compact(LocalFileSystem(source.tables), LATER)
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_days_that_are_not_before_the_date_are_left_alone(tmp_path: Path) -> None:
