@@ -110,7 +110,7 @@ class Engine(RequestContext):
             size = frame.end - frame.start
             return f"a request of {size} bytes on stream {frame.stream_id} declares more metadata than it has"
         peer.requests += 1
-        self.order = 0
+        self.choice = 0
         if self.is_draining or peer.begun >= peer.max_streams or kind >= REQUEST_STREAM:
             refusal = self._refusal_of(peer, frame)
             if refusal is not None:
@@ -201,7 +201,7 @@ class Engine(RequestContext):
         self.retries.clear()
 
     def _send_again(self, splice: RetryableSplice, route: Route, now: float) -> None:
-        self.order = self.query.choices
+        self.choice = self.query.choices
         peer = splice.caller
         caller_id = splice.caller_stream_id
         more_n = min(splice.more_n + peer.take_credit_of(caller_id, splice), MAX_N)
@@ -223,7 +223,7 @@ class Engine(RequestContext):
         waited_s = now - reassembly.opened_at
         text = f"the metadata of the request was incomplete after {waited_s:.3f} s"
         refusal = Refusal("deadline", text, REJECTED_CODE)  # what was not forwarded was not processed
-        self.order = 0
+        self.choice = 0
         self.refuse(reassembly.caller, reassembly.caller_id, reassembly.kind, reassembly.target, refusal, now)
 
     def _refuse_pending(self, reassembly: Reassembly, target: Target, word: str, now: float) -> None:
@@ -244,7 +244,7 @@ class Engine(RequestContext):
             text = why.text if why is not None else "a route has just come"
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
-        self.order = 0
+        self.choice = 0
         self.refuse(peer, reassembly.caller_id, reassembly.kind, target, refusal, now)
 
     def route_opened(self, route: Route, now: float) -> None:
@@ -281,7 +281,7 @@ class Engine(RequestContext):
 
     def _route_held(self, reassembly: Reassembly, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
-        self.order = 0
+        self.choice = 0
         peer = reassembly.caller
         metadata = reassembly.metadata
         request = self._request
@@ -329,7 +329,7 @@ class Engine(RequestContext):
             self._route_to_all(peer, frame, request, target)
             return
         route = self.query.choose(target, peer.zone, peer.origin, frame.now)
-        self.order = self.query.choices
+        self.choice = self.query.choices
         if route is not None and route.load.is_watched and frame.kind == REQUEST_RESPONSE:
             why = self.monopoly_of(peer, route.load, frame.now)
             if why is not None:
@@ -383,10 +383,10 @@ class Engine(RequestContext):
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
             server.forward(frame, server.open_id())
-            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.order, 1)
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.choice, 1)
         else:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
-            splice.order = self.order
+            splice.choice = self.choice
             splice.open(frame)
             if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
@@ -396,7 +396,7 @@ class Engine(RequestContext):
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
         routes = self.query.choose_all(target)
-        self.order = self.query.choices
+        self.choice = self.query.choices
         if not routes:
             self._wait_or_refuse(peer, frame, request, target, blocked_of(target))
             return
@@ -427,7 +427,7 @@ class Engine(RequestContext):
                     frames[server.mimes] = raw
         flow = self.flow(peer, target, None, kind)
         call = open_multicast(self.steps, peer, stream_id, flow, kind, now, credit_n, len(routes))
-        call.order = self.order
+        call.choice = self.choice
         call.routes_n = len(routes)
         if is_strange:
             frame = self.cursor(frames[owner_of(routes[0]).mimes], now)
@@ -507,7 +507,7 @@ class Engine(RequestContext):
 
     def _let_in(self, reassembly: Reassembly, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""
-        self.order = 0
+        self.choice = 0
         metadata = reassembly.metadata
         request = self._request
         request.data = metadata

@@ -48,7 +48,7 @@ class PushRouter:
         """One with an ADDRESS in `frame.data[at:to]`; `is_draining`: the broker takes no new requests."""
         self._is_draining = is_draining
         peer.requests += 1
-        self._context.order = 0
+        self._context.choice = 0
         request = self._request
         request.data = frame.data
         request.metadata_at = frame.start + HEADER_BYTES
@@ -110,7 +110,7 @@ class PushRouter:
         else:
             chosen = self._context.query.choose(target, peer.zone, peer.origin, frame.now)
             routes = [chosen] if chosen is not None else []
-        self._context.order = self._context.query.choices
+        self._context.choice = self._context.query.choices
         if not routes:
             if target.blocked_service is not None:
                 self._breakers.refuse(target.blocked_service, blocked_of(target), frame.now)
@@ -137,7 +137,7 @@ class PushRouter:
                     server.request(raw)
                     route.load.requests += 1
             flow = self._context.flow(peer, target, route, METADATA_PUSH)
-            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, 1)
+            flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.choice, 1)
             return
         if self._context.refuse_wide(peer, frame, target, len(routes)):
             return
@@ -154,7 +154,7 @@ class PushRouter:
             if found:
                 parts.append(BranchRequest(server, route, found))
         push_to_all(self._context.steps, peer, parts, frame.now)
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.order, len(routes))
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.choice, len(routes))
 
     def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
         """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""

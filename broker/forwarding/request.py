@@ -75,7 +75,7 @@ class RequestContext:
         self.retries: Final[list[RetryableSplice]] = []  # refused by other brokers: emptied likewise
         self.steps: Final = StepQueue()
         # Of the request that is being decided upon: which of the query's choices it was; 0: none was made (yet).
-        self.order = 0
+        self.choice = 0
         self.timers: Final = Timers()
         self.mime_pairs: Final = MimePairs()
         self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
@@ -325,7 +325,7 @@ class RequestContext:
         if kind != frames.REQUEST_FNF and kind != frames.METADATA_PUSH:
             peer.send(frames.encode_error(stream_id, refusal.code, refusal.message))
         at = now if now else peer.heard_at
-        self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.order, 0)
+        self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.choice, 0)
 
     def refuse_wide(self, peer: Peer, frame: FrameCursor, target: Target | None, branches_n: int) -> bool:
         """Refuses what would hold too much at so many branches; whether it was. Its bytes count for each of them."""

@@ -63,10 +63,10 @@ class Splice(Stream):
         "caller",
         "caller_done",
         "caller_stream_id",
+        "choice",
         "flow",
         "model",
         "opened_at",
-        "order",
         "route",
         "route_done",
         "server_stream_id",
@@ -96,7 +96,7 @@ class Splice(Stream):
         self.caller_done = False  # the caller sends no more payloads
         self.route_done = False  # the route sends no more payloads (only a channel outlives that)
         self.opened_at: Final = now
-        self.order = 0  # see `RequestContext.order`
+        self.choice = 0  # see `RequestContext.choice`
         # The first frame of a fragmented channel request said COMPLETE: done with its last fragment.
         self._completes = False
         self._passes_answers = model != REQUEST_FNF  # what the route sends goes on without a question, see `answered`
@@ -297,7 +297,7 @@ class Splice(Stream):
             self._bytes_in,
             self._bytes_out,
             self.opened_at,
-            self.order,
+            self.choice,
             1,
         )
 

@@ -84,7 +84,7 @@ class Egress:
             kept = RetryableSplice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
             kept.keep(frame, rest, to - at, target, context.retries)
             splice = kept
-        splice.order = context.order
+        splice.choice = context.choice
         splice.open_rewritten(frame, prefix, rest, to - at)
         if target.deadline_ms > 0 and kind != frames.REQUEST_FNF:  # which has no answer, not even this one
             splice.timer = context.timers.put(deadline_at(target, request, frame.now), splice)
@@ -112,7 +112,7 @@ class Egress:
             server.forward_rewritten(frame, server.open_id(), prefix, frame.data[at : frame.end], to - at)
             route.load.take()
         flow = context.flow(peer, target, route, frame.kind)
-        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.order, 1)
+        flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, context.choice, 1)
 
     def choose_for_retry(self, splice: RetryableSplice, now: float) -> Route | None:
         """Another route for a request of which the first one did not hold (D-50); None: there is none."""

@@ -222,12 +222,12 @@ class LinkFanout:
                 return
         if kind == frames.METADATA_PUSH:
             push_to_all(context.steps, peer, parts, now)
-            flow.count(COMPLETED, 0, 1, 0, size, 0, now, context.order, routes_n)
+            flow.count(COMPLETED, 0, 1, 0, size, 0, now, context.choice, routes_n)
             return
         has_credit = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL
         credit_n = frames.initial_n(frame.data, frame.start) if has_credit else 0
         call = open_multicast(context.steps, peer, stream_id, flow, kind, now, credit_n, len(parts))
-        call.order = context.order
+        call.choice = context.choice
         call.routes_n = routes_n
         call.enter(frame.flags, size)
         if target is not None and target.deadline_ms > 0 and kind != frames.REQUEST_FNF:

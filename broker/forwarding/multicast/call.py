@@ -113,13 +113,13 @@ class MulticastCall(Stream):
         "caller",
         "caller_done",
         "caller_id",
+        "choice",
         "flow",
         "is_finished",
         "is_opening",
         "is_whole",
         "model",
         "opened_n",
-        "order",
         "routes_n",
         "timer",
     )
@@ -137,7 +137,7 @@ class MulticastCall(Stream):
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
         self._opened_at: Final = now
         self.opened_n = 0  # branches, ever
-        self.order = 0  # see `RequestContext.order`
+        self.choice = 0  # see `RequestContext.choice`
         self.routes_n = 0  # that it goes to, of other brokers, too
         self._completes = False  # see `Splice`: the first frame of a fragmented channel request said COMPLETE
         self._items_in = 0
@@ -352,7 +352,7 @@ class MulticastCall(Stream):
             self._bytes_in,
             self._bytes_out,
             self._opened_at,
-            self.order,
+            self.choice,
             self.routes_n,
         )
 

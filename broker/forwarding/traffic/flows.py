@@ -161,10 +161,10 @@ class Flow:
         bytes_in: int,
         bytes_out: int,
         opened_at: float,
-        order: int,
+        choice: int,
         branches: int,
     ) -> None:
-        """One request ended. `opened_at`: seconds, monotonic; the end is `latency_us` later. `order`: which of the
+        """One request ended. `opened_at`: seconds, monotonic; the end is `latency_us` later. `choice`: which of the
         query's choices it was; 0: none was made. `branches`: routes that it went to."""
         counts = self._counts[outcome]
         if counts is None:
@@ -196,7 +196,7 @@ class Flow:
                     latency_us,
                     self.number,
                     outcome,
-                    order,
+                    choice,
                     log.query.choices,
                     self.key_hash,
                     branches,
@@ -230,7 +230,7 @@ class Uncounted(Flow):
         bytes_in: int,
         bytes_out: int,
         opened_at: float,
-        order: int,
+        choice: int,
         branches: int,
     ) -> None:
         pass
