@@ -85,7 +85,7 @@ class _Journey:
             digest=digest,
             checks=tuple(checks),
             gaps=tuple(self._gaps(start, window)),
-            problems=tuple(reader.problems),
+            problems=(*_beginning(start), *reader.problems),
             notes=tuple(self._notes),
             names={run.broker_id: run.broker_name for run in self._near.runs()},
         )
@@ -189,8 +189,7 @@ class _Journey:
         missing = self._reader.missing(self._run, start.seq, last)
         gaps = []
         if first < start.seq:
-            detail = "no record from the broker's start, and no whole snapshot behind it, is there"
-            gaps.append(Gap(first, start.seq - 1, start.seq - first, "missing", detail))
+            gaps.append(Gap(first, start.seq - 1, start.seq - first, "missing", ""))
         told = [(*history.dropped_range(record), record) for record in sorted(missing.told)]
         covered = history.Numbers()
         covered.add(np.array([begin for begin, _, _ in told]), np.array([end for _, end, _ in told]))
@@ -253,6 +252,14 @@ def digest_of(records: Iterable[history.Record]) -> str:
     for record in records:
         digest.add(route_mark(record.route_id, record.service, list(record.tags.items())))
     return digest.text
+
+
+def _beginning(start: history.Start) -> tuple[str, ...]:
+    """Says when the history begins, if that is behind the broker's start; else nothing."""
+    if start.is_whole:
+        return ()
+    begins = moment_text(moment_at(start.at_us))
+    return (f"the history begins at {begins}: neither BrokerStarted nor a whole snapshot is there",)
 
 
 def _check(written: history.Record, made: str) -> Check:

@@ -102,12 +102,13 @@ def warnings(table: values.TableAt) -> list[str]:
     found = [_gap_text(gap) for gap in table.gaps[:MAX_GAPS]]
     if len(table.gaps) > MAX_GAPS:
         found.append(f"{len(table.gaps) - MAX_GAPS:,} more gaps, see --json")
-    head = "INCOMPLETE: " + (
-        "records are missing between the start and the instant, so routes may be missing or too many"
-        if table.gaps
-        else "files were passed over, though no number is missing"
-    )
-    return [head, *(f"  {text}" for text in (*found, *table.problems))]
+    if table.start == values.FIRST_RECORD:
+        head = "the beginning is missing, so routes may be missing"
+    elif table.gaps:
+        head = "records are missing between the start and the instant, so routes may be missing or too many"
+    else:
+        head = "files were passed over, though no number is missing"
+    return [f"INCOMPLETE: {head}", *(f"  {text}" for text in (*found, *table.problems))]
 
 
 def _verdict(table: values.TableAt) -> str:

@@ -77,7 +77,7 @@ class TableAt:
     digest: str  # of these routes, 32 hex digits
     checks: tuple[Check, ...]  # at most two: the digests next to the instant, before and behind it
     gaps: tuple[Gap, ...]
-    problems: tuple[str, ...]  # sentences: files that were passed over
+    problems: tuple[str, ...]  # sentences: the beginning is missing, files that were passed over
     notes: tuple[str, ...]  # sentences: what else is to be known
     names: dict[str, str]  # of brokers, by their ids, as far as they are known
 
@@ -90,8 +90,8 @@ class TableAt:
 
     @property
     def is_complete(self) -> bool:
-        """Nothing is missing, no file was passed over, and it was rebuilt from a point where all was known."""
-        return not self.gaps and not self.problems and self.start != FIRST_RECORD
+        """Nothing is missing, the beginning among it, and no file was passed over."""
+        return not self.gaps and not self.problems
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; times as ISO texts, UTC."""

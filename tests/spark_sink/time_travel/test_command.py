@@ -122,6 +122,18 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert "  record 4: missing\n  record 8: missing\n" in text
 
 
+def test_of_a_history_without_its_beginning_is_said_when_it_begins(tmp_path: Path) -> None:
+    history = sample()
+    write_segments(tmp_path, history, [row._replace(seq=row.seq - 6) for row in history.rows if row.seq > 6])
+    text = run("--events", str(tmp_path), "--at", "2023-11-15 12:00:30").stdout
+    assert "made from the first record that is there of 2023-11-15 12:00:30" in text
+    assert (
+        "INCOMPLETE: the beginning is missing, so routes may be missing\n"
+        "  the history begins at 2023-11-15 12:00:30: neither BrokerStarted nor a whole snapshot is there\n"
+    ) in text
+    assert "passed over" not in text
+
+
 def test_now_is_the_default(tmp_path: Path) -> None:
     now_ms = int(datetime.now(UTC).timestamp() * 1000) - 30_000
     history = History(at_ms=now_ms)

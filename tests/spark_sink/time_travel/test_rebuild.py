@@ -17,6 +17,7 @@ from tests.spark_sink.time_travel.histories import History, random_history, rand
 
 A, B, C, D = (f"00000000-0000-0000-0000-00000000000{digit}" for digit in "abcd")
 NOON = moment_at(NOON_MS * 1000)
+BEGINS_LATE = "the history begins at 2023-11-15 {}: neither BrokerStarted nor a whole snapshot is there"
 
 
 def after(seconds: float) -> datetime:
@@ -279,7 +280,18 @@ def test_without_a_start_the_first_record_that_is_there_is_one_and_all_before_it
     write_segments(tmp_path, history, history.rows[2:])
     table = table_at(tmp_path, after(9))
     assert (table.start, table.is_complete, [route.route_id for route in table.routes]) == (FIRST_RECORD, False, [B, C])
-    assert table.gaps[0][:4] == (1, 2, 2, "missing")
+    assert table.gaps == (Gap(1, 2, 2, "missing", ""),)
+    assert table.problems == (BEGINS_LATE.format("12:00:02"),)
+
+
+def test_a_history_whose_numbers_begin_with_another_event_than_the_start_has_no_beginning_either(
+    tmp_path: Path,
+) -> None:
+    history = history_of((1, A), (2, B))
+    write_segments(tmp_path, history, [row._replace(seq=row.seq - 1) for row in history.rows[1:]])
+    table = table_at(tmp_path, after(9))
+    assert (table.start, table.is_complete, table.gaps) == (FIRST_RECORD, False, ())
+    assert table.problems == (BEGINS_LATE.format("12:00:01"),)
 
 
 def test_moments_may_be_texts_and_without_a_zone_are_utc(tmp_path: Path) -> None:
