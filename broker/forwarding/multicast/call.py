@@ -326,10 +326,14 @@ class MulticastCall(Stream):
 
     def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
         """Ends the call with an error of the broker's own."""
-        self.caller.send(frames.encode_error(self.caller_id, refusal.code, refusal.message))
+        self.tell_failed(refusal)
         if outcome == FAILED:
             self.flow = self.flow.ended_with(refusal.word)
         self.finish(outcome, now)
+
+    def tell_failed(self, refusal: Refusal) -> None:
+        """Tells the caller of that error."""
+        self.caller.send(frames.encode_error(self.caller_id, refusal.code, refusal.message))
 
     def finish(self, outcome: int, now: float) -> None:
         """Cancels the branches that are open, forgets all, counts the request."""

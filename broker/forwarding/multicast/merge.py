@@ -138,13 +138,11 @@ class Merge(MulticastCall):
         if self._is_answered:
             self.finish(COMPLETED, now)
 
-    def fail(self, refusal: Refusal, outcome: int, now: float) -> None:
+    def tell_failed(self, refusal: Refusal) -> None:
         if not self._is_answered:
-            super().fail(refusal, outcome, now)
-            return
-        if not self.caller_done:  # it has its COMPLETE: only its own half is open
+            super().tell_failed(refusal)
+        elif not self.caller_done:  # it has its COMPLETE: only its own half is open
             self.caller.send(frames.encode_cancel(self.caller_id))
-        self.finish(outcome, now)
 
     def finish(self, outcome: int, now: float) -> None:
         if not self.is_finished:

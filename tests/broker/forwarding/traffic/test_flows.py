@@ -18,7 +18,7 @@ from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
-from tests.fakes import START_MS, World, address, addressed, fragments
+from tests.fakes import START_MS, World, address, addressed, cancelled, fragments
 
 ORDERS = address(service="orders")
 NAMES = {4: "request_response", 5: "fire_and_forget", 6: "request_stream", 7: "request_channel"}
@@ -142,6 +142,21 @@ def test_a_deadline_that_the_broker_ends_is_an_error_with_its_word(kind: int, ro
     assert [(key[0], *key[3:], counts.requests) for key, counts in totals.items()] == [
         ("orders", "error", "deadline", 1)
     ]
+
+
+@pytest.mark.parametrize("routing", [UNICAST, MULTICAST])
+def test_a_channel_whose_route_has_completed_and_whose_caller_has_not_has_the_word_of_its_deadline(
+    routing: int,
+) -> None:
+    pair = Pair()
+    hints = [(Key.text("deadline_ms"), "500")]
+    pair.caller.request(REQUEST_CHANNEL, 1, address(routing, hints=hints, service="orders"))
+    pair.service.send(frames.encode_request_n(2, 1))
+    pair.service.answer(2, b"", COMPLETE)
+    pair.caller.received()
+    pair.world.advance(0.5)
+    assert pair.caller.received() == [cancelled(1)]
+    assert [outcome(record) for record in pair.world.flows()] == [("error", "deadline", 1, 1, 0)]
 
 
 def test_errors_of_a_route_and_deadlines_of_the_same_requests_are_different_flows() -> None:
