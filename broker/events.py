@@ -228,8 +228,10 @@ FLOW_MEANINGS: Final[dict[str, str]] = {
     "multicast, 0 for one that was refused",
     "items_in": "payloads from the caller",
     "items_out": "payloads from the route",
-    "bytes_in": "frame bytes from the caller to the route",
-    "bytes_out": "frame bytes from the route to the caller",
+    "bytes_in": "bytes of frames from the caller: its request, PAYLOAD, ERROR and, but for a multicast, "
+    "REQUEST_N; no others",
+    "bytes_out": "bytes of frames from the route to the caller: PAYLOAD, ERROR and, but for a multicast, "
+    "REQUEST_N; no others",
     "latency_sum_us": "sum over the requests, from first frame to end",
     "latency_max_us": "the slowest request",
     "histogram": "latency histogram: bucket numbers, ascending",

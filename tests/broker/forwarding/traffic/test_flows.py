@@ -18,7 +18,7 @@ from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, REQUEST
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, Pair
-from tests.fakes import START_MS, World, address, addressed, cancelled, fragments
+from tests.fakes import START_MS, World, address, addressed, cancelled, fragments, raw_frame
 
 ORDERS = address(service="orders")
 NAMES = {4: "request_response", 5: "fire_and_forget", 6: "request_stream", 7: "request_channel"}
@@ -237,6 +237,23 @@ def test_the_bytes_of_an_error_are_counted() -> None:
     pair.service.fail(2, 0x201, "because")
     (record,) = pair.world.flows()
     assert record.bytes_out == len(frames.encode_error(2, 0x201, "because"))
+
+
+@pytest.mark.parametrize("routing", [UNICAST, MULTICAST])
+def test_bytes_are_those_of_requests_payloads_and_errors_and_of_request_n_where_it_passes(routing: int) -> None:
+    """As the columns say: CANCEL, extensions and what the broker makes itself count nowhere."""
+    pair = Pair()
+    raw = pair.caller.request(REQUEST_CHANNEL, 1, address(routing, service="orders"), n=1)
+    more, item = frames.encode_request_n(1, 7), frames.encode_payload(1, NEXT, b"more")
+    pair.service.send(frames.encode_request_n(2, 7), raw_frame(frames.EXT, frames.IGNORE, bytes(4), 2))
+    pair.caller.send(more, item, raw_frame(frames.EXT, frames.IGNORE, bytes(4), 1))
+    answer = frames.encode_payload(2, NEXT, b"answer")
+    pair.service.send(answer)
+    pair.caller.cancel(1)
+    (record,) = pair.world.flows()
+    credit_bytes = len(more) if routing == UNICAST else 0
+    assert record.outcome == "cancelled"
+    assert (record.bytes_in, record.bytes_out) == (len(raw + item) + credit_bytes, len(answer) + credit_bytes)
 
 
 @pytest.mark.parametrize("kind", MODELS)
