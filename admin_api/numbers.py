@@ -102,7 +102,7 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
     gauge("broker_sessions_suspended", "Resumable connections without a socket", lambda of: of.sessions.suspended),
     counter("broker_sessions_resumed", "Resumptions of connections", lambda of: of.sessions.resumed),
     gauge("broker_sessions_retained_bytes", "Frame bytes kept for resumption", lambda of: of.sessions.retained_bytes),
-    gauge("broker_streams", "Requests in flight, each counted once", lambda of: queries.streams(of.core)),
+    gauge("broker_streams", "Requests in flight, each counted once", lambda of: of.core.in_flight_n),
     # What strangers make the process do
     counter(
         "broker_connections_unaccepted",

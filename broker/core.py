@@ -23,7 +23,7 @@ from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
-from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
+from broker.events import BROKER_LOAD, BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.peer import Peer
@@ -310,6 +310,20 @@ class Core:
         """No new requests from now on; those that run go on."""
         self.engine.is_draining = True
 
+    def tell_load(self, cpu_permille: int, loop_lag_max_us: int, now: float) -> None:
+        """Tells the load of the process, which the edge has measured since it last told, and what is there now.
+
+        `cpu_permille`: 1000 is one core of the machine. `loop_lag_max_us`: the largest of what `lag` got.
+        """
+        numbers = {
+            "cpu_permille": cpu_permille,
+            "loop_lag_max_us": loop_lag_max_us,
+            "connections": len(self.lifecycle.limits.peers),
+            "in_flight": self.in_flight_n,
+        }
+        tags = [(name, str(number)) for name, number in numbers.items()]
+        self._event_log.tell(BROKER_LOAD, self._event_log.wall(now), tags=tags)
+
     # Time
 
     def tick(self, now: float, at_ms: int) -> None:
@@ -404,6 +418,11 @@ class Core:
     def peers(self) -> list[Peer]:
         """All connections, oldest first."""
         return list(self.lifecycle.limits.peers.values())
+
+    @property
+    def in_flight_n(self) -> int:
+        """Requests in flight, each counted once: where it began."""
+        return sum([peer.begun for peer in self.lifecycle.limits.peers.values()])
 
     # Inside
 

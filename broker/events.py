@@ -59,6 +59,7 @@ SLOW_PEER_ENDED: Final = 29
 BROKER_DIED: Final = 30  # told by the writer of event files, for a broker that could not
 REQUESTS_DROPPED: Final = 31
 ROUTE_UNSAID: Final = 32
+BROKER_LOAD: Final = 33
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -93,6 +94,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     BROKER_DIED: "BrokerDied",
     REQUESTS_DROPPED: "RequestsDropped",
     ROUTE_UNSAID: "RouteUnsaid",
+    BROKER_LOAD: "BrokerLoad",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.
@@ -200,8 +202,8 @@ LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
     **_SHARED_MEANINGS,
     "kind": "what happened, as a number that never changes its meaning",
     "at_ms": "when it happened",
-    "tags": "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of BrokerStarted and "
-    "TableDigest what is said of them below",
+    "tags": "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of BrokerStarted, "
+    "TableDigest and BrokerLoad what is said of them below",
     "peer": "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id",
     "reason": "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`; of AnnotationsRefused "
     "what is wrong with them",

@@ -39,10 +39,17 @@ _WARNINGS: Final = frozenset(
         events.DIGEST_MISMATCH,
     }
 )
-# For event files: the routes of other brokers and of snapshots are many, and of a slow peer its PeerClosed, a warning,
-# says the same.
+# For event files: the routes of other brokers and of snapshots are many, a load comes each minute, and of a slow peer
+# its PeerClosed, a warning, says the same.
 QUIET: Final = frozenset(
-    {events.ROUTE_ADDED, events.ROUTE_REMOVED, events.ROUTE_SEEN, events.TABLE_DIGEST, events.SLOW_PEER_ENDED}
+    {
+        events.ROUTE_ADDED,
+        events.ROUTE_REMOVED,
+        events.ROUTE_SEEN,
+        events.TABLE_DIGEST,
+        events.BROKER_LOAD,
+        events.SLOW_PEER_ENDED,
+    }
 )
 # What a stranger costs nothing to bring about, as often as it likes: such lines are limited (`limited_log`).
 OF_STRANGERS: Final = frozenset(
@@ -197,8 +204,9 @@ def event_line(event: events.LifecycleEvent) -> str:
         return f"drain of {event.reason}{': ' if event.reason == 'broker' else ' '}{event.detail}"
     if event.kind == events.ROUTE_SEEN:
         return f"{route}: in slot {event.detail} after {_seconds(event)}, {event.peer}"
-    if event.kind == events.TABLE_DIGEST:
-        return f"table: {' '.join(f'{name}={value}' for name, value in event.tags)}"
+    if event.kind in (events.TABLE_DIGEST, events.BROKER_LOAD):
+        subject = "table" if event.kind == events.TABLE_DIGEST else "load"
+        return f"{subject}: {' '.join(f'{name}={value}' for name, value in event.tags)}"
     line = _LINES.get(event.kind, "broker: events dropped{why}")
     if event.kind == events.REQUESTS_DROPPED and event.peer and not event.service:
         line = "link {peer}: requests dropped{why}"

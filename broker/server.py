@@ -39,9 +39,10 @@ from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
 from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
+from broker.load_meter import LoadMeter
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
 from broker.routing.rng import Rng
-from broker.views.queries import CORE, streams
+from broker.views.queries import CORE
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
@@ -190,8 +191,8 @@ class Server:
         if is_served:
             await self._wait(lambda: self.core.lifecycle.migration.is_over, grace_s, 0.0)
             self.core.drain()
-        await self._wait(lambda: not streams(self.core), max(0.0, end_at - time.monotonic()), 0.0)
-        left = streams(self.core)
+        await self._wait(lambda: not self.core.in_flight_n, max(0.0, end_at - time.monotonic()), 0.0)
+        left = self.core.in_flight_n
         DESCRIPTORS.stop()
         self.core.stop("the broker stops", time.monotonic())
         self.shell.stop()
@@ -258,10 +259,13 @@ class Server:
     def _make_shell(self) -> Shell:
         stuck_s = self.config.limits.stuck_s
         on_requests = self._take_requests if self.core.settings.single_requests else None
+        load_meter = LoadMeter(self.core, time.monotonic()) if self.config.events.dir else None
         if not self.config.log.frames:
-            return Shell(self.core, stuck_s, self._take_events, on_requests=on_requests)
+            return Shell(self.core, stuck_s, self._take_events, on_requests=on_requests, load_meter=load_meter)
         frame_log = FrameLog(self.config.log.frames)
-        return FrameLoggingShell(frame_log, self.core, stuck_s, self._take_events, on_requests=on_requests)
+        return FrameLoggingShell(
+            frame_log, self.core, stuck_s, self._take_events, on_requests=on_requests, load_meter=load_meter
+        )
 
     def _make_handshakes(self) -> Handshakes | None:
         tls = self.config.tls

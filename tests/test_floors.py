@@ -65,7 +65,7 @@ FLOORS = [
     ["broker.cluster"],
     ["broker.lifecycle"],
     ["broker.core"],
-    ["broker.config", "broker.log", "broker.limited_log", "rsocket_wire.upgrade"],
+    ["broker.config", "broker.load_meter", "broker.log", "broker.limited_log", "rsocket_wire.upgrade"],
     ["broker.edge"],
     ["broker.views"],
     ["broker.server"],

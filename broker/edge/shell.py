@@ -23,6 +23,7 @@ from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.request_log import RequestRows
+from broker.load_meter import LoadMeter
 
 HIGH_MARK_BYTES: Final = 1 << 20  # waiting for a peer, above which it is congested; see `tcp` for TLS
 LOW_MARK_BYTES: Final = 1 << 18  # and below which it is relieved
@@ -67,18 +68,21 @@ class Shell:
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
         on_requests: Callable[[RequestRows], None] | None = None,
+        load_meter: LoadMeter | None = None,
         clock: Callable[[], float] = time.monotonic,
         quiet_s: float = QUIET_S,
         turn_s: float = TURN_S,
     ) -> None:
         """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
-        None where the core writes none. `clock`: seconds, monotonic."""
+        None where the core writes none. `load_meter`: None where nobody reads of the load. `clock`: seconds, monotonic.
+        """
         self._clock = clock
         self._quiet_s = quiet_s
         self.turn_s = turn_s  # seconds of one connection in one turn of the loop
         self.core = core
         self._on_events = on_events
         self._on_requests = on_requests
+        self._load_meter = load_meter
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._pending_input: dict[int, PendingInput] = {}  # by peer id
@@ -380,7 +384,10 @@ class Shell:
     def _tick(self) -> None:
         self.lag_s = max(0.0, self._loop.time() - self._tick_at)
         self.core.lag.add(self.lag_s, 1)
-        self.core.tick(self._clock(), time.time_ns() // 1_000_000)
+        now = self._clock()
+        self.core.tick(now, time.time_ns() // 1_000_000)
+        if self._load_meter is not None:
+            self._load_meter.look(self.lag_s, now)
         self.slow_peers.look()
         if self._loop.time() >= self._weigh_at:
             self._look_at_unsent()

@@ -102,7 +102,7 @@ def status(
         services=len(_tallies(core)),
         tags=core.table.index.size(),
         generation=core.table.generation,
-        streams=streams(core),
+        streams=core.in_flight_n,
         requests=sum(total.requests for _, total in totals(core)),
         lookups=schemas.LookupView(query.hits, query.misses, query.remembered(), query.unknown_methods),
         waiting=waiting(core),
@@ -217,11 +217,6 @@ def traffic(core: Core, part: Part) -> Listed[schemas.TrafficView]:
 def totals(core: Core) -> list[tuple[TotalKey, Total]]:
     """What `traffic` shows, all of it and in the same order; the totals themselves, do not change them."""
     return list(core.engine.flows.totals.items())
-
-
-def streams(core: Core) -> int:
-    """Requests in flight, each counted once: where it began."""
-    return sum(peer.begun for peer in core.peers())
 
 
 def service_routes(core: Core) -> dict[str, int]:

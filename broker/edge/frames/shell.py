@@ -13,6 +13,7 @@ from broker.edge.shell import Shell
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.request_log import RequestRows
+from broker.load_meter import LoadMeter
 
 
 class FrameLoggingShell(Shell):
@@ -26,8 +27,9 @@ class FrameLoggingShell(Shell):
         on_events: Callable[[list[LifecycleEvent | FlowRecord]], None],
         loop: Loop | None = None,
         on_requests: Callable[[RequestRows], None] | None = None,
+        load_meter: LoadMeter | None = None,
     ) -> None:
-        super().__init__(core, stuck_s, on_events, loop, on_requests)
+        super().__init__(core, stuck_s, on_events, loop, on_requests, load_meter)
         self._frame_log: Final = log
 
     def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:

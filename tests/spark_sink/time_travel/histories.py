@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from broker.events import (
+    BROKER_LOAD,
     BROKER_STARTED,
     BROKER_STOPPED,
     EVENTS_DROPPED,
@@ -186,7 +187,10 @@ def random_step(history: History, rng: random.Random) -> None:
     elif kind == 8:
         history.replace(rng.choice(there), f"tcp 10.0.0.9:{rng.randint(1, 9)}")
     elif kind == 9:
-        history.tell(PEER_CONNECTED, peer="tcp 10.0.0.4:5123")
+        if history.seq % 2:
+            history.tell(PEER_CONNECTED, peer="tcp 10.0.0.4:5123")
+        else:
+            history.tell(BROKER_LOAD, tags=[("cpu_permille", "250"), ("in_flight", "3")])
     else:
         history.table[rng.choice(there)].requests += 3
         history.flow(3)

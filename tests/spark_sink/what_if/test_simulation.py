@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.events import REDIRECT_SET, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import BROKER_LOAD, REDIRECT_SET, ROUTE_SEEN, TABLE_DIGEST
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.maglev import MaglevTable
 from broker.routing.table import Route
@@ -32,6 +32,15 @@ def test_without_all_routes_requests_find_none_and_the_tag_is_named(tmp_path: Pa
     history = two_routes().ask(1, "orders", address(service="orders", zone="a"))
     question = Question(without=(("zone", "a"), ("zone", "b")))
     assert asked(history.write(tmp_path), question).result.unroutable == {"orders": {"service=orders": 11}}
+
+
+def test_a_load_of_the_broker_changes_nothing(tmp_path: Path) -> None:
+    history = two_routes().tell(BROKER_LOAD, tags={"cpu_permille": "250", "in_flight": "3"})
+    for number in range(10):
+        history.ask(1 + number % 2, "orders")
+    simulation = asked(history.write(tmp_path))
+    assert loads(simulation) == {name_of(1): (10, 10), name_of(2): (10, 10)}
+    assert [(each.choices, each.same) for each in simulation.checked.compared.values() if each.choices] == [(20, 20)]
 
 
 def test_copies_leave_with_their_route(tmp_path: Path) -> None:

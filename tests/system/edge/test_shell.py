@@ -4,14 +4,17 @@ import math
 
 import pytest
 
-from broker.core import CoreSettings
-from broker.edge.shell import FLUSH_BYTES, TICK_S, WEIGH_S
+from broker.core import Core, CoreSettings
+from broker.edge.shell import FLUSH_BYTES, TICK_S, WEIGH_S, Shell
 from broker.edge.slow_peers import CLOSE_S
+from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peer import Peer
+from broker.load_meter import LOAD_S, LoadMeter
+from broker.routing.rng import Rng
 from rsocket_wire.rsocket.frames import NEXT, Setup, encode_keepalive, encode_payload
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry, find_notice
-from tests.fakes import framed
+from tests.fakes import START_MS, framed, route_id
 from tests.system.support.shells import SETUP, STUCK_S, Bench, FakeClock, FakeLink, FakeLoop, Pair, make_shell
 
 
@@ -114,6 +117,28 @@ async def test_the_lag_of_the_loop_is_how_late_its_timer_was() -> None:
     lag = pair.shell.core.lag
     assert pair.shell.lag_s == pytest.approx(0.25)
     assert (lag.number, lag.max_us) == (2, int(pair.shell.lag_s * 1e6))
+
+
+async def test_the_load_has_the_largest_lag_of_its_minute_and_is_handed_out_at_once() -> None:
+    told: list[tuple[float, str]] = []
+    loop, clock = FakeLoop(), FakeClock()
+    core = Core(CoreSettings(), route_id(0xB1), Rng(1), clock.now, START_MS)
+
+    def take_events(events: list[LifecycleEvent | FlowRecord]) -> None:
+        loads = [dict(event.tags) for event in events if isinstance(event, LifecycleEvent) and event.tags]
+        told.extend((clock.now, load["loop_lag_max_us"]) for load in loads if "loop_lag_max_us" in load)
+
+    shell = Shell(core, STUCK_S, take_events, loop, load_meter=LoadMeter(core, clock.now), clock=clock)
+    shell.start()
+    for late_s in (0.25, 0.0):
+        loop.late_s = late_s
+        loop.tick()
+        loop.late_s = 0.0
+        clock.now += LOAD_S / 2
+        loop.tick()
+        clock.now += LOAD_S / 2
+        loop.tick()
+    assert [(at, round(int(lag_us), -3)) for at, lag_us in told] == [(0.5 + LOAD_S, 250_000), (0.5 + 2 * LOAD_S, 0)]
 
 
 class Heavy(Pair):

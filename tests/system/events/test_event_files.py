@@ -8,7 +8,7 @@ import pytest
 
 from rsocket_wire.rsocket.frames import REQUEST_FNF
 from spark_sink.writer.retention import Reading, declare
-from tests.conftest import StartBroker
+from tests.conftest import MakeServer, StartBroker
 from tests.system.support.event_numbers import has_no_gap, rows
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import soon, until
@@ -80,6 +80,25 @@ async def test_all_is_in_sealed_files_after_a_stop(start_broker: StartBroker, tm
     assert lifecycle[6]["reason"] == "broker-stopped"
     assert {row["broker_name"] for row in lifecycle} == {"eu-1"}
     assert not list(events.rglob(".*")), "nothing half-written is left"
+
+
+@pytest.mark.parametrize("frames", ["", "orders"])
+async def test_the_load_is_measured_where_event_files_are_written_and_nowhere_else(
+    make_server: MakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    frames: str,
+) -> None:
+    """Here with each tick; by a broker that logs frames, too."""
+    monkeypatch.setattr("broker.load_meter.LOAD_S", 0.0)
+    caplog.set_level("DEBUG", "broker")
+    without = await make_server(**{"log.frames": frames})
+    await until(lambda: without.core.lag.number > 3)
+    assert "load: " not in caplog.text
+    await make_server(**{"log.frames": frames, "events.dir": tmp_path, "events.roll_s": 0.1})
+    await until(lambda: "BrokerLoad" in happened(tmp_path))
+    assert "load: cpu_permille=" in caplog.text
 
 
 async def test_every_single_request_is_in_sealed_files_and_equals_the_flows(

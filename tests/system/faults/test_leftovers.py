@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from broker.server import Server
-from broker.views.queries import streams
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from tests.conftest import StartBroker
 from tests.system.support.waits import until
@@ -95,7 +94,7 @@ async def test_nothing_is_left_in_the_core_and_nothing_to_the_garbage_collector(
     core = server.core
     assert sum(core.lifecycle.limits.closed.by_reason.values()) == CONNECTIONS
     assert core.table.size() == 0
-    assert (streams(core), core.table.routes(), core.has_writes()) == (0, [], False)
+    assert (core.in_flight_n, core.table.routes(), core.has_writes()) == (0, [], False)
     assert cycles() == set()
 
 
