@@ -1,9 +1,9 @@
 """How fast the pipeline turns event files into tables: catching up, from the event to the table, and with many files.
 
-    python -m benchmarks.pipeline                    all three, about four minutes
-    python -m benchmarks.pipeline catch-up           events per second of the whole pipeline, on 2 cores
-    python -m benchmarks.pipeline delay [EVERY]      from event to table, p50 and p99, with 0.5 s segments
-    python -m benchmarks.pipeline seen               what a day of small segments in log and archive adds to a trigger
+    python -m benchmarks.pipeline                          all three, with both engines, about eight minutes
+    python -m benchmarks.pipeline catch-up [ENGINE]        events per second of the whole pipeline, on 2 cores
+    python -m benchmarks.pipeline delay [ENGINE [EVERY]]   from event to table, p50 and p99, with 0.5 s segments
+    python -m benchmarks.pipeline small [ENGINE]           CPU for each of 20,000 segments of a few records
 
 The segments are those of a broker that writes all requests: 20,000 a second over 4,000 flows with zipf weights, and the
 flow records of each second. Tables are compared with the sums of what was written.
@@ -26,8 +26,9 @@ from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, seal, segment_name
-from spark_sink.pipeline import batch
+from spark_sink.pipeline.local import LocalEngine
 from spark_sink.pipeline.pipeline import Pipeline
+from spark_sink.pipeline.spark import SparkEngine
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, REQUESTS
 from spark_sink.session import open_session
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
@@ -36,9 +37,10 @@ from spark_sink.tables import TRAFFIC, read_table
 RATE: Final = 20_000  # requests a second
 FLOW_COUNT: Final = 4_000
 CATCH_UP_S: Final = 150  # of traffic: 3 million requests
+SMALL_FILES: Final = 20_000
 WARM_S: Final = 30.0  # before anything is measured: the first batches load classes, and Java compiles
 DELAY_S: Final = 40.0
-DAY: Final = 86_400  # segments
+Engine = SparkEngine | LocalEngine
 HEADER: Final = Header("7f3a0000-0000-4000-8000-000000000001", "bench", 1_795_000_000_000, "bench")
 
 
@@ -143,22 +145,31 @@ class Traffic:
         }
 
 
-def catch_up(session: Any, folder: Path) -> None:
+def catch_up(engine: Engine, folder: Path) -> None:
     """Everything is there; how long until it is in the tables?"""
     traffic = Traffic(folder / "events")
     now_s = time.time()
     for second in range(CATCH_UP_S):
         traffic.write(1.0, now_s - CATCH_UP_S + second)
-    began, cpu = time.monotonic(), cpu_s(session)
-    Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None).run_queries(session)
-    took, used = time.monotonic() - began, cpu_s(session) - cpu
+    began, cpu = time.monotonic(), cpu_s(engine)
+    run_once(engine, folder)
+    took, used = time.monotonic() - began, cpu_s(engine) - cpu
     check(folder / "tables", traffic)
     events = traffic.requests + traffic.flow_records
     print(
-        f"catch-up: {events} events ({traffic.flow_records} of them flow records) in {took:.1f} s: "
-        f"{events / took:,.0f} events/s; CPU {used / events * 1e6:.2f} us per event, "
-        f"{events / used:,.0f} events per CPU second"
+        f"{name_of(engine)}, catch-up: {events} events ({traffic.flow_records} of them flow records) in {took:.1f} s: "
+        f"{events / took:,.0f} events/s; CPU {used / events * 1e6:.2f} us per event"
     )
+
+
+def run_once(engine: Engine, folder: Path) -> None:
+    """All that is there."""
+    Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None).run_queries(engine)
+
+
+def name_of(engine: Engine) -> str:
+    """As the option spells it."""
+    return "local" if isinstance(engine, LocalEngine) else "spark"
 
 
 def check(tables: Path, traffic: Traffic) -> None:
@@ -172,23 +183,33 @@ def check(tables: Path, traffic: Traffic) -> None:
         )
 
 
-def cpu_s(session: Any) -> float:
-    """CPU time of this process and of Spark's Java, user and system."""
-    java = session._jvm.java.lang.ProcessHandle.current().pid()
-    return sum(_cpu_of(process) for process in ("self", java))
+def cpu_s(engine: Engine) -> float:
+    """CPU time of this process and of Spark's Java and its workers, user and system, those that have ended too."""
+    used = _cpu_of("self")
+    if engine.session is not None:
+        java = engine.session._jvm.java.lang.ProcessHandle.current().pid()
+        used += sum(_cpu_of(process) for process in _with_children(java))
+    return used
+
+
+def _with_children(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children")
+    threads = children.parent.parent.iterdir() if children.exists() else ()
+    below = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    return [process, *(each for child in below for each in _with_children(child))]
 
 
 def _cpu_of(process: object) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return sum(map(int, fields[11:15])) / 100
 
 
-def delay(session: Any, folder: Path, every: str) -> None:
+def delay(engine: Engine, folder: Path, every: str) -> None:
     """Segments of 0.5 s come all the time; how old is an event when it is in a table?"""
     traffic = Traffic(folder / "events")
     traffic.write(0.5, time.time())
     pipeline = Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", every)
-    runs = threading.Thread(target=pipeline.run_queries, args=(session,))
+    runs = threading.Thread(target=pipeline.run_queries, args=(engine,))
     runs.start()
     sealed: dict[str, float] = {}  # segment -> when its oldest event happened
     seen: dict[str, float] = {}  # segment -> when it was in the last of the tables
@@ -196,7 +217,7 @@ def delay(session: Any, folder: Path, every: str) -> None:
     feeds.start()
     stamp = 0.0
     while (feeds.is_alive() or len(seen) < len(sealed)) and runs.is_alive():
-        # A batch writes requests first, the partials then, and runs.json last.
+        # A batch writes requests first, the partials then, and runs.json at last.
         before, stamp = stamp, _stamp(folder / "tables" / "_checkpoints" / "runs.json")
         if stamp != before:
             for path in (folder / "tables" / "requests").glob("date=*/*.parquet"):
@@ -205,12 +226,15 @@ def delay(session: Any, folder: Path, every: str) -> None:
         time.sleep(0.01)
     pipeline._stop(0, None)
     runs.join()
-    Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None).run_queries(session)
+    run_once(engine, folder)
     check(folder / "tables", traffic)
     # Events of a segment are spread over its 0.5 s.
     ages = np.concatenate([seen[name] - sealed[name] - np.linspace(0, 0.5, 20) for name in seen])
     p50, p99 = np.percentile(ages, [50, 99])
-    print(f"event to table, 0.5 s segments, trigger {every!r}: p50 {p50:.2f} s, p99 {p99:.2f} s ({len(seen)} segments)")
+    print(
+        f"{name_of(engine)}, event to table, 0.5 s segments, trigger {every!r}: "
+        f"p50 {p50:.2f} s, p99 {p99:.2f} s ({len(seen)} segments)"
+    )
 
 
 def _stamp(path: Path) -> float:
@@ -228,61 +252,40 @@ def _feed(traffic: Traffic, sealed: dict[str, float]) -> None:
         traffic.write(0.5, now_s)
 
 
-def seen(session: Any, folder: Path) -> None:
-    """Triggers with a new segment each, with nothing behind them and after a day of small segments."""
-    took = []
-    for files in (0, DAY):
-        here = folder / f"{files}"
-        traffic = Traffic(here / "events")
-        traffic.write(0.01, time.time(), has_requests=False)
-        old = (here / "events" / FLOWS / segment_name(HEADER.broker_id, HEADER.epoch, 1)).read_bytes()
-        archive = here / "events" / "_archive" / str(here / "events").lstrip("/") / FLOWS
-        archive.mkdir(parents=True)
-        for number in range(files - batch.ROLL_FILES if files else 0):  # what earlier generations have read
-            (archive / segment_name("old", 1, number)).write_bytes(old)
-        for number in range(batch.ROLL_FILES - 60 if files else 0):  # and as much as one generation can know
-            (here / "events" / FLOWS / segment_name("new", 1, number)).write_bytes(b"")
-        took.append(_triggers(session, here, traffic))
+def small(engine: Engine, folder: Path) -> None:
+    """Segments of a second in which little happened."""
+    traffic = Traffic(folder / "events")
+    now_s = time.time()
+    for second in range(SMALL_FILES):
+        traffic.write(0.0002, now_s - SMALL_FILES + second, has_requests=False)
+    began, cpu = time.monotonic(), cpu_s(engine)
+    run_once(engine, folder)
+    took, used = time.monotonic() - began, cpu_s(engine) - cpu
+    check(folder / "tables", traffic)
     print(
-        f"a trigger with one small segment: {took[0]:.2f} s; after {DAY} segments, {batch.ROLL_FILES} of them in the "
-        f"log of the source: {took[1]:.2f} s (medians)"
+        f"{name_of(engine)}, {SMALL_FILES} segments of {traffic.flow_records / SMALL_FILES:.0f} records: "
+        f"{took:.1f} s, CPU {used / SMALL_FILES * 1000:.2f} ms a file"
     )
 
 
-def _triggers(session: Any, here: Path, traffic: Traffic) -> float:
-    Pipeline(str(here / "events"), str(here / "tables"), "local[2]", None).run_queries(session)
-    pipeline = Pipeline(str(here / "events"), str(here / "tables"), "local[2]", "0 seconds")
-    runs = threading.Thread(target=pipeline.run_queries, args=(session,))
-    runs.start()
-    lengths: list[float] = []
-    for _ in range(25):
-        before = _stamp(here / "tables" / "_checkpoints" / "runs.json")
-        traffic.write(0.01, time.time(), has_requests=False)
-        began = time.monotonic()
-        while _stamp(here / "tables" / "_checkpoints" / "runs.json") == before and runs.is_alive():
-            time.sleep(0.005)
-        lengths.append(time.monotonic() - began)
-        time.sleep(0.3)
-    pipeline._stop(0, None)
-    runs.join()
-    Pipeline(str(here / "events"), str(here / "tables"), "local[2]", None).run_queries(session)
-    check(here / "tables", traffic)
-    return float(np.median(lengths[5:]))
-
-
 def main(arguments: Sequence[str]) -> None:
-    what = arguments[0] if arguments else "all"
-    session = open_session("local[2]", is_short=False)
-    with tempfile.TemporaryDirectory(prefix="pipeline-") as name:
-        if what in ("all", "catch-up"):
-            catch_up(session, Path(name) / "warm")
-            catch_up(session, Path(name) / "catch-up")
-        if what in ("all", "delay"):
-            for number, every in enumerate(arguments[1:] or ("0 seconds", "5 seconds")):
-                delay(session, Path(name) / f"delay{number}", every)
-        if what in ("all", "seen"):
-            seen(session, Path(name) / "seen")
-    session.stop()
+    what, name, every = [*arguments, *["all", "both", ""][len(arguments) :]]
+    engines: list[Engine] = [LocalEngine()] if name != "spark" else []
+    if name != "local":
+        engines.append(SparkEngine(open_session("local[2]", is_short=False)))
+    with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
+        for engine in engines:
+            here = Path(folder) / name_of(engine)
+            if what in ("all", "catch-up"):
+                catch_up(engine, here / "warm")
+                catch_up(engine, here / "catch-up")
+            if what in ("all", "delay"):
+                for number, trigger in enumerate([every] if every else ["0 seconds", "5 seconds"]):
+                    delay(engine, here / f"delay{number}", trigger)
+            if what in ("all", "small"):
+                small(engine, here / "small")
+            if engine.session is not None:
+                engine.session.stop()
 
 
 if __name__ == "__main__":

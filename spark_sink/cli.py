@@ -12,7 +12,8 @@ import click
 from rich.console import Console
 
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.pipeline import Pipeline, compact_tables, is_every
+from spark_sink.pipeline.keeping import Keeping, keeping_of
+from spark_sink.pipeline.pipeline import ENGINES, LOCAL, SPARK, Pipeline, compact_tables, is_every, upgrade_tables
 from spark_sink.report.facts import read_facts
 from spark_sink.report.page import html_report
 from spark_sink.report.printers import WIDTH, markdown_report, print_report
@@ -36,9 +37,16 @@ def _date(_context: click.Context, _parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{value!r} is not a date; write one like 2026-11-20") from error
 
 
+def _keeping(_context: click.Context, _parameter: click.Parameter, value: str) -> Keeping:
+    try:
+        return keeping_of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.group()
 def pipeline() -> None:
-    """Turn event files into tables with Spark."""
+    """Turn event files into tables."""
 
 
 @pipeline.command()
@@ -49,14 +57,32 @@ def pipeline() -> None:
 )
 @click.option("--once", is_flag=True, help="Process the files that exist now, then exit.")
 @click.option("--every", callback=_interval, help=f'Process new files at this interval; default: "{DEFAULT_EVERY}".')
-def run(events: str, tables: str, master: str | None, once: bool, every: str | None) -> None:
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=SPARK,
+    show_default=True,
+    help="What does the sums; local: this process, without Java, for folders of this machine.",
+)
+@click.option(
+    "--keep",
+    callback=_keeping,
+    default="",
+    help='Remove old days of tables: "minute=7d, hour=90d, day=forever, requests=30d"; default: keep everything.',
+)
+def run(
+    events: str, tables: str, master: str | None, once: bool, every: str | None, engine: str, keep: Keeping
+) -> None:
     """Process new event files into tables, once or continuously."""
     if once and every is not None:
         raise click.UsageError("--once and --every exclude each other")
+    if engine == LOCAL and master is not None:
+        raise click.UsageError(f"--engine {LOCAL} has no master")
     if master is None and not is_submitted():
         master = DEFAULT_MASTER
+    when = None if once else every or DEFAULT_EVERY
     try:
-        Pipeline(events, tables, master, None if once else every or DEFAULT_EVERY).run()
+        Pipeline(events, tables, master, when, engine=engine, keeping=keep).run()
     except SinkError as error:
         end(error)
 
@@ -72,6 +98,16 @@ def compact(tables: str, before: str | None) -> None:
     try:
         did = compact_tables(tables, before or f"{datetime.now(UTC):%Y-%m-%d}")
         click.echo(f"{did.days} folders of days compacted: {did.files_before} files before, {did.files_after} after")
+    except SinkError as error:
+        end(error)
+
+
+@pipeline.command()
+@click.option("--tables", required=True, help="Folder of the tables.")
+def upgrade(tables: str) -> None:
+    """Make tables of an older version into tables of this one: new names of columns, and roll-ups."""
+    try:
+        upgrade_tables(tables)
     except SinkError as error:
         end(error)
 

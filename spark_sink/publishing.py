@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.schema import SCHEMA_VERSION
-from spark_sink.tables import TIMES, table_schema
+from spark_sink.tables import table_schema
 
 
 def table_bytes(table: str, rows: pa.Table) -> memoryview:
@@ -18,8 +18,8 @@ def table_bytes(table: str, rows: pa.Table) -> memoryview:
     return parquet_bytes(rows, {"schema_version": str(SCHEMA_VERSION), "table": table})
 
 
-def by_day(table: str, rows: pa.Table) -> dict[str, pa.Table]:
-    """Day ("2026-11-20") -> its rows, in the order of the days; a table without rows has none."""
-    days = pc.strftime(rows[TIMES[table]], "%Y-%m-%d")
+def by_day(rows: pa.Table, time: str) -> dict[str, pa.Table]:
+    """Day ("2026-11-20") -> its rows, in the order of the days; no rows have none. `time`: the column that decides."""
+    days = pc.strftime(rows[time], "%Y-%m-%d")
     names = sorted(pc.unique(days).to_pylist())
     return {day: rows if len(names) == 1 else rows.filter(pc.equal(days, day)) for day in names}

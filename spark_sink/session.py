@@ -16,6 +16,7 @@ from spark_sink.errors import MissingPart, SinkError
 from spark_sink.java import ensure_java
 
 CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
+WORKER: Final = "An exception was thrown from the Python worker"  # before a stack of Python's
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
 NEAR_MASTER: Final = "local[2]"  # of commands that answer one question
 # What pyspark says of a query, without a stack.
@@ -29,6 +30,9 @@ SQL_SETTINGS: Final = {  # of a session, whoever started Spark
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Where rows are whole files: a task holds one such batch, its worker another.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
+    "spark.sql.streaming.stopTimeout": "2s",  # else whoever stops a query waits for its batch for ever
     # Of a thousand segments each would be a task otherwise, only to see that it is there.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
@@ -85,7 +89,7 @@ def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
     settings = SQL_SETTINGS | CLIENT_SETTINGS
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        settings |= {"spark.driver.memory": "1g", "spark.default.parallelism": "2"}
+        settings |= {"spark.driver.memory": "512m", "spark.default.parallelism": "2"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options
@@ -108,6 +112,8 @@ def reason_of(error: Exception) -> str:
     if type(error).__name__ == "Py4JNetworkError":
         return "the Java of Spark is gone; was it killed, or short of memory?"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith(WORKER):
+        return lines[-1]
     causes = [line for line in lines if line.startswith(CAUSE)]
     if causes:
         return re.sub(r"^[\w.$]+: ", "", causes[-1].removeprefix(CAUSE))

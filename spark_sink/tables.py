@@ -8,6 +8,9 @@
 Rows of `traffic`, `callers` and `rejections` are partials: sums over what one batch saw of a minute, so that the same
 minute can stand in many files. Whoever reads adds them up: counts and sums with +, maxima with max, histograms bucket
 by bucket. A record that comes late is just one more partial, and brokers merge like batches do.
+
+`traffic_by_hour`, `traffic_by_day` and so on are roll-ups: the same sums of an hour or a day. A batch that writes a
+minute writes its hour and its day, too, so each of the three tells of the same requests and none waits for another.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -44,7 +47,7 @@ BROKER_DIED: Final = "broker-died"
 BAD_FILE: Final = "bad-file"
 
 # Names of columns up to schema version 3, words of SQL, which none has now.
-OLD_NAMES: Final = ("at", "order", "end")
+OLD_NAMES: Final = {"at": "event_time", "order": "choice", "end": "ended_as"}  # old name -> new name
 
 RETRIES: Final = 5  # compaction takes a day's files once; five times in a row somebody else takes them
 
@@ -55,6 +58,12 @@ _LIFECYCLE: Final = {column.name: column for column in LIFECYCLE_COLUMNS}
 _MINUTE: Final = Column("minute", TIME, "begin of the minute in which the flow's interval began")
 
 
+MINUTE: Final = "minute"
+HOUR: Final = "hour"
+DAY: Final = "day"
+GRAINS: Final = (MINUTE, HOUR, DAY)  # what one row of a partial sums up, from the finest on
+
+
 def _keys(*names: str) -> tuple[Column, ...]:
     return (_MINUTE, *ORIGIN_COLUMNS[:2], *(_FLOW[name] for name in names))
 
@@ -63,7 +72,7 @@ class Partial(NamedTuple):
     """A table of partials: rows of flow records grouped by keys, with sums, perhaps a maximum and a histogram."""
 
     name: str
-    keys: tuple[Column, ...]
+    keys: tuple[Column, ...]  # the first is the time, named after the grain
     sums: tuple[str, ...]  # columns that are added up
     has_max: bool = True
     has_histogram: bool = False
@@ -74,6 +83,16 @@ class Partial(NamedTuple):
         largest = (MAX_COLUMN,) if self.has_max else ()
         histogram = HISTOGRAM_COLUMNS if self.has_histogram else ()
         return (*self.keys, *(_FLOW[name] for name in (*self.sums, *largest, *histogram)))
+
+    @property
+    def grain(self) -> str:
+        """One of `GRAINS`, and the name of the column of the time."""
+        return self.keys[0].name
+
+    def rolled_up(self, grain: str) -> "Partial":
+        """The table with the same sums of a longer time."""
+        time = Column(grain, TIME, f"begin of the {grain} in which the flow's interval began")
+        return self._replace(name=f"{self.name}_by_{grain}", keys=(time, *self.keys[1:]))
 
 
 MAX_COLUMN: Final = "latency_max_us"
@@ -92,6 +111,7 @@ _REJECTIONS: Final = Partial(
     has_max=False,
 )
 PARTIALS: Final = (_TRAFFIC, _CALLERS, _REJECTIONS)
+ROLL_UPS: Final = tuple(partial.rolled_up(grain) for partial in PARTIALS for grain in GRAINS[1:])
 
 # Flow records are added up by all keys that any of the tables needs first, and the tables are made of these sums.
 FINEST: Final = Partial(
@@ -147,10 +167,11 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     SESSIONS: SESSION_COLUMNS,
     REJECTIONS: _REJECTIONS.columns,
     GAPS: GAP_COLUMNS,
+    **{partial.name: partial.columns for partial in ROLL_UPS},
 }
 # table -> the time that its day is taken from
 TIMES: Final = dict.fromkeys(COLUMNS, "event_time") | {
-    **dict.fromkeys((partial.name for partial in PARTIALS), "minute"),
+    **{partial.name: partial.grain for partial in (*PARTIALS, *ROLL_UPS)},
     ROUTES: "seen_at",
     SESSIONS: "left_at",
 }

@@ -16,11 +16,12 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -31,20 +32,20 @@ from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.layout import SUFFIX
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
 from spark_sink.pipeline.merging import merged
+from spark_sink.pipeline.progress import read_progress
 from spark_sink.pipeline.runs import DIED_SUFFIX
-from spark_sink.pipeline.source_log import SourceLog
 from spark_sink.publishing import table_bytes
-from spark_sink.tables import CHECKPOINTS, COLUMNS, PARTIALS, TIMES, check_names, day_folders
+from spark_sink.tables import CHECKPOINTS, COLUMNS, PARTIALS, ROLL_UPS, check_names, day_folders
 
-FILE_ROWS: Final = 1_000_000  # that a new file is made of at most; some 100 MB of memory, 10 MB of file
+FILE_ROWS: Final = 250_000  # that a new file is made of at most; up to 200 MB of memory, some MB of file
 WORK: Final = "_compaction"  # folder beside the tables: new folders of days, and intents
 INTENT_SUFFIX: Final = ".json"
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _OUR_NAME: Final = re.compile(r"compact-(\d{6,})\.parquet")
-_BATCH_NAME: Final = re.compile(r"(\d{6,})-(\d{10,})\.parquet")
-_PARTIALS: Final = {partial.name: partial for partial in PARTIALS}
+_BATCH_NAME: Final = re.compile(r"batch-(\d{10,})-")
+_PARTIALS: Final = {partial.name: partial for partial in (*PARTIALS, *ROLL_UPS)}
 
 
 class Compacted:
@@ -64,42 +65,54 @@ class Intent(msgspec.Struct):
     old: list[str]
 
 
+class Engine(Protocol):
+    """What reads and merges files."""
+
+    def merged(self, tables: FileSystem, folder: str, groups: Sequence[Sequence[str]]) -> Iterator[Any]:
+        """Of the files of each group in a folder of tables, the bytes of one. OSError; SinkError."""
+
+
 class Done:
     """Which files will never be written again."""
 
     def __init__(self, tables: FileSystem) -> None:
-        """OSError; SinkError: there is no checkpoint, so nobody knows."""
-        numbers = sorted(int(name) for name in tables.names(CHECKPOINTS) if name.isdigit())
-        if not numbers:
+        """OSError; SinkError: there is no pipeline's state, so nobody knows."""
+        if not tables.exists(CHECKPOINTS):
             raise BadFolder(f"{tables.root} has no checkpoint: are these the tables of a pipeline?")
-        self._generation: Final = numbers[-1]
-        folder = f"{CHECKPOINTS}/{self._generation:06d}"
-        self._last: Final = max(_numbers(tables.names(f"{folder}/commits")), default=-1)
-        offsets = _numbers(tables.names(f"{folder}/offsets"))
-        log = SourceLog(tables, folder)
-        found = [one for batch_id in offsets if batch_id > self._last for one in log.batch(batch_id)]
-        self._open_segments: Final = {one.file.rpartition("/")[2] for one in found}
+        progress = read_progress(tables)
+        self._done: Final = progress.done
+        self._open: Final = {file.rpartition("/")[2] for file in progress.files} if not progress.is_done else set()
 
     def has(self, name: str) -> bool:
         """No batch writes it again, and nobody removes it."""
-        match = _BATCH_NAME.fullmatch(name)
+        match = _BATCH_NAME.match(name)
         if match is not None:
-            return (int(match[1]), int(match[2])) <= (self._generation, self._last)
-        return name.endswith(SUFFIX) and not name.endswith(DIED_SUFFIX) and name not in self._open_segments
+            return int(match[1]) <= self._done
+        return name.endswith(SUFFIX) and not name.endswith(DIED_SUFFIX) and name not in self._open
 
 
-def compact(tables: FileSystem, before: str, exchange: "Callable[[str, str], bool] | None" = None) -> Compacted:
-    """All days before this one, "2026-11-20". OSError, SinkError: what was done is done, the rest is as it was.
+def compact(
+    tables: FileSystem,
+    engine: Engine,
+    before: str,
+    *,
+    least: int = 2,
+    without: Collection[str] = (),
+    exchange: Callable[[str, str], bool] | None = None,
+) -> Compacted:
+    """All days before this one, "2026-11-20", of all tables but those of `without`. OSError, SinkError: what was done
+    is done, the rest is as it was.
 
-    `exchange`: of two folders, by their whole names; False: it cannot be done here."""
+    `least`: files of about one size are merged when there are so many. `exchange`: of two folders, by their whole
+    names; False: it cannot be done here."""
     Done(tables)  # or nobody knows what is done
     did = Compacted()
     with _lock(tables, "_compacting", "another compaction works in"):
         with publishing(tables):
             finish(tables)
         for folder in day_folders(tables.names):
-            if folder.rpartition("=")[2] < before:
-                _compact_day(tables, folder, did, exchange or _exchange_of(tables))
+            if folder.rpartition("=")[2] < before and folder.partition("/")[0] not in without:
+                _compact_day(tables, engine, folder, least, did, exchange or _exchange_of(tables))
         tables.remove(WORK)
     return did
 
@@ -129,18 +142,27 @@ def publishing(tables: FileSystem) -> Iterator[None]:
         yield
 
 
-def _compact_day(tables: FileSystem, folder: str, did: Compacted, exchange: Callable[[str, str], bool]) -> None:
+def _compact_day(
+    tables: FileSystem,
+    engine: Engine,
+    folder: str,
+    least: int,
+    did: Compacted,
+    exchange: Callable[[str, str], bool],
+) -> None:
     names = [name for name in tables.names(folder) if name[0] not in "._"]
+    if len(names) < least:
+        return
     done = Done(tables)  # only now: a batch may have begun since the folder before, and may be repeated
-    groups = _groups(tables, folder, [name for name in names if done.has(name)])
+    groups = _groups(tables, folder, [name for name in names if done.has(name)], least)
     if not groups:
         return
     number = max((int(match[1]) for name in names if (match := _OUR_NAME.fullmatch(name))), default=0) + 1
     new = {f"compact-{number + place:06d}{SUFFIX}": group for place, group in enumerate(groups)}
     old = {name for group in groups for name in group}
     work = f"{WORK}/{folder}"
-    for name, group in new.items():
-        tables.write(work, name, _merged_bytes(tables, folder, group))
+    for name, content in zip(new, engine.merged(tables, folder, groups), strict=True):
+        tables.write(work, name, content)
     with publishing(tables):
         now = [name for name in tables.names(folder) if name[0] not in "._"]
         if isinstance(tables, LocalFileSystem) and _exchanged(tables, folder, work, sorted(set(now) - old), exchange):
@@ -182,39 +204,39 @@ def _carry_out(tables: FileSystem, name: str) -> None:
     tables.remove(f"{WORK}/{name}")
 
 
-def _groups(tables: FileSystem, folder: str, names: Sequence[str]) -> list[list[str]]:
-    """Files that become one, each at least two, in the order of their names. SinkError: a file cannot be read."""
-    groups: list[list[str]] = []
-    rows = FILE_ROWS
+def _groups(tables: FileSystem, folder: str, names: Sequence[str], least: int) -> list[list[str]]:
+    """Files that become one, in the order of their names. SinkError: a file cannot be read."""
+    sizes: dict[int, list[tuple[str, int]]] = {}  # files of about one size, or of any
     for name in names:
         file = tables.file(f"{folder}/{name}")
         try:
             with tables.open(file) as stream:
-                more = pq.read_metadata(stream).num_rows
+                metadata = pq.read_metadata(stream)
         except pa.ArrowException as error:
             raise SinkError(f"{file} cannot be read, so its day is not compacted: {error}") from error
-        if more >= FILE_ROWS // 2:
-            continue  # large enough
-        if rows + more > FILE_ROWS:
-            groups.append([])
-            rows = 0
-        groups[-1].append(name)
-        rows += more
+        check_names(tables.root, folder.partition("/")[0], metadata.schema.names)  # or old columns would be lost
+        rows = metadata.num_rows
+        if rows < FILE_ROWS // 2:  # else it is large enough
+            sizes.setdefault(int(math.log(rows + 1, least)) if least > 2 else 0, []).append((name, rows))
+    groups: list[list[str]] = []
+    for files in sizes.values():
+        room = 0
+        for name, rows in files if len(files) >= least else ():
+            if rows > room:
+                groups.append([])
+                room = FILE_ROWS
+            groups[-1].append(name)
+            room -= rows
     return [group for group in groups if len(group) > 1]
 
 
-def _merged_bytes(tables: FileSystem, folder: str, names: Sequence[str]) -> memoryview:
-    table = folder.partition("/")[0]
+def merged_bytes(table: str, files: Iterable[pa.Buffer]) -> memoryview:
+    """One file of a table with the rows of these, in their order; partials with the same keys become one."""
     texts = [column.name for column in COLUMNS[table] if column.kind == TEXT]
-    parts = []
-    for name in names:
-        with tables.open(tables.file(f"{folder}/{name}")) as stream:
-            parts.append(pq.read_table(stream, read_dictionary=[] if table in _PARTIALS else texts))
-        check_names(tables.root, table, parts[-1].schema.names)  # or the old columns would be lost
+    names = [] if table in _PARTIALS else texts
+    parts = [pq.ParquetFile(pa.BufferReader(file), read_dictionary=names).read(use_threads=False) for file in files]
     rows = pa.concat_tables(parts, promote_options="default")
-    if table in _PARTIALS:
-        return table_bytes(table, merged(_PARTIALS[table], rows))
-    return table_bytes(table, rows.sort_by(TIMES[table]))
+    return table_bytes(table, merged(_PARTIALS[table], rows) if table in _PARTIALS else rows)
 
 
 def _exchange_of(tables: FileSystem) -> Callable[[str, str], bool]:
@@ -245,7 +267,3 @@ def _lock(tables: FileSystem, name: str, sentence: str) -> Iterator[None]:
         except BlockingIOError as error:
             raise BadFolder(f"{sentence} {tables.root}") from error
         yield
-
-
-def _numbers(names: Sequence[str]) -> list[int]:
-    return [int(name) for name in names if name.isdigit()]

@@ -5,6 +5,7 @@ and then renamed, and on an object store, where a rename is a copy and a file th
 under its own name at once. Names inside of a place are relative to it, parted by "/".
 """
 
+import contextlib
 import errno
 import io
 import os
@@ -15,12 +16,13 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from spark_sink.errors import BadFolder, MissingPart, NoFile
-from spark_sink.event_files.layout import FILE_MODE, Disk, open_file, seal
+from spark_sink.event_files.layout import FILE_MODE, Disk, check_file, open_file, seal
 
 # A file of these file systems is there when its writer closes it, and not before; their rename copies.
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs"})
 # link(2): another file system, no hard links here, too many, or not allowed.
 _NO_LINKS: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+NOTHING_IN_IT: Final = "it is torn: there is nothing in it"  # a sentence without its subject
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _GLOB: Final = re.compile(r"([\[\]{}*?\\])")
 
@@ -39,10 +41,9 @@ def local_path(text: str) -> Path | None:
     return path.resolve() if ".." in path.parts else path  # Spark's names of files never have one
 
 
-def unescaped(uri: str) -> str:
-    """A file as the methods below want it, from a URI as Spark's log has it, `file:///the%20events/x`."""
-    plain = unquote(uri)
-    return "/" + plain.removeprefix("file:").lstrip("/") if plain.startswith("file:") else plain
+def file_of(path: str) -> str:
+    """A file as the methods below want it, from a path of Spark's rows, `file:/the events/x`."""
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
 
 def spark_text(file: str) -> str:
@@ -68,6 +69,21 @@ class LocalFileSystem:
             return sorted(os.listdir(self.file(folder)))
         except FileNotFoundError:
             return []
+
+    def odd_files(self, folder: str) -> dict[str, str]:
+        """Names in the folder of what is called like a file and has no content to read, and why; no folders."""
+        found = {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.file(folder)) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    try:
+                        check_file(entry.path)
+                        if entry.stat(follow_symlinks=False).st_size == 0:
+                            found[entry.name] = NOTHING_IN_IT
+                    except NoFile as error:
+                        if os.path.exists(entry.path) and not entry.is_dir():
+                            found[entry.name] = str(error)
+        return found
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""
@@ -176,6 +192,13 @@ class HadoopFileSystem:
             if not self._fs.exists(path):
                 return []
             return sorted(one.getPath().getName() for one in self._fs.listStatus(path))
+
+    def odd_files(self, folder: str) -> dict[str, str]:
+        """Names in the folder of what is called like a file and has no content to read, and why; no folders."""
+        with _told(folder):
+            path = self._path(self.file(folder))
+            found = self._fs.listStatus(path) if self._fs.exists(path) else []
+            return {one.getPath().getName(): NOTHING_IN_IT for one in found if one.isFile() and one.getLen() == 0}
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""

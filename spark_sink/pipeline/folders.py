@@ -54,6 +54,11 @@ def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> s
             raise BadFolder(
                 f"{tables.root} holds tables without their checkpoint: reading again would count twice; remove them"
             )
+        if any(name.isdigit() for name in tables.names(CHECKPOINTS)):
+            raise BadFolder(
+                f"{tables.root} holds tables of an older version: "
+                f"rsocket-broker pipeline upgrade --tables {tables.root} makes tables of this one of them"
+            )
         made_of = _told(tables, f"{CHECKPOINTS}/{EVENTS_FOLDER}")
         if made_of not in (None, events.root):
             raise BadFolder(f"{tables.root} is made of {made_of} and not of {events.root}")

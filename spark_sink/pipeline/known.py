@@ -8,7 +8,6 @@ same ones. One with its own number there is of a batch that is repeated. Learnt 
 published; grows with the tables, some ten bytes for a segment, and goes with them.
 """
 
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,7 +16,7 @@ import msgspec
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import parts_of
 from spark_sink.pipeline.filesystems import FileSystem
-from spark_sink.pipeline.segment_files import BadFile, GoodFile
+from spark_sink.pipeline.segments import BadFile, GoodFile
 from spark_sink.tables import CHECKPOINTS
 
 KNOWN: Final = f"{CHECKPOINTS}/known"
@@ -45,6 +44,11 @@ class Known:
             else:
                 judged.append(file)
         return judged
+
+    def has(self, file: GoodFile) -> bool:
+        """Was it published under its own number? OSError; SinkError as above."""
+        known = self._hour(_hour_of(file)).get(_key_of(file), {}).get(file.first_seq)
+        return known == (parts_of(file.name)[1], file.rows)
 
     def _find_original(self, file: GoodFile, own: dict[tuple[str, int, int], int]) -> int | None:
         """The number under which these records were read before, or in this batch; None: under no other one."""
@@ -84,5 +88,4 @@ def _hour_of(file: GoodFile) -> str:
 
 
 def _key_of(file: GoodFile) -> str:
-    columns = zlib.crc32(" ".join(file.columns).encode())
-    return f"{file.source}/{file.broker_id}-{file.epoch}/{columns:08x}"
+    return f"{file.source}/{file.broker_id}-{file.epoch}/{file.columns:08x}"

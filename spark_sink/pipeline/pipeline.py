@@ -1,12 +1,11 @@
-"""The query of one events folder and one tables folder: its life and its ends.
+"""The pipeline of one events folder and one tables folder: its life and its ends.
 
-One streaming query finds the segments of all three folders by Spark's own file source. What is in them is read, checked
-and written by `batch`. Those that are done are moved into the archive every `LOOK_S`, and not by Spark, which would
-follow a link among them and move the files of somebody else. No state, no watermark: a late record is one more partial
-of an old minute.
+An engine finds the segments and does the sums, `spark` on a cluster or `local` in this process; `batch` publishes what
+comes of it. Both leave the same files and may take turns. No state, no watermark: a late record is one more partial of
+an old minute.
 
-The checkpoint lies inside the tables' folder, since one is worth nothing without the other. It knows the segments by
-their paths, so the events folder must stay where it is.
+The state of the pipeline lies inside the tables' folder, since one is worth nothing without the other. It knows the
+segments by their paths, so the events folder must stay where it is.
 """
 
 import contextlib
@@ -14,33 +13,37 @@ import errno
 import math
 import re
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from spark_sink.columns import spark_ddl
 from spark_sink.errors import BadFolder, SinkError
-from spark_sink.pipeline.batch import ROLL_FILES, ROLL_WORD, STOP_WORD, BatchWriter, generation_folder, say
+from spark_sink.pipeline.batch import STOP_WORD, BatchWriter, never_read, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
-from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of, local_path, spark_text
+from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of, local_path
 from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
-from spark_sink.pipeline.generations import archive_done, current_generation, next_generation
-from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
+from spark_sink.pipeline.keeping import Keeping, remove_old
+from spark_sink.pipeline.local import LocalEngine, LocalQuery
+from spark_sink.pipeline.spark import ROLL_FILES, ROLL_WORD, SparkEngine, SparkQuery
+from spark_sink.pipeline.upgrade import upgrade
 from spark_sink.session import open_session, reason_of
+from spark_sink.tables import REQUESTS
 
-MAX_FILES_PER_BATCH: Final = 1000  # segments; what one batch sums up in the driver stays small
-KEEP_FOREVER: Final = "36500d"  # Spark passes silently over files that are much older than the newest; never do
+SPARK: Final = "spark"
+LOCAL: Final = "local"
+ENGINES: Final = (SPARK, LOCAL)
+
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
-LOOK_S: Final = 30.0  # how often it is looked for files that are done, or that nobody reads
+LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads, and for tables to be merged or removed
+MANY_FILES: Final = 32  # of about one size, in one day of a table: they are merged
 HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
 SAY_FULL_S: Final = 60.0  # how often it is told that the disk is full
-STOP_S: Final = 60.0  # a batch that needs longer to end is interrupted; the next start repeats it
-# One query has one schema: the columns of all sources; one that two of them have has one type.
-UNION: Final = spark_ddl(
-    list({column.name: column for columns in SOURCE_COLUMNS.values() for column in columns}.values())
-)
+STOP_S: Final = 3.0  # a batch that needs longer to end is interrupted; the next start repeats it
+END_S: Final = 1.5  # Spark that needs longer to end is left alone
 _EVERY: Final = re.compile(r"0 seconds|[1-9]\d* (second|minute|hour)s?")
 _FULL: Final = ("No space left on device", "Disk quota exceeded")  # in what Java says of a full disk
 
@@ -51,17 +54,27 @@ def is_every(text: str) -> bool:
 
 
 class Pipeline:
-    """From the start of Spark to its end. `run` is all of it."""
+    """From the start of the engine to its end. `run` is all of it."""
 
     def __init__(
-        self, events: str, tables: str, master: str | None, every: str | None, *, roll_files: int = ROLL_FILES
+        self,
+        events: str,
+        tables: str,
+        master: str | None,
+        every: str | None,
+        *,
+        engine: str = SPARK,
+        keeping: Keeping | None = None,
+        roll_files: int = ROLL_FILES,
     ) -> None:
         """`events`, `tables`: paths, or URIs that Hadoop knows. `every`: the trigger, "5 seconds"; None: everything
-        that is there, once. `master`: as Spark spells it; None: spark-submit has said it."""
+        that is there, once. `master`: as Spark spells it; None: spark-submit has said it. `engine`: of `ENGINES`."""
         self._events_text: Final = _absolute(events)
         self._tables_text: Final = _absolute(tables)
         self._master: Final = master
         self.every: Final = every  # the trigger; None: once
+        self._engine_name: Final = engine
+        self._keeping: Final = keeping or {}
         self._roll_files: Final = roll_files
         self._is_stopping = False
         self._is_done = False  # the query has read all that was there, once
@@ -75,11 +88,21 @@ class Pipeline:
         with locked(events, tables):
             if events is not None and tables is not None:  # before Spark starts, which takes seconds
                 judge_folders(LocalFileSystem(events), LocalFileSystem(tables), is_once=self.every is None)
-            session = self._open_session()
-            if session is not None:
-                self._run_in(session)
+            if self._engine_name == LOCAL:
+                self._run_here(events, tables)
+            else:
+                session = self._open_session()
+                if session is not None:
+                    self._run_in(session)
         if self.every is None and not self._is_done:
             raise SinkError("stopped before everything was read; start it again, nothing is lost or twice")
+
+    def _run_here(self, events: Path | None, tables: Path | None) -> None:
+        if events is None or tables is None:
+            far = self._events_text if events is None else self._tables_text
+            raise BadFolder(f"{far} is not on this machine: the engine {LOCAL} reads folders, use --engine {SPARK}")
+        with _signals(self._stop):
+            self.run_queries(LocalEngine())
 
     def _open_session(self) -> Any:
         """None: a signal came. The first one is kept until Spark has started, or its Java prints the stack of that."""
@@ -101,7 +124,7 @@ class Pipeline:
     def _run_in(self, session: Any) -> None:
         try:
             with _signals(self._stop):  # once more: Spark has taken SIGINT for itself
-                self.run_queries(session)
+                self.run_queries(SparkEngine(session, roll_files=self._roll_files))
         finally:
             _end(session)
 
@@ -113,14 +136,15 @@ class Pipeline:
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._is_stopping = True
 
-    def run_queries(self, session: Any) -> None:
-        """One query after another on this session, until nothing is to be done. SinkError: one ended with an error."""
+    def run_queries(self, engine: SparkEngine | LocalEngine) -> None:
+        """One query after another, until nothing is to be done. SinkError: one ended with an error."""
+        session = engine.session
         events, tables = filesystem_of(self._events_text, session), filesystem_of(self._tables_text, session)
         check_folders(events, tables, is_once=self.every is None)
         while not self._is_done and not self._is_stopping:
             self._writer = None
             try:
-                self._is_done = self._run_query(session, events, tables)
+                self._is_done = self._run_query(engine, events, tables)
             except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
                 failed = (self._writer.failure if self._writer is not None else None) or error
                 if self._is_stopping:
@@ -130,29 +154,25 @@ class Pipeline:
                 self._say_full(failed)
                 self._pause(HEAL_S)
 
-    def _run_query(self, session: Any, events: FileSystem, tables: FileSystem) -> bool:
+    def _run_query(self, engine: SparkEngine | LocalEngine, events: FileSystem, tables: FileSystem) -> bool:
         """It has read all that is there; False: another one is to follow, or none. Whatever ends it is raised."""
         if isinstance(tables, LocalFileSystem):
             remove_leftovers(Path(tables.root))
         finish_if_alone(tables)
-        generation = current_generation(tables)
-        self._writer = writer = BatchWriter(
-            self._events_text, self._tables_text, generation, roll_files=self._roll_files
-        )
-        self._look(events, tables, generation)
+        self._writer = writer = BatchWriter(self._events_text, self._tables_text)
         writer.tell_writer(events)
+        writer.resume(engine.session, lambda files: engine.work_on(events, files))
+        self._say_never_read(events)
         has_all = False
         try:
-            has_all = self._watch(self._start(session, events, tables, writer), events, tables, writer)
+            has_all = self._watch(engine, engine.start(events, writer, self.every), events, tables, writer)
         except Exception as error:  # as above
             text = f"{writer.failure or ''} {error}"
-            if ROLL_WORD in text:
-                generation = next_generation(events, tables, generation)
-                say(f"generation {generation} begins with a new checkpoint: the old one lists enough files")
-                return False
-            if STOP_WORD not in text:
+            if ROLL_WORD not in text and STOP_WORD not in text:
                 raise
-        self._look(events, tables, generation)
+            return False
+        if not self._is_stopping:
+            self._look(engine, events, tables)
         return has_all
 
     def _say_full(self, failed: Exception) -> None:
@@ -160,46 +180,47 @@ class Pipeline:
             say(f"the disk is full: {reason_of(failed)}; trying again every {HEAL_S:.0f} s, nothing is lost")
             self._said_full_s = time.monotonic()
 
-    def _start(self, session: Any, events: FileSystem, tables: FileSystem, writer: BatchWriter) -> Any:
-        folders = ",".join(SOURCE_COLUMNS)
-        reader = session.readStream.format("parquet").schema(UNION).option("pathGlobFilter", "*.parquet")
-        reader = reader.option("maxFileAge", KEEP_FOREVER).option("maxFilesPerTrigger", MAX_FILES_PER_BATCH)
-        # No columns from the names of folders: those that somebody made in here would end the query.
-        reader = reader.option("recursiveFileLookup", "true")
-        found = reader.load(f"{spark_text(events.root)}/{{{folders}}}")
-        stream = found.writeStream.queryName(f"rsocket-broker pipeline {writer.generation}")
-        checkpoint = tables.file(generation_folder(writer.generation))
-        stream = stream.option("checkpointLocation", f"file://{checkpoint}" if checkpoint[0] == "/" else checkpoint)
-        stream = stream.foreachBatch(writer)
-        if self.every is None:
-            return stream.trigger(availableNow=True).start()
-        return stream.trigger(processingTime=self.every).start()
-
-    def _watch(self, query: Any, events: FileSystem, tables: FileSystem, writer: BatchWriter) -> bool:
+    def _watch(
+        self,
+        engine: SparkEngine | LocalEngine,
+        query: SparkQuery | LocalQuery,
+        events: FileSystem,
+        tables: FileSystem,
+        writer: BatchWriter,
+    ) -> bool:
         """Until the query ends, or a signal comes: False; raises what ended it."""
         looked_s = time.monotonic()
         try:
-            while not query.awaitTermination(POLL_S):
+            while not query.wait(POLL_S):
                 if self._is_stopping:
                     writer.is_stopping = True  # a batch that runs is ended first, another one not begun
-                    self._await_idle(query)
+                    until_s = time.monotonic() + STOP_S
+                    while query.is_busy and time.monotonic() < until_s and not query.wait(POLL_S):
+                        pass
                     return False
                 if time.monotonic() - looked_s > LOOK_S:
-                    self._look(events, tables, writer.generation)
+                    self._look(engine, events, tables)
                     writer.tell_writer(events)
                     looked_s = time.monotonic()
             return True
         finally:
-            with contextlib.suppress(Exception):  # Java may be gone; what ended the query is on its way
-                query.stop()
+            _within(END_S, query.stop)  # Java may be gone; what ended the query is on its way
 
-    def _await_idle(self, query: Any) -> None:
-        until_s = time.monotonic() + STOP_S
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until_s:
-            query.awaitTermination(POLL_S)
+    def _look(self, engine: SparkEngine | LocalEngine, events: FileSystem, tables: FileSystem) -> None:
+        """What is to be done now and then beside the batches."""
+        self._say_never_read(events)
+        now = datetime.now(UTC)
+        try:
+            # Files of requests are links to segments, and cost nothing until somebody merges them.
+            compact(tables, engine, f"{now + timedelta(days=1):%Y-%m-%d}", least=MANY_FILES, without=(REQUESTS,))
+        except BadFolder:  # somebody else compacts
+            return
+        removed = remove_old(tables, self._keeping, now)
+        if removed:
+            say(f"{len(removed)} days of tables were removed, as --keep says: {removed[0]} to {removed[-1]}")
 
-    def _look(self, events: FileSystem, tables: FileSystem, generation: int) -> None:
-        for text in archive_done(events, tables, generation):
+    def _say_never_read(self, events: FileSystem) -> None:
+        for text in never_read(events):
             if text not in self._told:
                 self._told.add(text)
                 say(text)
@@ -211,18 +232,30 @@ class Pipeline:
 
 
 def compact_tables(tables: str, before: str) -> Compacted:
-    """`compaction.compact` on a folder as somebody typed it. SinkError: says why not."""
+    """`compaction.compact` on a folder as somebody typed it, with Spark where that is needed to reach it. SinkError:
+    says why not."""
+    with _reached(tables) as (place, engine):
+        return compact(place, engine, before)
+
+
+def upgrade_tables(tables: str) -> None:
+    """`upgrade.upgrade` on a folder as somebody typed it. SinkError: says why not."""
+    with _reached(tables) as (place, engine), locked(None, local_path(tables)):
+        upgrade(lambda events: filesystem_of(events, engine.session), place, say)
+
+
+@contextlib.contextmanager
+def _reached(tables: str) -> Iterator[tuple[FileSystem, SparkEngine | LocalEngine]]:
     path = local_path(tables)
     if path is not None and not path.is_dir():
         raise BadFolder(f"there is no folder of tables {path}")
     session = None if path is not None else open_session("local[1]", is_short=True)
     try:
-        return compact(filesystem_of(_absolute(tables), session), before)
+        yield filesystem_of(_absolute(tables), session), LocalEngine() if session is None else SparkEngine(session)
     except OSError as error:
-        raise SinkError(f"the compaction ended: {error}; what it had not done is as it was") from error
+        raise SinkError(f"the tables were left as they are: {error}; what was done is done") from error
     finally:
-        if session is not None:
-            session.stop()
+        _end(session)
 
 
 class _Left(BaseException):
@@ -230,9 +263,20 @@ class _Left(BaseException):
 
 
 def _end(session: Any) -> None:
-    with contextlib.suppress(Exception):  # its Java may be gone, which was told, or had the same signal
-        if session is not None:
-            session.stop()
+    if session is not None:
+        _within(END_S, session.stop)
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> None:
+    """Wait so long for a call; it may wait for a Java that is gone, or have had the same signal."""
+
+    def quiet() -> None:
+        with contextlib.suppress(Exception):
+            call()
+
+    thread = threading.Thread(target=quiet, daemon=True)
+    thread.start()
+    thread.join(seconds)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """The rows of tables: flow records added up, lifecycle events sorted into the tables that they belong to."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -8,15 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import EVENTS_DROPPED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, ROUTE_SEEN
-from spark_sink.event_files.renamed import spark_rows
-from spark_sink.pipeline.filesystems import spark_text
 from spark_sink.pipeline.merging import merged
-from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
 from spark_sink.tables import (
-    FINEST,
     GAPS,
+    GRAINS,
     LEFT,
     LIFECYCLE,
+    MINUTE,
     PARTIALS,
     REJECTIONS,
     REMOVED,
@@ -29,37 +26,26 @@ from spark_sink.tables import (
 _ENDS: Final = {ROUTE_LEFT: LEFT, ROUTE_REPLACED: REPLACED, ROUTE_REMOVED: REMOVED}
 
 
-class SparkReading:
-    """Segments as Spark reads them, on all of its machines."""
-
-    def __init__(self, session: Any) -> None:
-        self._session: Final = session
-
-    def flows(self, files: Sequence[str]) -> pa.Table:
-        """What the tables need of the flow records of these segments. Spark decodes them, we add them up: it does so
-        in 34 µs of CPU for a record, histograms and all; decoding and handing them over takes 15, our sums 2."""
-        rows = self._read(FLOWS, files)
-        wanted = [column.name for column in FINEST.columns if column.name != "minute"]
-        table: pa.Table = rows.select("started_at", *wanted).toArrow()
-        return merged(FINEST, with_minute(table))
-
-    def lifecycle(self, files: Sequence[str]) -> pa.Table:
-        """The events of these segments."""
-        return self._read(LIFECYCLES, files).toArrow().cast(ARROW_SCHEMAS[LIFECYCLES])
-
-    def _read(self, source: str, files: Sequence[str]) -> Any:
-        return spark_rows(self._session.read, COLUMNS[source], [spark_text(file) for file in files])
-
-
 def with_minute(flows: pa.Table) -> pa.Table:
     """Flow records with the minute in which each began."""
-    return flows.append_column("minute", pc.floor_temporal(flows["started_at"], unit="minute"))
+    return flows.append_column(MINUTE, pc.floor_temporal(flows["started_at"], unit="minute"))
 
 
 def tables_of_flows(groups: pa.Table) -> dict[str, pa.Table]:
     """Table -> its rows, of grouped flow records."""
-    rejected = groups.filter(pc.equal(groups["outcome"], "rejected"))
-    return {partial.name: merged(partial, rejected if partial.name == REJECTIONS else groups) for partial in PARTIALS}
+    made = {}
+    for partial in PARTIALS:
+        rows = groups.filter(pc.equal(groups["outcome"], "rejected")) if partial.name == REJECTIONS else groups
+        made[partial.name] = rows = merged(partial, rows)
+        for grain in GRAINS[1:]:  # each of the finer one
+            roll_up = partial.rolled_up(grain)
+            made[roll_up.name] = rows = merged(roll_up, in_longer(rows, grain))
+    return made
+
+
+def in_longer(rows: pa.Table, grain: str) -> pa.Table:
+    """Rows of a partial with the begin of the hour or day in which each lies, in front."""
+    return rows.add_column(0, grain, pc.floor_temporal(rows[rows.schema.names[0]], unit=grain))
 
 
 def tables_of_events(events: pa.Table) -> dict[str, pa.Table]:
@@ -72,12 +58,6 @@ def tables_of_events(events: pa.Table) -> dict[str, pa.Table]:
         SESSIONS: _sessions(events.filter(pc.is_in(kinds, pa.array(list(_ENDS), pa.int64())))),
         GAPS: _dropped(events.filter(pc.equal(kinds, EVENTS_DROPPED))),
     }
-
-
-def ended_runs(events: pa.Table, kind: int) -> dict[tuple[str, int], int]:
-    """(broker, epoch) of every event of this kind, BrokerStopped or BrokerDied -> its number."""
-    ends = events.filter(pc.equal(events["kind"], kind)).select(["broker_id", "epoch", "seq"])
-    return {(row["broker_id"], row["epoch"]): row["seq"] for row in ends.to_pylist()}
 
 
 def gap_row(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_sink.errors import SinkError
 from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.rows import gap_row
-from spark_sink.pipeline.segment_files import GoodFile
+from spark_sink.pipeline.segments import GoodFile
 from spark_sink.publishing import table_bytes
 from spark_sink.tables import BROKER_DIED, CHECKPOINTS, GAPS, table_schema
 

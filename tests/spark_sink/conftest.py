@@ -1,4 +1,4 @@
-"""One Spark session for the whole run, with the settings of a short job; and Spark's file source without Spark."""
+"""One Spark session for the whole run, with the settings of a short job; and folders of a pipeline."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from spark_sink.errors import MissingPart
 from spark_sink.session import open_session
 from tests.conftest import missing
-from tests.spark_sink.pipeline.folders import FakeSource
+from tests.spark_sink.pipeline.folders import EventSource
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,6 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> FakeSource:
+def source(tmp_path: Path) -> EventSource:
     """Of `events` into `tables`."""
-    return FakeSource(tmp_path / "events", tmp_path / "tables")
+    return EventSource(tmp_path / "events", tmp_path / "tables")

@@ -10,11 +10,20 @@ from spark_sink.columns import Column
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "spark" / "events.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("columns", [*schema.COLUMNS.values(), *tables.COLUMNS.values()])
+@pytest.mark.parametrize(
+    "columns", [*schema.COLUMNS.values(), *(of for name, of in tables.COLUMNS.items() if "_by_" not in name)]
+)
 def test_document_shows_the_columns_of_every_file_and_table(columns: tuple[Column, ...]) -> None:
     lines = ["| column | type | meaning |", "| --- | --- | --- |"]
     lines += [f"| `{column.name}` | `{column.kind}` | {column.meaning} |" for column in columns]
     assert "\n".join(lines) in DOCUMENT
+
+
+@pytest.mark.parametrize("partial", tables.ROLL_UPS)
+def test_document_shows_the_time_of_every_roll_up(partial: tables.Partial) -> None:
+    time = partial.keys[0]
+    assert f"`{partial.name}`" in DOCUMENT
+    assert f"| `{time.name}` | `{time.kind}` | {time.meaning} |" in DOCUMENT
 
 
 def test_no_column_needs_quotes_in_sql() -> None:

@@ -20,7 +20,7 @@ from spark_sink.what_if.simulation import simulate
 from spark_sink.what_if.spark import SparkEngine
 from tests.spark_sink.data_source.world import reader_of, run
 from tests.spark_sink.pipeline.batches import two_days
-from tests.spark_sink.pipeline.folders import FakeSource, run_once
+from tests.spark_sink.pipeline.folders import EventSource, run_once
 from tests.spark_sink.records import made_old
 from tests.spark_sink.time_travel.histories import random_history, write_segments
 from tests.spark_sink.what_if.histories import History as Replayed
@@ -104,7 +104,7 @@ def test_the_pipeline_makes_the_same_tables(tmp_path: Path, has_spark: bool, req
         if has_spark:
             run_once(request.getfixturevalue("spark"), events, tables)
         else:
-            FakeSource(events, tables).run()
+            EventSource(events, tables).run()
         made.append(tables_of(tables))
         assert not [row for row in read_table(tables, GAPS).to_pylist() if row["reason"] == "bad-file"]
     assert made[0] == made[1]

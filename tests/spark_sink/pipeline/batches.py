@@ -36,7 +36,7 @@ def files(folder: Path) -> list[str]:
 
 
 def two_days(folder: Path) -> list[Event]:
-    records = events(5, 60, BEFORE_MIDNIGHT_MS)
+    records = events(4, 60, BEFORE_MIDNIGHT_MS)
     seal(folder, records, each=30)
     seal_requests(folder, range(1000, 1100), BEFORE_MIDNIGHT_MS + 50_000)  # 100 s around midnight
     return records

@@ -1,26 +1,23 @@
-"""Segments as the writer makes them, Spark's logs as its file source writes them, and batches without Spark."""
+"""Segments as the writer makes them, and batches of them without Spark."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pytest
 
 from broker.events import LifecycleEvent
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
-from spark_sink.event_files.renamed import renamed
-from spark_sink.pipeline.batch import BatchWriter, generation_folder
+from spark_sink.pipeline.batch import BatchWriter
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import check_folders
-from spark_sink.pipeline.merging import merged
+from spark_sink.pipeline.local import LocalEngine, found
 from spark_sink.pipeline.pipeline import Pipeline
-from spark_sink.pipeline.rows import with_minute
-from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
-from spark_sink.tables import CALLERS, FINEST, LIFECYCLE, REQUESTS, TRAFFIC, read_table
+from spark_sink.pipeline.progress import BATCH
+from spark_sink.pipeline.spark import ROLL_FILES, SparkEngine
+from spark_sink.tables import CALLERS, LIFECYCLE, REQUESTS, TRAFFIC, read_table
+from tests.spark_sink.disks import Killed, QuickDisk
 from tests.spark_sink.records import HEADER, NOON_MS, WALL_S, Event, rows_frame, writer_of
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 
@@ -48,8 +45,10 @@ def bucket_sql(engine: str) -> str:
     return lines[lines.index(f"-- {engine}") + 1]
 
 
-def run_once(spark: Any, folder: Path, tables: Path, **options: Any) -> None:
-    Pipeline(str(folder), str(tables), "local[2]", None, **options).run_queries(spark)
+def run_once(spark: Any, folder: Path, tables: Path, *, roll_files: int = ROLL_FILES) -> None:
+    """`spark`: a session, or None for the engine `local`."""
+    engine = LocalEngine() if spark is None else SparkEngine(spark, roll_files=roll_files)
+    Pipeline(str(folder), str(tables), "local[2]", None).run_queries(engine)
 
 
 def assert_tables_tell(tables: Path, records: Sequence[Event]) -> None:
@@ -70,61 +69,40 @@ def request_seqs(tables: Path) -> list[int]:
     return sorted(read_table(tables, REQUESTS, ["seq"])["seq"].to_pylist())
 
 
-class ArrowReading:
-    """Segments without Spark."""
+class UndoneDisk(QuickDisk):
+    """The process is killed when all of a batch is written and only that it is done is not."""
 
-    def flows(self, files: Sequence[str]) -> pa.Table:
-        rows = pa.concat_tables([renamed(pq.read_table(file)) for file in files])
-        return merged(FINEST, with_minute(rows))
-
-    def lifecycle(self, files: Sequence[str]) -> pa.Table:
-        return pa.concat_tables([renamed(pq.read_table(file)) for file in files])
+    def write_synced(self, path: Path, data: bytes | memoryview) -> None:
+        if path.name == f".{BATCH}" and b'"is_done":true' in bytes(data):
+            raise Killed
+        super().write_synced(path, data)
 
 
-class ArrowBatchWriter(BatchWriter):
-    def reading(self, session: Any) -> Any:
-        return ArrowReading()
+class EventSource:
+    """A folder of events and one of tables, whose batches the engine `local` does."""
 
-
-class FakeSource:
-    """Spark's file source and its query, with their logs: finds files, gives them to a batch writer, archives."""
-
-    def __init__(self, events: Path, tables: Path, generation: int = 1) -> None:
+    def __init__(self, events: Path, tables: Path) -> None:
         self.events, self.tables = events, tables
         events.mkdir(exist_ok=True)
+        self.places = LocalFileSystem(events), LocalFileSystem(tables)
         check_folders(*self.places, is_once=False)
-        self.folder = tables / generation_folder(generation)
-        for name in ("offsets", "commits", "sources/0"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self._engine = LocalEngine()
 
-    @property
-    def places(self) -> tuple[LocalFileSystem, LocalFileSystem]:
-        """The folders of events and of tables."""
-        return LocalFileSystem(self.events), LocalFileSystem(self.tables)
+    def writer(self, disk: Disk | None = None) -> BatchWriter:
+        return BatchWriter(str(self.events), str(self.tables), disk=disk)
 
-    def find(self) -> int:
-        """A batch of all files that no batch has; gives its number."""
-        batch_id = len(list((self.folder / "offsets").iterdir()))
-        seen = "".join(path.read_text() for path in (self.folder / "sources/0").iterdir())
-        lines = ["v1"]
-        for path in sorted(path for source in SOURCE_COLUMNS for path in (self.events / source).glob("[!._]*.parquet")):
-            entry = {"path": f"file://{quote(str(path))}", "timestamp": 1_795_377_636_303, "batchId": batch_id}
-            if json.dumps(entry["path"]) not in seen:
-                lines.append(json.dumps(entry))
-        (self.folder / "sources/0" / str(batch_id)).write_text("\n".join(lines))
-        (self.folder / "offsets" / str(batch_id)).write_text(f'v1\n{{"conf":{{}}}}\n{{"logOffset":{batch_id}}}')
-        return batch_id
+    def run(self, writer: BatchWriter | None = None) -> None:
+        """A start that does what is there in one batch."""
+        writer = writer or self.writer()
+        writer.resume(None, lambda files: self._engine.work_on(self.places[0], files))
+        if found(self.places[0]):
+            self.write_found(writer)
 
-    def commit(self, batch_id: int) -> None:
-        (self.folder / "commits" / str(batch_id)).write_text("v1\n{}")
+    def write_found(self, writer: BatchWriter | None = None) -> None:
+        """A batch of what is there."""
+        (writer or self.writer()).write(None, self._engine.work_on(self.places[0], found(self.places[0])))
 
-    def writer(self, disk: Disk | None = None, **options: Any) -> BatchWriter:
-        generation = int(self.folder.name)
-        return ArrowBatchWriter(str(self.events), str(self.tables), generation, disk=disk, **options)
-
-    def run(self, writer: BatchWriter | None = None) -> int:
-        """One batch, from the finding to the commit."""
-        batch_id = self.find()
-        (writer or self.writer()).write(None, batch_id)
-        self.commit(batch_id)
-        return batch_id
+    def run_undone(self) -> None:
+        """The same, killed at the end."""
+        with pytest.raises(Killed):
+            self.run(self.writer(UndoneDisk()))

@@ -1,7 +1,8 @@
 """Compaction: the same sums in fewer files, each record once wherever it is killed, next to a pipeline that writes."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ from click.testing import CliRunner
 from broker.events import BROKER_STARTED, LifecycleEvent
 from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
+from spark_sink.event_files.layout import Disk
 from spark_sink.pipeline import compaction
 from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
 from spark_sink.pipeline.filesystems import LocalFileSystem
-from spark_sink.pipeline.generations import next_generation
+from spark_sink.pipeline.local import LocalEngine
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.disks import killed
 from tests.spark_sink.pipeline.batches import seal_requests
-from tests.spark_sink.pipeline.folders import FakeSource, assert_tables_tell, request_seqs, seal
+from tests.spark_sink.pipeline.folders import EventSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events, header_with
 
 LATER = "2023-11-17"  # a day after those of the records
@@ -29,12 +31,16 @@ def no_exchange(_one: str, _other: str) -> bool:
     return False
 
 
-def filled(folder: Path, batches: int = 3) -> tuple[FakeSource, list[Event]]:
+def compacted(tables: Path, exchange: Callable[[str, str], bool] | None, disk: Disk) -> None:
+    compact(LocalFileSystem(tables, disk), LocalEngine(), LATER, exchange=exchange)
+
+
+def filled(folder: Path, batches: int = 3) -> tuple[EventSource, list[Event]]:
     """Tables of some batches, of one day."""
-    source, records = FakeSource(folder / "events", folder / "tables"), list[Event]()
+    source, records = EventSource(folder / "events", folder / "tables"), list[Event]()
     writer = source.writer()
     for number in range(batches):
-        more = events(number, 20, first_seq=len(records) + 1)
+        more = events(89 + number, 20, first_seq=len(records) + 1)
         seal(source.events, more, header=header_with(first_number=100 * number + 1))
         seal_requests(source.events, range(1000 + 10 * number, 1010 + 10 * number))
         records += more
@@ -42,14 +48,14 @@ def filled(folder: Path, batches: int = 3) -> tuple[FakeSource, list[Event]]:
     return source, records
 
 
-def sealed_more(source: FakeSource, records: list[Event]) -> None:
+def sealed_more(source: EventSource, records: list[Event]) -> None:
     """Segments of the same day that no batch has found yet."""
     records += events(77, 20, first_seq=len(records) + 1)
     seal(source.events, records[-20:], header=header_with(first_number=1000))
     seal_requests(source.events, range(1030, 1040))
 
 
-def assert_whole(source: FakeSource, records: list[Event], batches: int = 3) -> None:
+def assert_whole(source: EventSource, records: list[Event], batches: int = 3) -> None:
     assert_tables_tell(source.tables, records)
     assert request_seqs(source.tables) == list(range(1000, 1000 + 10 * batches))
 
@@ -60,7 +66,7 @@ def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
 ) -> None:
     source, records = filled(tmp_path)
     rows, files = read_table(source.tables, TRAFFIC).num_rows, len(list(source.tables.glob("*/date=*/*")))
-    did = compact(LocalFileSystem(source.tables), LATER, exchange)
+    did = compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange)
     assert_whole(source, records)
     assert [path.name for path in source.tables.glob("*/date=*/*")] == ["compact-000001.parquet"] * did.days
     assert (did.files_before, did.files_after) == (files, did.days)
@@ -70,7 +76,7 @@ def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
     )
     assert read_table(source.tables, TRAFFIC).num_rows < rows
     assert not (source.tables / WORK).exists()
-    assert compact(LocalFileSystem(source.tables), LATER, exchange).days == 0
+    assert compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange).days == 0
 
 
 def test_tables_of_an_older_version_keep_their_columns_and_are_refused(tmp_path: Path) -> None:
@@ -83,14 +89,14 @@ def test_tables_of_an_older_version_keep_their_columns_and_are_refused(tmp_path:
         )
     before = [file.read_bytes() for file in files]
     with pytest.raises(BadFolder, match=f"the table lifecycle in {source.tables} .* at .* pipeline upgrade"):
-        compact(LocalFileSystem(source.tables), LATER)
+        compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
     assert [file.read_bytes() for file in files] == before
 
 
 def test_days_that_are_not_before_the_date_are_left_alone(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     before = sorted(source.tables.rglob("*.parquet"))
-    assert compact(LocalFileSystem(source.tables), "2023-11-15").days == 0
+    assert compact(LocalFileSystem(source.tables), LocalEngine(), "2023-11-15").days == 0
     assert sorted(source.tables.rglob("*.parquet")) == before
 
 
@@ -104,12 +110,12 @@ def test_killed_at_any_step_nothing_is_lost_or_twice(
         (tmp_path / f"{steps}").mkdir()
         source, records = filled(tmp_path / f"{steps}", batches=2)
         tables = source.tables
-        was_killed = killed(steps, lambda disk, t=tables: compact(LocalFileSystem(t, disk), LATER, exchange))  # type: ignore[misc]
+        was_killed = killed(steps, partial(compacted, tables, exchange))
         if exchange is None:
             assert_whole(source, records, batches=2)  # at every moment
         finish_if_alone(LocalFileSystem(tables))
         assert_whole(source, records, batches=2)
-        compact(LocalFileSystem(tables), LATER, exchange)
+        compact(LocalFileSystem(tables), LocalEngine(), LATER, exchange=exchange)
         assert_whole(source, records, batches=2)
     assert steps > 20
 
@@ -120,59 +126,30 @@ def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
 ) -> None:
     source, records = filled(tmp_path)
     sealed_more(source, records)
-    batch_id = source.find()
-    source.writer().write(None, batch_id)
-    compact(LocalFileSystem(source.tables), LATER, exchange)
-    source.writer().write(None, batch_id)
+    source.run_undone()
+    compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange)
+    source.run()
     assert_whole(source, records, batches=4)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_batch_that_comes_while_a_day_is_compacted_is_there_afterwards_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
-) -> None:
-    """A whole batch, or one that is killed before Spark writes the commit, and repeated."""
+def test_batch_that_comes_while_a_day_is_compacted_is_there_afterwards_once(tmp_path: Path, is_killed: bool) -> None:
+    """A whole batch, or one that is killed before it is done, and repeated."""
     source, records = filled(tmp_path)
     sealed_more(source, records)
-    merged_bytes, batches = compaction._merged_bytes, list[int]()
+    batches = list[int]()
 
-    def slow(*arguments: Any) -> memoryview:
-        if not batches:  # the first file is made
-            batches.append(source.find())
-            source.writer().write(None, batches[0])
-            if not is_killed:
-                source.commit(batches[0])
-        return merged_bytes(*arguments)
+    class SlowEngine(LocalEngine):
+        def merged(self, *arguments: Any) -> Iterator[Any]:
+            if not batches:  # the first file is made
+                batches.append(1)
+                source.run_undone() if is_killed else source.run()
+            return super().merged(*arguments)
 
-    monkeypatch.setattr(compaction, "_merged_bytes", slow)
-    compact(LocalFileSystem(source.tables), LATER)
+    compact(LocalFileSystem(source.tables), SlowEngine(), LATER)
     if is_killed:
-        source.writer().write(None, batches[0])
+        source.run()
     assert_whole(source, records, batches=4)
-
-
-def test_generation_that_ends_in_a_broken_batch_leaves_no_requests_that_a_compaction_would_keep(tmp_path: Path) -> None:
-    source, records = filled(tmp_path)
-    sealed_more(source, records)
-    source.writer().write(None, source.find())  # killed before the commit, and then the checkpoint knows enough
-    assert next_generation(*source.places, 1) == 2
-    compact(LocalFileSystem(source.tables), LATER)
-    FakeSource(source.events, source.tables, 2).run()
-    assert_whole(source, records, batches=4)
-
-
-def test_generation_ends_while_nobody_changes_folders(tmp_path: Path) -> None:
-    source, _ = filled(tmp_path)
-    seal_requests(source.events, range(1030, 1040))
-    source.writer().write(None, source.find())
-    ends = threading.Thread(target=next_generation, args=(*source.places, 1))
-    with publishing(source.places[1]):  # a compaction that has looked which files there are
-        before = sorted(source.tables.glob("*/date=*/*"))
-        ends.start()
-        ends.join(0.2)
-        assert sorted(source.tables.glob("*/date=*/*")) == before
-    ends.join()
-    assert sorted(source.tables.glob("*/date=*/*")) != before
 
 
 def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> None:
@@ -180,34 +157,43 @@ def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> No
     newer = header_with(epoch=HEADER.epoch + 1)
     seal(source.events, [LifecycleEvent(BROKER_STARTED, 1, 1_700_049_600_000)], header=newer)
     source.run()
-    compact(LocalFileSystem(source.tables), LATER)
+    compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
     assert len(list((source.tables / GAPS).glob("*/*.died.parquet"))) == 1
 
 
 def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, records = filled(tmp_path, batches=5)
     monkeypatch.setattr(compaction, "FILE_ROWS", 20)
-    compact(LocalFileSystem(source.tables), LATER)
+    compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
     assert_whole(source, records, batches=5)
     assert sorted(path.name for path in source.tables.glob("requests/*/*")) == [
         f"{HEADER.broker_id}-{HEADER.epoch}-{number:010d}.parquet" for number in (2, 102, 202, 302, 402)
     ]
 
 
+def test_files_of_about_one_size_are_merged_when_there_are_enough(tmp_path: Path) -> None:
+    source, records = filled(tmp_path, batches=5)
+    assert compact(LocalFileSystem(source.tables), LocalEngine(), LATER, least=6).days == 0
+    did = compact(LocalFileSystem(source.tables), LocalEngine(), LATER, least=5)
+    assert_whole(source, records, batches=5)
+    assert did.days > 0
+    assert compact(LocalFileSystem(source.tables), LocalEngine(), LATER, least=5).days == 0
+
+
 def test_file_that_cannot_be_read_stops_it_and_is_named(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     next((source.tables / CALLERS).glob("*/*")).write_text("no")
     with pytest.raises(SinkError, match=r"callers/date=.*cannot be read, so its day is not compacted"):
-        compact(LocalFileSystem(source.tables), LATER)
+        compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
 
 
 def test_second_compaction_is_refused_and_folders_without_a_checkpoint_are(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     with compaction._lock(LocalFileSystem(source.tables), "_compacting", ""), pytest.raises(BadFolder, match="another"):
-        compact(LocalFileSystem(source.tables), LATER)
+        compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadFolder, match="has no checkpoint"):
-        compact(LocalFileSystem(tmp_path / "empty"), LATER)
+        compact(LocalFileSystem(tmp_path / "empty"), LocalEngine(), LATER)
 
 
 def test_folders_are_changed_by_one_at_a_time(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline import filesystems as places
 from spark_sink.pipeline.compaction import compact
 from spark_sink.pipeline.filesystems import HadoopFileSystem, filesystem_of
+from spark_sink.pipeline.spark import SparkEngine
 from spark_sink.schema import FLOWS
 from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from tests.spark_sink.pipeline.batches import seal_requests
@@ -50,7 +51,7 @@ def test_tables_on_hadoop_tell_each_record_once(
     assert request_seqs(tmp_path / "tables") == list(range(1000, 1100))
     assert not list((tmp_path / "events").glob("[flr]*/*.parquet"))
     assert len(list((tmp_path / "events" / ARCHIVE).rglob("*.parquet"))) == (4 if is_store else 6)
-    compact(filesystem_of(f"{root}/tables", spark), "2023-11-17")
+    compact(filesystem_of(f"{root}/tables", spark), SparkEngine(spark), "2023-11-17")
     assert_tables_tell(tmp_path / "tables", [*first, *second])
     assert len(list((tmp_path / "tables" / "traffic").glob("*/*.parquet"))) == 2
 

@@ -12,33 +12,45 @@ import pytest
 
 from spark_sink.errors import BadFolder, MissingPart, SinkError
 from spark_sink.pipeline import pipeline as pipeline_module
-from spark_sink.pipeline.batch import ROLL_WORD
-from spark_sink.pipeline.filesystems import LocalFileSystem, filesystem_of, local_path, scheme_of, spark_text, unescaped
+from spark_sink.pipeline.filesystems import LocalFileSystem, file_of, filesystem_of, local_path, scheme_of, spark_text
 from spark_sink.pipeline.folders import check_folders, locked, remove_leftovers
+from spark_sink.pipeline.local import LocalEngine
 from spark_sink.pipeline.pipeline import Pipeline, is_every
-from spark_sink.pipeline.source_log import SourceLog
+from spark_sink.pipeline.spark import ROLL_WORD
 from spark_sink.schema import FLOWS
 from spark_sink.tables import TRAFFIC
 from spark_sink.writer.retention import declare
-from tests.spark_sink.pipeline.folders import FakeSource, seal
+from tests.spark_sink.pipeline.folders import seal
 from tests.spark_sink.records import events
 
 
 class Query:
     """It does `work` and ends."""
 
-    isActive = False
+    is_busy = False
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self.is_stopped = False
 
-    def awaitTermination(self, _seconds: float) -> bool:
+    def wait(self, _seconds: float) -> bool:
         self._work()
         return True
 
     def stop(self) -> None:
         self.is_stopped = True
+
+
+class Engine(LocalEngine):
+    """Its queries do these works, one after another."""
+
+    def __init__(self, works: list[Callable[[], None]]) -> None:
+        self._works = works
+        self.queries: list[Query] = []
+
+    def start(self, *_: Any) -> Any:
+        self.queries.append(Query(self._works[len(self.queries)]))
+        return self.queries[-1]
 
 
 def failing(text: str) -> Callable[[], None]:
@@ -63,17 +75,10 @@ def full_once(step: Any) -> Any:
 
 def with_queries(
     monkeypatch: pytest.MonkeyPatch, folder: Path, works: list[Callable[[], None]], every: str | None
-) -> tuple[Pipeline, list[Query]]:
+) -> tuple[Pipeline, Engine]:
     seal(folder / "events", events(1, 10))
-    pipeline, queries = Pipeline(str(folder / "events"), str(folder / "tables"), None, every), list[Query]()
-
-    def start(*_: Any) -> Query:
-        queries.append(Query(works[len(queries)]))
-        return queries[-1]
-
-    monkeypatch.setattr(pipeline, "_start", start)
     monkeypatch.setattr(pipeline_module, "HEAL_S", 0.0)
-    return pipeline, queries
+    return Pipeline(str(folder / "events"), str(folder / "tables"), None, every), Engine(works)
 
 
 def test_full_disk_is_told_and_the_query_begun_again(
@@ -81,10 +86,10 @@ def test_full_disk_is_told_and_the_query_begun_again(
 ) -> None:
     full = failing("java.io.IOException: x\nCaused by: java.io.IOException: No space left on device")
     works = [full, full]
-    pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    pipeline, engine = with_queries(monkeypatch, tmp_path, works, "5 seconds")
     works.append(lambda: pipeline._stop(15, None))
-    pipeline.run_queries(None)
-    assert [query.is_stopped for query in queries] == [True] * 3
+    pipeline.run_queries(engine)
+    assert [query.is_stopped for query in engine.queries] == [True] * 3
     [line] = [line for line in capsys.readouterr().err.splitlines() if "the disk is full" in line]  # not every time
     assert "No space left on device; trying again" in line
 
@@ -93,31 +98,30 @@ def test_disk_that_is_full_between_two_queries_is_told_and_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     works: list[Callable[[], None]] = [failing(ROLL_WORD)]
-    pipeline, queries = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    pipeline, engine = with_queries(monkeypatch, tmp_path, works, "5 seconds")
     works.append(lambda: pipeline._stop(15, None))
-    for name in ("current_generation", "archive_done", "next_generation", "finish_if_alone"):
+    for name in ("never_read", "remove_leftovers", "finish_if_alone"):
         monkeypatch.setattr(pipeline_module, name, full_once(getattr(pipeline_module, name)))
     monkeypatch.setattr("spark_sink.pipeline.batch.declare", full_once(declare))
     works.insert(1, failing(ROLL_WORD))
-    pipeline.run_queries(None)
-    assert [query.is_stopped for query in queries] == [True] * 3
+    pipeline.run_queries(engine)
+    assert [query.is_stopped for query in engine.queries] == [True] * 3
     said = capsys.readouterr().err
     assert "the progress of this reader cannot be reported to the event writer: [Errno 28] No space left" in said
-    assert "generation 2 begins" in said
 
 
 def test_signal_that_reaches_java_first_is_a_stop_and_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works: list[Callable[[], None]] = []
-    pipeline, [*_] = with_queries(monkeypatch, tmp_path, works, "5 seconds")
+    pipeline, engine = with_queries(monkeypatch, tmp_path, works, "5 seconds")
 
     def stopped() -> None:
         pipeline._stop(15, None)
         raise RuntimeError("Answer from Java side is empty")
 
     works.append(stopped)
-    pipeline.run_queries(None)
+    pipeline.run_queries(engine)
 
 
 @pytest.mark.parametrize(
@@ -170,9 +174,9 @@ def test_signal_while_spark_starts_ends_it_in_one_sentence(
 def test_other_failures_and_a_full_disk_with_once_end_it_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, every: str | None
 ) -> None:
-    pipeline, [*_] = with_queries(monkeypatch, tmp_path, [failing(text)], every)
+    pipeline, engine = with_queries(monkeypatch, tmp_path, [failing(text)], every)
     with pytest.raises(SinkError) as raised:
-        pipeline.run_queries(None)
+        pipeline.run_queries(engine)
     assert str(raised.value) == f"the pipeline ended: {text.removeprefix('Caused by: a.B: ')}"
 
 
@@ -296,28 +300,6 @@ def test_interval_is_what_spark_takes(text: str, is_good: bool) -> None:
     assert is_every(text) == is_good
 
 
-@pytest.mark.parametrize("name", ["sources/0/0", "offsets/0"])
-@pytest.mark.parametrize("text", ["v2\n{}", "v1\nno json", "", "v1\n{}", "v1\n[1]", 'v1\n{"0":{"logOffset":0}}'])
-def test_log_of_another_spark_is_refused_in_one_sentence(source: FakeSource, name: str, text: str) -> None:
-    batch_id = source.find()
-    (source.folder / name).write_text(text)
-    log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
-    with pytest.raises(SinkError, match=f"{name} is not the log of a file source as this program knows it"):
-        log.batch(batch_id)
-
-
-def test_compacted_log_tells_the_same_files(source: FakeSource) -> None:
-    seal(source.events, events(1, 40), each=20)
-    log = SourceLog(LocalFileSystem(source.tables), "_checkpoints/000001")
-    source.commit(source.find())
-    before = [found.file for found in log.batch(0)]
-    assert [found.file for found in log.done()] == before
-    (source.folder / "sources/0/0").rename(source.folder / "sources/0/0.compact")
-    source.find()  # not done yet
-    assert [found.file for found in log.batch(0)] == [found.file for found in log.done()] == before
-    assert len(before) == 4
-
-
 def test_folders_are_paths_or_uris(tmp_path: Path) -> None:
     assert local_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
     assert local_path("a%20b") == Path("a%20b").absolute()
@@ -326,8 +308,8 @@ def test_folders_are_paths_or_uris(tmp_path: Path) -> None:
     assert local_path(f"{tmp_path}/link/../events") == tmp_path / "real" / "events"
     assert local_path(f"{tmp_path}/link/events") == tmp_path / "link" / "events"
     assert (local_path("hdfs://host/x"), scheme_of("s3a://b/x"), scheme_of("C:x")) == (None, "s3a", "file")
-    assert unescaped("file:///a%20b/100%25") == "/a b/100%"
-    assert unescaped("hdfs://host/a%20b") == "hdfs://host/a b"
+    assert file_of("file:/a b/100%") == "/a b/100%"
+    assert file_of("hdfs://host/a b") == "hdfs://host/a b"
     assert spark_text("/a[1]{b}*") == r"file:///a\[1\]\{b\}\*"
     with pytest.raises(MissingPart, match="over Spark Connect the folders must be paths that the server sees"):
         filesystem_of("hdfs://host/x", None)

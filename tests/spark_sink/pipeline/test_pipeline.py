@@ -12,12 +12,15 @@ import pytest
 
 from broker.events import MAX_BUCKET, FlowRecord, bucket_low_us
 from spark_sink.event_files.layout import ARCHIVE
-from spark_sink.pipeline import pipeline as pipeline_module
+from spark_sink.pipeline import spark as spark_module
+from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.progress import read_progress
 from spark_sink.schema import FLOWS
 from spark_sink.tables import COLUMNS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.pipeline.batches import seal_requests
 from tests.spark_sink.pipeline.folders import (
     BEFORE_MIDNIGHT_MS,
+    EventSource,
     assert_tables_tell,
     bucket_sql,
     request_seqs,
@@ -25,6 +28,22 @@ from tests.spark_sink.pipeline.folders import (
     seal,
 )
 from tests.spark_sink.records import HEADER, PROJECT, Event, events, header_with
+
+
+@pytest.mark.spark
+def test_engines_take_turns_on_one_folder_and_repeat_the_batch_of_the_other(spark: Any, tmp_path: Path) -> None:
+    source, records = EventSource(tmp_path / "events", tmp_path / "tables"), list[Event]()
+    for turn in range(4):
+        more = events(turn, 40, BEFORE_MIDNIGHT_MS, first_seq=len(records) + 1)
+        seal(source.events, more, header=header_with(first_number=100 * turn + 1))
+        seal_requests(source.events, range(1000 + 50 * turn, 1050 + 50 * turn))
+        records += more
+        if turn == 2:
+            source.run_undone()
+        run_once(spark if turn % 2 == 0 else None, source.events, source.tables)
+    assert_tables_tell(source.tables, records)
+    assert request_seqs(source.tables) == list(range(1000, 1200))
+    assert read_progress(LocalFileSystem(source.tables)).done == 4
 
 
 @pytest.mark.spark
@@ -60,7 +79,7 @@ def test_tables_equal_what_the_records_say_however_often_the_pipeline_runs(spark
 
 
 @pytest.mark.spark
-def test_checkpoints_follow_one_another_and_bad_files_are_passed_over(
+def test_queries_follow_one_another_and_bad_files_are_passed_over(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, tables = tmp_path / "events", tmp_path / "tables"
@@ -74,13 +93,12 @@ def test_checkpoints_follow_one_another_and_bad_files_are_passed_over(
     for name in ("day=1", "x=2/y=3"):  # to Spark, columns that contradict each other
         (folder / FLOWS / name).mkdir(parents=True)
         (folder / FLOWS / name / "b-1-0000000001.parquet").write_bytes(data)
-    monkeypatch.setattr(pipeline_module, "MAX_FILES_PER_BATCH", 4)
+    monkeypatch.setattr(spark_module, "MAX_FILES_PER_BATCH", 4)
     run_once(spark, folder, tables, roll_files=6)
     assert_tables_tell(tables, records)
-    assert sorted(row["reason"] for row in read_table(tables, GAPS).to_pylist())[:4] == ["bad-file"] * 4
-    generations = {path.name.partition("-")[0] for path in tables.glob("traffic/*/*.parquet")}
-    assert generations == {"000001", "000002"}
-    assert [path.name for path in sorted((tables / "_checkpoints").glob("0*"))] == ["000002"]
+    assert [row["reason"] for row in read_table(tables, GAPS).to_pylist()].count("bad-file") == 2
+    assert len(list((folder / FLOWS).glob("*/**/*.parquet"))) == 2, "a folder of somebody else"
+    assert read_progress(LocalFileSystem(tables)).done == 4
 
 
 def driver(folder: Path, *options: str) -> subprocess.Popen[str]:

@@ -14,10 +14,11 @@ from tests.system.events.test_events_truth import OPTIONS, counted, kill_the_wri
 from tests.system.support.counted_load import CountedLoad
 
 
-@pytest.mark.spark
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 async def test_tables_equal_what_the_load_counted_though_writer_and_pipeline_end_in_between(
-    start_broker: StartBroker, spark: Any, tmp_path: Path
+    start_broker: StartBroker, request: pytest.FixtureRequest, tmp_path: Path, engine: str
 ) -> None:
+    spark = request.getfixturevalue("spark") if engine == "spark" else None
     events, tables = tmp_path / "events", tmp_path / "tables"
     broker = start_broker("--events", str(events), "--admin", "127.0.0.1:0", **OPTIONS)
     async with CountedLoad(broker.url("tcp")) as load:

@@ -10,7 +10,7 @@ from spark_sink.event_files.layout import Disk, seal
 from spark_sink.pipeline.rows import gap_row
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.schema import LIFECYCLES
-from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, table_schema
+from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, TIMES, table_schema
 from spark_sink.timestamps import moment_at
 from tests.spark_sink.records import arrow_of, rows_frame
 from tests.spark_sink.time_travel.histories import History
@@ -41,5 +41,5 @@ def write_gap(tables: Path, history: History, reason: str, detail: str) -> None:
 
 def publish(tables: Path, table: str, name: str, rows: pa.Table) -> None:
     """The rows in the table, one sealed file `name` per day."""
-    for day, part in by_day(table, rows).items():
+    for day, part in by_day(rows, TIMES[table]).items():
         seal(tables / table / f"date={day}", name, table_bytes(table, part), Disk())

@@ -1,0 +1,110 @@
+"""The engine without Spark and Java: lists folders of this machine, reads with pyarrow, adds up in this process."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from spark_sink.errors import NoFile
+from spark_sink.event_files.layout import SUFFIX, open_file
+from spark_sink.pipeline.batch import BatchWriter, Work, why_never
+from spark_sink.pipeline.compaction import merged_bytes
+from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.pipeline.work import Result, done_here
+from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
+
+MAX_FILES_PER_BATCH: Final = 200  # one after another is in memory, and the sums of all
+
+
+class LocalEngine:
+    """Finds segments and counts them, in this process."""
+
+    session: Final[Any] = None
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []  # files that were found and are in no batch yet, the oldest last
+
+    def work_on(self, events: FileSystem, files: Sequence[str]) -> Work:
+        """The tasks of a batch."""
+        return partial(_result, list(files), events.root)
+
+    def start(self, events: FileSystem, writer: BatchWriter, every: str | None) -> "LocalQuery":
+        """A query that gives batches to the writer. `every`: "5 seconds"; None: what is there, once."""
+        return LocalQuery(partial(self._batch, events, writer), None if every is None else seconds_of(every))
+
+    def merged(self, tables: FileSystem, folder: str, groups: Sequence[Sequence[str]]) -> Iterator[Any]:
+        """Of the files of each group in a folder of tables, the bytes of one."""
+        table = folder.partition("/")[0]
+        for names in groups:
+            yield merged_bytes(table, (pa.py_buffer(tables.read(f"{folder}/{name}")) for name in names))
+
+    def _batch(self, events: FileSystem, writer: BatchWriter) -> bool:
+        self._waiting = self._waiting or found(events)[::-1]
+        files = [self._waiting.pop() for _ in range(min(MAX_FILES_PER_BATCH, len(self._waiting)))]
+        if files:
+            writer.write(None, self.work_on(events, files))
+        return bool(files)
+
+
+class LocalQuery:
+    """A query that does its batches in `wait`."""
+
+    is_busy: Final = False
+
+    def __init__(self, batch: Callable[[], bool], every_s: float | None) -> None:
+        """`batch`: does one; False: there was none to do."""
+        self._batch: Final = batch
+        self._every_s: Final = every_s
+        self._due_s = 0.0
+
+    def wait(self, seconds: float) -> bool:
+        """Has it read everything that is there? Does the batch that is due."""
+        if self._every_s is None:
+            return not self._batch()
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = now_s if self._batch() else now_s + self._every_s
+        else:
+            time.sleep(min(seconds, self._due_s - now_s))
+        return False
+
+    def stop(self) -> None:
+        """Nothing runs by itself."""
+
+
+def found(events: FileSystem) -> list[str]:
+    """All files to read, oldest first, as Spark's source takes them."""
+    files = []
+    for source in SOURCE_COLUMNS:
+        with contextlib.suppress(FileNotFoundError), os.scandir(Path(events.root) / source) as entries:
+            for entry in entries:
+                if entry.name.endswith(SUFFIX) and entry.name[0] not in "._" and not why_never(events, entry.path):
+                    with contextlib.suppress(FileNotFoundError):
+                        told = entry.stat(follow_symlinks=False)
+                        if entry.is_file(follow_symlinks=False) and told.st_size:
+                            files.append((told.st_mtime, entry.path))
+    return [path for _, path in sorted(files)]
+
+
+def seconds_of(every: str) -> float:
+    """Of an interval as Spark spells it, "5 seconds"."""
+    count, unit = every.split(" ")
+    return int(count) * {"second": 1.0, "minute": 60.0, "hour": 3600.0}[unit.removesuffix("s")]
+
+
+def _result(files: list[str], root: str, without: frozenset[str]) -> Result:
+    return done_here(_contents(files), root, without)
+
+
+def _contents(files: list[str]) -> Iterator[tuple[str, float, pa.Buffer]]:
+    for file in files:
+        try:
+            with open_file(file) as opened:
+                yield file, os.fstat(opened.fileno()).st_mtime, pa.py_buffer(opened.read())
+        except (FileNotFoundError, NoFile):  # it is gone, or something else has taken its place
+            continue

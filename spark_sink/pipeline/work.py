@@ -1,0 +1,193 @@
+"""What the tasks of a batch do: files become pieces, and pieces of one key become files of tables.
+
+    (file, content) ─ Pieces ─> (key, piece) ─ grouped by key ─ outputs_of ─> (table, day, name, bytes)
+
+A task judges and decodes some files and adds up the flow records in them, so that what goes on to the second step does
+not grow with the records but with their keys. The second step adds up what several tasks have made of the same day and
+writes files of tables, as bytes. With Spark the first step is a `mapInArrow` and the second one an `applyInArrow` of
+groups; the engine `local` calls both itself.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from spark_sink.pipeline.merging import merged
+from spark_sink.pipeline.rows import tables_of_events, tables_of_flows, with_minute
+from spark_sink.pipeline.segments import BadFile, GoodFile, ends_of, read, source_of
+from spark_sink.publishing import by_day, table_bytes
+from spark_sink.schema import FLOWS, LIFECYCLES
+from spark_sink.schema import REQUESTS as REQUEST_SOURCE
+from spark_sink.tables import FINEST, LIFECYCLE, MINUTE, REQUESTS, TIMES
+
+FLOW_ROWS: Final = 50_000  # records that are held before they are added up; 0.8 KB each
+# Sums of one task and day are divided by service when they are more, so that several tasks share the second step.
+BUCKET_ROWS: Final = 100_000
+BUCKETS: Final = 8
+
+INPUT_COLUMNS: Final = ("path", "modificationTime", "content")  # of Spark's file source "binaryFile"
+PIECE_SCHEMA: Final = pa.schema([("key", pa.string()), ("piece", pa.binary())])
+OUTPUT_SCHEMA: Final = pa.schema(
+    [("table", pa.string()), ("day", pa.string()), ("name", pa.string()), ("content", pa.binary())]
+)
+
+_DECODER: Final = msgspec.msgpack.Decoder(GoodFile | BadFile)
+_FILES: Final = "files"  # a key: what was judged
+_WANTED_FLOWS: Final = ["started_at", *(column.name for column in FINEST.columns if column.name != MINUTE)]
+
+
+class Output(NamedTuple):
+    """A file of a table."""
+
+    table: str
+    day: str  # "2026-11-20"
+    name: str  # empty: it is one of the batch
+    content: Any  # its bytes
+
+
+class Result(NamedTuple):
+    """What the tasks made of a batch."""
+
+    files: list[GoodFile | BadFile]  # in the order of their names
+    outputs: list[Output]
+
+
+class Pieces:
+    """Of some files, one after another."""
+
+    def __init__(self, root: str, without: frozenset[str]) -> None:
+        """`root`: of the events folder; files elsewhere below it are nobody's. `without`: files not to be counted."""
+        self._root: Final = root
+        self._without: Final = without
+        self._flows: list[pa.Table] = []  # records that are not added up yet
+        self._groups: list[pa.Table] = []  # sums by `FINEST`
+        self._events: Final[list[pa.Table]] = []
+
+    def take(self, file: str, changed_s: float, content: pa.Buffer) -> Iterator[tuple[str, bytes]]:
+        """Judge and read a file: gives what of it is whole already."""
+        if file in self._without or not source_of(file, self._root):
+            return
+        found = read(file, content)
+        if isinstance(found, BadFile):
+            yield _FILES, msgspec.msgpack.encode(found)
+            return
+        good, rows = found
+        good.changed_s = changed_s
+        yield from self._add(good, rows)
+        yield _FILES, msgspec.msgpack.encode(good)
+
+    def end(self) -> Iterator[tuple[str, bytes]]:
+        """Gives the sums of all files."""
+        self._add_up()
+        for groups in self._groups:
+            for day, rows in by_day(groups, MINUTE).items():
+                buckets = _buckets_of(rows["service"]) if rows.num_rows > BUCKET_ROWS else np.zeros(1, np.int64)
+                for bucket in np.unique(buckets).tolist():
+                    some = rows.filter(pa.array(buckets == bucket)) if len(buckets) > 1 else rows
+                    yield f"{FLOWS}/{day}/{bucket}", _bytes_of(some)
+        if self._events:
+            for day, rows in by_day(pa.concat_tables(self._events), TIMES[LIFECYCLE]).items():
+                yield f"{LIFECYCLES}/{day}", _bytes_of(rows)
+
+    def _add(self, file: GoodFile, rows: pa.Table) -> Iterator[tuple[str, bytes]]:
+        if file.source == REQUEST_SOURCE:
+            if not file.is_linked:
+                for day, part in by_day(rows, TIMES[REQUESTS]).items():
+                    yield f"{REQUESTS}/{day}/{file.name}", bytes(table_bytes(REQUESTS, part))
+        elif file.source == LIFECYCLES:
+            file.ends = ends_of(rows)
+            self._events.append(rows)
+        else:
+            self._flows.append(rows.select(_WANTED_FLOWS))
+            if sum(table.num_rows for table in self._flows) > FLOW_ROWS:
+                self._add_up()
+
+    def _add_up(self) -> None:
+        if self._flows:
+            self._groups.append(merged(FINEST, with_minute(pa.concat_tables(self._flows))))
+            self._flows.clear()
+        if sum(groups.num_rows for groups in self._groups) > FLOW_ROWS:
+            self._groups = [merged(FINEST, pa.concat_tables(self._groups))]
+
+
+def outputs_of(key: str, pieces: Sequence[Any]) -> Iterator[Output]:
+    """Files of tables, of all pieces of a key. What was judged passes as it is."""
+    kind, _, rest = key.partition("/")
+    if kind == _FILES:
+        yield from (Output(_FILES, "", "", piece) for piece in pieces)
+    elif kind == REQUESTS:
+        day, _, name = rest.partition("/")
+        yield from (Output(REQUESTS, day, name, piece) for piece in pieces)
+    else:
+        rows = pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in pieces])
+        made = tables_of_flows(merged(FINEST, rows)) if kind == FLOWS else tables_of_events(rows)
+        for table, some in made.items():
+            for day, part in by_day(some, TIMES[table]).items():
+                yield Output(table, day, "", bytes(table_bytes(table, part)))
+
+
+def result_of(outputs: Iterator[Output]) -> Result:
+    """What was judged, apart from the files of tables."""
+    files: list[GoodFile | BadFile] = []
+    rest = []
+    for output in outputs:
+        if output.table == _FILES:
+            files.append(_DECODER.decode(output.content))
+        else:
+            rest.append(output)
+    return Result(sorted(files, key=lambda file: file.file), rest)
+
+
+def done_here(files: Iterator[tuple[str, float, pa.Buffer]], root: str, without: frozenset[str]) -> Result:
+    """Both steps, in this process. `files`: name, time of the last change, content."""
+    work = Pieces(root, without)
+    grouped: dict[str, list[bytes]] = {}
+    for file, changed_s, content in files:
+        for key, piece in work.take(file, changed_s, content):
+            grouped.setdefault(key, []).append(piece)
+    for key, piece in work.end():
+        grouped.setdefault(key, []).append(piece)
+    return result_of(output for key, pieces in grouped.items() for output in outputs_of(key, pieces))
+
+
+def map_files(
+    batches: Iterator[pa.RecordBatch], root: str, without: frozenset[str], name_of: Callable[[str], str]
+) -> Iterator[pa.RecordBatch]:
+    """The first step as Spark calls it, `INPUT_COLUMNS` in, `PIECE_SCHEMA` out. `name_of`: a path of Spark's."""
+    work = Pieces(root, without)
+    for batch in batches:
+        times = batch.column("modificationTime").cast(pa.int64()).to_pylist()
+        for place, (path, changed_us) in enumerate(zip(batch.column("path").to_pylist(), times, strict=True)):
+            content = batch.column("content")[place].as_buffer()
+            yield from _records(PIECE_SCHEMA, work.take(name_of(path), changed_us / 1e6, content))
+    yield from _records(PIECE_SCHEMA, work.end())
+
+
+def reduce_pieces(key: tuple[pa.Scalar, ...], pieces: pa.Table) -> pa.Table:
+    """The second step as Spark calls it, the pieces of one key in, `OUTPUT_SCHEMA` out."""
+    outputs = outputs_of(key[0].as_py(), pieces["piece"].to_pylist())
+    return pa.Table.from_batches(_records(OUTPUT_SCHEMA, outputs), OUTPUT_SCHEMA)
+
+
+def _records(schema: pa.Schema, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+    for row in rows:
+        arrays = [pa.array([value], field.type) for field, value in zip(schema, row, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bytes_of(rows: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(out.getvalue())
+
+
+def _buckets_of(services: pa.ChunkedArray) -> Any:
+    """A number for each row, the same for one service everywhere."""
+    encoded = services.combine_chunks().dictionary_encode()
+    numbers = [zlib.crc32(service.encode()) % BUCKETS for service in encoded.dictionary.to_pylist()]
+    return np.array(numbers, np.int64)[encoded.indices.to_numpy()]
