@@ -18,7 +18,7 @@ from spark_sink.report.facts import read_facts
 from spark_sink.report.page import html_report
 from spark_sink.report.printers import WIDTH, markdown_report, print_report
 from spark_sink.session import is_submitted
-from spark_sink.terminal import end, moment_option
+from spark_sink.terminal import end, end_now, moment_option
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_EVERY: Final = "5 seconds"
@@ -81,10 +81,13 @@ def run(
     if master is None and not is_submitted():
         master = DEFAULT_MASTER
     when = None if once else every or DEFAULT_EVERY
+    job = Pipeline(events, tables, master, when, engine=engine, keeping=keep)
     try:
-        Pipeline(events, tables, master, when, engine=engine, keeping=keep).run()
+        job.run()
     except SinkError as error:
-        end(error)
+        end(error, is_hanging=job.is_hanging)
+    if job.is_hanging:
+        end_now(0)
 
 
 @pipeline.command()

@@ -3,11 +3,13 @@
 Knows nothing of events and tables.
 """
 
+import contextlib
 import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +17,8 @@ from spark_sink.columns import Column, arrow_schema, spark_ddl
 from spark_sink.errors import MissingPart, SinkError
 from spark_sink.java import ensure_java
 
+_is_java_silent: Final = threading.Event()
+_INCUBATOR: Final = b"WARNING: Using incubator modules"
 CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
 WORKER: Final = "An exception was thrown from the Python worker"  # before a stack of Python's
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
@@ -37,6 +41,7 @@ SQL_SETTINGS: Final = {  # of a session, whoever started Spark
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 CLIENT_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}  # of a Spark of its own
+SUBMITTED_SETTINGS: Final = {"spark.log.level": "ERROR"}  # else it shows each plan
 
 
 def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-broker pipeline") -> Any:
@@ -55,7 +60,7 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
         settings = SQL_SETTINGS
     elif master is None:
         builder = SparkSession.builder
-        settings = SQL_SETTINGS | CLIENT_SETTINGS
+        settings = SQL_SETTINGS | CLIENT_SETTINGS | SUBMITTED_SETTINGS
     else:
         os.environ["JAVA_HOME"] = str(ensure_java())
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -67,10 +72,39 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with java_errors():
+            return builder.getOrCreate()
     except Exception as error:  # pyspark raises its own, py4j's, grpc's and RuntimeError here
         raise _not_started(master, error) from error
-    return session
+
+
+@contextlib.contextmanager
+def java_errors() -> Iterator[None]:
+    """What a Java that starts meanwhile writes to standard error, for as long as it runs, goes through this process:
+    its warning of a module that Spark asks for is left out, and so is everything after `silence_java`."""
+    read, write = os.pipe()
+    own = os.dup(2)
+    os.dup2(write, 2)  # what Java inherits
+    os.close(write)
+    threading.Thread(target=_forward, args=(read, own), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+
+
+def silence_java() -> None:
+    """It and its workers are about to be interrupted, or have failed: we say so, and their stacks are left out."""
+    _is_java_silent.set()
+
+
+def _forward(read: int, own: int) -> None:
+    with os.fdopen(read, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_INCUBATOR) and not _is_java_silent.is_set():
+                with contextlib.suppress(OSError):  # nobody reads our standard error any more
+                    os.write(own, line)
+    os.close(own)
 
 
 def nothing(session: Any, columns: Sequence[Column]) -> Any:
@@ -109,9 +143,10 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 def reason_of(error: Exception) -> str:
     """The root cause in one line: the last that Java's stacks name, or what Spark says ended a query, else the first
     line."""
-    if type(error).__name__ == "Py4JNetworkError":
-        return "the Java of Spark is gone; was it killed, or short of memory?"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    is_unheard = type(error).__name__ == "Py4JError" and len(lines) == 1  # else it has the stack of Java
+    if is_unheard or type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError | EOFError):
+        return "the Java of Spark is gone; was it killed, or short of memory?"
     if lines and lines[0].startswith(WORKER):
         return lines[-1]
     causes = [line for line in lines if line.startswith(CAUSE)]

@@ -72,7 +72,17 @@ def moment_option(_context: click.Context, _parameter: click.Parameter, value: s
         raise click.BadParameter(str(error)) from error
 
 
-def end(error: SinkError) -> NoReturn:
-    """The command fails: one sentence on standard error, and the exit status of the error."""
+def end(error: SinkError, *, is_hanging: bool = False) -> NoReturn:
+    """The command fails: one sentence on standard error, and the exit status of the error. `is_hanging`: see
+    `end_now`."""
     click.echo(f"{error}", err=True)
+    if is_hanging:
+        end_now(error.exit_status)
     sys.exit(error.exit_status)
+
+
+def end_now(status: int) -> NoReturn:
+    """The process ends though a thread of it hangs, which the interpreter would wait for, or stumble over."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

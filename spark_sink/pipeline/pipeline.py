@@ -30,7 +30,7 @@ from spark_sink.pipeline.keeping import Keeping, remove_old
 from spark_sink.pipeline.local import LocalEngine, LocalQuery
 from spark_sink.pipeline.spark import ROLL_FILES, ROLL_WORD, SparkEngine, SparkQuery
 from spark_sink.pipeline.upgrade import upgrade
-from spark_sink.session import open_session, reason_of
+from spark_sink.session import open_session, reason_of, silence_java
 from spark_sink.tables import REQUESTS
 
 SPARK: Final = "spark"
@@ -42,8 +42,8 @@ LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads, and 
 MANY_FILES: Final = 32  # of about one size, in one day of a table: they are merged
 HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
 SAY_FULL_S: Final = 60.0  # how often it is told that the disk is full
-STOP_S: Final = 3.0  # a batch that needs longer to end is interrupted; the next start repeats it
-END_S: Final = 1.5  # Spark that needs longer to end is left alone
+STOP_S: Final = 2.0  # a batch that needs longer to end is interrupted; the next start repeats it
+END_S: Final = 1.0  # Spark that needs longer to end is left alone
 _EVERY: Final = re.compile(r"0 seconds|[1-9]\d* (second|minute|hour)s?")
 _FULL: Final = ("No space left on device", "Disk quota exceeded")  # in what Java says of a full disk
 
@@ -81,6 +81,7 @@ class Pipeline:
         self._told: Final[set[str]] = set()  # files that are never read, and told of; bounded by what lies there
         self._said_full_s = -math.inf  # when it was told last that the disk is full
         self._writer: BatchWriter | None = None  # of the query that runs; None: it has not begun
+        self.is_hanging = False  # Spark has not ended; whoever waits for its threads may wait for ever
 
     def run(self) -> None:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
@@ -117,7 +118,7 @@ class Pipeline:
                 raise  # else its Java had the same signal
         if self._is_stopping:
             say("stopped while Spark started; nothing was begun")
-            _end(session)
+            self._end(session)
             return None
         return session
 
@@ -126,7 +127,10 @@ class Pipeline:
             with _signals(self._stop):  # once more: Spark has taken SIGINT for itself
                 self.run_queries(SparkEngine(session, roll_files=self._roll_files))
         finally:
-            _end(session)
+            self._end(session)
+
+    def _end(self, session: Any) -> None:
+        self.is_hanging |= session is not None and not _within(END_S, session.stop)
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
         if self._is_stopping:
@@ -135,6 +139,7 @@ class Pipeline:
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self._is_stopping = True
+        silence_java()  # which may have had the same signal
 
     def run_queries(self, engine: SparkEngine | LocalEngine) -> None:
         """One query after another, until nothing is to be done. SinkError: one ended with an error."""
@@ -150,6 +155,7 @@ class Pipeline:
                 if self._is_stopping:
                     break  # Java had the same signal, and ended first; its batch is repeated at the next start
                 if self.every is None or not _is_full(failed):
+                    silence_java()
                     raise SinkError(f"the pipeline ended: {reason_of(failed)}") from error
                 self._say_full(failed)
                 self._pause(HEAL_S)
@@ -204,7 +210,7 @@ class Pipeline:
                     looked_s = time.monotonic()
             return True
         finally:
-            _within(END_S, query.stop)  # Java may be gone; what ended the query is on its way
+            self.is_hanging |= not _within(END_S, query.stop)
 
     def _look(self, engine: SparkEngine | LocalEngine, events: FileSystem, tables: FileSystem) -> None:
         """What is to be done now and then beside the batches."""
@@ -255,20 +261,16 @@ def _reached(tables: str) -> Iterator[tuple[FileSystem, SparkEngine | LocalEngin
     except OSError as error:
         raise SinkError(f"the tables were left as they are: {error}; what was done is done") from error
     finally:
-        _end(session)
+        if session is not None:
+            session.stop()
 
 
 class _Left(BaseException):
     """A second signal came while Spark started."""
 
 
-def _end(session: Any) -> None:
-    if session is not None:
-        _within(END_S, session.stop)
-
-
-def _within(seconds: float, call: Callable[[], Any]) -> None:
-    """Wait so long for a call; it may wait for a Java that is gone, or have had the same signal."""
+def _within(seconds: float, call: Callable[[], Any]) -> bool:
+    """Has it returned, or failed, in time? It may wait for a Java that is gone, or have had the same signal."""
 
     def quiet() -> None:
         with contextlib.suppress(Exception):
@@ -277,6 +279,7 @@ def _within(seconds: float, call: Callable[[], Any]) -> None:
     thread = threading.Thread(target=quiet, daemon=True)
     thread.start()
     thread.join(seconds)
+    return not thread.is_alive()
 
 
 @contextlib.contextmanager

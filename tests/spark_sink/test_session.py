@@ -2,6 +2,7 @@
 
 import logging
 import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_connect_and_spark_submit_need_no_java_and_get_what_a_session_may_change
     assert told == {"remote": "sc://host", "name": "a job"} | SQL_SETTINGS
     builder.told = {}
     told = open_session(None, is_short=False, name="a job")
-    assert told == {"name": "a job"} | SQL_SETTINGS | CLIENT_SETTINGS
+    assert told == {"name": "a job"} | SQL_SETTINGS | CLIENT_SETTINGS | {"spark.log.level": "ERROR"}
     assert os.environ["JAVA_HOME"] == ""
 
 
@@ -113,6 +114,32 @@ def test_reason_is_the_last_cause_of_a_java_stack() -> None:
     assert reason_of(RuntimeError(text)) == "the disk is gone"
 
 
+def test_reason_of_a_task_is_what_its_python_says() -> None:
+    text = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File\nOSError: why\n"
+    assert reason_of(RuntimeError(text)) == "OSError: why"
+
+
+def test_errors_of_java_go_through_until_they_are_silenced() -> None:
+    code = """if True:
+        import subprocess
+        from spark_sink.session import java_errors, silence_java
+        echo = "while read line; do echo $line >&2; done"
+        with java_errors():
+            java = subprocess.Popen(["sh", "-c", echo], stdin=subprocess.PIPE, text=True)
+        java.stdin.write("WARNING: Using incubator modules: x\\nfirst\\n")
+        java.stdin.flush()
+        input()
+        silence_java()
+        java.communicate("second\\n")
+    """
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stderr is not None
+    assert process.stderr.readline() == "first\n"
+    _, rest = process.communicate("silence\n")
+    assert rest == ""
+
+
 def test_reason_of_a_query_that_ended_is_what_ended_it() -> None:
     text = "[STREAM_FAILED] Query [id = 6b, runId = 13] terminated with exception: java.io.IOException: No space left"
     assert reason_of(RuntimeError(f"{text} SQLSTATE: XXKST")) == "No space left"
@@ -124,7 +151,16 @@ def test_java_that_is_gone_is_said_and_py4j_prints_no_stack_of_it(
     class Py4JNetworkError(Exception):
         pass
 
-    assert "the Java of Spark is gone" in reason_of(Py4JNetworkError("Error while sending or receiving"))
+    class Py4JError(Exception):
+        pass
+
+    for error in (
+        Py4JNetworkError("Error while sending or receiving"),
+        Py4JError("An error occurred while calling o127.getResult"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ):
+        assert "the Java of Spark is gone" in reason_of(error)
+    assert reason_of(Py4JError("An error occurred\nCaused by: x.Y: why")) == "why"
     open_session("local[1]", is_short=True)
     for path in ("/lib/py4j/clientserver.py", "/lib/other.py"):
         record = logging.LogRecord("root", logging.ERROR, path, 1, f"of {path}", None, None)
