@@ -96,12 +96,13 @@ def compact(
     engine: Engine,
     before: str,
     *,
+    since: str = "",
     least: int = 2,
     without: Collection[str] = (),
     exchange: Callable[[str, str], bool] | None = None,
 ) -> Compacted:
-    """All days before this one, "2026-11-20", of all tables but those of `without`. OSError, SinkError: what was done
-    is done, the rest is as it was.
+    """All days before this one, "2026-11-20", and from `since` on, of all tables but those of `without`. OSError,
+    SinkError: what was done is done, the rest is as it was.
 
     `least`: files of about one size are merged when there are so many. `exchange`: of two folders, by their whole
     names; False: it cannot be done here."""
@@ -111,7 +112,8 @@ def compact(
         with publishing(tables):
             finish(tables)
         for folder in day_folders(tables.names):
-            if folder.rpartition("=")[2] < before and folder.partition("/")[0] not in without:
+            table, _, day = folder.partition("/date=")
+            if since <= day < before and table not in without:
                 _compact_day(tables, engine, folder, least, did, exchange or _exchange_of(tables))
         tables.remove(WORK)
     return did

@@ -40,6 +40,7 @@ ENGINES: Final = (SPARK, LOCAL)
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
 LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads, and for tables to be merged or removed
 MANY_FILES: Final = 32  # of about one size, in one day of a table: they are merged
+MERGED_DAYS: Final = 2  # before today, in which that is looked for
 HEAL_S: Final = 5.0  # before a query that ended because the disk was full is begun again
 SAY_FULL_S: Final = 60.0  # how often it is told that the disk is full
 STOP_S: Final = 2.0  # a batch that needs longer to end is interrupted; the next start repeats it
@@ -217,8 +218,9 @@ class Pipeline:
         self._say_never_read(events)
         now = datetime.now(UTC)
         try:
+            first, last = (f"{now + timedelta(days=days):%Y-%m-%d}" for days in (-MERGED_DAYS, 1))
             # Files of requests are links to segments, and cost nothing until somebody merges them.
-            compact(tables, engine, f"{now + timedelta(days=1):%Y-%m-%d}", least=MANY_FILES, without=(REQUESTS,))
+            compact(tables, engine, last, since=first, least=MANY_FILES, without=(REQUESTS,))
         except BadFolder:  # somebody else compacts
             return
         removed = remove_old(tables, self._keeping, now)
