@@ -77,7 +77,7 @@ $(VENV)/spark: $(VENV)/base
 		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
 		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): reports are left out"
 
-# A stamp of its own: whoever cannot have plotly still gets Spark, the tables and the report without plots.
+# A stamp of its own: whoever cannot have DuckDB or plotly still gets Spark and the tables.
 $(VENV)/report: $(VENV)/base
 	@{ $(PIP) install --editable '.[report]' && touch $@; } || \
-		echo "no plotly this time: the report is left without its page of plots"
+		echo "no DuckDB or plotly this time: the report is left out"

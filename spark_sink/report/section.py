@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_sink.report.texts import count_of, number_of, plain
-from spark_sink.report.traffic.facts import FRACTIONS
+from spark_sink.report.traffic.latencies import FRACTIONS
 
 BRIEF_ROWS: Final = 10  # of a table on a terminal
 SPARK_WIDTH: Final = 40  # characters

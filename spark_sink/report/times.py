@@ -1,53 +1,47 @@
 """Time in reports: the bins of the plots over time."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from spark_sink.timestamps import moment_at
 
+SECOND_US: Final = 1_000_000
 MINUTE_S: Final = 60
-MINUTE_US: Final = MINUTE_S * 1_000_000
+MINUTE_US: Final = MINUTE_S * SECOND_US
 MAX_BINS: Final = 120  # bars that a page can show side by side
 _DAY_S: Final = 86_400
 _MINUTES_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 STEPS_S: Final = (1, 2, 5, 10, 15, 30, *_MINUTES_S, _DAY_S, 7 * _DAY_S, 28 * _DAY_S)
 
 
+@dataclass(frozen=True)
 class Bins:
     """Equal pieces of the time that the records span."""
 
-    def __init__(self, times_us: Any, grain_s: int = MINUTE_S) -> None:
-        """`times_us`: begins of pieces of `grain_s`, int64 array, microseconds since the epoch; no bin is shorter."""
-        if len(times_us) == 0:
-            self.step_s, self.first_us, self.count = grain_s, 0, 0
-            return
-        low, high = int(times_us.min()), int(times_us.max()) + grain_s * 1_000_000
-        steps = (
-            *(step_s for step_s in STEPS_S if step_s >= grain_s),
-            STEPS_S[-1] * (1 + (high - low) // (MAX_BINS // 2 * STEPS_S[-1] * 1_000_000)),
-        )
-        for step_s in steps:
-            step_us = step_s * 1_000_000
-            first_us = low // step_us * step_us
-            count = -(-(high - first_us) // step_us)
-            if count <= MAX_BINS:
-                break
-        self.step_s = step_s
-        self.first_us = first_us
-        self.count = count
+    step_s: int
+    first_us: int
+    count: int
 
-    def of(self, times_us: Any) -> Any:
-        """The number of the bin of each of these times, int64 array."""
-        return np.clip((times_us - self.first_us) // (self.step_s * 1_000_000), 0, max(0, self.count - 1))
+    def of(self, us: str) -> str:
+        """SQL: the number of the bin of a moment, which is in one."""
+        return f"(({us} - {self.first_us}) // {self.step_s * SECOND_US})"
 
     def starts(self) -> list[datetime]:
         """When each bin begins."""
-        return [moment_at(self.first_us + number * self.step_s * 1_000_000) for number in range(self.count)]
+        return [moment_at(self.first_us + number * self.step_s * SECOND_US) for number in range(self.count)]
 
-    def sums(self, rows: Any, row_count: int, times_us: Any, values: Any) -> Any:
-        """Sums of values by row number and bin: int64 array of shape (row_count, count)."""
-        sums = np.zeros(row_count * self.count, np.int64)
-        np.add.at(sums, rows * self.count + self.of(times_us), values)
-        return sums.reshape(row_count, self.count)
+
+def bins_of(low_us: int | None, high_us: int | None, grain_s: int = MINUTE_S) -> Bins:
+    """Begins of the first and of the last piece of `grain_s`; None: there is none. No bin is shorter than a piece."""
+    if low_us is None or high_us is None:
+        return Bins(grain_s, 0, 0)
+    end_us = high_us + grain_s * SECOND_US
+    longest = STEPS_S[-1] * (1 + (end_us - low_us) // (MAX_BINS // 2 * STEPS_S[-1] * SECOND_US))
+    for step_s in (*(step_s for step_s in STEPS_S if step_s >= grain_s), longest):
+        step_us = step_s * SECOND_US
+        first_us = low_us // step_us * step_us
+        count = -(-(end_us - first_us) // step_us)
+        if count <= MAX_BINS:
+            break
+    return Bins(step_s, first_us, count)

@@ -98,6 +98,14 @@ def test_since_that_is_no_time_is_refused_with_examples(tmp_path: Path) -> None:
     assert "'noon' is not a time; write " in result.stderr
 
 
+def test_report_without_duckdb_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    write(tmp_path / "tables", {"traffic": [traffic_row()]})
+    result = CliRunner().invoke(report, [str(tmp_path / "tables")])
+    text = 'the report needs duckdb: pip install "rsocket-broker[report]"\n'
+    assert (result.exit_code, result.stdout, result.stderr) == (3, "", text)
+
+
 def test_page_without_plotly_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)

@@ -10,18 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
 from broker.events import LINK_DOWN, LINK_UP, TABLE_DIGEST
 from spark_sink.history.records import RUNNING
 from spark_sink.report.cluster.runs import RunFacts, RunKey, latest_of
-from spark_sink.report.groups import group, is_in, micros, numbers
+from spark_sink.report.reading import TableReader
 from spark_sink.report.texts import short_id
-from spark_sink.report.times import Bins
+from spark_sink.report.times import SECOND_US, Bins, bins_of
 
 MAX_BROKERS: Final = 40  # of a picture and a table
 MAX_LINKS: Final = 100  # rows
+_SECOND: Final = f"us // {SECOND_US} * {SECOND_US}"
 
 
 @dataclass(frozen=True)
@@ -65,23 +63,25 @@ class Cluster:
     bins: Bins  # of routes_over_time
 
 
-def cluster_of(
-    traffic: pa.Table, lifecycle: pa.Table, runs: Mapping[RunKey, RunFacts], failed: Sequence[str]
-) -> Cluster:
-    """`traffic`: partials; `lifecycle`: rows; `runs`: all; `failed`: outcomes that are errors."""
-    requests, errors, names = _requests(traffic, failed)
+def cluster_of(reader: TableReader, runs: Mapping[RunKey, RunFacts]) -> Cluster:
+    """`runs`: all. Of the tables `sums` and `told`."""
+    counts: dict[str, tuple[int, int]] = {}
+    names: dict[str, str] = {}
+    for broker_id, names[broker_id], requests, errors in reader.rows(
+        "SELECT broker_id, max(broker_name), sum(requests)::BIGINT, sum(errors)::BIGINT FROM sums GROUP BY broker_id"
+    ):
+        counts[broker_id] = requests, errors
     by_broker: dict[str, list[RunFacts]] = {}
     for run in sorted(runs.values(), key=lambda run: run.epoch):
         by_broker.setdefault(run.broker_id, []).append(run)
-    ids = sorted(by_broker.keys() | requests.keys(), key=lambda one: (-requests.get(one, 0), one))
+    ids = sorted(by_broker.keys() | counts.keys(), key=lambda one: (-counts.get(one, (0, 0))[0], one))
     titles = _titles({one: by_broker[one][-1].name if one in by_broker else names[one] for one in ids})
-    snapshots = lifecycle.filter(pa.array(numbers(lifecycle, "kind") == TABLE_DIGEST))
-    bins = Bins(micros(snapshots, "event_time") // 1_000_000 * 1_000_000, grain_s=1)
-    local = _local_over_time(snapshots, bins, ids[:MAX_BROKERS])
+    bins, local = _local_over_time(reader, ids[:MAX_BROKERS])
     brokers = []
-    for place, broker_id in enumerate(ids[:MAX_BROKERS]):
+    for broker_id in ids[:MAX_BROKERS]:
         told = by_broker.get(broker_id, [])
         last = told[-1] if told else RunFacts(broker_id, names[broker_id], 0, 0, RUNNING)
+        requests, errors = counts.get(broker_id, (0, 0))
         brokers.append(
             BrokerFacts(
                 broker_id=broker_id,
@@ -90,43 +90,30 @@ def cluster_of(
                 state=last.state,
                 version=last.version,
                 core=last.core,
-                requests=requests.get(broker_id, 0),
-                errors=errors.get(broker_id, 0),
+                requests=requests,
+                errors=errors,
                 routes=last.routes,
                 local=last.local,
-                routes_over_time=local[place],
+                routes_over_time=local[broker_id],
             )
         )
-    links = _links(lifecycle, runs, titles)
+    links = _links(reader, runs, titles)
     return Cluster(brokers, len(ids), links[:MAX_LINKS], len(links), bins)
 
 
-def _requests(traffic: pa.Table, failed: Sequence[str]) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
-    groups = group(traffic, ["broker_id", "broker_name"])
-    counts = numbers(traffic, "requests")
-    sums, errors = groups.sums(counts), groups.sums(np.where(is_in(traffic, "outcome", failed), counts, 0))
-    by_id: Counter[str] = Counter()
-    errors_by_id: Counter[str] = Counter()
-    names: dict[str, str] = {}
-    for number in range(groups.count):
-        broker_id, names[broker_id] = groups.key(number)
-        by_id[broker_id] += int(sums[number])
-        errors_by_id[broker_id] += int(errors[number])
-    return by_id, errors_by_id, names
-
-
-def _local_over_time(snapshots: pa.Table, bins: Bins, ids: Sequence[str]) -> list[list[int | None]]:
-    rows: list[list[int | None]] = [[None] * bins.count for _ in ids]
-    if len(snapshots) == 0:
-        return rows
-    snapshots = snapshots.sort_by([("event_time", "ascending")])
-    counts = pa.compute.map_lookup(snapshots["tags"], pa.scalar("local"), "first").to_pylist()
-    places = {broker_id: place for place, broker_id in enumerate(ids)}
-    of_bin = bins.of(micros(snapshots, "event_time")).tolist()
-    for broker_id, place, count in zip(snapshots["broker_id"].to_pylist(), of_bin, counts, strict=True):
-        if broker_id in places and count is not None and count.isdecimal():
-            rows[places[broker_id]][place] = int(count)
-    return rows
+def _local_over_time(reader: TableReader, ids: Sequence[str]) -> tuple[Bins, dict[str, list[int | None]]]:
+    """Own routes of each broker per bin, of the last snapshot in it."""
+    digests = f"(FROM told WHERE kind = {TABLE_DIGEST})"
+    [(low_us, high_us)] = reader.rows(f"SELECT min({_SECOND}), max({_SECOND}) FROM {digests}")
+    bins = bins_of(low_us, high_us, grain_s=1)
+    rows: dict[str, list[int | None]] = {broker_id: [None] * bins.count for broker_id in ids}
+    for broker_id, number, count in reader.rows(
+        f"SELECT broker_id, {bins.of('us')} AS number, max_by(try_cast(map_extract(tags, 'local')[1] AS BIGINT), us) "
+        f"FROM {digests} GROUP BY broker_id, number"
+    ):
+        if broker_id in rows:
+            rows[broker_id][number] = count
+    return bins, rows
 
 
 def _titles(names: Mapping[str, str]) -> dict[str, str]:
@@ -135,22 +122,20 @@ def _titles(names: Mapping[str, str]) -> dict[str, str]:
     return {one: f"{name} ({short_id(one)})" if counts[name] > 1 else name for one, name in names.items()}
 
 
-def _links(lifecycle: pa.Table, runs: Mapping[RunKey, RunFacts], titles: Mapping[str, str]) -> list[Link]:
+def _links(reader: TableReader, runs: Mapping[RunKey, RunFacts], titles: Mapping[str, str]) -> list[Link]:
     """Those that are up first, then by names."""
-    kinds = numbers(lifecycle, "kind")
-    rows = lifecycle.filter(pa.array((kinds == LINK_UP) | (kinds == LINK_DOWN))).sort_by(
-        [("epoch", "ascending"), ("seq", "ascending")]
-    )
     latest = latest_of(runs)
     # by name: the broker that started last
     ids = {run.name: run.broker_id for run in sorted(runs.values(), key=lambda run: run.epoch)}
     known = sorted(ids, key=len, reverse=True)
     found: dict[tuple[str, str], _LinkCount] = {}
-    columns = ["broker_id", "epoch", "kind", "detail", "reason", "uptime_ms"]
-    for row in rows.select(columns).to_pylist():
-        last = latest[row["broker_id"]]
-        one = found.setdefault((row["broker_id"], _neighbour(row["detail"] or "", known)), _LinkCount())
-        one.add(row, row["epoch"] == last.epoch and last.state == RUNNING)
+    for broker_id, epoch, kind, detail, reason, uptime_ms in reader.each(
+        f"SELECT broker_id, epoch, kind, detail, reason, uptime_ms FROM told WHERE kind IN ({LINK_UP}, {LINK_DOWN}) "
+        "ORDER BY epoch, seq"
+    ):
+        last = latest[broker_id]
+        one = found.setdefault((broker_id, _neighbour(detail, known)), _LinkCount())
+        one.add(kind == LINK_UP, reason, uptime_ms, epoch == last.epoch and last.state == RUNNING)
     links = []
     for (broker_id, name), one in found.items():
         ends = broker_id, titles[broker_id], ids.get(name, ""), titles.get(ids.get(name, ""), name)
@@ -165,17 +150,15 @@ class _LinkCount:
         self.ups = self.downs = self.up_ms = self.open_n = 0
         self.reason = ""
 
-    def add(self, row: Mapping[str, object], may_be_up: bool) -> None:
-        if row["kind"] == LINK_UP:
+    def add(self, is_up: bool, reason: str, uptime_ms: int, may_be_up: bool) -> None:
+        if is_up:
             self.ups += 1
             self.open_n += may_be_up
             return
         self.downs += 1
         self.open_n = max(0, self.open_n - may_be_up)
-        uptime_ms = row["uptime_ms"]
-        assert isinstance(uptime_ms, int)  # bigint
         self.up_ms += uptime_ms
-        self.reason = str(row["reason"] or "")
+        self.reason = reason
 
 
 def _neighbour(detail: str, names: Sequence[str]) -> str:

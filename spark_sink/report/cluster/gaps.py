@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
-from spark_sink.report.groups import encoded, group, micros, numbers
+from spark_sink.report.reading import TableReader
+from spark_sink.tables import GAPS
 
 MAX_GAPS: Final = 50
 
@@ -33,27 +31,13 @@ class Gaps:
     reasons: list[tuple[str, int]]  # and how many gaps each has, the most first
 
 
-def gaps_of(table: pa.Table) -> Gaps:
-    """`table`: rows of `gaps`."""
-    reasons = group(table, ["reason"])
-    counts = reasons.sums(1)
-    order = np.lexsort((numbers(table, "first_seq"), encoded(table["broker_id"])[1], -micros(table, "event_time")))
-    latest = table.take(pa.array(order[:MAX_GAPS]))
-    times = micros(latest, "event_time").tolist()
-    rows = [
-        Gap(
-            at_us,
-            row["broker_name"] or row["broker_id"] or "",
-            reason=row["reason"] or "",
-            detail=row["detail"] or "",
-            **{name: row[name] or 0 for name in ("epoch", "first_seq", "last_seq", "records", "requests")},
-        )
-        for at_us, row in zip(times, latest.to_pylist(), strict=True)
-    ]
-    return Gaps(
-        rows,
-        len(table),
-        int(numbers(table, "records").sum()),
-        int(numbers(table, "requests").sum()),
-        [(reasons.key(number)[0], int(counts[number])) for number in reasons.top(counts, reasons.count)],
+def gaps_of(reader: TableReader, begin_us: int) -> Gaps:
+    gaps = reader.rows_of(GAPS, begin_us)
+    latest = reader.rows(
+        "SELECT us, coalesce(nullif(broker_name, ''), broker_id), epoch, first_seq, last_seq, records, requests, "
+        f"reason, detail FROM {gaps} ORDER BY us DESC, broker_id, first_seq LIMIT {MAX_GAPS}"
     )
+    reasons = reader.rows(f"SELECT reason, count(*) AS n FROM {gaps} GROUP BY reason ORDER BY n DESC, reason")
+    sums = "count(*), coalesce(sum(records), 0)::BIGINT, coalesce(sum(requests), 0)::BIGINT"
+    [(count, records, requests)] = reader.rows(f"SELECT {sums} FROM {gaps}")
+    return Gaps([Gap(*row) for row in latest], count, records, requests, [(reason, n) for reason, n in reasons])

@@ -8,22 +8,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-import pyarrow as pa
-
 from broker.events import BROKER_JOINED, BROKER_LEFT
 from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.report.cluster.runs import RunFacts, RunKey, latest_of
-from spark_sink.report.groups import micros, numbers
+from spark_sink.report.reading import TableReader
 
 STOPPING_US: Final = 10_000_000  # before its end a broker that stops leaves the others: they are not lost
 
 _ID: Final = re.compile(r"\(([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\)")  # `eu-1 (e43dbbbe-…)`
 
 
-def with_losses(runs: Mapping[RunKey, RunFacts], lifecycle: pa.Table) -> dict[RunKey, RunFacts]:
-    """The same runs; those that the others lost for good have died. `lifecycle`: rows."""
+def with_losses(runs: Mapping[RunKey, RunFacts], reader: TableReader) -> dict[RunKey, RunFacts]:
+    """The same runs; those that the others lost for good have died. Of the table `told`."""
     latest = latest_of(runs)
-    lost = _lost(lifecycle)
+    lost = _lost(reader)
     changed = dict(runs)
     for (teller_id, broker_id), (epoch, at_us) in lost.items():
         teller, found = latest[teller_id], latest.get(broker_id)
@@ -35,20 +33,18 @@ def with_losses(runs: Mapping[RunKey, RunFacts], lifecycle: pa.Table) -> dict[Ru
     return changed
 
 
-def _lost(lifecycle: pa.Table) -> dict[tuple[str, str], tuple[int, int]]:
+def _lost(reader: TableReader) -> dict[tuple[str, str], tuple[int, int]]:
     """Who told last of whom that it left: in which epoch, and when (µs of the teller's clock)."""
-    kinds = numbers(lifecycle, "kind")
-    rows = lifecycle.filter(pa.array((kinds == BROKER_JOINED) | (kinds == BROKER_LEFT)))
-    rows = rows.sort_by([("epoch", "ascending"), ("seq", "ascending")])
     lost: dict[tuple[str, str], tuple[int, int]] = {}
-    columns = rows.select(["broker_id", "epoch", "kind", "detail"]).to_pylist()
-    for row, at_us in zip(columns, micros(rows, "event_time").tolist(), strict=True):
-        named = _ID.search(row["detail"] or "")
+    for broker_id, epoch, kind, detail, at_us in reader.each(
+        f"SELECT broker_id, epoch, kind, detail, us FROM told WHERE kind IN ({BROKER_JOINED}, {BROKER_LEFT}) "
+        "ORDER BY epoch, seq"
+    ):
+        named = _ID.search(detail)
         if named is None:
             continue
-        pair = row["broker_id"], named[1]
-        if row["kind"] == BROKER_LEFT:
-            lost[pair] = row["epoch"], at_us
+        if kind == BROKER_LEFT:
+            lost[broker_id, named[1]] = epoch, at_us
         else:
-            lost.pop(pair, None)
+            lost.pop((broker_id, named[1]), None)
     return lost

@@ -4,18 +4,17 @@ A route that was there and got nothing counts with 0. Multicast is left out, sin
 and by shard key are told apart, for a shard is as uneven as its keys are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-import numpy as np
-import pyarrow as pa
+from typing import Final
 
 from broker.routing.balance import gini, max_over_mean
-from spark_sink.report.groups import encoded, group, is_in, numbers
+from spark_sink.report.reading import TableReader
 
 MAX_BALANCES: Final = 30
 MAX_LOADS: Final = 100  # dots per service; of more routes every n-th, by load, and always the first and the last
 MULTICAST: Final = "multicast"
+TO_ONE: Final = f"(FROM sums WHERE route_id <> '' AND routing <> '{MULTICAST}')"
 
 
 @dataclass(frozen=True)
@@ -40,43 +39,35 @@ class Balances:
     count: int
 
 
-def balances_of(traffic: pa.Table, there: pa.Table) -> Balances:
-    """`traffic`: partials; `there`: `service` and `route_id` of all routes that were there."""
-    is_single = ~is_in(traffic, "route_id", [""]) & ~is_in(traffic, "routing", [MULTICAST])
-    traffic = traffic.filter(pa.array(is_single))
-    services = group(traffic, ["service", "routing"])
-    per_service = services.sums(numbers(traffic, "requests"))
-    top = services.top(per_service, MAX_BALANCES)
-    names, known = encoded(there["service"])
-    known_ids = there["route_id"].combine_chunks()
-    places = {name: place for place, name in enumerate(names.to_pylist())}
+def balances_of(reader: TableReader) -> Balances:
+    """Of the tables `sums` and `there`, which has `service` and `route_id` of all routes that were there."""
+    top, count = reader.top("service, routing", TO_ONE, MAX_BALANCES)
     rows = []
-    for number in top:
-        service, routing = services.key(number)
-        mine = traffic.filter(pa.array(services.of_row == number))
-        served = group(mine, ["route_id"])
-        loads = served.sums(numbers(mine, "requests"))
-        busiest = served.key(int(np.argmax(loads)))[0]
-        offered = known_ids.filter(pa.array(known == places.get(service, -1))).unique()
-        used = served.keys(["route_id"])["route_id"]
-        idle = int(pa.compute.sum(pa.compute.invert(pa.compute.is_in(offered, value_set=used))).as_py() or 0)
-        loads = np.concatenate([np.zeros(idle, np.int64), np.sort(loads)])
-        rows.append(_balance(service, routing, busiest, loads))
-    return Balances(rows, int((per_service > 0).sum()))
+    for service, routing, _ in top:
+        loads = reader.rows(
+            f"SELECT sum(requests)::BIGINT AS n, route_id FROM ("
+            f"SELECT route_id, requests FROM {TO_ONE} WHERE service = ? AND routing = ? UNION ALL "
+            "SELECT route_id, 0 FROM there WHERE service = ?) GROUP BY route_id ORDER BY n, route_id DESC",
+            [service, routing, service],
+        )
+        rows.append(_balance(service, routing, loads[-1][1], [load for load, _ in loads]))
+    return Balances(rows, count)
 
 
-def _balance(service: str, routing: str, busiest: str, loads: Any) -> Balance:
-    largest, total = int(loads[-1]), int(loads.sum())
-    places = np.unique(np.linspace(0, len(loads) - 1, min(len(loads), MAX_LOADS)).round().astype(np.int64))
+def _balance(service: str, routing: str, busiest: str, loads: Sequence[int]) -> Balance:
+    """`loads`: ascending."""
+    last = len(loads) - 1
+    dots = min(len(loads), MAX_LOADS)
+    places = sorted({round(number * last / max(1, dots - 1)) for number in range(dots)})
     return Balance(
         service=service,
         routing=routing,
         routes=len(loads),
-        requests=total,
-        idle=int((loads == 0).sum()),
+        requests=sum(loads),
+        idle=loads.count(0),
         busiest=busiest,
-        max=largest,
-        max_per_mean=max_over_mean(loads.tolist()),
-        gini=gini(loads.tolist()),
-        loads=loads[places].tolist(),
+        max=loads[-1],
+        max_per_mean=max_over_mean(loads),
+        gini=gini(loads),
+        loads=[loads[place] for place in places],
     )

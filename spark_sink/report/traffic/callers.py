@@ -1,19 +1,18 @@
 """Who asked most, and who was refused: by the tag that left no route over, by code word, by caller."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
-from spark_sink.report.groups import Groups, group, is_in, numbers
-from spark_sink.tables import FAILED_OUTCOMES
+from spark_sink.report.reading import TableReader
+from spark_sink.report.traffic.facts import IS_ERROR
+from spark_sink.report.traffic.grains import totals_of
+from spark_sink.tables import CALLERS, REJECTIONS
 
 MAX_CALLERS: Final = 15
 MAX_REFUSALS: Final = 15
 
-_CALLER: Final = ["caller_service", "caller_route", "service"]
-_REFUSAL: Final = ["service", "caller_service", "address", "word", "emptied_by"]
+_CALLER: Final = "caller_service, caller_route, service"
+_REFUSAL: Final = "service, caller_service, address, word, emptied_by"
 
 
 @dataclass(frozen=True)
@@ -65,46 +64,28 @@ class Rejections:
     count: int
 
 
-def callers_of(table: pa.Table) -> Callers:
-    """`table`: partials of `callers`."""
-    groups = group(table, _CALLER)
-    requests = numbers(table, "requests")
-    sums = groups.sums(requests)
-    errors = groups.sums(np.where(is_in(table, "outcome", FAILED_OUTCOMES), requests, 0))
-    sizes = [groups.sums(numbers(table, name)) for name in ("bytes_in", "bytes_out")]
-    rows = [
-        Caller(*groups.key(number), *(int(column[number]) for column in (sums, errors, *sizes)))
-        for number in groups.top(sums, MAX_CALLERS)
-    ]
-    return Callers(rows, int((sums > 0).sum()), int(requests.sum()))
-
-
-def rejections_of(table: pa.Table) -> Rejections:
-    """`table`: partials of `rejections`."""
-    requests = numbers(table, "requests")
-    tags = group(table, ["emptied_by"])
-    by_tag = tags.sums(requests)
-    if tags.count and tags.key(0) == ("",):  # groups are numbered by their keys: the empty one is the first
-        by_tag[0] = 0
-    words = group(table, ["word"])
-    groups = group(table, _REFUSAL)
-    sums = groups.sums(requests)
-    rows = []
-    for number in groups.top(sums, MAX_REFUSALS):
-        service, caller_service, address, word, emptied_by = groups.key(number)
-        rows.append(Refusal(service, caller_service, address, word, emptied_by, int(sums[number])))
-    return Rejections(
-        int(requests.sum()),
-        _ranking(tags, by_tag),
-        _ranking(words, words.sums(requests)),
-        rows,
-        int((sums > 0).sum()),
+def callers_of(reader: TableReader, begin_us: int) -> Callers:
+    sums = "sum(requests)::BIGINT AS requests, sum(bytes_in)::BIGINT AS bytes_in, sum(bytes_out)::BIGINT AS bytes_out"
+    errors = f"coalesce(sum(requests) FILTER ({IS_ERROR}), 0)::BIGINT AS errors"
+    reader.make(
+        "asked", f"SELECT {_CALLER}, {sums}, {errors} FROM {totals_of(reader, CALLERS, begin_us)} GROUP BY {_CALLER}"
     )
+    rows, count = reader.top(_CALLER, "asked", MAX_CALLERS, ["errors", "bytes_in", "bytes_out"])
+    [(requests,)] = reader.rows("SELECT coalesce(sum(requests), 0)::BIGINT FROM asked")
+    return Callers([Caller(*row) for row in rows], count, requests)
 
 
-def _ranking(groups: Groups, sums: Any) -> Ranking:
-    top = groups.top(sums, MAX_REFUSALS)
-    shown = [int(sums[number]) for number in top]
-    return Ranking(
-        [groups.key(number)[0] for number in top], shown, int((sums > 0).sum()), int(sums.sum()) - sum(shown)
-    )
+def rejections_of(reader: TableReader, begin_us: int) -> Rejections:
+    totals = totals_of(reader, REJECTIONS, begin_us)
+    reader.make("refused", f"SELECT {_REFUSAL}, sum(requests)::BIGINT AS requests FROM {totals} GROUP BY {_REFUSAL}")
+    rows, count = reader.top(_REFUSAL, "refused", MAX_REFUSALS)
+    [(requests,)] = reader.rows("SELECT coalesce(sum(requests), 0)::BIGINT FROM refused")
+    by_tag = _ranking(reader, "emptied_by", "(FROM refused WHERE emptied_by <> '')")
+    return Rejections(requests, by_tag, _ranking(reader, "word", "refused"), [Refusal(*row) for row in rows], count)
+
+
+def _ranking(reader: TableReader, key: str, source: str) -> Ranking:
+    top, count = reader.top(key, source, MAX_REFUSALS)
+    [(requests,)] = reader.rows(f"SELECT coalesce(sum(requests), 0)::BIGINT FROM {source}")
+    shown = [count for _, count in top]
+    return Ranking([name for name, _ in top], shown, count, requests - sum(shown))

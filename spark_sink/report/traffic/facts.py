@@ -1,4 +1,4 @@
-"""What the traffic table says: requests per service over time, outcomes, latencies.
+"""What the traffic tables say: requests per service over time, outcomes, latencies.
 
 Latencies are those of requests that reached a route and whose model has an answer: a broker refuses in microseconds,
 and a service that is refused half of its requests would look fast; what nobody answers ends when it was passed on. The
@@ -6,18 +6,16 @@ plots over time show one interaction model, for a stream that is open for a day 
 there was any, otherwise the model with the most requests.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
-from spark_sink.histograms import BUCKETS, merged, percentile_us
-from spark_sink.report.groups import chosen, encoded, group, is_in, micros, numbers
+from spark_sink.report.reading import TableReader
 from spark_sink.report.times import Bins
-from spark_sink.tables import FAILED_OUTCOMES, MAX_COLUMN
+from spark_sink.report.traffic.grains import Source, by_the_second, totals_of
+from spark_sink.report.traffic.latencies import FRACTIONS, P99, Percentiles, buckets_of, percentiles_of
+from spark_sink.tables import FAILED_OUTCOMES, TRAFFIC
 
-FRACTIONS: Final = (0.5, 0.9, 0.99, 0.999)
 TOP_SERVICES: Final = 8  # colours that a person can tell apart
 TOP_LATENCIES: Final = 20  # rows of the plots of latencies per service
 MAX_ROWS: Final = 50  # rows of a table; a report is read by a person
@@ -25,6 +23,12 @@ REJECTED: Final = "rejected"
 CALLS: Final = "request_response"
 UNANSWERED: Final = ("fire_and_forget", "metadata_push")  # models without an end that a caller waits for
 SIZES: Final = ("items_in", "items_out", "bytes_in", "bytes_out")
+
+IS_ERROR: Final = f"outcome IN {FAILED_OUTCOMES}"
+HAS_LATENCY: Final = f"(outcome <> '{REJECTED}' AND model NOT IN {UNANSWERED})"
+_KEYS: Final = "broker_id, broker_name, service, route_id, model, routing, outcome, word"
+_SUMS: Final = ", ".join(f"sum({name})::BIGINT AS {name}" for name in ("requests", "branches", *SIZES))
+_ERRORS: Final = f"CASE WHEN {IS_ERROR} THEN sum(requests) ELSE 0 END::BIGINT AS errors"
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class ServiceModel:
     requests: int
     errors: int
     sizes: tuple[int, ...]  # as SIZES
-    latencies_us: tuple[int, ...] | None  # as FRACTIONS; None: no request has one
+    latencies_us: Percentiles | None  # as FRACTIONS; None: no request has one
     max_us: int
 
 
@@ -52,17 +56,18 @@ class Latencies:
     """Of one interaction model."""
 
     model: str  # empty: no request has a latency
-    all_us: tuple[int, ...] | None  # as FRACTIONS
-    over_time: list[tuple[int, ...] | None]  # per bin
+    all_us: Percentiles | None  # as FRACTIONS
+    over_time: list[Percentiles | None]  # per bin
     services: list[str]  # those with the most requests of this model
     service_count: int
-    of_services: list[tuple[int, ...]]  # per service, as FRACTIONS
+    of_services: list[Percentiles]  # per service, as FRACTIONS
     p99_over_time: list[list[int | None]]  # per service and bin
 
 
 @dataclass(frozen=True)
 class Traffic:
     bins: Bins
+    seconds: int  # from the begin of the first to the end of the last piece with requests
     requests: int
     errors: int
     service_count: int
@@ -76,121 +81,104 @@ class Traffic:
     outcome_names: list[str]
     outcomes_over_time: list[list[int]]  # per name: requests per bin
     errors_over_time: list[int]
+    service_errors_over_time: list[list[int]]  # as over_time
     latencies: Latencies
 
 
-def traffic_of(table: pa.Table) -> Traffic:
-    """All of it. `table`: partials of `traffic`."""
-    times = micros(table, "minute")
-    bins = Bins(times)
-    requests = numbers(table, "requests")
-    failed = np.where(is_in(table, "outcome", FAILED_OUTCOMES), requests, 0)
-    services = group(table, ["service"])
-    per_service = services.sums(requests)
-    top = services.top(per_service, TOP_SERVICES)
-    names, codes = encoded(table["outcome"])
-    rows, row_count = _rows(table, requests, failed)
+def traffic_of(reader: TableReader, source: Source) -> Traffic:
+    """All of it. Leaves the tables `sums` and `timed` for those who come after: requests of the whole time by all keys,
+    and histograms of those with a latency by service, route and model."""
+    totals = totals_of(reader, TRAFFIC, source.begin_us)
+    slowest = "max(latency_max_us) AS slowest"
+    reader.make("sums", f"SELECT {_KEYS}, {_SUMS}, {_ERRORS}, {slowest} FROM {totals} GROUP BY {_KEYS}")
+    reader.make("timed", buckets_of(totals, "service, route_id, model", HAS_LATENCY))
+    [(requests, errors)] = reader.rows("SELECT sum(requests)::BIGINT, sum(errors)::BIGINT FROM sums")
+    source = by_the_second(reader, source, requests or 0)
+    services, service_count = reader.top("service", "sums", TOP_SERVICES)
+    outcomes, _ = reader.top("outcome, word", "sums", MAX_ROWS)
+    rows, row_count = _rows(reader)
+    names = sorted({outcome for outcome, _, _ in outcomes})
+    over_time, failed, ended = _over_time(reader, source, [service for service, _ in services], names)
     return Traffic(
-        bins=bins,
-        requests=int(requests.sum()),
-        errors=int(failed.sum()),
-        service_count=int((per_service > 0).sum()),
-        services=[services.key(number)[0] for number in top],
-        service_requests=[int(per_service[number]) for number in top],
-        over_time=bins.sums(chosen(services, top), len(top) + 1, times, requests).tolist(),
-        all_over_time=bins.sums(0, 1, times, requests)[0].tolist(),
+        bins=source.bins,
+        seconds=source.seconds,
+        requests=requests or 0,
+        errors=errors or 0,
+        service_count=service_count,
+        services=[service for service, _ in services],
+        service_requests=[count for _, count in services],
+        over_time=over_time,
+        all_over_time=[sum(counts) for counts in zip(*over_time, strict=True)],
         rows=rows,
         row_count=row_count,
-        outcomes=_outcomes(table, requests),
-        outcome_names=names.to_pylist(),
-        outcomes_over_time=bins.sums(codes, len(names), times, requests).tolist(),
-        errors_over_time=bins.sums(0, 1, times, failed)[0].tolist(),
-        latencies=_latencies(table, requests, times, bins),
+        outcomes=[Outcome(*row) for row in outcomes],
+        outcome_names=names,
+        outcomes_over_time=ended,
+        errors_over_time=[sum(counts) for counts in zip(*failed, strict=True)],
+        service_errors_over_time=failed,
+        latencies=_latencies(reader, source),
     )
 
 
-def _rows(table: pa.Table, requests: Any, failed: Any) -> tuple[list[ServiceModel], int]:
+def _over_time(
+    reader: TableReader, source: Source, services: Sequence[str], outcomes: Sequence[str]
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """Per bin: requests of each of the services and of all others, their errors, and requests by outcome."""
+    bins = source.bins
+    reader.number("places", ["service"], [(service,) for service in services])
+    counts, failed = ([[0] * bins.count for _ in range(len(services) + 1)] for _ in range(2))
+    ended = {outcome: [0] * bins.count for outcome in outcomes}
+    for number, place, outcome, count in reader.each(
+        f"SELECT {bins.of('us')} AS number, place, outcome, sum(requests)::BIGINT "
+        f"FROM {source.rows} LEFT JOIN places USING (service) GROUP BY number, place, outcome"
+    ):
+        place = len(services) if place is None else place
+        counts[place][number] += count
+        failed[place][number] += count if outcome in FAILED_OUTCOMES else 0
+        if outcome in ended:
+            ended[outcome][number] += count
+    return counts, failed, list(ended.values())
+
+
+def _rows(reader: TableReader) -> tuple[list[ServiceModel], int]:
     """Per service and model, those with the most requests; and how many there are."""
-    groups = group(table, ["service", "model"])
-    per_group, errors = groups.sums(requests), groups.sums(failed)
-    top = groups.top(per_group, MAX_ROWS)
-    timed = _has_latency(table)
-    kept = np.where(timed, chosen(groups, top), len(top))
-    histograms = merged(kept, len(top) + 1, table["latency_buckets"], table["latency_counts"])
-    maxima = groups.maxima(np.where(timed, numbers(table, MAX_COLUMN), 0))
-    sizes = [groups.sums(numbers(table, name)) for name in SIZES]
-    rows = []
-    for place, number in enumerate(top):
-        service, model = groups.key(number)
-        largest = int(maxima[number])
-        latencies = _percentiles(histograms[place], largest)
-        counts = tuple(int(column[number]) for column in sizes)
-        totals = int(per_group[number]), int(errors[number])
-        rows.append(ServiceModel(service, model, *totals, counts, latencies, largest))
-    return rows, int((per_group > 0).sum())
+    top, count = reader.top("service, model", "sums", MAX_ROWS, ("errors", *SIZES))
+    reader.number("shown", ["service", "model"], top)
+    percentiles = percentiles_of(reader, "(FROM timed JOIN shown USING (service, model))", "place")
+    answered = f"sums JOIN shown USING (service, model) WHERE {HAS_LATENCY}"
+    slowest: dict[int, int] = dict(reader.rows(f"SELECT place, max(slowest) FROM {answered} GROUP BY place"))
+    return [
+        ServiceModel(
+            *(service, model, requests, errors, tuple(sizes)), percentiles.get((place,)), slowest.get(place) or 0
+        )
+        for place, (service, model, requests, errors, *sizes) in enumerate(top)
+    ], count
 
 
-def _outcomes(table: pa.Table, requests: Any) -> list[Outcome]:
-    groups = group(table, ["outcome", "word"])
-    sums = groups.sums(requests)
-    outcomes = []
-    for number in groups.top(sums, groups.count):
-        outcome, word = groups.key(number)
-        outcomes.append(Outcome(outcome, word, int(sums[number])))
-    return outcomes
-
-
-def _latencies(table: pa.Table, requests: Any, times: Any, bins: Bins) -> Latencies:
-    timed = _has_latency(table)
-    model = _main_model(table, np.where(timed, requests, 0))
-    table = table.filter(pa.array(timed & is_in(table, "model", [model])))
-    if model == "" or len(table) == 0:
+def _latencies(reader: TableReader, source: Source) -> Latencies:
+    bins = source.bins
+    models = [model for model, _ in reader.top("model", f"(FROM sums WHERE {HAS_LATENCY})", MAX_ROWS)[0]]
+    model = CALLS if CALLS in models else next(iter(models), "")
+    reader.make("answered", "FROM timed WHERE model = ?", [model])
+    [everything] = percentiles_of(reader, "answered", "model").values() or [None]
+    if everything is None:
         return Latencies("", None, [None] * bins.count, [], 0, [], [])
-    times, requests = micros(table, "minute"), numbers(table, "requests")
-    services = group(table, ["service"])
-    per_service = services.sums(requests)
-    top = services.top(per_service, TOP_LATENCIES)
-    rows = chosen(services, top)
-    cells = rows * bins.count + bins.of(times)
-    count = (len(top) + 1) * bins.count
-    histograms = merged(cells, count, table["latency_buckets"], table["latency_counts"])
-    flat = np.zeros(count, np.int64)
-    np.maximum.at(flat, cells, numbers(table, MAX_COLUMN))
-    histograms, largest = histograms.reshape(len(top) + 1, bins.count, BUCKETS), flat.reshape(len(top) + 1, bins.count)
-    per_bin = histograms.sum(axis=0)
-    p99 = [
-        [_percentile(histograms[row, place], 0.99, int(largest[row, place])) for place in range(bins.count)]
-        for row in range(len(top))
-    ]
-    of_services = [_percentiles(histograms[row].sum(axis=0), int(largest[row].max())) for row in range(len(top))]
+    top, count = reader.top("service", f"(FROM sums WHERE {HAS_LATENCY} AND model = ?)", TOP_LATENCIES, (), [model])
+    reader.number("places", ["service"], top)
+    rows = f"(SELECT *, {bins.of('us')} AS number FROM {source.rows} LEFT JOIN places USING (service))"
+    reader.make("binned", buckets_of(rows, "place, number", f"{HAS_LATENCY} AND model = ?"), [model])
+    of_services = percentiles_of(reader, "(FROM answered JOIN places USING (service))", "place")
+    over_time = percentiles_of(reader, "binned", "number")
+    lines = percentiles_of(reader, "binned", "place, number")
     return Latencies(
         model,
-        _percentiles(per_bin.sum(axis=0), int(largest.max())),
-        [_percentiles(per_bin[place], int(largest[:, place].max())) for place in range(bins.count)],
-        [services.key(number)[0] for number in top],
-        int((per_service > 0).sum()),
-        [percentiles or (0,) * len(FRACTIONS) for percentiles in of_services],
-        p99,
+        everything,
+        [over_time.get((number,)) for number in range(bins.count)],
+        [service for service, _ in top],
+        count,
+        [of_services.get((place,), (0,) * len(FRACTIONS)) for place in range(len(top))],
+        [
+            [mine[P99] if (mine := lines.get((place, number))) else None for number in range(bins.count)]
+            for place in range(len(top))
+        ],
     )
-
-
-def _has_latency(table: pa.Table) -> Any:
-    """For each row whether its latencies say something about the service, bool array."""
-    return ~is_in(table, "outcome", [REJECTED]) & ~is_in(table, "model", UNANSWERED)
-
-
-def _main_model(table: pa.Table, requests: Any) -> str:
-    models = group(table, ["model"])
-    sums = models.sums(requests)
-    names = [models.key(number)[0] for number in models.top(sums, models.count)]
-    return CALLS if CALLS in names else next(iter(names), "")
-
-
-def _percentiles(histogram: Any, largest: int) -> tuple[int, ...] | None:
-    if not histogram.any():
-        return None
-    return tuple(min(percentile_us(histogram, fraction), largest) for fraction in FRACTIONS)
-
-
-def _percentile(histogram: Any, fraction: float, largest: int) -> int | None:
-    return min(percentile_us(histogram, fraction), largest) if histogram.any() else None

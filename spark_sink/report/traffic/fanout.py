@@ -4,17 +4,15 @@ A multicast that no route matched went nowhere and is among the rejections, not 
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
-from spark_sink.report.groups import encoded, group, is_in, numbers
+from spark_sink.report.reading import TableReader
 from spark_sink.report.traffic.balance import MULTICAST
 from spark_sink.report.traffic.facts import REJECTED
+from spark_sink.tables import REQUESTS
 
 MAX_FANOUTS: Final = 20
-SINGLE_COLUMNS: Final = ("service", "routing", "outcome", "branches", "weight")  # of the table `requests`
+_WENT: Final = f"routing = '{MULTICAST}' AND outcome <> '{REJECTED}'"  # multicasts that some route got
 
 
 @dataclass(frozen=True)
@@ -46,27 +44,19 @@ class Fanouts:
     count: int
 
 
-def fanouts_of(traffic: pa.Table, requests: pa.Table) -> Fanouts:
-    """`requests`: SINGLE_COLUMNS of single requests; empty where none were recorded."""
-    traffic = traffic.filter(pa.array(_went(traffic)))
-    services = group(traffic, ["service"])
-    sums, branches = services.sums(numbers(traffic, "requests")), services.sums(numbers(traffic, "branches"))
-    requests = requests.filter(pa.array(_went(requests)))
-    names, codes = encoded(requests["service"])
-    places = {name: place for place, name in enumerate(names.to_pylist())}
-    routes, weights = numbers(requests, "branches"), np.maximum(numbers(requests, "weight"), 1)
-    rows = []
-    for number in services.top(sums, MAX_FANOUTS):
-        [service] = services.key(number)
-        mine = codes == places.get(service, -1)
-        values, of_row = np.unique(routes[mine], return_inverse=True)
-        counts = np.zeros(len(values), np.int64)
-        np.add.at(counts, of_row, weights[mine])
-        pairs = list(zip(values.tolist(), counts.tolist(), strict=True))
-        rows.append(Fanout(service, int(sums[number]), int(branches[number]), pairs))
-    return Fanouts(rows, int((sums > 0).sum()))
-
-
-def _went(table: pa.Table) -> Any:
-    """Multicasts that some route got."""
-    return is_in(table, "routing", [MULTICAST]) & ~is_in(table, "outcome", [REJECTED])
+def fanouts_of(reader: TableReader, begin_us: int) -> Fanouts:
+    """Of the table `sums`, and of the single requests from `begin_us` on."""
+    top, count = reader.top("service", f"(FROM sums WHERE {_WENT})", MAX_FANOUTS, ["branches"])
+    reader.number("places", ["service"], top)
+    counts: dict[int, list[tuple[int, int]]] = {}
+    for place, routes, requests in reader.rows(
+        "SELECT place, branches, sum(greatest(weight, 1))::BIGINT "
+        f"FROM {reader.rows_of(REQUESTS, begin_us)} JOIN places USING (service) WHERE {_WENT} "
+        "GROUP BY place, branches ORDER BY place, branches"
+    ):
+        counts.setdefault(place, []).append((routes, requests))
+    rows = [
+        Fanout(service, multicasts, branches, counts.get(place, []))
+        for place, (service, multicasts, branches) in enumerate(top)
+    ]
+    return Fanouts(rows, count)

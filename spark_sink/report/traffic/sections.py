@@ -17,7 +17,7 @@ from spark_sink.report.texts import (
     sparkline,
     step_of,
 )
-from spark_sink.report.traffic.facts import FRACTIONS
+from spark_sink.report.traffic.latencies import FRACTIONS
 from spark_sink.tables import FAILED_OUTCOMES
 
 NO_ANSWERS: Final = "No request that waits for an answer reached a route."

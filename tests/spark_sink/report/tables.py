@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.events import KIND_NAMES, bucket_of
-from spark_sink.tables import TIMES, table_schema
+from spark_sink.tables import GRAINS, PARTIALS, TIMES, table_schema
 
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = dict[str, list[Row]]  # table -> rows
@@ -31,6 +31,16 @@ def write(folder: Path, rows: Rows, name: str = "batch-0000000000.parquet") -> N
             path = folder / table / f"date={day}"
             path.mkdir(parents=True, exist_ok=True)
             pq.write_table(arrow(table, of_day), path / name)
+
+
+def rolled_up(rows: Rows) -> Rows:
+    """The same partials by the hour and by the day."""
+    found: Rows = {}
+    for table, finer, grain in ((partial.name, partial, grain) for partial in PARTIALS for grain in GRAINS[1:]):
+        begin = {"minute": 0, "second": 0} if grain == "hour" else {"hour": 0, "minute": 0, "second": 0}
+        mine = [row | {grain: row["minute"].replace(**begin)} for row in rows.get(table, [])]
+        found[finer.rolled_up(grain).name] = [{key: row[key] for key in row if key != "minute"} for row in mine]
+    return found
 
 
 def arrow(table: str, rows: list[Row]) -> pa.Table:

@@ -8,7 +8,6 @@ import pytest
 from broker.events import bucket_of
 from spark_sink.report.facts import read_facts
 from spark_sink.report.traffic.facts import (
-    FRACTIONS,
     MAX_ROWS,
     SIZES,
     TOP_LATENCIES,
@@ -18,6 +17,7 @@ from spark_sink.report.traffic.facts import (
     ServiceModel,
     Traffic,
 )
+from spark_sink.report.traffic.latencies import FRACTIONS
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Row, traffic_row, write
