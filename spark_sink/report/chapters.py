@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spark_sink.report.facts import Facts
+from spark_sink.report.facts import DEFAULT_TAG, Facts
 from spark_sink.report.routes import sections as routes
 from spark_sink.report.section import Chapter, Figure
 from spark_sink.report.texts import (
@@ -70,11 +70,19 @@ def chapters(facts: Facts) -> list[Chapter]:
         traffic, ended = [replace(services, plot="services")], [replace(outcomes, plot="outcomes")]
     else:
         traffic = [requests.over_time_section(facts), services]
-        ended = [requests.outcomes_over_time_section(facts), outcomes]
+        ended = [requests.outcomes_over_time_section(facts), requests.errors_over_time_section(facts), outcomes]
         latency = [requests.latency_over_time_section(facts), *latency, requests.p99_over_time_section(facts)]
     traffic += [requests.traffic_section(facts), requests.volume_section(facts)]
+    if facts.before is not None:
+        traffic.insert(0, requests.before_section(facts))
+    if facts.by_tag.rows or facts.by_tag.tag != DEFAULT_TAG:
+        traffic.append(requests.requests_by_tag_section(facts))
+    ended.append(requests.deadlines_section(facts))
+    latency.append(requests.instances_section(facts))
     if facts.cluster.bins.count != 1:
         cluster.append(routes.routes_over_time_section(facts))
+    if facts.loads.rows:
+        cluster.append(routes.loads_section(facts))
     return [
         Chapter("traffic", "Traffic", traffic),
         Chapter("outcomes", "Outcomes", ended),

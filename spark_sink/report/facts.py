@@ -9,6 +9,7 @@ from broker import events as kinds
 from spark_sink.errors import BadFolder
 from spark_sink.report.cluster.facts import Cluster, cluster_of
 from spark_sink.report.cluster.gaps import Gaps, gaps_of
+from spark_sink.report.cluster.load import BROKER_LOAD, Loads, loads_of
 from spark_sink.report.cluster.losses import with_losses
 from spark_sink.report.cluster.runs import RunFacts, RunKey, runs_of
 from spark_sink.report.reading import END_US, TableReader, read_tables
@@ -19,15 +20,18 @@ from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, r
 from spark_sink.report.traffic.facts import Traffic, traffic_of
 from spark_sink.report.traffic.fanout import Fanouts, fanouts_of
 from spark_sink.report.traffic.grains import Source, source_of
+from spark_sink.report.traffic.instances import ByTag, Instances, by_tag, instances_of
+from spark_sink.report.traffic.periods import Period, period_before
 from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, SESSIONS, check_tables
 from spark_sink.timestamps import micros_of, moment_at
 
+DEFAULT_TAG: Final = "region"  # that routes of most systems have
 REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
 _TOLD: Final = (
     *(kinds.BROKER_DIED, kinds.BROKER_JOINED, kinds.BROKER_LEFT, kinds.BROKER_STARTED, kinds.BROKER_STOPPED),
     *(kinds.LINK_DOWN, kinds.LINK_UP, kinds.ROUTE_JOINED, kinds.ROUTE_LEFT, kinds.ROUTE_REPLACED, kinds.TABLE_DIGEST),
 )
-_TOLD_COLUMNS: Final = "broker_id, epoch, seq, us, kind, route_id, service, tags, reason, detail, uptime_ms"
+_TOLD_COLUMNS: Final = "broker_id, epoch, seq, us, kind, event, route_id, service, tags, reason, detail, uptime_ms"
 _RUN: Final = "broker_id, epoch, broker_name, us"
 
 
@@ -47,12 +51,16 @@ class Facts:
     first: datetime | None  # of all records; None: there are none
     last: datetime | None
     traffic: Traffic
+    before: Period | None  # the same length of time before; None: the tables do not tell of it
+    instances: Instances
+    by_tag: ByTag
     balances: Balances
     fanouts: Fanouts
     lifetimes: Lifetimes
     callers: Callers
     rejections: Rejections
     cluster: Cluster
+    loads: Loads
     events: list[EventCount]
     gaps: Gaps
 
@@ -61,23 +69,24 @@ class Facts:
         return self.first is None
 
 
-def read_facts(tables: Path, since: datetime | None = None) -> Facts:
-    """Everything that the tables tell from `since` on, rounded down to the grain of the sums that are read. BadFolder:
-    there are none, or they cannot be read. MissingPart: DuckDB is not installed."""
+def read_facts(tables: Path, since: datetime | None = None, tag: str = DEFAULT_TAG) -> Facts:
+    """Everything that the tables tell from `since` on, rounded down to the grain of the sums that are read. `tag`: of
+    routes, by which requests are put together, too. BadFolder: there are no tables, or they cannot be read.
+    MissingPart: DuckDB is not installed."""
     if not tables.is_dir():
         raise BadFolder(f"there is no folder {tables}: make tables with rsocket-broker pipeline run --tables {tables}")
     check_tables(tables)
-    return read_tables(tables, lambda reader: _facts(reader, since))
+    return read_tables(tables, lambda reader: _facts(reader, since, tag))
 
 
-def _facts(reader: TableReader, since: datetime | None) -> Facts:
+def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
     source = source_of(reader, 0 if since is None else micros_of(since))
     begin_us = source.begin_us
     lifecycle = reader.rows_of(LIFECYCLE, begin_us)
-    reader.make("told", f"SELECT {_TOLD_COLUMNS} FROM {lifecycle} WHERE kind IN {_TOLD}")
+    reader.make("told", f"SELECT {_TOLD_COLUMNS} FROM {lifecycle} WHERE kind IN {_TOLD} OR event = '{BROKER_LOAD}'")
     reader.make("left_routes", f"FROM {reader.rows_of(SESSIONS, begin_us)} WHERE is_local = 1")
     _make_snapshots(reader, begin_us)
-    seen = " UNION ALL ".join(f"SELECT {_RUN} FROM {table}" for table in (lifecycle, "left_routes", "seen_runs"))
+    seen = " UNION ALL ".join(f"SELECT {_RUN} FROM {table}" for table in (lifecycle, "left_routes", "snapshots"))
     run = "broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS last_us"
     reader.make("heard", f"SELECT {run} FROM ({seen}) GROUP BY broker_id, epoch")
     runs = with_losses(runs_of(reader), reader)
@@ -86,40 +95,40 @@ def _facts(reader: TableReader, since: datetime | None) -> Facts:
     events.sort(key=lambda row: place.get(row[0], len(place) + 1))
     times = _times(reader, source, runs)
     traffic = traffic_of(reader, source)
+    cluster = cluster_of(reader, runs)
     return Facts(
         since=None if since is None else moment_at(begin_us),
         first=moment_at(min(times)) if times else None,
         last=moment_at(max(times)) if times else None,
         traffic=traffic,
+        before=period_before(reader, source, traffic.latencies.model),
+        instances=instances_of(reader),
+        by_tag=by_tag(reader, tag),
         balances=balances_of(reader),
         fanouts=fanouts_of(reader, begin_us),
         lifetimes=lifetimes_of(reader, runs),
         callers=callers_of(reader, begin_us),
         rejections=rejections_of(reader, begin_us),
-        cluster=cluster_of(reader, runs),
+        cluster=cluster,
+        loads=loads_of(reader, [(broker.broker_id, broker.name) for broker in cluster.brokers]),
         events=[EventCount(*row) for row in events],
         gaps=gaps_of(reader, begin_us),
     )
 
 
 def _make_snapshots(reader: TableReader, begin_us: int) -> None:
-    """The tables `seen_runs`, when each run wrote snapshots of its routing table; `snapshots`, the rows of the last
-    whole one and of later ones, which were cut; and `there`, the routes that were there at any time, for whoever left
-    after a snapshot is in `left_routes`."""
+    """The tables `snapshots`, of each run the rows of its last whole snapshot of the routing table and of later ones,
+    which were cut; and `there`, the routes that were there at any time, for whoever left after a snapshot is in
+    `left_routes`. A whole snapshot ends with a TableDigest of the same moment; without any the last one counts."""
     digests = f"SELECT broker_id, epoch, max(us) AS digest_us FROM told WHERE kind = {kinds.TABLE_DIGEST} GROUP BY ALL"
-    reader.make(
-        "seen_runs",
-        "SELECT broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS us, min(us) AS first_us, "
-        "max(us) FILTER (digest_us IS NULL OR us <= digest_us) AS whole_us "
-        f"FROM {reader.rows_of(ROUTES, begin_us)} LEFT JOIN ({digests}) USING (broker_id, epoch) "
-        "GROUP BY broker_id, epoch",
-    )
-    [(oldest_us,)] = reader.rows(f"SELECT coalesce(min(coalesce(whole_us, first_us)), {END_US - 1}) FROM seen_runs")
+    last = f"SELECT broker_id, epoch, max(us) AS us FROM {reader.rows_of(ROUTES, begin_us)} GROUP BY broker_id, epoch"
+    whole = "broker_id, epoch, coalesce(digest_us, us) AS whole_us"
+    reader.make("seen_runs", f"SELECT {whole} FROM ({last}) LEFT JOIN ({digests}) USING (broker_id, epoch)")
+    [(oldest_us,)] = reader.rows(f"SELECT coalesce(min(whole_us), {END_US - 1}) FROM seen_runs")
     reader.make(
         "snapshots",
-        f"SELECT seen.*, seen.us = whole_us AS is_last, NOT starts_with(peer, '{REMOTE}') AS is_local "
-        f"FROM {reader.rows_of(ROUTES, oldest_us)} AS seen JOIN seen_runs USING (broker_id, epoch) "
-        "WHERE seen.us >= coalesce(whole_us, first_us)",
+        f"SELECT *, us = whole_us AS is_last, NOT starts_with(peer, '{REMOTE}') AS is_local "
+        f"FROM {reader.rows_of(ROUTES, oldest_us)} JOIN seen_runs USING (broker_id, epoch) WHERE us >= whole_us",
     )
     joined = f"(FROM told WHERE kind = {kinds.ROUTE_JOINED})"
     parts = [f"SELECT service, route_id FROM {part}" for part in ("snapshots", "left_routes", joined)]

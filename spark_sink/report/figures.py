@@ -18,19 +18,32 @@ from spark_sink.timestamps import moment_at
 
 Values: TypeAlias = dict[str, Any]  # of JSON
 
-# Colours are told from light and from dark paper by a contrast of 3 or more.
-ORANGE: Final = "#d97512"
-# Eight that stand on white and on black, and that people who see fewer colours can tell apart at their borders.
-COLOURS: Final = ("#3b7dd8", ORANGE, "#2f9e58", "#a05bd0", "#12a1a8", "#d0478e", "#a98307", "#7d6a58")
+# Colours are told from light and from dark paper by a contrast of 3 or more. Each has one meaning:
+GREEN: Final = "#2f9e58"  # it went well, or is there
+RED: Final = "#d93b3b"  # an error, or a loss
+ORANGE: Final = "#d97512"  # refused
+BROWN: Final = "#b3541e"  # a route that was lost
 GREY: Final = "#8a94a3"  # others, and what is over
-GREEN: Final = "#2f9e58"
-RED: Final = "#d93b3b"
+SLATE: Final = "#6d7684"  # by somebody's will: the caller's, or the route's
+BLUE: Final = "#3b7dd8"  # a quantity
+COLOURS: Final = (
+    BLUE,
+    "#a98307",
+    "#a05bd0",
+    "#12a1a8",
+    "#d0478e",
+    "#6f9a2a",
+    "#7d6a58",
+    "#5b9bb5",
+)  # services, brokers
 MAX_LABEL: Final = 30  # characters beside an axis
+NARROW_LABEL: Final = 17  # the same on a phone
 MAX_GAP_LINES: Final = 20
 MIN_BINS: Final = 10  # that an axis of time has place for
 ROW_PX: Final = 24  # height of a row of a horizontal plot
 LEGEND_PX: Final = 52  # two rows of names: on paper they are laid out after the margins
 FRAME_PX: Final = 110  # height of all but the rows
+DIGIT_PX: Final = 8
 
 
 @dataclass(frozen=True)
@@ -64,7 +77,7 @@ def layout(height: int, **values: Any) -> Values:
     """Of every figure."""
     common: Values = {
         "height": height,
-        "margin": {"l": 60, "r": 20, "t": LEGEND_PX if values.get("showlegend") else 16, "b": 50},
+        "margin": {"l": 60, "r": values.pop("right", 24), "t": LEGEND_PX if values.get("showlegend") else 16, "b": 50},
         "font": {"family": "system-ui, sans-serif", "size": 12},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
         "hoverlabel": {"align": "left"},
@@ -83,11 +96,20 @@ def row_layout(names: Sequence[str], **values: Any) -> Values:
         "zeroline": False,
         "fixedrange": True,
     }
-    return layout(FRAME_PX + ROW_PX * max(2, len(names)), yaxis=axis, **values)
+    return layout(
+        FRAME_PX + ROW_PX * max(2, len(names)), yaxis=axis, meta={"narrow": list(map(_narrow, names))}, **values
+    )
+
+
+def _narrow(name: str) -> str:
+    """What the page's script puts in its place on a phone: of two words the first is shortened."""
+    head, space, tail = html.unescape(name).rpartition(" ")
+    left = NARROW_LABEL - len(space + tail)
+    return harmless(shortened(head, left) + space + tail if left > 5 else shortened(head + space + tail, NARROW_LABEL))
 
 
 def time_axis() -> Values:
-    return {"type": "date", "title": {"text": "UTC"}, "hoverformat": "%Y-%m-%d %H:%M:%S"}
+    return {"type": "date", "title": {"text": "UTC"}, "hoverformat": "%Y-%m-%d %H:%M:%S", "tickangle": 0}
 
 
 def bins_axis(bins: Bins) -> Values:
@@ -98,8 +120,10 @@ def bins_axis(bins: Bins) -> Values:
     return time_axis() | {"range": [time_of(first), time_of(last)]}
 
 
-def count_axis(title: str) -> Values:
-    return {"title": {"text": title}, "rangemode": "tozero", "separatethousands": True, "tickformat": ",~f"}
+def count_axis(title: str, most: float = 0) -> Values:
+    """`most`: the largest of the counts; from 10,000 on ticks read like `20k`, `1.5M`."""
+    form = "~s" if most >= 10_000 else ",~f"
+    return {"title": {"text": title}, "rangemode": "tozero", "tickformat": form, "automargin": True, "tickangle": 0}
 
 
 def count_bars(names: Sequence[str], counts: Sequence[float], colours: str | Sequence[str]) -> Values:
@@ -120,9 +144,17 @@ def count_bars(names: Sequence[str], counts: Sequence[float], colours: str | Seq
     }
 
 
-def bar_axis(title: str, counts: Sequence[float]) -> Values:
-    """Of `count_bars`: with place behind the longest."""
-    return count_axis(title) | {"range": [0, 1.1 * max(1, *counts)]}
+def bars_layout(names: Sequence[str], title: str, counts: Sequence[float]) -> Values:
+    """Of `count_bars`: with place behind the longest for its count."""
+    most = max(1, *counts)
+    axis = count_axis(title, most) | {"range": [0, most]}
+    return row_layout(names, xaxis=axis, right=20 + DIGIT_PX * len(number_of(round(most))))
+
+
+def is_one_bar(data: Sequence[Values]) -> bool:
+    """A sentence says as much."""
+    places = {place for trace in data for place in trace["y" if trace.get("orientation") == "h" else "x"]}
+    return len(places) == 1 and all(trace["type"] == "bar" for trace in data)
 
 
 def latency_axis(values_us: Sequence[int]) -> Values:
@@ -136,6 +168,7 @@ def latency_axis(values_us: Sequence[int]) -> Values:
         "ticktext": [short_latency(tick) for tick in ticks],
         "automargin": True,
         "zeroline": False,
+        "tickangle": 0,
     }
 
 
@@ -154,18 +187,26 @@ def short_latency(us: float) -> str:
     return f"{us:g} µs"
 
 
-def bars_over_time(bins: Bins, counts: Sequence[int], name: str, colour: str) -> Values:
-    """One series of stacked bars, each as wide as its bin."""
+def bars_over_time(bins: Bins, counts: Sequence[int], name: str, colour: str, seconds: int = 1) -> Values:
+    """One series of stacked bars, each as wide as its bin. `seconds`: that a count is drawn as the rate of."""
     return {
         "type": "bar",
         "name": name,
         "x": [time_of(start) for start in bins.starts()],
-        "y": list(counts),
+        "y": [count / seconds for count in counts],
+        "customdata": list(counts),
         "offset": 0,
         "width": bins.step_s * 1000,
         "marker": {"color": colour, "line": {"width": 0}},
-        "hovertemplate": "%{x}<br>%{y:,}<extra>" + name + "</extra>",
+        "hovertemplate": "%{x}<br>%{customdata:,} requests<extra>" + name + "</extra>",
     }
+
+
+def stacked_over_time(title: str, most: float, bins: Bins, gaps: Sequence[Gap]) -> Values:
+    """The layout of `bars_over_time`."""
+    shapes = gap_lines(gaps, bins)
+    axis = count_axis(title, most)
+    return layout(380, barmode="stack", xaxis=bins_axis(bins), yaxis=axis, shapes=shapes, showlegend=True)
 
 
 def line_over_time(

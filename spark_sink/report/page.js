@@ -4,6 +4,8 @@
   const LIGHT = { ink: "#1b2330", grid: "#e4e8ee", paper: "#ffffff" };
   const DARK = { ink: "#e8ecf2", grid: "#313a47", paper: "#1b212a" };
   const PAPER_PX = 690; // a page of A4 or Letter within its margins
+  const NARROW_PX = 560;
+  const LEGEND_PX = 14; // a name in a legend, of which a phone has one or two in a line
   const CONFIG = {
     responsive: true,
     displayModeBar: false, // it lies over the first row; dragging and double-clicking do the same
@@ -31,8 +33,22 @@
     return changes;
   }
 
+  // On a phone: short names, few times, and no notes in a margin, which the table has, too.
+  function narrow(element, { data, layout }) {
+    if (layout.meta) layout.yaxis.ticktext = layout.meta.narrow;
+    if (layout.xaxis.type === "log") {
+      layout.xaxis.ticktext = layout.xaxis.ticktext.map((text, place) => (/^1/.test(text) ? text : ""));
+    }
+    layout.xaxis.nticks = 4;
+    layout.margin.r = Math.min(layout.margin.r, 80);
+    layout.height += LEGEND_PX * data.filter((trace) => trace.name && trace.showlegend !== false).length;
+    element.style.height = layout.height + "px";
+    delete layout.annotations;
+  }
+
   function draw(element) {
     const plot = plots[element.id.slice("plot-".length)];
+    if (element.clientWidth < NARROW_PX) narrow(element, plot);
     for (const [path, value] of Object.entries(colours(plot.layout, prefersDark.matches))) {
       const names = path.split(".");
       const last = names.pop();

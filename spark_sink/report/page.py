@@ -14,9 +14,9 @@ from typing import Final
 from spark_sink.pages import html_page, plotly_script
 from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
-from spark_sink.report.figures import Plot
+from spark_sink.report.figures import Plot, is_one_bar
 from spark_sink.report.printers import TITLE, nothing_of
-from spark_sink.report.routes.plots import cluster_plot, flapping_plot, lifetimes_plot, routes_plot
+from spark_sink.report.routes.plots import cluster_plot, flapping_plot, lifetimes_plot, loads_plot, routes_plot
 from spark_sink.report.section import Chapter, Figure, Section
 from spark_sink.report.texts import moment_of, span_of
 from spark_sink.report.traffic import plots as requests
@@ -24,9 +24,11 @@ from spark_sink.report.traffic import plots as requests
 PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "services": requests.services_plot,
     "outcomes": requests.outcomes_plot,
+    "errors": requests.errors_plot,
     "percentiles": requests.percentiles_plot,
     "latencies": requests.latencies_plot,
     "p99": requests.p99_plot,
+    "instances": requests.instances_plot,
     "balance": requests.balance_plot,
     "fanouts": requests.fanouts_plot,
     "fanout-counts": requests.fanout_counts_plot,
@@ -37,8 +39,10 @@ PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
     "words": requests.words_plot,
     "cluster": cluster_plot,
     "routes": routes_plot,
+    "loads": loads_plot,
 }
 LONG_ROWS: Final = 12  # a table with more may go over several pages of paper
+LONG_VALUE: Final = 9  # characters of a figure in large letters
 SHORT_CELL: Final = 36  # characters that stand in one line; ids and times do
 
 _FOLDER: Final = Path(__file__).parent
@@ -61,7 +65,9 @@ def html_report(facts: Facts, made_at: datetime) -> str:
 
 def plots_json(plots: dict[str, Plot]) -> str:
     """Values for the page's script; no character in it begins a tag or a comment."""
-    values = {name: {"data": plot.data, "layout": plot.layout} for name, plot in plots.items()}
+    values = {
+        name: {"data": plot.data, "layout": plot.layout} for name, plot in plots.items() if not is_one_bar(plot.data)
+    }
     text = json.dumps(values, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -94,8 +100,9 @@ def _figures(figures: Sequence[Figure]) -> list[str]:
     lines = ['<dl class="figures">']
     for one in figures:
         bad = ' class="bad"' if one.is_bad else ""
+        long = " long" if len(one.value) > LONG_VALUE else ""
         lines.append(
-            f'<div{bad}><dt>{_text(one.label)}</dt><dd class="value">{_text(one.value)}</dd>'
+            f'<div{bad}><dt>{_text(one.label)}</dt><dd class="value{long}">{_text(one.value)}</dd>'
             f'<dd class="note">{_text(one.note)}</dd></div>'
         )
     return [*lines, "</dl>"]
@@ -109,16 +116,18 @@ def _chapter(chapter: Chapter, plots: dict[str, Plot]) -> list[str]:
 
 
 def _plotted(section: Section, plot: Plot | None) -> list[str]:
-    """A plot with the same in words and as a table."""
+    """A plot with the same in words and as a table; of one bar the words are enough."""
     title = f'<h3 id="title-{section.plot}">{_text(section.title)}</h3>'
     if plot is None:
         return ['<div class="card">', title, f'<p class="nothing">{_text(section.nothing)}</p>', "</div>"]
-    height = plot.layout["height"]
+    drawing = (
+        f'<div class="drawing" id="plot-{section.plot}" role="img" aria-labelledby="title-{section.plot}" '
+        f'aria-describedby="words-{section.plot}" style="height:{plot.layout["height"]}px"></div>'
+    )
     return [
         "<figure>",
         f'<figcaption>{title}<p class="soft" id="words-{section.plot}">{_text(plot.summary)}</p></figcaption>',
-        f'<div class="drawing" id="plot-{section.plot}" role="img" aria-labelledby="title-{section.plot}" '
-        f'aria-describedby="words-{section.plot}" style="height:{height}px"></div>',
+        *([] if is_one_bar(plot.data) else [drawing]),
         "<details><summary>The same as a table</summary>",
         *_table(section),
         "</details>",

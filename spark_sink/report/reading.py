@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # kind of a column -> DuckDB's type, and what the report takes of it: no text and no number is null, times are µs
 _KINDS: Final = {
-    TEXT: ("VARCHAR", "coalesce({0}, '')"),
+    TEXT: ("VARCHAR", "concat({0})"),  # of null it is empty; coalesce would look at each row, not at each name
     BIGINT: ("BIGINT", "coalesce({0}, 0)"),
     TIME: ("TIMESTAMPTZ", "epoch_us({0})"),
     TAGS: ("MAP(VARCHAR, VARCHAR)", "{0}"),

@@ -45,6 +45,17 @@ def share_of(part: int, total: int) -> str:
     return f"{100 * part / max(1, total):.2f} %"
 
 
+def rate_of(count: float, seconds: float) -> str:
+    """So many in this time, per second."""
+    rate = count / max(1, seconds)
+    return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.1f}/s" if rate >= 1 else f"{rate:.2g}/s"
+
+
+def change_of(now: int, before: int) -> str:
+    """`+12 %`; nothing where there was nothing before."""
+    return f"{100 * (now - before) / before:+,.0f} %" if before else NO_NAME
+
+
 def bytes_of(count: int) -> str:
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):

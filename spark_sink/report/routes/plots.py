@@ -6,11 +6,13 @@ from typing import Final
 from spark_sink.history.records import DIED, RUNNING, STOPPED
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import (
+    BLUE,
+    BROWN,
     COLOURS,
     GREEN,
     GREY,
-    ORANGE,
     RED,
+    SLATE,
     Plot,
     Values,
     bins_axis,
@@ -26,20 +28,27 @@ from spark_sink.report.figures import (
 )
 from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Lifetime
 from spark_sink.report.routes.sections import end_of
-from spark_sink.report.texts import count_of, duration_of, named, number_of, short_ids
+from spark_sink.report.texts import count_of, duration_of, latency_of, named, number_of, short_ids
 
 LOST: Final = "lost"  # left, and not by its own will
 # how a stay ended -> its colour, and the pattern of those whose end nobody recorded
 END_COLOURS: Final = {
-    "left": ("#3b7dd8", ""),
-    LOST: (ORANGE, ""),
-    "replaced": ("#a05bd0", ""),
+    "left": (SLATE, ""),
+    LOST: (BROWN, ""),
+    "replaced": (BLUE, ""),
     STILL_THERE: (GREEN, "/"),
     BROKER_STOPPED: (GREY, "/"),
     BROKER_DIED: (RED, "x"),
 }
 STATE_COLOURS: Final = {RUNNING: GREEN, STOPPED: GREY, DIED: RED}
 MAX_LINES: Final = 8  # brokers with a line of their own
+# panel: number of a broker's load, title, and what it is divided by
+LOADS: Final = (
+    ("cpu_permille", "CPU, %", 10),
+    ("loop_lag_max_us", "lag, ms", 1000),
+    ("connections", "connections", 1),
+    ("in_flight", "in flight", 1),
+)
 
 
 def lifetimes_plot(facts: Facts) -> Plot | None:
@@ -204,7 +213,8 @@ def routes_plot(facts: Facts) -> Plot | None:
         hover = "%{x}<br>%{y:,} routes<extra>" + name + "</extra>"
         line = line_over_time(name, x, broker.routes_over_time, colour, hover, connectgaps=True)
         data.append(line | {"line": line["line"] | {"shape": "hv"}, "marker": {"size": 4}})
-    figure = layout(340, xaxis=bins_axis(cluster.bins), yaxis=count_axis("own routes"), showlegend=True)
+    largest = max(count or 0 for broker in told for count in broker.routes_over_time)
+    figure = layout(340, xaxis=bins_axis(cluster.bins), yaxis=count_axis("own routes", largest), showlegend=True)
     last = [next(count for count in reversed(broker.routes_over_time) if count is not None) for broker in told]
     most = max(range(len(told)), key=lambda place: last[place])
     summary = f"In the last snapshot {named(told[0].name)} has {count_of(last[0], 'route')} of its own."
@@ -213,6 +223,40 @@ def routes_plot(facts: Facts) -> Plot | None:
             f"In the last snapshots {named(told[most].name)} has the most routes of its own, {number_of(last[most])}."
         )
     left = len(told) - min(len(told), MAX_LINES)
+    return Plot(data, figure, summary + (f" {left} brokers with fewer requests are left out." if left else ""))
+
+
+def loads_plot(facts: Facts) -> Plot | None:
+    """Four panels, a line for each broker."""
+    loads = facts.loads
+    if not loads.rows or loads.bins.count < 2:
+        return None
+    x = [time_of(start) for start in loads.bins.starts()]
+    share = 1 / len(LOADS)
+    data: list[Values] = []
+    panels: Values = {}
+    for panel, (name, title, size) in enumerate(LOADS):
+        axis = "y" if panel == 0 else f"y{panel + 1}"
+        lines = [[None if value is None else value / size for value in getattr(row, name)] for row in loads.rows]
+        most = max((value for line in lines for value in line if value is not None), default=0)
+        top = 1 - panel * share
+        panels[f"yaxis{axis[1:]}"] = count_axis(title, most) | {"domain": [top - 0.84 * share, top]}
+        for row, line, colour in zip(loads.rows, lines, COLOURS, strict=False):
+            broker = label(row.broker)
+            hover = "%{x}<br>" + title + " %{y:,}<extra>" + broker + "</extra>"
+            group = {"legendgroup": broker, "showlegend": panel == 0, "yaxis": axis}
+            data.append(line_over_time(broker, x, line, colour, hover, **group) | {"marker": {"size": 4}})
+    bottom = f"y{len(LOADS)}"
+    figure = layout(680, xaxis=bins_axis(loads.bins) | {"anchor": bottom}, showlegend=True, **panels)
+    cpu = [(value, row.broker) for row in loads.rows for value in row.cpu_permille if value is not None]
+    lag = [(value, row.broker) for row in loads.rows for value in row.loop_lag_max_us if value is not None]
+    told = []
+    if cpu:
+        told.append(f"Most CPU: {named(max(cpu)[1])} with {max(cpu)[0] / 10:.0f} % of a core")
+    if lag:
+        told.append(f"largest lag of an event loop: {latency_of(max(lag)[0])} at {named(max(lag)[1])}")
+    left = loads.count - len(loads.rows)
+    summary = "; ".join(told) + "." if told else ""
     return Plot(data, figure, summary + (f" {left} brokers with fewer requests are left out." if left else ""))
 
 

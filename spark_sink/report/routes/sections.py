@@ -9,6 +9,7 @@ from spark_sink.report.texts import (
     NO_NAME,
     count_of,
     duration_of,
+    latency_of,
     moment_of,
     named,
     number_of,
@@ -135,6 +136,27 @@ def routes_over_time_section(facts: Facts) -> Section:
     title = f"Own routes of brokers per {step_of(cluster.bins.step_s)}"
     nothing = "No snapshot of a broker's table is recorded."
     return Section(title, ["from (UTC)", *names], names, cells if told else [], "", nothing, plot="routes")
+
+
+def loads_section(facts: Facts) -> Section:
+    loads = facts.loads
+    numeric = ["CPU, % of a core", "lag of the loop", "connections", "in flight"]
+    cells = [
+        [
+            moment_of(start),
+            named(row.broker),
+            NO_NAME if (cpu := row.cpu_permille[place]) is None else f"{cpu / 10:.1f}",
+            latency_of(row.loop_lag_max_us[place]),
+            number_of(row.connections[place]),
+            number_of(row.in_flight[place]),
+        ]
+        for place, start in enumerate(loads.bins.starts())
+        for row in loads.rows
+    ]
+    note = shown_of(len(loads.rows), loads.count, "broker")
+    title = f"Load of brokers, the most in each {step_of(loads.bins.step_s)}"
+    nothing = "The brokers recorded no load."
+    return Section(title, ["from (UTC)", "broker", *numeric], numeric, cells, note, nothing, plot="loads")
 
 
 def gaps_section(facts: Facts) -> Section:

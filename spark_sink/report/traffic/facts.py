@@ -20,6 +20,7 @@ TOP_SERVICES: Final = 8  # colours that a person can tell apart
 TOP_LATENCIES: Final = 20  # rows of the plots of latencies per service
 MAX_ROWS: Final = 50  # rows of a table; a report is read by a person
 REJECTED: Final = "rejected"
+DEADLINE: Final = "deadline"  # code word
 CALLS: Final = "request_response"
 UNANSWERED: Final = ("fire_and_forget", "metadata_push")  # models without an end that a caller waits for
 SIZES: Final = ("items_in", "items_out", "bytes_in", "bytes_out")
@@ -49,6 +50,15 @@ class Outcome:
     outcome: str
     word: str
     requests: int
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """Requests to one service that had no end in the time that their callers gave them."""
+
+    service: str
+    requests: int  # all
+    deadlines: int
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,7 @@ class Traffic:
     outcomes_over_time: list[list[int]]  # per name: requests per bin
     errors_over_time: list[int]
     service_errors_over_time: list[list[int]]  # as over_time
+    deadlines: list[Deadline]  # the most first
     latencies: Latencies
 
 
@@ -116,6 +127,7 @@ def traffic_of(reader: TableReader, source: Source) -> Traffic:
         outcomes_over_time=ended,
         errors_over_time=[sum(counts) for counts in zip(*failed, strict=True)],
         service_errors_over_time=failed,
+        deadlines=_deadlines(reader),
         latencies=_latencies(reader, source),
     )
 
@@ -153,6 +165,14 @@ def _rows(reader: TableReader) -> tuple[list[ServiceModel], int]:
         )
         for place, (service, model, requests, errors, *sizes) in enumerate(top)
     ], count
+
+
+def _deadlines(reader: TableReader) -> list[Deadline]:
+    rows = reader.rows(
+        f"SELECT service, sum(requests)::BIGINT, coalesce(sum(requests) FILTER (word = '{DEADLINE}'), 0)::BIGINT AS n "
+        f"FROM sums GROUP BY service HAVING n > 0 ORDER BY n DESC, service LIMIT {TOP_LATENCIES}"
+    )
+    return [Deadline(*row) for row in rows]
 
 
 def _latencies(reader: TableReader, source: Source) -> Latencies:

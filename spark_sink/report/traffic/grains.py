@@ -54,7 +54,7 @@ class Source:
 
 def usable_grains(reader: TableReader, table: str, since_us: int) -> list[str]:
     """Those that reach back to the beginning of what is asked, or to that of the tables; the finest first."""
-    days = {grain: reader.days(_table(table, grain), since_us) for grain in GRAINS}
+    days = {grain: reader.days(table_of(table, GRAIN_S[grain]), since_us) for grain in GRAINS}
     first = min((mine[0] for mine in days.values() if mine), default="")
     return [grain for grain in GRAINS if days[grain][:1] == [first]]
 
@@ -65,7 +65,7 @@ def source_of(reader: TableReader, since_us: int) -> Source:
     for grain in usable_grains(reader, TRAFFIC, since_us)[::-1] or [MINUTE]:
         size_us = GRAIN_S[grain] * SECOND_US
         begin_us = since_us // size_us * size_us
-        rows = reader.rows_of(_table(TRAFFIC, grain), begin_us)
+        rows = reader.rows_of(table_of(TRAFFIC, GRAIN_S[grain]), begin_us)
         [(low_us, high_us, count)] = reader.rows(f"SELECT min(us), max(us), count(*) FROM {rows}")
         if source is not None and count > MAX_ROWS:
             break
@@ -91,7 +91,9 @@ def totals_of(reader: TableReader, table: str, begin_us: int, end_us: int = END_
     """A subquery: each request of the time once, in few rows."""
     grains = usable_grains(reader, table, begin_us) or [MINUTE]
     pieces = _pieces(grains, begin_us, end_us)
-    parts = [f"SELECT * FROM {reader.rows_of(_table(table, grain), low, high)}" for grain, low, high in pieces]
+    parts = [
+        f"SELECT * FROM {reader.rows_of(table_of(table, GRAIN_S[grain]), low, high)}" for grain, low, high in pieces
+    ]
     return f"({' UNION ALL BY NAME '.join(parts)})"
 
 
@@ -107,5 +109,6 @@ def _pieces(grains: Sequence[str], begin_us: int, end_us: int) -> list[tuple[str
     return [*_pieces(finer, begin_us, low_us), (grain, low_us, high_us), *_pieces(finer, high_us, end_us)]
 
 
-def _table(table: str, grain: str) -> str:
-    return table if grain == MINUTE else f"{table}_by_{grain}"
+def table_of(table: str, grain_s: int) -> str:
+    """The name of the table of these sums by this grain."""
+    return {GRAIN_S[grain]: table if grain == MINUTE else f"{table}_by_{grain}" for grain in GRAINS}[grain_s]

@@ -6,15 +6,18 @@ from typing import Final
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import (
+    BLUE,
+    BROWN,
     COLOURS,
     FRAME_PX,
     GREEN,
     GREY,
     ORANGE,
     RED,
+    SLATE,
     Plot,
     Values,
-    bar_axis,
+    bars_layout,
     bars_over_time,
     bins_axis,
     count_axis,
@@ -28,23 +31,25 @@ from spark_sink.report.figures import (
     line_over_time,
     row_layout,
     short_latency,
+    stacked_over_time,
     time_of,
     upright,
 )
 from spark_sink.report.section import PERCENTILES
-from spark_sink.report.texts import count_of, latency_of, named, number_of, share_of, short_ids, step_of
+from spark_sink.report.texts import count_of, latency_of, named, number_of, rate_of, share_of, short_ids, step_of
 from spark_sink.report.times import Bins
 from spark_sink.report.traffic.callers import Ranking
+from spark_sink.report.traffic.latencies import P99
 
 OUTCOME_COLOURS: Final = {
     "completed": GREEN,
     "error": RED,
     "rejected": ORANGE,
-    "route_lost": "#a05bd0",
-    "caller_lost": "#a98307",
+    "route_lost": BROWN,
+    "caller_lost": SLATE,
     "cancelled": GREY,
 }
-PERCENTILE_COLOURS: Final = ("#12a1a8", "#3b7dd8", ORANGE, RED)
+PERCENTILE_COLOURS: Final = ("#12a1a8", BLUE, "#a05bd0", "#d0478e")
 PERCENTILE_SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up")
 MAX_BALANCE_ROWS: Final = 15
 MAX_OUTCOME_BARS: Final = 15
@@ -59,31 +64,27 @@ def services_plot(facts: Facts) -> Plot | None:
         return None
     names = [label(service) for service in traffic.services]
     others = traffic.service_count - len(names)
+    busiest = f"{named(traffic.services[0])} had the most, {number_of(traffic.service_requests[0])}"
     if traffic.bins.count == 1:
         left = [f"{number_of(others)} others"] if others > 0 else []
         counts = [sum(counts) for counts in traffic.over_time[: len(names) + len(left)]]
-        data = [count_bars([*names, *left], counts, [*COLOURS[: len(names)], GREY][: len(counts)])]
-        summary = f"{count_of(traffic.requests, 'request')}, all within one minute."
-        return Plot(data, row_layout([*names, *left], xaxis=bar_axis("requests", counts)), summary)
+        data = [count_bars([*names, *left], counts, BLUE)]
+        step = step_of(traffic.bins.step_s)
+        summary = f"{count_of(traffic.requests, 'request')}, all within one {step}; {busiest}."
+        return Plot(data, bars_layout([*names, *left], "requests", counts), summary)
+    step_s = traffic.bins.step_s
     data = [
-        bars_over_time(traffic.bins, counts, name, colour)
+        bars_over_time(traffic.bins, counts, name, colour, step_s)
         for name, counts, colour in zip(names, traffic.over_time, COLOURS, strict=False)
     ]
     if others > 0:
-        data.append(bars_over_time(traffic.bins, traffic.over_time[-1], f"{number_of(others)} others", GREY))
-    step = step_of(traffic.bins.step_s)
-    figure = layout(
-        380,
-        barmode="stack",
-        xaxis=bins_axis(traffic.bins),
-        yaxis=count_axis(f"requests per {step}"),
-        shapes=gap_lines(facts.gaps.rows, traffic.bins),
-        showlegend=True,
-    )
+        data.append(bars_over_time(traffic.bins, traffic.over_time[-1], f"{number_of(others)} others", GREY, step_s))
+    most = max(traffic.all_over_time)
+    figure = stacked_over_time("requests per second", most / step_s, traffic.bins, facts.gaps.rows)
     summary = (
-        f"{count_of(traffic.requests, 'request')} to {count_of(traffic.service_count, 'service')}; "
-        f"{named(traffic.services[0])} had the most, {number_of(traffic.service_requests[0])}. "
-        f"Up to {number_of(max(traffic.all_over_time))} per {step}."
+        f"{count_of(traffic.requests, 'request')} to {count_of(traffic.service_count, 'service')}, "
+        f"{rate_of(traffic.requests, traffic.seconds)} on average and {rate_of(most, step_s)} in the busiest "
+        f"{step_of(step_s)}; {busiest}."
     )
     if others > 0:
         summary += f" {number_of(others)} services with fewer requests are put together as others."
@@ -100,12 +101,13 @@ def outcomes_plot(facts: Facts) -> Plot | None:
         return None
     said = f"{number_of(traffic.errors)} of {count_of(traffic.requests, 'request')} were errors"
     said += f" ({share_of(traffic.errors, traffic.requests)})"
+    step = step_of(traffic.bins.step_s)
     if traffic.bins.count == 1:
         rows = traffic.outcomes[:MAX_OUTCOME_BARS]
         names = [label(": ".join(filter(None, (row.outcome, row.word)))) for row in rows]
         counts = [row.requests for row in rows]
         bars = count_bars(names, counts, [OUTCOME_COLOURS.get(row.outcome, GREY) for row in rows])
-        return Plot([bars], row_layout(names, xaxis=bar_axis("requests", counts)), said + ", all within one minute.")
+        return Plot([bars], bars_layout(names, "requests", counts), f"{said}, all within one {step}.")
     order = list(OUTCOME_COLOURS)
     series = sorted(
         zip(traffic.outcome_names, traffic.outcomes_over_time, strict=True),
@@ -121,13 +123,12 @@ def outcomes_plot(facts: Facts) -> Plot | None:
     hover = "%{x}<br>%{y:.2f} % errors<extra></extra>"
     x = _middles(traffic.bins)
     data.append(line_over_time("share of errors", x, shares, RED, hover, xaxis="x", yaxis="y2"))
-    step = step_of(traffic.bins.step_s)
     figure = layout(
         440,
         barmode="stack",
         xaxis=bins_axis(traffic.bins) | {"anchor": "y2"},
-        yaxis=count_axis(f"requests per {step}") | {"domain": [0.36, 1]},
-        yaxis2={"title": {"text": "errors, %"}, "domain": [0, 0.26], "rangemode": "tozero"},
+        yaxis=count_axis(f"requests per {step}", max(traffic.all_over_time)) | {"domain": [0.36, 1]},
+        yaxis2=count_axis("errors, %") | {"domain": [0, 0.26]},
         shapes=gap_lines(facts.gaps.rows, traffic.bins),
         showlegend=True,
     )
@@ -137,6 +138,66 @@ def outcomes_plot(facts: Facts) -> Plot | None:
         at = traffic.bins.starts()[worst]
         summary += f"; the worst {step} began at {at:%Y-%m-%d %H:%M} UTC with {shares[worst] or 0:.2f} %"
     return Plot(data, figure, summary + ".")
+
+
+def errors_plot(facts: Facts) -> Plot | None:
+    """Errors by service over time, in the colours that services have."""
+    traffic = facts.traffic
+    if not traffic.errors or traffic.bins.count < 2:
+        return None
+    names = [*map(label, traffic.services), "others"]
+    data = [
+        bars_over_time(traffic.bins, counts, name, colour)
+        for name, counts, colour in zip(names, traffic.service_errors_over_time, service_colours(facts), strict=True)
+        if any(counts)
+    ]
+    step = step_of(traffic.bins.step_s)
+    most = max(traffic.errors_over_time)
+    figure = stacked_over_time(f"errors per {step}", most, traffic.bins, facts.gaps.rows)
+    totals = [sum(counts) for counts in traffic.service_errors_over_time]
+    worst = max(range(len(totals)), key=lambda place: totals[place])
+    summary = f"{count_of(traffic.errors, 'error')}, {number_of(totals[worst])} of them at {named(names[worst])}"
+    return Plot(data, figure, f"{summary}. Up to {number_of(most)} per {step}.")
+
+
+def service_colours(facts: Facts) -> list[str]:
+    """Of the services that have one, and of all others."""
+    return [*COLOURS[: len(facts.traffic.services)], GREY]
+
+
+def instances_plot(facts: Facts) -> Plot | None:
+    """The p99 of each route beside that of its service."""
+    rows = facts.instances.rows
+    if not rows:
+        return None
+    short = short_ids(row.route_id for row in rows)
+    names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
+    places = list(range(len(rows)))
+    series = (
+        ("all of the service", [row.service_p99_us for row in rows], SLATE, "line-ns", 22),
+        ("this route", [row.p99_us for row in rows], PERCENTILE_COLOURS[P99], PERCENTILE_SYMBOLS[P99], 9),
+    )
+    data: list[Values] = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [max(1, us) for us in values],
+            "y": places,
+            "text": names,
+            "customdata": list(map(latency_of, values)),
+            "marker": {"color": colour, "size": size, "symbol": symbol, "line": {"color": colour, "width": 2}},
+            "hovertemplate": "%{text}<br>p99 %{customdata}<extra>" + name + "</extra>",
+        }
+        for name, values, colour, symbol, size in series
+    ]
+    axis = latency_axis([us for _, values, *_ in series for us in values]) | {"title": {"text": "p99"}}
+    slowest = rows[0]
+    summary = (
+        f"{named(slowest.service)} {short[slowest.route_id]} is slowest beside its service: p99 "
+        f"{latency_of(slowest.p99_us)} and {latency_of(slowest.service_p99_us)} for all its routes."
+    )
+    return Plot(data, row_layout(names, xaxis=axis, showlegend=True), summary)
 
 
 def percentiles_plot(facts: Facts) -> Plot | None:
@@ -251,7 +312,7 @@ def balance_plot(facts: Facts) -> Plot | None:
                 "x": [load / mean for load in row.loads],
                 "y": [place] * len(row.loads),
                 "customdata": row.loads,
-                "marker": {"color": COLOURS[place % len(COLOURS)], "size": 9, "opacity": 0.7},
+                "marker": {"color": BLUE, "size": 9, "opacity": 0.7},
                 "hovertemplate": name + "<br>%{customdata:,} requests, %{x:.2f} of the mean<extra></extra>",
                 "showlegend": False,
             }
@@ -271,8 +332,7 @@ def balance_plot(facts: Facts) -> Plot | None:
     line = upright(1, {"color": GREY, "dash": "dash"})
     most = max(row.max_per_mean for row in rows)
     axis = {"title": {"text": "requests of a route / mean of its service"}, "range": [-0.02 * most, 1.04 * most]}
-    figure = row_layout(names, xaxis=axis, annotations=told, shapes=[line])
-    figure["margin"] = figure["margin"] | {"r": 230}
+    figure = row_layout(names, xaxis=axis, annotations=told, shapes=[line], right=230)
     worst = max(rows, key=lambda row: row.gini)
     summary = (
         f"Most uneven: {named(worst.service)} ({worst.routing}), Gini {worst.gini:.2f}, its busiest route has "
@@ -289,17 +349,16 @@ def fanouts_plot(facts: Facts) -> Plot | None:
         return None
     names = [label(row.service) for row in rows]
     averages = [row.average for row in rows]
-    bars = count_bars(names, averages, COLOURS[0]) | {
+    bars = count_bars(names, averages, BLUE) | {
         "text": [f"{row.average:.2f}" for row in rows],
         "customdata": [row.multicasts for row in rows],
         "hovertemplate": "%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
     }
-    axis = bar_axis("routes per multicast, average", averages)
     widest = max(rows, key=lambda row: row.average)
     summary = f"The widest on average is {named(widest.service)}: {widest.average:.2f} routes."
     if facts.fanouts.count > len(rows):
         summary += f" {len(rows)} of {number_of(facts.fanouts.count)} services are shown, those with most multicasts."
-    return Plot([bars], row_layout(names, xaxis=axis), summary)
+    return Plot([bars], bars_layout(names, "routes per multicast, average", averages), summary)
 
 
 def fanout_counts_plot(facts: Facts) -> Plot | None:
@@ -309,7 +368,8 @@ def fanout_counts_plot(facts: Facts) -> Plot | None:
     most = max(row.counts[-1][0] for row in rows)
     width = -(-(most + 1) // MAX_FANOUT_BARS)
     data: list[Values] = []
-    for row, colour in zip(rows, COLOURS, strict=False):
+    colours = dict(zip(facts.traffic.services, COLOURS, strict=False))
+    for row in rows:
         sums: dict[int, int] = {}
         for routes, count in row.counts:
             sums[routes // width] = sums.get(routes // width, 0) + count
@@ -323,7 +383,7 @@ def fanout_counts_plot(facts: Facts) -> Plot | None:
                 "y": list(sums.values()),
                 "width": width * 0.9,
                 "customdata": ranges,
-                "marker": {"color": colour},
+                "marker": {"color": colours.get(row.service, GREY)},
                 "hovertemplate": "%{customdata} routes<br>%{y:,} multicasts<extra>" + name + "</extra>",
             }
         )
@@ -347,7 +407,7 @@ def callers_plot(facts: Facts) -> Plot | None:
         for row in rows
     ]
     series = (
-        ("no errors", [row.requests - row.errors for row in rows], COLOURS[0]),
+        ("no errors", [row.requests - row.errors for row in rows], BLUE),
         ("errors", [row.errors for row in rows], RED),
     )
     data: list[Values] = [
@@ -363,33 +423,35 @@ def callers_plot(facts: Facts) -> Plot | None:
         }
         for name, counts, colour in series
     ]
-    figure = row_layout(names, barmode="stack", xaxis=count_axis("requests"), showlegend=True)
+    axis = count_axis("requests", rows[0].requests)
+    figure = row_layout(names, barmode="stack", xaxis=axis, showlegend=True)
     shown = sum(row.requests for row in rows)
     summary = (
         f"{len(rows)} of {number_of(facts.callers.count)} pairs of caller and service, with "
-        f"{share_of(shown, facts.callers.requests)} of all requests."
+        f"{share_of(shown, facts.callers.requests)} of all requests. Most: {named(rows[0].caller_service)} "
+        f"{short[rows[0].caller_route]} to {named(rows[0].service)}, {number_of(rows[0].requests)}."
     )
     return Plot(data, figure, summary)
 
 
 def tags_plot(facts: Facts) -> Plot | None:
-    return _ranking_plot(facts.rejections.by_tag, "tags", ORANGE)
+    return _ranking_plot(facts.rejections.by_tag, "tags")
 
 
 def words_plot(facts: Facts) -> Plot | None:
-    return _ranking_plot(facts.rejections.by_word, "code words", "#a05bd0")
+    return _ranking_plot(facts.rejections.by_word, "code words")
 
 
-def _ranking_plot(ranking: Ranking, noun: str, colour: str) -> Plot | None:
+def _ranking_plot(ranking: Ranking, noun: str) -> Plot | None:
     if not ranking.names:
         return None
     names = [label(name) for name in ranking.names]
-    data = [count_bars(names, ranking.requests, colour)]
+    data = [count_bars(names, ranking.requests, ORANGE)]
     summary = f"Most: {named(ranking.names[0])} with {count_of(ranking.requests[0], 'request')}."
     left = ranking.count - len(names)
     if left > 0:
         summary += f" {number_of(left)} more {noun} with {count_of(ranking.others, 'request')} are left out."
-    return Plot(data, row_layout(names, xaxis=bar_axis("rejected requests", ranking.requests)), summary)
+    return Plot(data, bars_layout(names, "rejected requests", ranking.requests), summary)
 
 
 def _middles(bins: Bins) -> list[str]:

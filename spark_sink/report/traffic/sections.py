@@ -7,18 +7,24 @@ from spark_sink.report.section import PERCENTILES, SPARK_WIDTH, Section, shown_o
 from spark_sink.report.texts import (
     NO_NAME,
     bytes_of,
+    change_of,
     latency_of,
     length_of,
     moment_of,
     named,
     number_of,
+    rate_of,
     share_of,
     short_ids,
+    span_of,
     sparkline,
     step_of,
 )
-from spark_sink.report.traffic.latencies import FRACTIONS
+from spark_sink.report.times import SECOND_US
+from spark_sink.report.traffic.instances import ENOUGH
+from spark_sink.report.traffic.latencies import FRACTIONS, P99
 from spark_sink.tables import FAILED_OUTCOMES
+from spark_sink.timestamps import moment_at
 
 NO_ANSWERS: Final = "No request that waits for an answer reached a route."
 NO_MULTICAST: Final = "No multicast reached a route."
@@ -77,6 +83,50 @@ def volume_section(facts: Facts) -> Section:
     return Section("Payloads and bytes", ["service", "model", *numeric], numeric, cells, note)
 
 
+def before_section(facts: Facts) -> Section:
+    """Only where the tables tell of the time before."""
+    traffic, before = facts.traffic, facts.before
+    assert before is not None
+    latencies = traffic.latencies.all_us
+    length_s = (before.to_us - before.from_us) / SECOND_US
+    p99_us = latencies[P99] if latencies else None
+    cells = [
+        [
+            "requests",
+            number_of(traffic.requests),
+            number_of(before.requests),
+            change_of(traffic.requests, before.requests),
+        ],
+        ["requests per second", *(rate_of(one.requests, length_s) for one in (traffic, before)), NO_NAME],
+        ["errors", number_of(traffic.errors), number_of(before.errors), change_of(traffic.errors, before.errors)],
+        ["share of errors", *(share_of(one.errors, one.requests) for one in (traffic, before)), NO_NAME],
+        ["p99", latency_of(p99_us), latency_of(before.p99_us), change_of(p99_us or 0, before.p99_us or 0)],
+    ]
+    columns = ["", "this time", "before", "change"]
+    note = f"Before: {span_of(moment_at(before.from_us), moment_at(before.to_us))}."
+    return Section("Beside the same length of time before", columns, columns[1:], cells, note, is_brief=True)
+
+
+def requests_by_tag_section(facts: Facts) -> Section:
+    by_tag = facts.by_tag
+    cells = [
+        [
+            named(row.value),
+            *map(number_of, (row.routes, row.requests, row.errors)),
+            share_of(row.errors, row.requests),
+            *(latency_of(us) for us in row.latencies_us or (None,) * len(FRACTIONS)),
+        ]
+        for row in by_tag.rows
+    ]
+    numeric = ["routes", "requests", "errors", "share", *PERCENTILES]
+    note = (
+        f"Requests to one route, by its tag. - is for routes without it. {shown_of(len(cells), by_tag.count, 'value')}"
+    )
+    nothing = f"No route has the tag {named(by_tag.tag)}."
+    title = f"Requests by {named(by_tag.tag)}"
+    return Section(title, [named(by_tag.tag), *numeric], numeric, cells, note.rstrip(), nothing, True)
+
+
 def over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
     names = [*map(named, traffic.services), "others"]
@@ -86,6 +136,54 @@ def over_time_section(facts: Facts) -> Section:
     ]
     title = f"Requests per {step_of(traffic.bins.step_s)} and service"
     return Section(title, ["from (UTC)", *names], names, cells, plot="services")
+
+
+def errors_over_time_section(facts: Facts) -> Section:
+    traffic = facts.traffic
+    names = [*map(named, traffic.services), "others"]
+    cells = [
+        [moment_of(start), *(number_of(counts[place]) for counts in traffic.service_errors_over_time)]
+        for place, start in enumerate(traffic.bins.starts())
+    ]
+    title = f"Errors per {step_of(traffic.bins.step_s)} and service"
+    nothing = "No request ended with an error."
+    return Section(title, ["from (UTC)", *names], names, cells if traffic.errors else [], "", nothing, plot="errors")
+
+
+def deadlines_section(facts: Facts) -> Section:
+    rows = facts.traffic.deadlines
+    cells = [
+        [named(row.service), number_of(row.requests), number_of(row.deadlines), share_of(row.deadlines, row.requests)]
+        for row in rows
+    ]
+    columns = ["service", "requests", "deadlines", "share"]
+    nothing = "No request passed its deadline."
+    return Section("Requests that passed their deadline", columns, columns[1:], cells, "", nothing, bool(rows))
+
+
+def instances_section(facts: Facts) -> Section:
+    rows = facts.instances.rows
+    short = short_ids(row.route_id for row in rows)
+    cells = [
+        [
+            named(row.service),
+            short[row.route_id],
+            rate_of(row.requests, facts.traffic.seconds),
+            share_of(row.errors, row.requests),
+            share_of(row.service_errors, row.service_requests),
+            *map(latency_of, (row.p50_us, row.service_p50_us, row.p99_us, row.service_p99_us)),
+        ]
+        for row in rows
+    ]
+    numeric = ["rate", "errors", "of all", "p50", "p50 of all", "p99", "p99 of all"]
+    note = f"Of all: of all routes of the service. Routes with fewer than {ENOUGH} answers come last. " + shown_of(
+        len(rows), facts.instances.count, "route"
+    )
+    nothing = "No service had answers from two routes."
+    columns = ["service", "route", *numeric]
+    return Section(
+        "Slowest routes beside their service", columns, numeric, cells, note.rstrip(), nothing, True, "instances"
+    )
 
 
 def outcomes_section(facts: Facts) -> Section:
@@ -179,13 +277,16 @@ def fanout_section(facts: Facts) -> Section:
             f"{row.average:.2f}",
             number_of(sum(count for _, count in row.counts)) if row.counts else NO_NAME,
             *map(number_of, map(row.percentile, (0.0, 0.5, 1.0))),
+            f"{row.answers / row.asked:.2f}" if row.asked else NO_NAME,
+            number_of(row.incomplete) if row.asked and row.counts else NO_NAME,
         ]
         for row in rows
     ]
-    numeric = ["multicasts", "average", "single", "least", "median", "most"]
+    numeric = ["multicasts", "average", "single", "least", "median", "most", "answers", "incomplete"]
     note = (
-        "Routes that a multicast went to. The average is of all; least, median and most are of those that were "
-        "recorded as single requests. "
+        "Routes that a multicast went to. The average is of all; least, median, most and incomplete are of those that "
+        "were recorded as single requests. Answers: items per route of streams; below 1 some routes gave none. "
+        "Incomplete: streams with fewer items than routes. "
     ) + shown_of(len(rows), facts.fanouts.count, "service")
     return Section(
         "Multicast fan-out", ["service", *numeric], numeric, cells, note.rstrip(), NO_MULTICAST, True, "fanouts"

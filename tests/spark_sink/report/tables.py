@@ -79,6 +79,19 @@ def event_row(kind: str, seq: int = 1, **values: Any) -> Row:
     )
 
 
+def load_row(broker: int, minute: int, **values: Any) -> Row:
+    """What a broker did in a minute: numbers that tell the broker and the minute."""
+    tags = {
+        "cpu_permille": broker * 100,
+        "loop_lag_max_us": minute,
+        "connections": broker,
+        "in_flight": broker + minute,
+    }
+    row = event_row("BrokerStarted", 10_000 + minute, event_time=NOON + timedelta(minutes=minute, seconds=1), epoch=2)
+    told = {"kind": 33, "event": "BrokerLoad", "tags": [(name, str(count)) for name, count in tags.items()]}
+    return row | origin(broker) | told | {"route_id": ""} | values
+
+
 def session_row(route_id: str, left_at: datetime, uptime_ms: int, seq: int = 1, **values: Any) -> Row:
     row = origin(1) | {
         "epoch": 1,
@@ -115,6 +128,7 @@ class Made:
             self._history(broker)
         for number in range(30):
             self._comings(f"{number:08x}-2222")
+        self.rows["lifecycle"] += [load_row(broker, minute) for broker in (1, 2, 3) for minute in range(0, 150, 3)]
 
     def _at(self) -> datetime:
         return NOON + timedelta(microseconds=self._rng.randrange(int(self._hours * 3600e6)))

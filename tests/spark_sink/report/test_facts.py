@@ -92,15 +92,15 @@ def test_since_takes_the_rows_from_that_minute_on(tmp_path: Path) -> None:
     )
 
 
-def test_days_before_since_are_not_opened(tmp_path: Path) -> None:
+def test_days_before_the_period_before_are_not_opened(tmp_path: Path) -> None:
     write(tmp_path, {"traffic": [traffic_row(minute=NOON + timedelta(days=2))]})
     for table in COLUMNS:
-        folder = tmp_path / table / "date=2026-11-20"
+        folder = tmp_path / table / "date=2026-11-10"
         folder.mkdir(parents=True)
         (folder / "old.parquet").write_text("no parquet")
     assert read_facts(tmp_path, NOON + timedelta(days=1)).traffic.requests == 1
     with pytest.raises(BadFolder):
-        read_facts(tmp_path, NOON)
+        read_facts(tmp_path, NOON - timedelta(days=10))
 
 
 def test_since_in_another_zone_is_the_same_moment(tmp_path: Path) -> None:

@@ -156,7 +156,14 @@ def test_the_tables_hold_every_cell(case: Case) -> None:
 def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     facts, plots = case.facts, plots_of(case.facts)
     traffic = facts.traffic
-    assert [trace["y"] for trace in plots["services"]["data"]] == traffic.over_time
+    rates = [[count / traffic.bins.step_s for count in counts] for counts in traffic.over_time]
+    assert [trace["y"] for trace in plots["services"]["data"]] == rates
+    assert [trace["customdata"] for trace in plots["services"]["data"]] == traffic.over_time
+    failed = [counts for counts in traffic.service_errors_over_time if any(counts)]
+    assert [trace["y"] for trace in plots["errors"]["data"]] == failed
+    its, own = plots["instances"]["data"]
+    drawn = [(max(1, one.p99_us), max(1, one.service_p99_us)) for one in facts.instances.rows]
+    assert list(zip(own["x"], its["x"], strict=True)) == drawn
     bars = {trace["name"]: trace["y"] for trace in plots["outcomes"]["data"]}
     shares = bars.pop("share of errors")
     assert bars == dict(zip(traffic.outcome_names, traffic.outcomes_over_time, strict=True))
@@ -167,8 +174,8 @@ def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     for place, trace in enumerate(plots["latencies"]["data"][1:]):
         assert trace["x"] == [max(1, one[place]) for one in traffic.latencies.of_services]
     [heat] = plots["p99"]["data"]
-    drawn = [[None if z is None else round(10**z) for z in row] for row in heat["z"]]
-    assert drawn == [[None if us is None else max(1, us) for us in row] for row in traffic.latencies.p99_over_time]
+    shown = [[None if z is None else round(10**z) for z in row] for row in heat["z"]]
+    assert shown == [[None if us is None else max(1, us) for us in row] for row in traffic.latencies.p99_over_time]
     for trace, one in zip(plots["balance"]["data"], facts.balances.rows, strict=False):
         assert trace["customdata"] == one.loads
         assert trace["x"] == pytest.approx([load * one.routes / one.requests for load in one.loads])
@@ -188,6 +195,10 @@ def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     nodes = [trace for trace in plots["cluster"]["data"] if trace["mode"] == "markers+text"]
     assert sum(len(trace["x"]) for trace in nodes) == len(facts.cluster.brokers)
     assert [trace["y"] for trace in plots["routes"]["data"]] == [one.routes_over_time for one in facts.cluster.brokers]
+    for axis, name, size in (("y", "cpu_permille", 10), ("y2", "loop_lag_max_us", 1000), ("y3", "connections", 1)):
+        lines = [trace["y"] for trace in plots["loads"]["data"] if trace["yaxis"] == axis]
+        counts = [getattr(row, name) for row in facts.loads.rows]
+        assert lines == [[None if count is None else count / size for count in line] for line in counts]
 
 
 def test_records_of_one_minute_are_bars_and_no_lines_of_one_dot(tmp_path: Path) -> None:
@@ -197,6 +208,7 @@ def test_records_of_one_minute_are_bars_and_no_lines_of_one_dot(tmp_path: Path) 
     facts = read_facts(tmp_path)
     plots = plots_of(facts)
     assert list(plots) == ["services", "outcomes", "latencies", "cluster"]
+    assert [trace["type"] for trace in plots["latencies"]["data"]] == ["scatter"] * 5
     [bars] = plots["services"]["data"]
     assert (bars["x"], len(plots["services"]["layout"]["yaxis"]["ticktext"])) == ([25, *range(19, 12, -1), 42], 9)
     [ended] = plots["outcomes"]["data"]

@@ -16,10 +16,16 @@ def test_fanout_equals_plain_python(case: Case) -> None:
     expected = []
     for [service] in reference.top(counts, MAX_FANOUTS):
         found: Counter[int] = Counter()
+        mine = [row for row in rows if row["service"] == service and row["model"] == "request_stream"]
+        streams = [row for row in singles if row["service"] == service and row["model"] == "request_stream"]
+        asked, answers = (sum(row[name] for row in mine) for name in ("branches", "items_out"))
+        incomplete = sum(row["weight"] for row in streams if row.get("items_out", 0) < row["branches"])
         for row in singles:
             if row["service"] == service:
                 found[row["branches"]] += row["weight"]
-        expected.append(Fanout(service, counts[service,], branches[service,], sorted(found.items())))
+        expected.append(
+            Fanout(service, counts[service,], branches[service,], sorted(found.items()), asked, answers, incomplete)
+        )
     assert case.facts.fanouts.rows == expected
     assert case.facts.fanouts.count == sum(1 for count in counts.values() if count)
     for told in case.facts.fanouts.rows:
