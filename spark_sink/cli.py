@@ -14,7 +14,8 @@ from rich.console import Console
 from spark_sink.errors import SinkError
 from spark_sink.pipeline.keeping import Keeping, keeping_of
 from spark_sink.pipeline.pipeline import ENGINES, LOCAL, SPARK, Pipeline, compact_tables, is_every, upgrade_tables
-from spark_sink.report.facts import read_facts
+from spark_sink.report.as_json import json_report
+from spark_sink.report.facts import DEFAULT_TAG, read_facts
 from spark_sink.report.page import html_report
 from spark_sink.report.printers import WIDTH, markdown_report, print_report
 from spark_sink.session import is_submitted
@@ -120,15 +121,20 @@ def upgrade(tables: str) -> None:
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page with plots.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write Markdown to this file.")
 @click.option("--since", callback=moment_option, help='Only from this time on: "2 hours ago" or an ISO time (UTC).')
-def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None) -> None:
+@click.option("--by", default=DEFAULT_TAG, help=f"Put requests together by this tag of routes; default: {DEFAULT_TAG}.")
+@click.option("--json", "is_json", is_flag=True, help="Print all numbers as JSON instead.")
+def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None, by: str, is_json: bool) -> None:
     """Report traffic, routes and brokers from the tables that the pipeline made. Needs no Java."""
     try:
-        facts = read_facts(tables, since)
+        facts = read_facts(tables, since, by)
         # Files first: whoever reads the beginning of the terminal's form, `| head`, ends this process.
         if html is not None:
             html.write_text(html_report(facts, datetime.now(UTC)), encoding="utf-8")
         if out is not None:
             out.write_text(markdown_report(facts), encoding="utf-8")
+        if is_json:
+            click.echo(json_report(facts), nl=False)
+            return
         print_report(facts, Console(width=None if sys.stdout.isatty() else WIDTH))
         for path in filter(None, (out, html)):
             click.echo(f"written to {path}")

@@ -19,7 +19,7 @@ from spark_sink.report.traffic.balance import Balances, balances_of
 from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, rejections_of
 from spark_sink.report.traffic.facts import Traffic, traffic_of
 from spark_sink.report.traffic.fanout import Fanouts, fanouts_of
-from spark_sink.report.traffic.grains import Source, source_of
+from spark_sink.report.traffic.grains import Source, by_the_second, source_of
 from spark_sink.report.traffic.instances import ByTag, Instances, by_tag, instances_of
 from spark_sink.report.traffic.periods import Period, period_before
 from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, SESSIONS, check_tables
@@ -93,8 +93,9 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
     events = reader.rows(f"SELECT event, count(*), min(us), max(us) FROM {lifecycle} GROUP BY event ORDER BY event")
     place = {name: number for number, name in kinds.KIND_NAMES.items()}
     events.sort(key=lambda row: place.get(row[0], len(place) + 1))
-    times = _times(reader, source, runs)
-    traffic = traffic_of(reader, source)
+    shown = by_the_second(reader, source)
+    times = _times(reader, shown, runs)
+    traffic = traffic_of(reader, shown)
     cluster = cluster_of(reader, runs)
     return Facts(
         since=None if since is None else moment_at(begin_us),

@@ -121,7 +121,7 @@ def bins_axis(bins: Bins) -> Values:
 
 
 def count_axis(title: str, most: float = 0) -> Values:
-    """`most`: the largest of the counts; from 10,000 on ticks read like `20k`, `1.5M`."""
+    """`most`: the largest of the counts; from 10,000 on ticks are thousands and millions, 20k and 1.5M."""
     form = "~s" if most >= 10_000 else ",~f"
     return {"title": {"text": title}, "rangemode": "tozero", "tickformat": form, "automargin": True, "tickangle": 0}
 
@@ -152,9 +152,9 @@ def bars_layout(names: Sequence[str], title: str, counts: Sequence[float]) -> Va
 
 
 def is_one_bar(data: Sequence[Values]) -> bool:
-    """A sentence says as much."""
+    """Or nothing: a sentence says as much."""
     places = {place for trace in data for place in trace["y" if trace.get("orientation") == "h" else "x"]}
-    return len(places) == 1 and all(trace["type"] == "bar" for trace in data)
+    return len(places) < 2 and all(trace["type"] == "bar" for trace in data)
 
 
 def latency_axis(values_us: Sequence[int]) -> Values:

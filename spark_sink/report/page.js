@@ -43,6 +43,7 @@
     layout.margin.r = Math.min(layout.margin.r, 80);
     layout.height += LEGEND_PX * data.filter((trace) => trace.name && trace.showlegend !== false).length;
     element.style.height = layout.height + "px";
+    for (const trace of data) if (trace.textposition instanceof Array) trace.textposition = "bottom center";
     delete layout.annotations;
   }
 

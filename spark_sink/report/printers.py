@@ -11,7 +11,7 @@ from rich.text import Text
 from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.section import BRIEF_ROWS, SPARK_WIDTH, Section
-from spark_sink.report.texts import length_of, moment_of, shortened, sparkline
+from spark_sink.report.texts import length_of, moment_of, rate_of, shortened, sparkline
 
 TITLE: Final = "Broker report"
 WIDTH: Final = 100  # columns that the terminal form needs
@@ -43,7 +43,8 @@ def print_report(facts: Facts, console: Console) -> None:
     if traffic.bins.count > 1:
         line = Text(f"\n{'over time':>16}  ", "dim")
         line.append(sparkline(traffic.all_over_time, SPARK_WIDTH))
-        line.append(f"  requests, {length_of(traffic.bins.step_s)} or more per block", "dim")
+        peak = rate_of(max(traffic.all_over_time), traffic.bins.step_s)
+        line.append(f"  requests, up to {peak}; {length_of(traffic.bins.step_s)} or more per block", "dim")
         console.print(line)
     for chapter in chapters(facts):
         for section in chapter.sections:

@@ -12,7 +12,7 @@ from typing import Final
 
 from spark_sink.report.reading import TableReader
 from spark_sink.report.times import Bins
-from spark_sink.report.traffic.grains import Source, by_the_second, totals_of
+from spark_sink.report.traffic.grains import Source, totals_of
 from spark_sink.report.traffic.latencies import FRACTIONS, P99, Percentiles, buckets_of, percentiles_of
 from spark_sink.tables import FAILED_OUTCOMES, TRAFFIC
 
@@ -97,14 +97,13 @@ class Traffic:
 
 
 def traffic_of(reader: TableReader, source: Source) -> Traffic:
-    """All of it. Leaves the tables `sums` and `timed` for those who come after: requests of the whole time by all keys,
-    and histograms of those with a latency by service, route and model."""
+    """All of it; `source`: of what is told over time. Leaves the tables `sums` and `timed` for those who come after:
+    requests of the whole time by all keys, and histograms of those with a latency by service, route and model."""
     totals = totals_of(reader, TRAFFIC, source.begin_us)
     slowest = "max(latency_max_us) AS slowest"
     reader.make("sums", f"SELECT {_KEYS}, {_SUMS}, {_ERRORS}, {slowest} FROM {totals} GROUP BY {_KEYS}")
     reader.make("timed", buckets_of(totals, "service, route_id, model", HAS_LATENCY))
     [(requests, errors)] = reader.rows("SELECT sum(requests)::BIGINT, sum(errors)::BIGINT FROM sums")
-    source = by_the_second(reader, source, requests or 0)
     services, service_count = reader.top("service", "sums", TOP_SERVICES)
     outcomes, _ = reader.top("outcome, word", "sums", MAX_ROWS)
     rows, row_count = _rows(reader)

@@ -14,7 +14,7 @@ from spark_sink.report.times import SECOND_US, Bins, bins_of
 from spark_sink.tables import DAY, GRAINS, HOUR, MINUTE, REQUESTS, TRAFFIC
 
 GRAIN_S: Final = {MINUTE: 60, HOUR: 3600, DAY: 86_400}
-MAX_ROWS: Final = 8_000_000  # of a grain, for plots that a coarser one serves too: some 15 s; 10,000 routes by the hour
+MAX_ROWS: Final = 6_000_000  # of a grain, for plots that a coarser one serves, too: some 15 s of CPU
 MAX_SECONDS: Final = 300  # of a span that is told by single requests, where they were recorded
 MAX_APART: Final = 0.1  # of the sums: then single requests are a sample, or of some brokers, and tell too little
 
@@ -76,11 +76,12 @@ def source_of(reader: TableReader, since_us: int) -> Source:
     return source
 
 
-def by_the_second(reader: TableReader, source: Source, requests: int) -> Source:
-    """The same from single requests, where the span is short and they tell of all, `requests`; otherwise as it is."""
+def by_the_second(reader: TableReader, source: Source) -> Source:
+    """The same from single requests, where the span is short and they tell of all; otherwise as it is."""
     if not 0 < source.seconds <= MAX_SECONDS:
         return source
     rows = SINGLES.format(rows=reader.rows_of(REQUESTS, source.begin_us))
+    [(requests,)] = reader.rows(f"SELECT sum(requests)::BIGINT FROM {source.rows}")
     [(low_us, high_us, told)] = reader.rows(f"SELECT min(us), max(us), sum(requests) FROM {rows}")
     if abs((told or 0) - requests) > MAX_APART * requests:
         return source

@@ -1,7 +1,8 @@
-"""Which instance is slow: each route beside all of its service, and routes put together by one of their tags.
+"""Which instance is slow: each route beside the median one of its service; and routes put together by a tag.
 
-Latencies are those of the model that the plots show. Two routes are compared by the buckets of their percentiles, for
-buckets grow with what is in them: the same distance is the same factor.
+A single slow route decides the p99 of its whole service, but not that of the median route. Latencies are those of the
+model that the plots show. Routes are compared by the buckets of their percentiles, for buckets grow with what is in
+them: the same distance is the same factor.
 """
 
 from dataclasses import dataclass
@@ -29,13 +30,13 @@ class Instance:
     service_errors: int
     p50_us: int
     p99_us: int
-    service_p50_us: int
-    service_p99_us: int
+    median_p50_us: int  # of the median route of the service
+    median_p99_us: int
 
 
 @dataclass(frozen=True)
 class Instances:
-    rows: list[Instance]  # the slowest first, by p99 relative to the service's
+    rows: list[Instance]  # the slowest first, by p99 relative to the median route's
     count: int
 
 
@@ -59,23 +60,22 @@ class ByTag:
 
 def instances_of(reader: TableReader) -> Instances:
     """Of the tables `sums` and `answered`, which has the histograms of one model."""
-    answered = "(FROM answered WHERE route_id <> '')"
     sums = "sum(requests)::BIGINT AS requests, sum(errors)::BIGINT AS errors"
+    medians = (f"quantile_disc(b{number}, 0.5) OVER (PARTITION BY service) AS mid{number}" for number in (0, P99))
+    routes = percentile_buckets("(FROM answered WHERE route_id <> '')", "service, route_id")
     rows = reader.rows(
-        f"SELECT count(*) OVER (), mine.b0, mine.b{P99}, mine.slowest, its.b0, its.b{P99}, its.slowest, "
-        "service, route_id, one.requests, one.errors, every.requests, every.errors "
-        f"FROM ({percentile_buckets(answered, 'service, route_id')}) AS mine "
-        f"JOIN ({percentile_buckets(answered, 'service')}) AS its USING (service) "
+        f"SELECT count(*) OVER (), b0, b{P99}, mid0, mid{P99}, slowest, most, "
+        "service, route_id, one.requests, one.errors, every.requests, every.errors FROM "
+        f"(SELECT *, {', '.join(medians)}, max(slowest) OVER (PARTITION BY service) AS most FROM ({routes})) "
         f"JOIN (SELECT service, route_id, {sums} FROM sums GROUP BY ALL) AS one USING (service, route_id) "
         f"JOIN (SELECT service, {sums}, count(DISTINCT route_id) AS routes FROM {TO_ROUTES} GROUP BY service) AS every "
         "USING (service) WHERE routes > 1 "
-        f"ORDER BY mine.count >= {ENOUGH} DESC, mine.b{P99} - its.b{P99} DESC, mine.count DESC, service, route_id "
-        f"LIMIT {MAX_INSTANCES}"
+        f"ORDER BY count >= {ENOUGH} DESC, b{P99} - mid{P99} DESC, count DESC, service, route_id LIMIT {MAX_INSTANCES}"
     )
     found = []
-    for _, b0, b99, slowest, its_b0, its_b99, its_slowest, *named in rows:
-        own = middle_us(b0, slowest), middle_us(b99, slowest)
-        latencies = *own, middle_us(its_b0, its_slowest), middle_us(its_b99, its_slowest)
+    for _, b50, b99, mid50, mid99, slowest, most, *named in rows:
+        own = middle_us(b50, slowest), middle_us(b99, slowest)
+        latencies = *own, middle_us(mid50, most), middle_us(mid99, most)
         found.append(Instance(*(*named, *latencies)))
     return Instances(found, rows[0][0] if rows else 0)
 

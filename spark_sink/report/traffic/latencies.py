@@ -20,7 +20,7 @@ def buckets_of(rows: str, keys: str, condition: str) -> str:
     return (
         f"SELECT {keys}, bucket, sum(count)::BIGINT AS count, max(slowest) AS slowest FROM (SELECT {keys}, "
         f"unnest(latency_buckets) AS bucket, unnest(latency_counts) AS count, latency_max_us AS slowest "
-        f"FROM {rows} WHERE {condition}) WHERE count > 0 AND bucket >= 0 GROUP BY ALL"
+        f"FROM {rows} WHERE {condition}) GROUP BY {keys}, bucket HAVING sum(count) > 0 AND bucket >= 0"
     )
 
 

@@ -166,7 +166,7 @@ def service_colours(facts: Facts) -> list[str]:
 
 
 def instances_plot(facts: Facts) -> Plot | None:
-    """The p99 of each route beside that of its service."""
+    """The p99 of each route beside that of the median route."""
     rows = facts.instances.rows
     if not rows:
         return None
@@ -174,7 +174,7 @@ def instances_plot(facts: Facts) -> Plot | None:
     names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
     places = list(range(len(rows)))
     series = (
-        ("all of the service", [row.service_p99_us for row in rows], SLATE, "line-ns", 22),
+        ("median route of the service", [row.median_p99_us for row in rows], SLATE, "line-ns", 22),
         ("this route", [row.p99_us for row in rows], PERCENTILE_COLOURS[P99], PERCENTILE_SYMBOLS[P99], 9),
     )
     data: list[Values] = [
@@ -195,7 +195,7 @@ def instances_plot(facts: Facts) -> Plot | None:
     slowest = rows[0]
     summary = (
         f"{named(slowest.service)} {short[slowest.route_id]} is slowest beside its service: p99 "
-        f"{latency_of(slowest.p99_us)} and {latency_of(slowest.service_p99_us)} for all its routes."
+        f"{latency_of(slowest.p99_us)} and {latency_of(slowest.median_p99_us)} for the median route."
     )
     return Plot(data, row_layout(names, xaxis=axis, showlegend=True), summary)
 
@@ -276,8 +276,7 @@ def p99_plot(facts: Facts) -> Plot | None:
             "zmax": math.log10(max(drawn)) + 0.1,
             "customdata": [list(map(latency_of, row)) for row in latencies.p99_over_time],
             "text": [[name] * traffic.bins.count for name in names],
-            "colorscale": "Viridis",
-            "reversescale": True,
+            "colorscale": [[place / 3, colour] for place, colour in enumerate(PERCENTILE_COLOURS)],
             "xgap": 1,
             "ygap": 1,
             "hoverongaps": False,
@@ -329,6 +328,8 @@ def balance_plot(facts: Facts) -> Plot | None:
         }
         for place, row in enumerate(rows)
     ]
+    if all(row.routes == 1 for row in rows):
+        data = []  # a dot for each says nothing
     line = upright(1, {"color": GREY, "dash": "dash"})
     most = max(row.max_per_mean for row in rows)
     axis = {"title": {"text": "requests of a route / mean of its service"}, "range": [-0.02 * most, 1.04 * most]}

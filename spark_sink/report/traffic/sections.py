@@ -171,14 +171,15 @@ def instances_section(facts: Facts) -> Section:
             rate_of(row.requests, facts.traffic.seconds),
             share_of(row.errors, row.requests),
             share_of(row.service_errors, row.service_requests),
-            *map(latency_of, (row.p50_us, row.service_p50_us, row.p99_us, row.service_p99_us)),
+            *map(latency_of, (row.p50_us, row.median_p50_us, row.p99_us, row.median_p99_us)),
         ]
         for row in rows
     ]
-    numeric = ["rate", "errors", "of all", "p50", "p50 of all", "p99", "p99 of all"]
-    note = f"Of all: of all routes of the service. Routes with fewer than {ENOUGH} answers come last. " + shown_of(
-        len(rows), facts.instances.count, "route"
-    )
+    numeric = ["rate", "errors", "of all", "p50", "median", "p99", "median p99"]
+    note = (
+        "Of all: errors of all routes of the service. Median: of its median route. Routes with fewer than "
+        f"{ENOUGH} answers come last. "
+    ) + shown_of(len(rows), facts.instances.count, "route")
     nothing = "No service had answers from two routes."
     columns = ["service", "route", *numeric]
     return Section(

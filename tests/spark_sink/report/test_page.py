@@ -162,7 +162,7 @@ def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     failed = [counts for counts in traffic.service_errors_over_time if any(counts)]
     assert [trace["y"] for trace in plots["errors"]["data"]] == failed
     its, own = plots["instances"]["data"]
-    drawn = [(max(1, one.p99_us), max(1, one.service_p99_us)) for one in facts.instances.rows]
+    drawn = [(max(1, one.p99_us), max(1, one.median_p99_us)) for one in facts.instances.rows]
     assert list(zip(own["x"], its["x"], strict=True)) == drawn
     bars = {trace["name"]: trace["y"] for trace in plots["outcomes"]["data"]}
     shares = bars.pop("share of errors")
