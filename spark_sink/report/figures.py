@@ -187,6 +187,14 @@ def short_latency(us: float) -> str:
     return f"{us:g} µs"
 
 
+def marks(
+    name: str, x: Sequence[Any], y: Sequence[Any], told: Sequence[Any], hover: str, marker: Values, **values: Any
+) -> Values:
+    """Dots. `told`: of each what `hover` says of it, as `%{customdata}`."""
+    common: Values = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "customdata": told}
+    return common | {"marker": marker, "hovertemplate": hover} | values
+
+
 def bars_over_time(bins: Bins, counts: Sequence[int], name: str, colour: str, seconds: int = 1) -> Values:
     """One series of stacked bars, each as wide as its bin. `seconds`: that a count is drawn as the rate of."""
     return {

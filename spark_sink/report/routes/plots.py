@@ -21,6 +21,7 @@ from spark_sink.report.figures import (
     label,
     layout,
     line_over_time,
+    marks,
     row_layout,
     time_axis,
     time_of,
@@ -108,17 +109,11 @@ def flapping_plot(facts: Facts) -> Plot | None:
         return None
     short = short_ids(row.route_id for row in rows)
     names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
-    data: list[Values] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [time_us(end_us) for row in rows for end_us in row.ends_us],
-            "y": [place for place, row in enumerate(rows) for _ in row.ends_us],
-            "text": [name for name, row in zip(names, rows, strict=True) for _ in row.ends_us],
-            "marker": {"color": RED, "size": 8, "symbol": "line-ns", "line": {"color": RED, "width": 2}},
-            "hovertemplate": "%{text}<br>left at %{x}<extra></extra>",
-        }
-    ]
+    x = [time_us(end_us) for row in rows for end_us in row.ends_us]
+    y = [place for place, row in enumerate(rows) for _ in row.ends_us]
+    told = [name for name, row in zip(names, rows, strict=True) for _ in row.ends_us]
+    marker = {"color": RED, "size": 8, "symbol": "line-ns", "line": {"color": RED, "width": 2}}
+    data = [marks("ends", x, y, told, "%{customdata}<br>left at %{x}<extra></extra>", marker)]
     summary = (
         f"{count_of(facts.lifetimes.flapping_count, 'route')} came and went; each mark is the end of a short lifetime."
     )
@@ -165,26 +160,15 @@ def cluster_plot(facts: Facts) -> Plot | None:
             + ("" if broker.local is None else f"<br>{number_of(broker.local)} routes of its own")
             for broker in mine
         ]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers+text",
-                "name": f"broker {state}",
-                "x": [places[broker.broker_id][0] for broker in mine],
-                "y": [places[broker.broker_id][1] for broker in mine],
-                "text": [label(broker.name, 20) for broker in mine],
-                "textposition": [_beside(*places[broker.broker_id]) for broker in mine],
-                "cliponaxis": False,
-                "marker": {
-                    "color": colour,
-                    "opacity": 1,
-                    "size": [14 + largest_px * math.sqrt(broker.requests / busiest) for broker in mine],
-                    "line": {"width": 1, "color": GREY},
-                },
-                "hovertext": told,
-                "hovertemplate": "%{hovertext}<extra></extra>",
-            }
-        )
+        size = [14 + largest_px * math.sqrt(broker.requests / busiest) for broker in mine]
+        marker = {"color": colour, "opacity": 1, "size": size, "line": {"width": 1, "color": GREY}}
+        across, up = zip(*(places[broker.broker_id] for broker in mine), strict=True)
+        names = {
+            "text": [label(broker.name, 20) for broker in mine],
+            "textposition": [_beside(*places[broker.broker_id]) for broker in mine],
+        }
+        dots = marks(f"broker {state}", across, up, told, "%{customdata}<extra></extra>", marker, **names)
+        data.append(dots | {"mode": "markers+text", "cliponaxis": False})
     axis = {"visible": False, "range": [-1.5, 1.5], "fixedrange": True}
     height = 200 if count == 1 else 420 if count <= 8 else 560
     figure = layout(height, xaxis=axis, yaxis=axis | {"range": [-1.25, 1.25]}, showlegend=True)

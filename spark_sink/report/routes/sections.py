@@ -4,7 +4,7 @@ from typing import Final
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.routes.lifetimes import FLAPS, SHORT_MS
-from spark_sink.report.section import Section, shown_of
+from spark_sink.report.section import Section, over_time, shown_of
 from spark_sink.report.texts import (
     NO_NAME,
     count_of,
@@ -128,14 +128,10 @@ def links_section(facts: Facts) -> Section:
 def routes_over_time_section(facts: Facts) -> Section:
     cluster = facts.cluster
     told = [broker for broker in cluster.brokers if any(count is not None for count in broker.routes_over_time)]
-    names = [named(broker.name) for broker in told]
-    cells = [
-        [moment_of(start), *map(number_of, counts)]
-        for start, *counts in zip(cluster.bins.starts(), *(broker.routes_over_time for broker in told), strict=True)
-    ]
     title = f"Own routes of brokers per {step_of(cluster.bins.step_s)}"
-    nothing = "No snapshot of a broker's table is recorded."
-    return Section(title, ["from (UTC)", *names], names, cells if told else [], "", nothing, plot="routes")
+    lines = (map(number_of, broker.routes_over_time) for broker in told)
+    nothing = "" if told else "No snapshot of a broker's table is recorded."
+    return over_time(title, cluster.bins, [named(broker.name) for broker in told], lines, "routes", nothing)
 
 
 def loads_section(facts: Facts) -> Section:

@@ -29,6 +29,7 @@ from spark_sink.report.figures import (
     latency_ticks,
     layout,
     line_over_time,
+    marks,
     row_layout,
     short_latency,
     stacked_over_time,
@@ -177,20 +178,12 @@ def instances_plot(facts: Facts) -> Plot | None:
         ("median route of the service", [row.median_p99_us for row in rows], SLATE, "line-ns", 22),
         ("this route", [row.p99_us for row in rows], PERCENTILE_COLOURS[P99], PERCENTILE_SYMBOLS[P99], 9),
     )
-    data: list[Values] = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "x": [max(1, us) for us in values],
-            "y": places,
-            "text": names,
-            "customdata": list(map(latency_of, values)),
-            "marker": {"color": colour, "size": size, "symbol": symbol, "line": {"color": colour, "width": 2}},
-            "hovertemplate": "%{text}<br>p99 %{customdata}<extra>" + name + "</extra>",
-        }
-        for name, values, colour, symbol, size in series
-    ]
+    data = []
+    for name, values, colour, symbol, size in series:
+        marker = {"color": colour, "size": size, "symbol": symbol, "line": {"color": colour, "width": 2}}
+        hover = "%{text}<br>p99 %{customdata}<extra>" + name + "</extra>"
+        x = [max(1, us) for us in values]
+        data.append(marks(name, x, places, list(map(latency_of, values)), hover, marker, text=names))
     axis = latency_axis([us for _, values, *_ in series for us in values]) | {"title": {"text": "p99"}}
     slowest = rows[0]
     summary = (
@@ -231,19 +224,11 @@ def latencies_plot(facts: Facts) -> Plot | None:
     line = {"type": "scatter", "mode": "lines", "x": line_x, "y": line_y, "showlegend": False, "hoverinfo": "skip"}
     data: list[Values] = [line | {"line": {"color": GREY, "width": 2}}]
     for place, (name, colour) in enumerate(zip(PERCENTILES, PERCENTILE_COLOURS, strict=True)):
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [max(1, row[place]) for row in rows],
-                "y": list(range(len(rows))),
-                "customdata": [latency_of(row[place]) for row in rows],
-                "text": names,
-                "marker": {"color": colour, "size": 10, "symbol": PERCENTILE_SYMBOLS[place]},
-                "hovertemplate": "%{text}<br>" + name + " %{customdata}<extra></extra>",
-            }
-        )
+        values = [row[place] for row in rows]
+        marker = {"color": colour, "size": 10, "symbol": PERCENTILE_SYMBOLS[place]}
+        hover = "%{text}<br>" + name + " %{customdata}<extra></extra>"
+        x, y = [max(1, us) for us in values], list(range(len(rows)))
+        data.append(marks(name, x, y, list(map(latency_of, values)), hover, marker, text=names))
     figure = row_layout(names, xaxis=latency_axis([us for row in rows for us in row]))
     slowest = max(range(len(rows)), key=lambda place: rows[place][2])
     summary = f"The slowest p99 is that of {named(latencies.services[slowest])}: {latency_of(rows[slowest][2])}."
@@ -303,19 +288,10 @@ def balance_plot(facts: Facts) -> Plot | None:
     data: list[Values] = []
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
         mean = row.requests / row.routes
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [load / mean for load in row.loads],
-                "y": [place] * len(row.loads),
-                "customdata": row.loads,
-                "marker": {"color": BLUE, "size": 9, "opacity": 0.7},
-                "hovertemplate": name + "<br>%{customdata:,} requests, %{x:.2f} of the mean<extra></extra>",
-                "showlegend": False,
-            }
-        )
+        marker = {"color": BLUE, "size": 9, "opacity": 0.7}
+        hover = name + "<br>%{customdata:,} requests, %{x:.2f} of the mean<extra></extra>"
+        x, y = [load / mean for load in row.loads], [place] * len(row.loads)
+        data.append(marks(name, x, y, row.loads, hover, marker, showlegend=False))
     told = [
         {
             "text": f"max/mean {row.max_per_mean:.2f} · Gini {row.gini:.2f} · {count_of(row.routes, 'route')}",

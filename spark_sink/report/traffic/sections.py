@@ -3,14 +3,13 @@
 from typing import Final
 
 from spark_sink.report.facts import Facts
-from spark_sink.report.section import PERCENTILES, SPARK_WIDTH, Section, shown_of
+from spark_sink.report.section import PERCENTILES, SPARK_WIDTH, Section, over_time, shown_of
 from spark_sink.report.texts import (
     NO_NAME,
     bytes_of,
     change_of,
     latency_of,
     length_of,
-    moment_of,
     named,
     number_of,
     rate_of,
@@ -21,6 +20,7 @@ from spark_sink.report.texts import (
     step_of,
 )
 from spark_sink.report.times import SECOND_US
+from spark_sink.report.traffic.callers import Ranking
 from spark_sink.report.traffic.instances import ENOUGH
 from spark_sink.report.traffic.latencies import FRACTIONS, P99
 from spark_sink.tables import FAILED_OUTCOMES
@@ -34,8 +34,8 @@ NO_REJECTION: Final = "No request was rejected."
 def services_section(facts: Facts) -> Section:
     traffic = facts.traffic
     cells = [
-        [named(service), number_of(count), share_of(count, traffic.requests), sparkline(over_time, SPARK_WIDTH)]
-        for service, count, over_time in zip(
+        [named(service), number_of(count), share_of(count, traffic.requests), sparkline(counts, SPARK_WIDTH)]
+        for service, count, counts in zip(
             traffic.services, traffic.service_requests, traffic.over_time[:-1], strict=True
         )
     ]
@@ -129,25 +129,17 @@ def requests_by_tag_section(facts: Facts) -> Section:
 
 def over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
-    names = [*map(named, traffic.services), "others"]
-    cells = [
-        [moment_of(start), *(number_of(counts[place]) for counts in traffic.over_time)]
-        for place, start in enumerate(traffic.bins.starts())
-    ]
     title = f"Requests per {step_of(traffic.bins.step_s)} and service"
-    return Section(title, ["from (UTC)", *names], names, cells, plot="services")
+    lines = (map(number_of, counts) for counts in traffic.over_time)
+    return over_time(title, traffic.bins, [*map(named, traffic.services), "others"], lines, "services")
 
 
 def errors_over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
-    names = [*map(named, traffic.services), "others"]
-    cells = [
-        [moment_of(start), *(number_of(counts[place]) for counts in traffic.service_errors_over_time)]
-        for place, start in enumerate(traffic.bins.starts())
-    ]
     title = f"Errors per {step_of(traffic.bins.step_s)} and service"
-    nothing = "No request ended with an error."
-    return Section(title, ["from (UTC)", *names], names, cells if traffic.errors else [], "", nothing, plot="errors")
+    lines = (map(number_of, counts) for counts in traffic.service_errors_over_time)
+    nothing = "" if traffic.errors else "No request ended with an error."
+    return over_time(title, traffic.bins, [*map(named, traffic.services), "others"], lines, "errors", nothing)
 
 
 def deadlines_section(facts: Facts) -> Section:
@@ -198,28 +190,17 @@ def outcomes_section(facts: Facts) -> Section:
 
 def outcomes_over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
-    cells = [
-        [
-            moment_of(start),
-            *(number_of(counts[place]) for counts in traffic.outcomes_over_time),
-            share_of(traffic.errors_over_time[place], traffic.all_over_time[place]),
-        ]
-        for place, start in enumerate(traffic.bins.starts())
-    ]
-    names = [*traffic.outcome_names, "errors"]
     title = f"Outcomes per {step_of(traffic.bins.step_s)}"
-    return Section(title, ["from (UTC)", *names], names, cells, plot="outcomes")
+    lines = [map(number_of, counts) for counts in traffic.outcomes_over_time]
+    lines.append(map(share_of, traffic.errors_over_time, traffic.all_over_time))
+    return over_time(title, traffic.bins, [*traffic.outcome_names, "errors"], lines, "outcomes")
 
 
 def latency_over_time_section(facts: Facts) -> Section:
-    traffic = facts.traffic
-    cells = [
-        [moment_of(start), *(latency_of(us) for us in percentiles or (None,) * len(FRACTIONS))]
-        for start, percentiles in zip(traffic.bins.starts(), traffic.latencies.over_time, strict=True)
-    ]
-    title = f"Latency per {step_of(traffic.bins.step_s)}, {traffic.latencies.model or 'no requests'}"
-    cells = cells if traffic.latencies.all_us else []
-    return Section(title, ["from (UTC)", *PERCENTILES], PERCENTILES, cells, nothing=NO_ANSWERS, plot="percentiles")
+    bins, latencies = facts.traffic.bins, facts.traffic.latencies
+    title = f"Latency per {step_of(bins.step_s)}, {latencies.model or 'no requests'}"
+    lines = ([latency_of(us[place] if us else None) for us in latencies.over_time] for place in range(len(FRACTIONS)))
+    return over_time(title, bins, PERCENTILES, lines, "percentiles", "" if latencies.all_us else NO_ANSWERS)
 
 
 def latency_of_services_section(facts: Facts) -> Section:
@@ -235,14 +216,11 @@ def latency_of_services_section(facts: Facts) -> Section:
 
 
 def p99_over_time_section(facts: Facts) -> Section:
-    traffic = facts.traffic
-    names = list(map(named, traffic.latencies.services))
-    cells = [
-        [moment_of(start), *(latency_of(p99[place]) for p99 in traffic.latencies.p99_over_time)]
-        for place, start in enumerate(traffic.bins.starts())
-    ]
-    title = f"p99 per {step_of(traffic.bins.step_s)} and service"
-    return Section(title, ["from (UTC)", *names], names, cells if names else [], nothing=NO_ANSWERS, plot="p99")
+    bins, latencies = facts.traffic.bins, facts.traffic.latencies
+    title = f"p99 per {step_of(bins.step_s)} and service"
+    lines = (map(latency_of, line) for line in latencies.p99_over_time)
+    nothing = "" if latencies.services else NO_ANSWERS
+    return over_time(title, bins, list(map(named, latencies.services)), lines, "p99", nothing)
 
 
 def balance_section(facts: Facts) -> Section:
@@ -326,28 +304,25 @@ def callers_section(facts: Facts) -> Section:
 
 
 def by_tag_section(facts: Facts) -> Section:
-    ranking = facts.rejections.by_tag
-    cells = [[named(name), number_of(count)] for name, count in zip(ranking.names, ranking.requests, strict=True)]
-    note = "The tag of the address after which no route was left. " + shown_of(len(cells), ranking.count, "tag")
     nothing = "No request was rejected for want of a route with a tag."
-    return Section("Rejected by tag", ["tag", "requests"], ["requests"], cells, note.rstrip(), nothing, True, "tags")
+    note = "The tag of the address after which no route was left. "
+    return _ranking_section("Rejected by tag", "tag", facts.rejections.by_tag, note, nothing, "tags")
 
 
 def by_word_section(facts: Facts) -> Section:
-    ranking = facts.rejections.by_word
+    return _ranking_section("Rejected by code word", "code word", facts.rejections.by_word, "", NO_REJECTION, "words")
+
+
+def _ranking_section(title: str, noun: str, ranking: Ranking, note: str, nothing: str, plot: str) -> Section:
     cells = [[named(name), number_of(count)] for name, count in zip(ranking.names, ranking.requests, strict=True)]
-    note = shown_of(len(cells), ranking.count, "word")
-    columns = ["code word", "requests"]
-    return Section("Rejected by code word", columns, ["requests"], cells, note, NO_REJECTION, True, "words")
+    note = (note + shown_of(len(cells), ranking.count, noun)).rstrip()
+    return Section(title, [noun, "requests"], ["requests"], cells, note, nothing, True, plot)
 
 
 def rejections_section(facts: Facts) -> Section:
     rows = facts.rejections.rows
     cells = [
-        [
-            *map(named, (row.service, row.caller_service, row.address, row.word, row.emptied_by)),
-            number_of(row.requests),
-        ]
+        [*map(named, (row.service, row.caller_service, row.address, row.word, row.emptied_by)), number_of(row.requests)]
         for row in rows
     ]
     columns = ["service", "caller", "address", "code word", "emptied by", "requests"]
