@@ -43,6 +43,9 @@
     layout.margin.r = Math.min(layout.margin.r, 80);
     layout.height += LEGEND_PX * data.filter((trace) => trace.name && trace.showlegend !== false).length;
     element.style.height = layout.height + "px";
+    for (const { colorbar } of data) {
+      if (colorbar) Object.assign(colorbar, { orientation: "h", y: 1.02, yanchor: "bottom", thickness: 10, title: {} });
+    }
     for (const trace of data) if (trace.textposition instanceof Array) trace.textposition = "bottom center";
     delete layout.annotations;
   }

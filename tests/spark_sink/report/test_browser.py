@@ -1,6 +1,7 @@
 """The page in Chromium: every plot is drawn, nobody complains, and no host is asked for anything."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest_asyncio
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.page import PLOTS, html_report
 from tests.spark_sink.report.chromium import Page, browser
-from tests.spark_sink.report.tables import Made, Rows, event_row, traffic_row, write
+from tests.spark_sink.report.tables import NOON, Made, Rows, event_row, traffic_row, write
 from tests.spark_sink.report.test_page import MADE_AT, evil_facts
 
 # Of a plot: how many pieces that draw something are in it, and whether it has place to be seen.
@@ -25,6 +26,14 @@ WIDTH = "Math.max(...[...document.querySelectorAll('.drawing .main-svg')].map((o
 # Tables that are wider than the page, and words that are broken.
 NARROW = """[document.documentElement.scrollWidth <= innerWidth,
     Math.max(...[...document.querySelectorAll('td.short')].map((cell) => cell.getClientRects()[0].height)) < 40]"""
+# Plots with less than 90 pixels between their margins, and labels of axes that are cut at a side.
+PLACE = """[
+    [...document.querySelectorAll('.drawing')].filter((plot) => plot._fullLayout._size.w < 90).map((plot) => plot.id),
+    [...document.querySelectorAll('.drawing')].flatMap((plot) => {
+        const left = plot.getBoundingClientRect().left - 1;
+        const texts = [...plot.querySelectorAll('.ytick text, .xtick text, .ytitle')];
+        return texts.filter((one) => one.getBoundingClientRect().left < left).map((one) => one.textContent);
+    })]"""
 DARK_INK = "rgb(27, 35, 48)"
 LIGHT_INK = "rgb(232, 236, 242)"
 
@@ -98,6 +107,25 @@ async def test_names_that_are_programs_are_only_shown(page: Page, tmp_path: Path
     names = await page.value("[...document.querySelectorAll('.drawing .ytick text')].map((one) => one.textContent)")
     assert any(name.startswith("</script><i") for name in names)
     assert_alone(page, path)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_plots_have_place_and_whole_labels_on_a_phone_and_with_millions(
+    page: Page, tmp_path: Path, width: int
+) -> None:
+    rows = Made(2).rows
+    many = {"requests": 10_000_000, "latency_counts": [10_000_000]}
+    rows["traffic"] += [traffic_row("n" * 60, 1, minute=NOON + timedelta(minutes=n)) | many for n in range(3)]
+    write(tmp_path, rows)
+    path = write_page(tmp_path / "report.html", read_facts(tmp_path))
+    await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    try:
+        await open_report(page, path)
+        assert await page.value(PLACE) == [[], []]
+        tile = "Math.max(...[...document.querySelectorAll('dd.value')].slice(0, 3).map((one) => one.clientHeight))"
+        assert await page.value(tile) < 40  # one line
+    finally:
+        await page.ask("Emulation.clearDeviceMetricsOverride")
 
 
 @pytest.mark.parametrize("rows", [{"traffic": [traffic_row()]}, {"lifecycle": [event_row("PeerClosed")]}, {}])
