@@ -4,9 +4,14 @@ import sys
 
 from broker.commands.hangup import HANGUPS
 
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
 if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
     HANGUPS.heed()
 
-from broker.commands.main import main  # takes time
+try:
+    from broker.commands.main import main  # takes time
+except KeyboardInterrupt:
+    sys.exit(EXIT_INTERRUPTED)
 
 __all__ = ["main"]

@@ -1,0 +1,23 @@
+"""The console script, before its commands are there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from broker.commands.script import EXIT_INTERRUPTED
+
+ROOT = Path(__file__).resolve().parents[3]
+INTERRUPTS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+
+
+def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "aiohttp.py").write_text(INTERRUPTS)
+    paths = [str(tmp_path), *(each or os.getcwd() for each in sys.path), str(ROOT)]
+    done = subprocess.run(
+        [sys.executable, "-c", "from broker.commands.script import main", "demo"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, b"", b"")
