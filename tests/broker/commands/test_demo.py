@@ -1,14 +1,22 @@
-"""The demo keeps to its own folder and its own broker; that it runs to its end is for CI to see."""
+"""The demo keeps to its own folder and its own broker, its counts are those of the report, and it may be interrupted;
+with Spark it runs in CI."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from broker.commands.demo import MARKER, broker_process, clear, demo
+from broker.commands.demo import MARKER, RECORDED, broker_process, clear, demo
+from broker.commands.terminal import EXIT_INTERRUPTED
 from rsocket_wire.errors import BrokerError
 
+ROOT = Path(__file__).resolve().parents[3]
 BAD_FOLDER = 2
+RUN_S = 60.0  # it takes some seconds; a machine that is busy with other tests takes longer
 
 
 def fill(folder: Path) -> Path:
@@ -65,5 +73,46 @@ async def test_the_demos_broker_does_not_listen_to_variables_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RSB_SERVER__NO_SUCH_OPTION", "1")  # a broker that sees it does not start
-    async with broker_process(tmp_path / "events") as urls:
+    async with broker_process(tmp_path / "events", RECORDED) as urls:
         assert sorted(urls) == ["http", "tcp", "ws"]
+
+
+def start_without_spark(folder: Path) -> "subprocess.Popen[bytes]":
+    """The demo with little traffic, where pyspark cannot be imported."""
+    (folder / "early").mkdir()
+    (folder / "early" / "pyspark.py").write_text('raise ImportError("not here")')
+    paths = [str(folder / "early"), *(each or os.getcwd() for each in sys.path), str(ROOT)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "broker.commands.main", "demo", "--dir", str(folder / "demo"), "--seconds", "0.5"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def test_every_request_is_in_the_report_and_without_spark_the_engine_local_makes_the_tables(tmp_path: Path) -> None:
+    with start_without_spark(tmp_path) as process:
+        output, errors = process.communicate(timeout=RUN_S)
+    said = output.decode()
+    assert (process.returncode, errors) == (0, b""), said
+    reason = 'no Spark: this command needs pyspark: pip install "rsocket-broker[spark]"'
+    assert said.count(f"   {reason}; the engine local makes the tables\n") == 1
+    assert [said.count(f"core: {core}") for core in ("compiled", "interpreted")] in ([1, 0], [0, 1])
+    assert "every request is in the report" in said
+    assert (tmp_path / "demo" / "report.md").exists()
+
+
+@pytest.mark.parametrize("said", [b"1  a broker runs", b"rise", b"8  the pipeline"])
+def test_an_interruption_ends_it_and_its_processes_without_a_traceback(tmp_path: Path, said: bytes) -> None:
+    with start_without_spark(tmp_path) as process:
+        assert process.stdout is not None
+        output = b""
+        while said not in output:
+            output += (more := os.read(process.stdout.fileno(), 1 << 16))
+            assert more, output
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: its broker has it too
+        _, errors = process.communicate(timeout=RUN_S)
+    assert (process.returncode, errors) == (EXIT_INTERRUPTED, b"")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # nobody is left
