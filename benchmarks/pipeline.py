@@ -1,9 +1,10 @@
 """How fast the pipeline turns event files into tables: catching up, from the event to the table, and with many files.
 
-    python -m benchmarks.pipeline                          all three, with both engines, about eight minutes
+    python -m benchmarks.pipeline                          the first three, with both engines, about eight minutes
     python -m benchmarks.pipeline catch-up [ENGINE]        events per second of the whole pipeline, on 2 cores
     python -m benchmarks.pipeline delay [ENGINE [EVERY]]   from event to table, p50 and p99, with 0.5 s segments
     python -m benchmarks.pipeline small [ENGINE]           CPU for each of 20,000 segments of a few records
+    python -m benchmarks.pipeline formats                  plain files and tables of Delta: catch-up, live batches
 
 The segments are those of a broker that writes all requests: 20,000 a second over 4,000 flows with zipf weights, and the
 flow records of each second. Tables are compared with the sums of what was written.
@@ -22,17 +23,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.events import bucket_of
+from spark_sink.delta_log import LOG
 from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, seal, segment_name
-from spark_sink.pipeline.local import LocalEngine
+from spark_sink.pipeline.batch import BatchWriter
+from spark_sink.pipeline.compaction import compact
+from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.folders import check_folders
+from spark_sink.pipeline.formats.choice import FORMATS, PARQUET
+from spark_sink.pipeline.local import LocalEngine, found
 from spark_sink.pipeline.pipeline import Pipeline
 from spark_sink.pipeline.spark import SparkEngine
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, REQUESTS
 from spark_sink.session import open_session
+from spark_sink.tables import COLUMNS, TRAFFIC, read_table
 from spark_sink.tables import REQUESTS as REQUEST_TABLE
-from spark_sink.tables import TRAFFIC, read_table
 
 RATE: Final = 20_000  # requests a second
 FLOW_COUNT: Final = 4_000
@@ -40,6 +47,7 @@ CATCH_UP_S: Final = 150  # of traffic: 3 million requests
 SMALL_FILES: Final = 20_000
 WARM_S: Final = 30.0  # before anything is measured: the first batches load classes, and Java compiles
 DELAY_S: Final = 40.0
+LIVE_BATCHES: Final = 150
 Engine = SparkEngine | LocalEngine
 HEADER: Final = Header("7f3a0000-0000-4000-8000-000000000001", "bench", 1_795_000_000_000, "bench")
 
@@ -145,26 +153,27 @@ class Traffic:
         }
 
 
-def catch_up(engine: Engine, folder: Path) -> None:
+def catch_up(engine: Engine, folder: Path, table_format: str = PARQUET) -> None:
     """Everything is there; how long until it is in the tables?"""
     traffic = Traffic(folder / "events")
     now_s = time.time()
     for second in range(CATCH_UP_S):
         traffic.write(1.0, now_s - CATCH_UP_S + second)
     began, cpu = time.monotonic(), cpu_s(engine)
-    run_once(engine, folder)
+    run_once(engine, folder, table_format)
     took, used = time.monotonic() - began, cpu_s(engine) - cpu
     check(folder / "tables", traffic)
     events = traffic.requests + traffic.flow_records
     print(
-        f"{name_of(engine)}, catch-up: {events} events ({traffic.flow_records} of them flow records) in {took:.1f} s: "
-        f"{events / took:,.0f} events/s; CPU {used / events * 1e6:.2f} us per event"
+        f"{name_of(engine)}, {table_format}, catch-up: {events} events ({traffic.flow_records} of them flow records) "
+        f"in {took:.1f} s: {events / took:,.0f} events/s; CPU {used / events * 1e6:.2f} us per event"
     )
 
 
-def run_once(engine: Engine, folder: Path) -> None:
+def run_once(engine: Engine, folder: Path, table_format: str | None = None) -> None:
     """All that is there."""
-    Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None).run_queries(engine)
+    pipeline = Pipeline(str(folder / "events"), str(folder / "tables"), "local[2]", None, table_format=table_format)
+    pipeline.run_queries(engine)
 
 
 def name_of(engine: Engine) -> str:
@@ -268,12 +277,41 @@ def small(engine: Engine, folder: Path) -> None:
     )
 
 
+def live(folder: Path, table_format: str) -> None:
+    """Batches of little, one after another, as a pipeline has them that keeps up."""
+    (folder / "events").mkdir(parents=True)
+    traffic, engine, cpus = Traffic(folder / "events"), LocalEngine(), list[float]()
+    events, tables = LocalFileSystem(folder / "events"), LocalFileSystem(folder / "tables")
+    check_folders(events, tables, is_once=False, wanted=table_format)
+    writer = BatchWriter(events.root, tables.root)
+    for _ in range(LIVE_BATCHES):
+        traffic.write(0.05, time.time())
+        cpu = cpu_s(engine)
+        writer.write(None, engine.work_on(events, found(events)))
+        cpus.append(cpu_s(engine) - cpu)
+    check(folder / "tables", traffic)
+    print(f"{table_format}, batch of {RATE // 20} requests: CPU {np.mean(cpus) * 1000:.0f} ms; {sizes(folder)}")
+    compact(tables, engine, "2999-01-01")
+    check(folder / "tables", traffic)
+    print(f"{table_format}, compacted: {sizes(folder)}")
+
+
+def sizes(folder: Path) -> str:
+    """Of the tables and of their logs."""
+    paths = [path for path in (folder / "tables").glob("*/*/*") if path.parent.parent.name in COLUMNS]
+    logs = sum(path.stat().st_size for path in paths if path.parent.name == LOG)
+    return f"{(sum(path.stat().st_size for path in paths) - logs) / 1e6:.1f} MB, logs {logs / 1e6:.1f} MB"
+
+
 def main(arguments: Sequence[str]) -> None:
     what, name, every = [*arguments, *["all", "both", ""][len(arguments) :]]
     engines: list[Engine] = [LocalEngine()] if name != "spark" else []
-    if name != "local":
+    if name != "local" and what != "formats":
         engines.append(SparkEngine(open_session("local[2]", is_short=False)))
     with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
+        for table_format in FORMATS if what == "formats" else ():
+            catch_up(LocalEngine(), Path(folder) / f"{table_format}-all", table_format)
+            live(Path(folder) / f"{table_format}-live", table_format)
         for engine in engines:
             here = Path(folder) / name_of(engine)
             if what in ("all", "catch-up"):

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from spark_sink.errors import SinkError
+from spark_sink.pipeline.formats.choice import DELTA, FORMATS
 from spark_sink.pipeline.keeping import Keeping, keeping_of
 from spark_sink.pipeline.pipeline import ENGINES, LOCAL, SPARK, Pipeline, compact_tables, is_every, upgrade_tables
 from spark_sink.report.as_json import json_report
@@ -71,8 +72,21 @@ def pipeline() -> None:
     default="",
     help='Remove old days of tables: "minute=7d, hour=90d, day=forever, requests=30d"; default: keep everything.',
 )
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    help=f"What new tables are: files of Parquet (default), or tables of {DELTA}, which need the extra {DELTA}.",
+)
 def run(
-    events: str, tables: str, master: str | None, once: bool, every: str | None, engine: str, keep: Keeping
+    events: str,
+    tables: str,
+    master: str | None,
+    once: bool,
+    every: str | None,
+    engine: str,
+    keep: Keeping,
+    table_format: str | None,
 ) -> None:
     """Process new event files into tables, once or continuously."""
     if once and every is not None:
@@ -82,7 +96,7 @@ def run(
     if master is None and not is_submitted():
         master = DEFAULT_MASTER
     when = None if once else every or DEFAULT_EVERY
-    job = Pipeline(events, tables, master, when, engine=engine, keeping=keep)
+    job = Pipeline(events, tables, master, when, engine=engine, keeping=keep, table_format=table_format)
     try:
         job.run()
     except SinkError as error:

@@ -23,6 +23,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
+from spark_sink.delta_log import table_paths
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
 from spark_sink.schema import FLOW_COLUMNS, FLOW_SUMS, LIFECYCLE_COLUMNS, ORIGIN_COLUMNS, REQUEST_COLUMNS
@@ -45,6 +46,7 @@ REPLACED: Final = "replaced"
 REMOVED: Final = "removed"
 BROKER_DIED: Final = "broker-died"
 BAD_FILE: Final = "bad-file"
+DIED_SUFFIX: Final = ".died.parquet"  # of a file of `gaps` with the one row of a run that died
 
 # Names of columns up to schema version 3, words of SQL, which none has now.
 OLD_NAMES: Final = {"at": "event_time", "order": "choice", "end": "ended_as"}  # old name -> new name
@@ -199,7 +201,7 @@ def check_names(tables: object, table: str, names: Collection[str]) -> None:
 
 def check_tables(tables: Path) -> None:
     """BadFolder: there is no file of a table below this folder, or an older version made the tables."""
-    found = {table: sorted((tables / table).glob("date=*/[!._]*.parquet")) for table in COLUMNS}
+    found = {table: sorted(table_paths(tables / table)) for table in COLUMNS}
     if not any(found.values()):
         raise BadFolder(f"{tables} holds no tables: make some with rsocket-broker pipeline run --tables {tables}")
     for table, paths in found.items():
@@ -210,7 +212,7 @@ def table_files(tables: Path, table: str, first_day: str = "") -> list[str]:
     """The files of a table, sorted, of the days from `first_day` on, "2026-11-20". BadFolder: something else has the
     name of one, and whoever opened it might wait for ever; or an older version made them."""
     files = []
-    for path in (tables / table).glob("date=*/[!._]*.parquet"):
+    for path in table_paths(tables / table):
         if path.parent.name >= f"date={first_day}":
             try:
                 check_file(path, follows_links=True)  # people spread tables over disks so

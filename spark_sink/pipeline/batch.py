@@ -24,6 +24,8 @@ from spark_sink.errors import NoFile, SinkError
 from spark_sink.event_files.layout import ARCHIVE, SUFFIX, Disk, check_file, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of
+from spark_sink.pipeline.formats.choice import TableFormat, format_of
+from spark_sink.pipeline.formats.plain import batch_name
 from spark_sink.pipeline.known import Known
 from spark_sink.pipeline.progress import Progress, read_progress, write_progress
 from spark_sink.pipeline.rows import gap_row
@@ -32,7 +34,7 @@ from spark_sink.pipeline.segments import BadFile, GoodFile
 from spark_sink.pipeline.work import Output, Result
 from spark_sink.publishing import table_bytes
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
-from spark_sink.tables import BAD_FILE, GAPS, REQUESTS, day_folders, table_schema
+from spark_sink.tables import BAD_FILE, GAPS, REQUESTS, table_schema
 from spark_sink.writer.retention import READER_SUFFIX, READERS, Reading, declare
 
 SAY_EVERY_S: Final = 10.0  # how often the writer of events hears of this reader, at most
@@ -161,14 +163,17 @@ class Batch:
         progress = self._begun or self._begin()
         self.number = progress.number
         with publishing(self._tables):
-            self._take_requests()
-            written = self._write_outputs()
-            if self._begun is not None:
-                remove_batch(self._tables, self.number, keep=written)
+            place = format_of(self._tables)
+            place.begin(self.number, is_again=self._begun is not None)
+            self._take_requests(place)
+            self._write_outputs(place)
             ends = [end for file in self.good for end in file.ends]
             stopped = [(broker, epoch) for broker, epoch, kind, _ in ends if kind == BROKER_STOPPED]
             died = {(broker, epoch): seq for broker, epoch, kind, seq in ends if kind == BROKER_DIED}
-            Runs(self._tables).learn(self.good, stopped, died)
+            runs = Runs(self._tables)
+            runs.learn(self.good, stopped, died, place)
+            place.commit()
+            runs.save()
             self._known.learn(self.good)
             write_progress(self._tables, progress.ended())
         archive(self._events, progress)
@@ -181,28 +186,24 @@ class Batch:
         write_progress(self._tables, progress)
         return progress
 
-    def _write_outputs(self) -> set[str]:
-        """Gives the names, with their folders."""
+    def _write_outputs(self, place: TableFormat) -> None:
         if self.bad:
             rows = pa.Table.from_pylist([_bad_row(bad) for bad in self.bad], table_schema(GAPS))
             self._outputs.append(Output(GAPS, f"{datetime.now(UTC):%Y-%m-%d}", "", table_bytes(GAPS, rows)))
         parts: Counter[str] = Counter()
-        written = set()
         for output in self._outputs:
             folder = f"{output.table}/date={output.day}"
             name = output.name or batch_name(self.number, parts[folder])
             parts[folder] += not output.name
-            self._tables.write(folder, name, output.content)
-            written.add(f"{folder}/{name}")
-        return written
+            place.write(folder, name, output.content)
 
-    def _take_requests(self) -> None:
+    def _take_requests(self, place: TableFormat) -> None:
         """A segment with the columns of the table, of one day, becomes a file of it as it is; a task has read it."""
         folders = set()
         for file in [file for file in self.good if file.is_linked]:
             folder = f"{REQUESTS}/date={file.first_at:%Y-%m-%d}"
             try:
-                self._tables.take(folder, file.name, self._events, file.file)
+                place.take(folder, file.name, self._events, file.file)
                 folders.add(folder)
             except FileNotFoundError:
                 self._pass_over(file, "it vanished while it was read")
@@ -242,20 +243,6 @@ def never_read(events: FileSystem) -> Iterator[str]:
             why = why_never(events, file) if name[0] != "." else ""
             if why:
                 yield f"{file.encode(errors='backslashreplace').decode()} is never read: {why}"
-
-
-def remove_batch(tables: FileSystem, number: int, keep: set[str]) -> None:
-    """Files of this batch in all tables and days, but for those of `keep` ("traffic/date=…/name")."""
-    begin = batch_name(number, 0).removesuffix(f"0{SUFFIX}")
-    for folder in day_folders(tables.names):
-        for name in tables.names(folder):
-            if name.startswith(begin) and f"{folder}/{name}" not in keep:
-                tables.remove(f"{folder}/{name}")
-
-
-def batch_name(number: int, part: int) -> str:
-    """Of a file of a table: of one batch and day, in parts."""
-    return f"batch-{number:010d}-{part}{SUFFIX}"
 
 
 def reader_name(tables: str) -> str:

@@ -8,6 +8,8 @@ Where folders cannot be exchanged (Hadoop, some file systems) an intent is writt
 names, then the old ones are removed. A crash after the intent is carried out to its end by whoever comes next, also by
 a pipeline that starts; for the moment in between a reader may find both, and nobody may trust a sum read just then.
 
+Of tables of Delta the log says in one commit which files have taken the place of others; the old ones stay a while.
+
 A batch that is not done yet may be repeated, so its files are left alone. A pipeline may run meanwhile: both take the
 lock `_publishing` while they change folders.
 """
@@ -31,11 +33,12 @@ from spark_sink.columns import TEXT
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.layout import SUFFIX
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
+from spark_sink.pipeline.formats.choice import TableFormat, format_of
+from spark_sink.pipeline.formats.delta import DeltaTables
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.progress import read_progress
-from spark_sink.pipeline.runs import DIED_SUFFIX
 from spark_sink.publishing import table_bytes
-from spark_sink.tables import CHECKPOINTS, COLUMNS, PARTIALS, ROLL_UPS, check_names, day_folders
+from spark_sink.tables import CHECKPOINTS, COLUMNS, DIED_SUFFIX, PARTIALS, ROLL_UPS, check_names
 
 FILE_ROWS: Final = 250_000  # that a new file is made of at most; up to 200 MB of memory, some MB of file
 WORK: Final = "_compaction"  # folder beside the tables: new folders of days, and intents
@@ -111,11 +114,14 @@ def compact(
     with _lock(tables, "_compacting", "another compaction works in"):
         with publishing(tables):
             finish(tables)
-        for folder in day_folders(tables.names):
+        place = format_of(tables)
+        for folder in place.folders():
             table, _, day = folder.partition("/date=")
             if since <= day < before and table not in without:
-                _compact_day(tables, engine, folder, least, did, exchange or _exchange_of(tables))
+                _compact_day(tables, place, engine, folder, least, did, exchange or _exchange_of(tables))
         tables.remove(WORK)
+        with publishing(tables):
+            place.clean()
     return did
 
 
@@ -146,20 +152,22 @@ def publishing(tables: FileSystem) -> Iterator[None]:
 
 def _compact_day(
     tables: FileSystem,
+    place: TableFormat,
     engine: Engine,
     folder: str,
     least: int,
     did: Compacted,
     exchange: Callable[[str, str], bool],
 ) -> None:
-    names = [name for name in tables.names(folder) if name[0] not in "._"]
+    names = place.names(folder)
     if len(names) < least:
         return
     done = Done(tables)  # only now: a batch may have begun since the folder before, and may be repeated
     groups = _groups(tables, folder, [name for name in names if done.has(name)], least)
     if not groups:
         return
-    number = max((int(match[1]) for name in names if (match := _OUR_NAME.fullmatch(name))), default=0) + 1
+    taken = (int(match[1]) for name in tables.names(folder) if (match := _OUR_NAME.fullmatch(name)))
+    number = max(taken, default=0) + 1
     new = {f"compact-{number + place:06d}{SUFFIX}": group for place, group in enumerate(groups)}
     old = {name for group in groups for name in group}
     work = f"{WORK}/{folder}"
@@ -167,7 +175,10 @@ def _compact_day(
         tables.write(work, name, content)
     with publishing(tables):
         now = [name for name in tables.names(folder) if name[0] not in "._"]
-        if isinstance(tables, LocalFileSystem) and _exchanged(tables, folder, work, sorted(set(now) - old), exchange):
+        if isinstance(place, DeltaTables):
+            if not place.replace(folder, work, sorted(new), old):
+                return  # the next time
+        elif isinstance(tables, LocalFileSystem) and _exchanged(tables, folder, work, sorted(set(now) - old), exchange):
             tables.remove(work)
         else:
             intent = Intent(folder, sorted(new), sorted(old))

@@ -1,6 +1,7 @@
 """Which events folder may be made into which tables, and that one pipeline at a time does so.
 
     <tables>/_checkpoints/events_folder     the events folder that the tables are made of
+    <tables>/_checkpoints/format            whether they are plain files or tables of Delta
     <tables>/_checkpoints/id                which tables these are, wherever they lie
     <events>/_pipeline.json                 the tables that its segments go into
 
@@ -22,6 +23,7 @@ import msgspec
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, FILE_MODE, Disk, recover
 from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.pipeline.formats.choice import FORMAT, choose_format, format_of
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
 
@@ -37,9 +39,11 @@ class MadeInto(msgspec.Struct):
     tables: str  # where they were last, for people
 
 
-def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> str:
+def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool, wanted: str | None = None) -> str:
     """Refuse what would give wrong tables; nothing is made or changed. The id of the tables. BadFolder: says what to
-    do."""
+    do. MissingPart.
+
+    `wanted`: the format that somebody has asked for; None: whatever the tables are."""
     try:
         if not events.exists(""):
             raise BadFolder(f"there is no events folder {events.root}: start the broker with --events {events.root}")
@@ -59,6 +63,7 @@ def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> s
                 f"{tables.root} holds tables of an older version: "
                 f"rsocket-broker pipeline upgrade --tables {tables.root} makes tables of this one of them"
             )
+        choose_format(tables, wanted)
         made_of = _told(tables, f"{CHECKPOINTS}/{EVENTS_FOLDER}")
         if made_of not in (None, events.root):
             raise BadFolder(f"{tables.root} is made of {made_of} and not of {events.root}")
@@ -69,17 +74,20 @@ def judge_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> s
         raise BadFolder(f"the folders of the pipeline cannot be read: {error}") from error
 
 
-def check_folders(events: FileSystem, tables: FileSystem, *, is_once: bool) -> None:
+def check_folders(events: FileSystem, tables: FileSystem, *, is_once: bool, wanted: str | None = None) -> None:
     """The same, then make what the query needs and say in each folder which the other one is. Only once Spark runs: or
     a start that came to nothing would bind the events to tables that hold nothing of them. BadFolder."""
-    tables_id = judge_folders(events, tables, is_once=is_once)
+    tables_id = judge_folders(events, tables, is_once=is_once, wanted=wanted)
     try:
+        chosen = choose_format(tables, wanted)
         for folder in (*SOURCE_COLUMNS, ARCHIVE):  # Spark would make the archive for everybody to read
             events.make(folder)
         for folder in (CHECKPOINTS, *COLUMNS):
             tables.make(folder)
+        tables.write(CHECKPOINTS, FORMAT, chosen.encode())  # first: without it they are plain files
         tables.write(CHECKPOINTS, EVENTS_FOLDER, events.root.encode())
         tables.write(CHECKPOINTS, ID, tables_id.encode())
+        format_of(tables).prepare()
         events.write("", MADE_INTO, msgspec.json.encode(MadeInto(tables_id, tables.root)))
     except OSError as error:
         raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error

@@ -4,8 +4,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.filesystems import FileSystem
-from spark_sink.tables import COLUMNS, GRAINS, PARTIALS, ROLL_UPS, day_folders
+from spark_sink.pipeline.formats.choice import format_of
+from spark_sink.tables import COLUMNS, GRAINS, PARTIALS, ROLL_UPS
 
 FOREVER: Final = "forever"
 _GRAIN_OF: Final = {partial.name: partial.grain for partial in (*PARTIALS, *ROLL_UPS)}
@@ -34,11 +36,15 @@ def remove_old(tables: FileSystem, keeping: Keeping, now: datetime) -> list[str]
     """Remove the folders of days that are not to be kept any more; gives their names. OSError: not all are gone.
 
     A day is kept until all of it is older than that. `now`: with its zone."""
-    removed = []
-    for folder in day_folders(tables.names) if keeping else ():
+    if not keeping:
+        return []
+    place, removed = format_of(tables), []
+    for folder in place.folders():
         table, _, day = folder.partition("/date=")
         days = keeping.get(_GRAIN_OF.get(table, table))
         if days is not None and day < f"{now.astimezone(UTC) - timedelta(days=days):%Y-%m-%d}":
-            tables.remove(folder)
             removed.append(folder)
+    if removed:
+        with publishing(tables):
+            place.remove_days(removed)
     return removed

@@ -26,6 +26,7 @@ from spark_sink.pipeline.batch import STOP_WORD, BatchWriter, never_read, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of, local_path
 from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
+from spark_sink.pipeline.formats.choice import DELTA
 from spark_sink.pipeline.keeping import Keeping, remove_old
 from spark_sink.pipeline.local import LocalEngine, LocalQuery
 from spark_sink.pipeline.spark import ROLL_FILES, ROLL_WORD, SparkEngine, SparkQuery
@@ -66,16 +67,19 @@ class Pipeline:
         *,
         engine: str = SPARK,
         keeping: Keeping | None = None,
+        table_format: str | None = None,
         roll_files: int = ROLL_FILES,
     ) -> None:
         """`events`, `tables`: paths, or URIs that Hadoop knows. `every`: the trigger, "5 seconds"; None: everything
-        that is there, once. `master`: as Spark spells it; None: spark-submit has said it. `engine`: of `ENGINES`."""
+        that is there, once. `master`: as Spark spells it; None: spark-submit has said it. `engine`: of `ENGINES`.
+        `table_format`: of `FORMATS`; None: what the tables are."""
         self._events_text: Final = _absolute(events)
         self._tables_text: Final = _absolute(tables)
         self._master: Final = master
         self.every: Final = every  # the trigger; None: once
         self._engine_name: Final = engine
         self._keeping: Final = keeping or {}
+        self._format: Final = table_format
         self._roll_files: Final = roll_files
         self._is_stopping = False
         self._is_done = False  # the query has read all that was there, once
@@ -87,9 +91,12 @@ class Pipeline:
     def run(self) -> None:
         """Until everything is read (once) or a SIGINT or SIGTERM comes (every). SinkError: says why not."""
         events, tables = local_path(self._events_text), local_path(self._tables_text)
+        if self._format == DELTA and tables is None:
+            raise BadFolder(f"--format {DELTA} writes to folders of this machine only, and {self._tables_text} is none")
         with locked(events, tables):
             if events is not None and tables is not None:  # before Spark starts, which takes seconds
-                judge_folders(LocalFileSystem(events), LocalFileSystem(tables), is_once=self.every is None)
+                places = LocalFileSystem(events), LocalFileSystem(tables)
+                judge_folders(*places, is_once=self.every is None, wanted=self._format)
             if self._engine_name == LOCAL:
                 self._run_here(events, tables)
             else:
@@ -146,7 +153,7 @@ class Pipeline:
         """One query after another, until nothing is to be done. SinkError: one ended with an error."""
         session = engine.session
         events, tables = filesystem_of(self._events_text, session), filesystem_of(self._tables_text, session)
-        check_folders(events, tables, is_once=self.every is None)
+        check_folders(events, tables, is_once=self.every is None, wanted=self._format)
         while not self._is_done and not self._is_stopping:
             self._writer = None
             try:

@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from spark_sink.errors import SinkError
 from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.pipeline.formats.choice import TableFormat
 from spark_sink.pipeline.rows import gap_row
 from spark_sink.pipeline.segments import GoodFile
 from spark_sink.publishing import table_bytes
-from spark_sink.tables import BROKER_DIED, CHECKPOINTS, GAPS, table_schema
+from spark_sink.tables import BROKER_DIED, CHECKPOINTS, DIED_SUFFIX, GAPS, table_schema
 
 MAX_RUNS: Final = 8  # of one broker that are remembered; of older ones it has been told how they ended
 MAX_BROKERS: Final = 10_000  # whose runs are remembered; those that were silent for longest are forgotten
-DIED_SUFFIX: Final = ".died.parquet"
 RUNS: Final = "runs.json"
 
 
@@ -67,9 +67,10 @@ class Runs:
         files: Iterable[GoodFile],
         stopped: Iterable[tuple[str, int]],
         died: Mapping[tuple[str, int], int],
+        place: TableFormat,
     ) -> None:
         """These segments, these BrokerStopped and these BrokerDied (with their numbers) are there; write what follows
-        from it. OSError: not all is written."""
+        from it to `place`. OSError: not all is written."""
         changed = set()
         for file in files:
             broker = self._brokers.setdefault(file.broker_id, Broker())
@@ -85,15 +86,18 @@ class Runs:
             if (known := self._known(broker_id, epoch)) is not None:
                 known.died_seq = max(known.died_seq, seq)
         for broker_id in changed:
-            self._tell(broker_id, self._brokers[broker_id].runs)
+            self._tell(broker_id, self._brokers[broker_id].runs, place)
         self._forget()
+
+    def save(self) -> None:
+        """What was learnt, once its rows are in the tables. OSError."""
         self._tables.write(CHECKPOINTS, RUNS, msgspec.json.encode(self._brokers))
 
     def _known(self, broker_id: str, epoch: int) -> KnownRun | None:
         """None: it is forgotten, or rows and footer of a segment say different things."""
         return self._brokers.get(broker_id, Broker()).runs.get(epoch)
 
-    def _tell(self, broker_id: str, runs: dict[int, KnownRun]) -> None:
+    def _tell(self, broker_id: str, runs: dict[int, KnownRun], place: TableFormat) -> None:
         latest = max(runs)
         for epoch, run in sorted(runs.items()):
             is_dead = not run.is_stopped and (epoch < latest or 0 < run.last_seq <= run.died_seq)
@@ -102,9 +106,9 @@ class Runs:
                 continue
             name = f"{broker_id}-{epoch}{DIED_SUFFIX}"
             if wanted is not None:
-                self._tables.write(f"{GAPS}/date={wanted[0]}", name, _row(broker_id, epoch, run))
+                place.write(f"{GAPS}/date={wanted[0]}", name, _row(broker_id, epoch, run))
             if run.told is not None and (wanted is None or wanted[0] != run.told[0]):
-                self._tables.remove(f"{GAPS}/date={run.told[0]}/{name}")
+                place.remove(f"{GAPS}/date={run.told[0]}", name)
             run.told = wanted
 
     def _forget(self) -> None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, TABLE_DIGEST
+from spark_sink.delta_log import table_paths
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
 from spark_sink.history import records as history
@@ -81,7 +82,7 @@ class TableReader(history.RecordReader):
 
     def files(self, table: str) -> list[Path]:
         """Of a table, without those that cannot be read."""
-        found = (self._tables / table).glob("date=*/[!._]*.parquet")
+        found = table_paths(self._tables / table)
         return sorted(path.absolute() for path in found if path not in self._bad and path.is_file())
 
     def _tell_bad_files(self, run: history.Run) -> None:
@@ -123,7 +124,7 @@ class TableReader(history.RecordReader):
     def _rows_once(self, table: str, names: Sequence[str], only: Any | None) -> pa.Table:
         schema = table_schema(table)
         found = []
-        for path in sorted((self._tables / table).glob("date=*/[!._]*.parquet")):
+        for path in sorted(table_paths(self._tables / table)):
             if path in self._bad:
                 continue
             try:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_sink.columns import Column
+from spark_sink.delta_log import LOG
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.folder import list_folder
 from spark_sink.event_files.layout import ARCHIVE, paths_for_spark
@@ -117,10 +118,13 @@ class SparkEngine:
 
     def _table(self, table: str) -> Any:
         columns = TABLE_COLUMNS[table]
-        if "://" in self._tables:
-            return self._try(columns, f"{self._tables.rstrip('/')}/{table}", is_deep=True)
-        folder = Path(self._tables).absolute() / table
-        table_files(folder.parent, table)  # or Spark waits for what is no file
+        path = self._tables.removeprefix("file://")
+        if "://" in path:
+            return self._try(columns, f"{path.rstrip('/')}/{table}", is_deep=True)
+        folder = Path(path).absolute() / table
+        files = table_files(folder.parent, table)  # or Spark waits for what is no file
+        if (folder / LOG).is_dir():
+            return self._read(columns, [f"file://{file}" for file in files])
         return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
     def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:

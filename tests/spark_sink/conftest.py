@@ -26,6 +26,6 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> EventSource:
-    """Of `events` into `tables`."""
-    return EventSource(tmp_path / "events", tmp_path / "tables")
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> EventSource:
+    """Of `events` into `tables`, plain ones or of the format that is the parameter."""
+    return EventSource(tmp_path / "events", tmp_path / "tables", getattr(request, "param", None))

@@ -1,12 +1,14 @@
 """Segments as the writer makes them, and batches of them without Spark."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.events import LifecycleEvent
+from spark_sink.errors import MissingPart
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
 from spark_sink.pipeline.batch import BatchWriter
@@ -17,6 +19,7 @@ from spark_sink.pipeline.pipeline import Pipeline
 from spark_sink.pipeline.progress import BATCH
 from spark_sink.pipeline.spark import ROLL_FILES, SparkEngine
 from spark_sink.tables import CALLERS, LIFECYCLE, REQUESTS, TRAFFIC, read_table
+from tests.conftest import missing
 from tests.spark_sink.disks import Killed, QuickDisk
 from tests.spark_sink.records import HEADER, NOON_MS, WALL_S, Event, rows_frame, writer_of
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
@@ -45,10 +48,22 @@ def bucket_sql(engine: str) -> str:
     return lines[lines.index(f"-- {engine}") + 1]
 
 
-def run_once(spark: Any, folder: Path, tables: Path, *, roll_files: int = ROLL_FILES) -> None:
+def run_once(
+    spark: Any, folder: Path, tables: Path, *, roll_files: int = ROLL_FILES, table_format: str | None = None
+) -> None:
     """`spark`: a session, or None for the engine `local`."""
     engine = LocalEngine() if spark is None else SparkEngine(spark, roll_files=roll_files)
-    Pipeline(str(folder), str(tables), "local[2]", None).run_queries(engine)
+    with what_is_missing():
+        Pipeline(str(folder), str(tables), "local[2]", None, table_format=table_format).run_queries(engine)
+
+
+@contextlib.contextmanager
+def what_is_missing() -> Iterator[None]:
+    """A part that is not installed skips the test, with the line that installs it; CI has to have it."""
+    try:
+        yield
+    except MissingPart as error:
+        missing(str(error))
 
 
 def assert_tables_tell(tables: Path, records: Sequence[Event]) -> None:
@@ -81,11 +96,12 @@ class UndoneDisk(QuickDisk):
 class EventSource:
     """A folder of events and one of tables, whose batches the engine `local` does."""
 
-    def __init__(self, events: Path, tables: Path) -> None:
+    def __init__(self, events: Path, tables: Path, table_format: str | None = None) -> None:
         self.events, self.tables = events, tables
         events.mkdir(exist_ok=True)
         self.places = LocalFileSystem(events), LocalFileSystem(tables)
-        check_folders(*self.places, is_once=False)
+        with what_is_missing():
+            check_folders(*self.places, is_once=False, wanted=table_format)
         self._engine = LocalEngine()
 
     def writer(self, disk: Disk | None = None) -> BatchWriter:

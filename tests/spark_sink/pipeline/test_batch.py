@@ -18,6 +18,7 @@ from broker.events import (
     FlowRecord,
     bucket_low_us,
 )
+from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.schema import FLOWS, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table
 from tests.spark_sink.disks import StoppingDisk, killed
@@ -33,12 +34,18 @@ from tests.spark_sink.pipeline.folders import (
 from tests.spark_sink.records import HEADER, NOON_MS, events, header_with
 
 
-@pytest.mark.parametrize("stride", [11, pytest.param(3, marks=pytest.mark.slow)])  # of the four moments of a file
-def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(tmp_path: Path, stride: int) -> None:
+@pytest.mark.parametrize(
+    "stride, table_format",  # of the four moments of a file
+    [(11, PARQUET), (17, DELTA)]
+    + [pytest.param(stride, kind, marks=pytest.mark.slow) for stride, kind in ((3, PARQUET), (5, DELTA))],
+)
+def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(
+    tmp_path: Path, stride: int, table_format: str
+) -> None:
     steps, was_killed = 1 - stride, True
     while was_killed:
         steps += stride
-        source = EventSource(tmp_path / f"events{steps}", tmp_path / f"tables{steps}")
+        source = EventSource(tmp_path / f"events{steps}", tmp_path / f"tables{steps}", table_format)
         records = two_days(source.events)
         was_killed = killed(steps, lambda disk, s=source: s.run(s.writer(disk)))  # type: ignore[misc]
         source.run()
@@ -48,6 +55,7 @@ def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(tmp_p
     assert steps > 45
 
 
+@pytest.mark.parametrize("source", FORMATS, indirect=True)
 def test_full_disk_ends_the_batch_and_the_repetition_has_each_record_once(source: EventSource) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from broker.events import BROKER_STARTED, LifecycleEvent
+from broker.events import BROKER_STARTED, BROKER_STOPPED, LifecycleEvent
 from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.layout import Disk
 from spark_sink.pipeline import compaction
 from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
 from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.disks import killed
@@ -35,9 +36,9 @@ def compacted(tables: Path, exchange: Callable[[str, str], bool] | None, disk: D
     compact(LocalFileSystem(tables, disk), LocalEngine(), LATER, exchange=exchange)
 
 
-def filled(folder: Path, batches: int = 3) -> tuple[EventSource, list[Event]]:
+def filled(folder: Path, batches: int = 3, table_format: str = PARQUET) -> tuple[EventSource, list[Event]]:
     """Tables of some batches, of one day."""
-    source, records = EventSource(folder / "events", folder / "tables"), list[Event]()
+    source, records = EventSource(folder / "events", folder / "tables", table_format), list[Event]()
     writer = source.writer()
     for number in range(batches):
         more = events(89 + number, 20, first_seq=len(records) + 1)
@@ -100,15 +101,15 @@ def test_days_that_are_not_before_the_date_are_left_alone(tmp_path: Path) -> Non
     assert sorted(source.tables.rglob("*.parquet")) == before
 
 
-@pytest.mark.parametrize("exchange", [None, no_exchange])
+@pytest.mark.parametrize("exchange, table_format", [(None, PARQUET), (no_exchange, PARQUET), (None, DELTA)])
 def test_killed_at_any_step_nothing_is_lost_or_twice(
-    tmp_path: Path, exchange: Callable[[str, str], bool] | None
+    tmp_path: Path, exchange: Callable[[str, str], bool] | None, table_format: str
 ) -> None:
     steps, was_killed = -12, True
     while was_killed:
         steps += 13
         (tmp_path / f"{steps}").mkdir()
-        source, records = filled(tmp_path / f"{steps}", batches=2)
+        source, records = filled(tmp_path / f"{steps}", 2, table_format)
         tables = source.tables
         was_killed = killed(steps, partial(compacted, tables, exchange))
         if exchange is None:
@@ -120,11 +121,13 @@ def test_killed_at_any_step_nothing_is_lost_or_twice(
     assert steps > 20
 
 
-@pytest.mark.parametrize("exchange", [compaction._exchange, no_exchange])
+@pytest.mark.parametrize(
+    "exchange, table_format", [(compaction._exchange, PARQUET), (no_exchange, PARQUET), (None, DELTA)]
+)
 def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
-    tmp_path: Path, exchange: Callable[[str, str], bool]
+    tmp_path: Path, exchange: Callable[[str, str], bool] | None, table_format: str
 ) -> None:
-    source, records = filled(tmp_path)
+    source, records = filled(tmp_path, table_format=table_format)
     sealed_more(source, records)
     source.run_undone()
     compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange)
@@ -132,10 +135,13 @@ def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
     assert_whole(source, records, batches=4)
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_batch_that_comes_while_a_day_is_compacted_is_there_afterwards_once(tmp_path: Path, is_killed: bool) -> None:
+def test_batch_that_comes_while_a_day_is_compacted_is_there_afterwards_once(
+    tmp_path: Path, is_killed: bool, table_format: str
+) -> None:
     """A whole batch, or one that is killed before it is done, and repeated."""
-    source, records = filled(tmp_path)
+    source, records = filled(tmp_path, table_format=table_format)
     sealed_more(source, records)
     batches = list[int]()
 
@@ -152,13 +158,17 @@ def test_batch_that_comes_while_a_day_is_compacted_is_there_afterwards_once(tmp_
     assert_whole(source, records, batches=4)
 
 
-def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path) -> None:
-    source, _ = filled(tmp_path)
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path, table_format: str) -> None:
+    source, _ = filled(tmp_path, table_format=table_format)
     newer = header_with(epoch=HEADER.epoch + 1)
     seal(source.events, [LifecycleEvent(BROKER_STARTED, 1, 1_700_049_600_000)], header=newer)
     source.run()
     compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
     assert len(list((source.tables / GAPS).glob("*/*.died.parquet"))) == 1
+    seal(source.events, [LifecycleEvent(BROKER_STOPPED, 61, 1_700_049_600_000)], header=header_with(first_number=900))
+    source.run()
+    assert read_table(source.tables, GAPS).num_rows == 0
 
 
 def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,16 +4,21 @@ import msgspec
 import pytest
 
 from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, ROUTE_JOINED
+from spark_sink.delta_log import table_paths
 from spark_sink.errors import SinkError
 from spark_sink.pipeline import runs
 from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.formats.choice import FORMATS
 from spark_sink.pipeline.runs import MAX_RUNS, Runs
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, gaps, told
 from tests.spark_sink.pipeline.folders import EventSource, seal
 from tests.spark_sink.records import HEADER, NOON_MS, header_with
 
+both_formats = pytest.mark.parametrize("source", FORMATS, indirect=True)
 
+
+@both_formats
 def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_none(source: EventSource) -> None:
     runs = [header_with(epoch=epoch) for epoch in (100, 200, 300)]
     seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_STOPPED)], header=runs[0])
@@ -25,6 +30,7 @@ def test_epoch_after_one_without_brokerstopped_is_a_gap_and_one_after_a_stop_is_
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, 200, 3, 0)]
 
 
+@both_formats
 def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(source: EventSource) -> None:
     old, new = (header_with(epoch=epoch) for epoch in (100, 200))
     seal(source.events, [told(1, BROKER_STARTED)], header=old)
@@ -33,12 +39,13 @@ def test_records_and_a_stop_that_come_after_the_next_epoch_change_the_gap(source
     seal(source.events, [told(2, ROUTE_JOINED, NOON_MS + DAY_MS)], header=msgspec.structs.replace(old, first_number=2))
     source.run()
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, 100, 3, 0)]
-    assert [path.parent.name for path in source.tables.glob("gaps/*/*")] == ["date=2023-11-16"]
+    assert [path.parent.name for path in table_paths(source.tables / GAPS)] == ["date=2023-11-16"]
     seal(source.events, [told(3, BROKER_STOPPED)], header=msgspec.structs.replace(old, first_number=3))
     source.run()
     assert gaps(source.tables) == []
 
 
+@both_formats
 def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_again(source: EventSource) -> None:
     seal(source.events, [told(1, BROKER_STARTED), told(2, ROUTE_JOINED), told(3, BROKER_DIED)])
     source.run()
@@ -50,6 +57,7 @@ def test_broker_whose_writer_says_that_it_died_is_a_gap_though_it_never_begins_a
     assert gaps(source.tables) == [("broker-died", HEADER.broker_id, HEADER.epoch, 3, 0)]
 
 
+@both_formats
 def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(source: EventSource) -> None:
     seal(source.events, [told(1, BROKER_STARTED), told(2, BROKER_DIED)])
     source.run()
@@ -59,6 +67,7 @@ def test_broker_that_was_said_to_be_dead_and_tells_more_is_no_gap(source: EventS
     assert gaps(source.tables) == []
 
 
+@both_formats
 def test_runs_of_a_broker_that_starts_again_and_again_are_forgotten_and_their_gaps_stay(source: EventSource) -> None:
     for epoch in range(1, MAX_RUNS + 4):
         seal(source.events, [told(1, BROKER_STARTED)], header=header_with(epoch=epoch))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spark_sink.pipeline.formats.choice import DELTA, PARQUET
 from spark_sink.tables import CALLERS, GAPS, REJECTIONS, REQUESTS, TRAFFIC, read_table
 from tests.conftest import StartBroker
 from tests.spark_sink.pipeline.folders import run_once
@@ -14,9 +15,12 @@ from tests.system.events.test_events_truth import OPTIONS, counted, kill_the_wri
 from tests.system.support.counted_load import CountedLoad
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "engine, table_format",
+    [("local", PARQUET), ("local", DELTA), pytest.param("spark", PARQUET, marks=pytest.mark.spark)],
+)
 async def test_tables_equal_what_the_load_counted_though_writer_and_pipeline_end_in_between(
-    start_broker: StartBroker, request: pytest.FixtureRequest, tmp_path: Path, engine: str
+    start_broker: StartBroker, request: pytest.FixtureRequest, tmp_path: Path, engine: str, table_format: str
 ) -> None:
     spark = request.getfixturevalue("spark") if engine == "spark" else None
     events, tables = tmp_path / "events", tmp_path / "tables"
@@ -24,7 +28,7 @@ async def test_tables_equal_what_the_load_counted_though_writer_and_pipeline_end
     async with CountedLoad(broker.url("tcp")) as load:
         await load.run(2)
         await load.run_while(kill_the_writer(broker))
-        await load.run_while(asyncio.to_thread(run_once, spark, events, tables))
+        await load.run_while(asyncio.to_thread(run_once, spark, events, tables, table_format=table_format))
         await load.lose_a_service()
         await load.lose_a_caller()
     broker.signal()
