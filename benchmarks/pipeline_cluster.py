@@ -1,8 +1,8 @@
 """What a second worker adds to the pipeline: a standalone cluster of Spark, each worker held to a part of one core.
 
-    python -m benchmarks.pipeline_cluster          one worker, then two; about six minutes, as root (cgroups)
+    python -m benchmarks.pipeline_cluster          one worker, then two; about eight minutes, as root (cgroups)
 
-Prints events per second of the second of two equal runs, and what of all CPU the driver and its Java have used.
+Prints events per second, and what of all CPU the driver and its Java have used.
 """
 
 import contextlib
@@ -17,12 +17,14 @@ from typing import Final
 
 import pyspark
 
-from benchmarks.pipeline import CATCH_UP_S, Traffic, check, cpu_s, run_once
+from benchmarks.pipeline import Traffic, check, cpu_s, run_once
 from spark_sink.java import ensure_java
 from spark_sink.pipeline.spark import SparkEngine
 from spark_sink.session import open_session
 
 SHARE: Final = 0.4  # of a core, for each worker and all that it starts
+WARM_S: Final = 150  # of traffic, before anything is measured: Java compiles
+TRAFFIC_S: Final = 600  # 13.7 million events
 PORT: Final = 17077
 CLASSES: Final = "org.apache.spark.deploy"
 
@@ -36,11 +38,11 @@ def measured(workers: int) -> float:
     """Events per second."""
     with tempfile.TemporaryDirectory(prefix="pipeline-") as name, cluster(workers, Path(name)) as groups:
         engine = SparkEngine(open_session(f"spark://127.0.0.1:{PORT}", is_short=False))
-        for turn in ("warm", "measured"):
-            traffic, folder = Traffic(Path(name) / turn / "events"), Path(name) / turn
-            now_s = time.time()
-            for second in range(CATCH_UP_S):
-                traffic.write(1.0, now_s - CATCH_UP_S + second)
+        for length_s in (WARM_S, TRAFFIC_S):
+            folder = Path(name) / f"{length_s}"
+            traffic, now_s = Traffic(folder / "events"), time.time()
+            for second in range(length_s):
+                traffic.write(1.0, now_s - length_s + second)
             began, driver, all_workers = time.monotonic(), cpu_s(engine), sum(map(used_s, groups))
             run_once(engine, folder)
             took, driver = time.monotonic() - began, cpu_s(engine) - driver
