@@ -219,14 +219,11 @@ class Batch:
 
 def archive(events: FileSystem, progress: Progress) -> None:
     """Move the files of a batch that is done into the archive, as far as nobody did. OSError: do it again."""
-    live = {
-        events.file(f"{source}/{name}"): f"{source}/{name}"
-        for source in SOURCE_COLUMNS
-        for name in events.names(source)
-    }
+    live = {f"{source}/{name}" for source in SOURCE_COLUMNS for name in events.names(source)}
     for file in progress.files:
-        if file in live and not events.exists(archived(file)):
-            events.move(live[file], archived(file))
+        place = _place_of(events, file)
+        if place in live and not events.exists(archived(file)):
+            events.move(place, archived(file))
 
 
 def archived(file: str) -> str:

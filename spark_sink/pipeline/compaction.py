@@ -167,8 +167,8 @@ def _compact_day(
     if not groups:
         return
     taken = (int(match[1]) for name in tables.names(folder) if (match := _OUR_NAME.fullmatch(name)))
-    number = max(taken, default=0) + 1
-    new = {f"compact-{number + place:06d}{SUFFIX}": group for place, group in enumerate(groups)}
+    first = max(taken, default=0) + 1
+    new = {f"compact-{number:06d}{SUFFIX}": group for number, group in enumerate(groups, first)}
     old = {name for group in groups for name in group}
     work = f"{WORK}/{folder}"
     for name, content in zip(new, engine.merged(tables, folder, groups), strict=True):

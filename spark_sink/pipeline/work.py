@@ -124,10 +124,13 @@ def outputs_of(key: str, pieces: Sequence[Any]) -> Iterator[Output]:
         yield from (Output(REQUESTS, day, name, piece) for piece in pieces)
     else:
         rows = pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in pieces])
-        made = tables_of_flows(merged(FINEST, rows)) if kind == FLOWS else tables_of_events(rows)
-        for table, some in made.items():
-            for day, part in by_day(some, TIMES[table]).items():
-                yield Output(table, day, "", bytes(table_bytes(table, part)))
+        if kind == FLOWS and len(pieces) > 1:  # a piece alone is added up already
+            rows = merged(FINEST, rows)
+        made = tables_of_flows(rows) if kind == FLOWS else tables_of_events(rows)
+        day = rest.partition("/")[0]
+        yield from (
+            Output(table, day, "", bytes(table_bytes(table, some))) for table, some in made.items() if len(some)
+        )
 
 
 def result_of(outputs: Iterator[Output]) -> Result:
