@@ -35,7 +35,9 @@ class LocalEngine:
 
     def start(self, events: FileSystem, writer: BatchWriter, every: str | None) -> "LocalQuery":
         """A query that gives batches to the writer. `every`: "5 seconds"; None: what is there, once."""
-        return LocalQuery(partial(self._batch, events, writer), None if every is None else seconds_of(every))
+        self._waiting = found(events)[::-1]
+        every_s = None if every is None else seconds_of(every)
+        return LocalQuery(partial(self._batch, events, writer, every is None), every_s)
 
     def merged(self, tables: FileSystem, folder: str, groups: Sequence[Sequence[str]]) -> Iterator[Any]:
         """Of the files of each group in a folder of tables, the bytes of one."""
@@ -43,8 +45,9 @@ class LocalEngine:
         for names in groups:
             yield merged_bytes(table, (pa.py_buffer(tables.read(f"{folder}/{name}")) for name in names))
 
-    def _batch(self, events: FileSystem, writer: BatchWriter) -> bool:
-        self._waiting = self._waiting or found(events)[::-1]
+    def _batch(self, events: FileSystem, writer: BatchWriter, is_once: bool) -> bool:
+        if not self._waiting and not is_once:  # a writer may seal as quickly as this reads
+            self._waiting = found(events)[::-1]
         files = [self._waiting.pop() for _ in range(min(MAX_FILES_PER_BATCH, len(self._waiting)))]
         if files:
             writer.write(None, self.work_on(events, files))

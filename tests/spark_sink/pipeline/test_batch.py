@@ -18,7 +18,9 @@ from broker.events import (
     FlowRecord,
     bucket_low_us,
 )
+from spark_sink.pipeline.batch import BatchWriter
 from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
+from spark_sink.pipeline.local import LocalEngine
 from spark_sink.schema import FLOWS, REQUESTS
 from spark_sink.tables import COLUMNS, GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table
 from tests.spark_sink.disks import StoppingDisk, killed
@@ -191,3 +193,20 @@ def test_duckdb_and_pandas_read_what_the_document_shows(source: EventSource) -> 
             assert len(pandas.read_parquet(source.tables / table)) == count
             [(told_count,)] = duckdb.sql(f"SELECT count(*) FROM '{source.tables}/{table}/*/*.parquet'").fetchall()
             assert told_count == count
+
+
+def test_one_run_reads_what_was_there_when_it_began_and_ends_beside_a_busy_writer(source: EventSource) -> None:
+    class BusyWriter(BatchWriter):
+        batches = 0
+
+        def write(self, session: Any, work: Any) -> None:
+            super().write(session, work)
+            self.batches += 1
+            seal(source.events, events(1, 10), header=header_with(first_number=10 * self.batches))
+
+    seal(source.events, events(1, 40), each=10)
+    writer = BusyWriter(str(source.events), str(source.tables))
+    query = LocalEngine().start(source.places[0], writer, None)
+    assert not query.wait(0.0)
+    assert query.wait(0.0)
+    assert writer.batches == 1
