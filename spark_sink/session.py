@@ -30,7 +30,7 @@ SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SQL_SETTINGS: Final = {  # of a session, whoever started Spark
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",  # batches are small; the default of 200 makes each take seconds
+    "spark.sql.shuffle.partitions": "8",  # as `work.BUCKETS`; the default of 200 makes each small batch take seconds
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -124,6 +124,7 @@ def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
     if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings |= {"spark.driver.memory": "512m", "spark.default.parallelism": "2"}
+        settings |= {"spark.sql.shuffle.partitions": "2"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options

@@ -25,8 +25,9 @@ from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from spark_sink.tables import FINEST, LIFECYCLE, MINUTE, REQUESTS, TIMES
 
 FLOW_ROWS: Final = 50_000  # records that are held before they are added up; 0.8 KB each
-# Sums of one task and day are divided by service when they are more, so that several tasks share the second step.
-BUCKET_ROWS: Final = 100_000
+# Sums of one task and day are divided by service when they are of more records, so that several tasks share the second
+# step. A pipeline that keeps up has fewer, and as few files as tables.
+BUCKET_RECORDS: Final = 30_000
 BUCKETS: Final = 8
 
 INPUT_COLUMNS: Final = ("path", "modificationTime", "content")  # of Spark's file source "binaryFile"
@@ -35,6 +36,7 @@ OUTPUT_SCHEMA: Final = pa.schema(
     [("table", pa.string()), ("day", pa.string()), ("name", pa.string()), ("content", pa.binary())]
 )
 
+_PACKED: Final = pa.ipc.IpcWriteOptions(compression="lz4")  # a quarter of the bytes pass through Java
 _DECODER: Final = msgspec.msgpack.Decoder(GoodFile | BadFile)
 _FILES: Final = "files"  # a key: what was judged
 _WANTED_FLOWS: Final = ["started_at", *(column.name for column in FINEST.columns if column.name != MINUTE)]
@@ -65,6 +67,7 @@ class Pieces:
         self._without: Final = without
         self._flows: list[pa.Table] = []  # records that are not added up yet
         self._groups: list[pa.Table] = []  # sums by `FINEST`
+        self._records = 0  # that were added up
         self._events: Final[list[pa.Table]] = []
 
     def take(self, file: str, changed_s: float, content: pa.Buffer) -> Iterator[tuple[str, bytes]]:
@@ -85,9 +88,7 @@ class Pieces:
         self._add_up()
         for groups in self._groups:
             for day, rows in by_day(groups, MINUTE).items():
-                buckets = _buckets_of(rows["service"]) if rows.num_rows > BUCKET_ROWS else np.zeros(1, np.int64)
-                for bucket in np.unique(buckets).tolist():
-                    some = rows.filter(pa.array(buckets == bucket)) if len(buckets) > 1 else rows
+                for bucket, some in _by_service(rows, BUCKETS if self._records > BUCKET_RECORDS else 1):
                     yield f"{FLOWS}/{day}/{bucket}", _bytes_of(some)
         if self._events:
             for day, rows in by_day(pa.concat_tables(self._events), TIMES[LIFECYCLE]).items():
@@ -108,7 +109,9 @@ class Pieces:
 
     def _add_up(self) -> None:
         if self._flows:
-            self._groups.append(merged(FINEST, with_minute(pa.concat_tables(self._flows))))
+            records = pa.concat_tables(self._flows)
+            self._records += records.num_rows
+            self._groups.append(merged(FINEST, with_minute(records)))
             self._flows.clear()
         if sum(groups.num_rows for groups in self._groups) > FLOW_ROWS:
             self._groups = [merged(FINEST, pa.concat_tables(self._groups))]
@@ -184,13 +187,18 @@ def _records(schema: pa.Schema, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]
 
 def _bytes_of(rows: pa.Table) -> bytes:
     out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, rows.schema) as writer:
+    with pa.ipc.new_stream(out, rows.schema, options=_PACKED) as writer:
         writer.write_table(rows)
     return bytes(out.getvalue())
 
 
-def _buckets_of(services: pa.ChunkedArray) -> Any:
-    """A number for each row, the same for one service everywhere."""
-    encoded = services.combine_chunks().dictionary_encode()
-    numbers = [zlib.crc32(service.encode()) % BUCKETS for service in encoded.dictionary.to_pylist()]
-    return np.array(numbers, np.int64)[encoded.indices.to_numpy()]
+def _by_service(rows: pa.Table, buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows in so many buckets at most; a service is in the same one everywhere."""
+    if buckets == 1:
+        yield 0, rows
+        return
+    encoded = rows["service"].combine_chunks().dictionary_encode()
+    numbers = [zlib.crc32(service.encode()) % buckets for service in encoded.dictionary.to_pylist()]
+    places = np.array(numbers, np.int64)[encoded.indices.to_numpy()]
+    for bucket in np.unique(places).tolist():
+        yield bucket, rows.filter(pa.array(places == bucket))

@@ -83,7 +83,7 @@ def test_many_records_are_added_up_in_parts(source: EventSource, monkeypatch: py
     records = events(1, 300)
     seal(source.events, records, each=50)
     monkeypatch.setattr("spark_sink.pipeline.work.FLOW_ROWS", 100)
-    monkeypatch.setattr("spark_sink.pipeline.work.BUCKET_ROWS", 3)
+    monkeypatch.setattr("spark_sink.pipeline.work.BUCKET_RECORDS", 100)
     source.run()
     assert len(list(source.tables.glob("traffic/*/*"))) > 1
     assert_tables_tell(source.tables, records)
