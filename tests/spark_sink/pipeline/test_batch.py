@@ -15,14 +15,13 @@ from broker.events import (
     ROUTE_LEFT,
     ROUTE_REMOVED,
     ROUTE_SEEN,
-    FlowRecord,
     bucket_low_us,
 )
 from spark_sink.pipeline.batch import BatchWriter
 from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine
 from spark_sink.schema import FLOWS, REQUESTS
-from spark_sink.tables import COLUMNS, GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table
+from spark_sink.tables import GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table
 from tests.spark_sink.disks import StoppingDisk, killed
 from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, files, gaps, seal_requests, told, two_days
 from tests.spark_sink.pipeline.folders import (
@@ -170,29 +169,6 @@ def test_duckdb_says_the_range_of_a_bucket_as_the_document_shows() -> None:
     duckdb = pytest.importorskip("duckdb")
     rows = duckdb.sql(f"SELECT {bucket_sql('DuckDB')} FROM range({MAX_BUCKET + 1}) AS buckets(bucket)").fetchall()
     assert [low for (low,) in rows] == [bucket_low_us(bucket) for bucket in range(MAX_BUCKET + 1)]
-
-
-def test_duckdb_and_pandas_read_what_the_document_shows(source: EventSource) -> None:
-    duckdb, pandas = pytest.importorskip("duckdb"), pytest.importorskip("pandas")
-    records = events(1, 200, BEFORE_MIDNIGHT_MS)
-    seal(source.events, records)
-    seal_requests(source.events, range(1000, 1050))
-    source.run()
-    expected: dict[str, int] = {}
-    for record in records:
-        if isinstance(record, FlowRecord):
-            expected[record.service] = expected.get(record.service, 0) + record.requests
-    files = f"{source.tables}/traffic/*/*.parquet"
-    text = f"SELECT service, sum(requests)::BIGINT AS n FROM parquet_scan('{files}') GROUP BY service"
-    assert dict(duckdb.sql(text).fetchall()) == expected
-    frame = pandas.read_parquet(source.tables / "traffic")
-    assert frame.groupby("service").requests.sum().to_dict() == expected
-    for table in COLUMNS:
-        if list(source.tables.glob(f"{table}/*/*.parquet")):
-            count = read_table(source.tables, table).num_rows
-            assert len(pandas.read_parquet(source.tables / table)) == count
-            [(told_count,)] = duckdb.sql(f"SELECT count(*) FROM '{source.tables}/{table}/*/*.parquet'").fetchall()
-            assert told_count == count
 
 
 def test_one_run_reads_what_was_there_when_it_began_and_ends_beside_a_busy_writer(source: EventSource) -> None:
