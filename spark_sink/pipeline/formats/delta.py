@@ -64,15 +64,22 @@ class DeltaTables:
         check_path(Path(tables.root))
 
     def prepare(self) -> None:
-        """Each table has a log, or readers would find files that are in no table yet."""
+        """Each table has a log, or readers would find files that are in no table yet; and all columns that this version
+        writes, or who reads the log would not find those."""
         delta = library()
         for table in COLUMNS:
-            folder = Path(self._tables.file(table))
-            if not (folder / LOG).is_dir() or open_log(folder) is None:
-                create = delta.transaction.create_table_with_add_actions
-                with self._told(table):
-                    create(str(folder), _schema(table), [], mode="ignore", partition_by=[DATE], configuration=SETTINGS)
-                self._sync(table, 0)
+            folder, schema = Path(self._tables.file(table)), _schema(table)
+            log = open_log(folder) if (folder / LOG).is_dir() else None
+            there = {field.name for field in log.schema().fields} if log is not None else set()
+            new = [field for field in schema.fields if field.name not in there]
+            with self._told(table):
+                if log is None:
+                    create = delta.transaction.create_table_with_add_actions
+                    create(str(folder), schema, [], mode="ignore", partition_by=[DATE], configuration=SETTINGS)
+                elif new:
+                    log.alter.add_columns(new)
+            if new:
+                self._sync(table, self._open(table).version())
 
     def begin(self, number: int, *, is_again: bool) -> None:
         """The next files are of this batch."""

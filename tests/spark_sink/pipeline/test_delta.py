@@ -44,7 +44,7 @@ from tests.spark_sink.pipeline.folders import (
     seal,
     what_is_missing,
 )
-from tests.spark_sink.records import NOON_MS, Event, events, header_with
+from tests.spark_sink.records import HEADER, NOON_MS, Event, events, header_with
 
 LATER = "2023-11-18"  # a day after those of the records
 
@@ -329,6 +329,29 @@ def test_format_is_remembered_and_another_one_refused(tmp_path: Path) -> None:
         assert run(folder).exit_code == 0
         assert_tables_tell(folder / "tables", records + events(2, 30, first_seq=31))
         assert (folder / "tables" / TRAFFIC / "_delta_log").exists() == (mine == DELTA)
+
+
+def test_column_that_a_newer_version_adds_is_there_for_who_reads_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delta: Any
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with monkeypatch.context() as older:
+        older.setattr(delta_module, "table_schema", lambda table: table_schema(table).remove(1))
+        source, records = filled(tmp_path, batches=1)
+    added = {table: table_schema(table).names[1] for table in COLUMNS}
+    for _start in (1, 2):
+        check_folders(*source.places, is_once=False)
+        assert set(versions(source).values()) == {1, 2}, "only once"
+    records += events(7, 40, first_seq=len(records) + 1)
+    seal(source.events, records[-40:], header=header_with(first_number=500))
+    source.run()
+    assert_tables_tell(source.tables, records)
+    for table, name in added.items():
+        log = delta.DeltaTable(str(source.tables / table))
+        assert name in [field.name for field in log.schema().fields]
+    rows = delta.DeltaTable(str(source.tables / TRAFFIC)).to_pyarrow_table(columns=[added[TRAFFIC]])
+    assert rows.num_rows == read_table(source.tables, TRAFFIC).num_rows
+    assert duckdb.from_arrow(rows).distinct().fetchall() == [(HEADER.broker_id,)]
 
 
 def test_tables_from_before_there_was_delta_are_plain_ones(tmp_path: Path) -> None:
