@@ -7,10 +7,12 @@ under its own name at once. Names inside of a place are relative to it, parted b
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
@@ -161,6 +163,21 @@ class LocalFileSystem:
         """A file, by its whole name, to be read and sought in. NoFile: it is something else."""
         return open_file(file)
 
+    @contextlib.contextmanager
+    def locked(self, name: str, sentence: str = "") -> Iterator[None]:
+        """Nobody else has locked this file, or the whole place (""), meanwhile. BadFolder: `sentence`, somebody has;
+        without a sentence that is waited for."""
+        flags = os.O_WRONLY | os.O_CREAT if name else os.O_RDONLY
+        handle = os.open(self.file(name), flags | os.O_CLOEXEC, FILE_MODE)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if sentence else 0))
+            except BlockingIOError as error:
+                raise BadFolder(sentence) from error
+            yield
+        finally:
+            os.close(handle)
+
 
 class HadoopFileSystem:
     """A folder of a Hadoop file system, through the Java of this Spark session. Every method raises OSError."""
@@ -271,6 +288,10 @@ class HadoopFileSystem:
             path = self._path(file)
             size = int(self._fs.getFileStatus(path).getLen())
             return io.BufferedReader(_HadoopFile(self._jvm, self._fs.open(path), size), 1 << 20)
+
+    def locked(self, _name: str, _sentence: str = "") -> contextlib.AbstractContextManager[None]:
+        """There is no lock to be had: one machine, please."""
+        return contextlib.nullcontext()
 
 
 FileSystem = LocalFileSystem | HadoopFileSystem

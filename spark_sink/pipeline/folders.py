@@ -10,8 +10,6 @@ and say nothing: it is refused, as are tables of two events folders, and tables 
 """
 
 import contextlib
-import fcntl
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,8 +19,8 @@ from typing import Final
 import msgspec
 
 from spark_sink.errors import BadFolder
-from spark_sink.event_files.layout import ARCHIVE, FILE_MODE, Disk, recover
-from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.event_files.layout import ARCHIVE, Disk, recover
+from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
 from spark_sink.pipeline.formats.choice import FORMAT, choose_format, format_of
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import CHECKPOINTS, COLUMNS, day_folders
@@ -107,23 +105,14 @@ def locked(events: Path | None, tables: Path | None) -> Iterator[None]:
         try:
             if tables is not None:
                 Disk().make_folder(tables)
-                _lock(
-                    stack, tables / "_lock", os.O_WRONLY | os.O_CREAT, f"another pipeline writes the tables in {tables}"
-                )
+                sentence = f"another pipeline writes the tables in {tables}"
+                stack.enter_context(LocalFileSystem(tables).locked("_lock", sentence))
             if events is not None and events.is_dir():  # else it is told
-                _lock(stack, events, os.O_RDONLY, f"another pipeline reads the events in {events}")
+                sentence = f"another pipeline reads the events in {events}"
+                stack.enter_context(LocalFileSystem(events).locked("", sentence))
         except OSError as error:
             raise BadFolder(f"the folder of tables {tables} cannot be written: {error}") from error
         yield
-
-
-def _lock(stack: contextlib.ExitStack, path: Path, flags: int, sentence: str) -> None:
-    handle = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
-    stack.callback(os.close, handle)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BadFolder(sentence) from error
 
 
 def _check_made_into(events: FileSystem, tables: FileSystem, tables_id: str) -> None:

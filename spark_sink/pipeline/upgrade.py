@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.pipeline.batch import archived
-from spark_sink.pipeline.compaction import finish
 from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.pipeline.formats.plain import finish
 from spark_sink.pipeline.known import Known
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.progress import Progress, write_progress

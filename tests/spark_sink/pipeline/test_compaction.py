@@ -1,7 +1,7 @@
 """Compaction: the same sums in fewer files, each record once wherever it is killed, next to a pipeline that writes."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.layout import Disk
 from spark_sink.pipeline import compaction
-from spark_sink.pipeline.compaction import WORK, compact, finish_if_alone, publishing
+from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone, publishing
 from spark_sink.pipeline.filesystems import LocalFileSystem
+from spark_sink.pipeline.formats import plain
 from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
@@ -28,12 +29,22 @@ from tests.spark_sink.records import HEADER, Event, events, header_with
 LATER = "2023-11-17"  # a day after those of the records
 
 
-def no_exchange(_one: str, _other: str) -> bool:
-    return False
+@pytest.fixture
+def can_exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the file system exchanges folders in one step; by default this one does."""
+    can: bool = getattr(request, "param", True)
+    if not can:
+        monkeypatch.setattr(plain, "exchange", lambda _one, _other: False)
+    return can
 
 
-def compacted(tables: Path, exchange: Callable[[str, str], bool] | None, disk: Disk) -> None:
-    compact(LocalFileSystem(tables, disk), LocalEngine(), LATER, exchange=exchange)
+kinds = pytest.mark.parametrize(
+    "can_exchange, table_format", [(True, PARQUET), (False, PARQUET), (True, DELTA)], indirect=["can_exchange"]
+)
+
+
+def compacted(tables: Path, disk: Disk | None = None) -> Compacted:
+    return compact(LocalFileSystem(tables, disk), LocalEngine(), LATER)
 
 
 def filled(folder: Path, batches: int = 3, table_format: str = PARQUET) -> tuple[EventSource, list[Event]]:
@@ -61,13 +72,12 @@ def assert_whole(source: EventSource, records: list[Event], batches: int = 3) ->
     assert request_seqs(source.tables) == list(range(1000, 1000 + 10 * batches))
 
 
-@pytest.mark.parametrize("exchange", [None, no_exchange])
-def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
-    tmp_path: Path, exchange: Callable[[str, str], bool] | None
-) -> None:
+@pytest.mark.parametrize("can_exchange", [True, False], indirect=True)
+@pytest.mark.usefixtures("can_exchange")
+def test_many_files_become_one_and_partials_with_the_same_keys_one_row(tmp_path: Path) -> None:
     source, records = filled(tmp_path)
     rows, files = read_table(source.tables, TRAFFIC).num_rows, len(list(source.tables.glob("*/date=*/*")))
-    did = compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange)
+    did = compacted(source.tables)
     assert_whole(source, records)
     assert [path.name for path in source.tables.glob("*/date=*/*")] == ["compact-000001.parquet"] * did.days
     assert (did.files_before, did.files_after) == (files, did.days)
@@ -76,8 +86,8 @@ def test_many_files_become_one_and_partials_with_the_same_keys_one_row(
         {tuple(row.values()) for row in read_table(source.tables, TRAFFIC, keys).to_pylist()}
     )
     assert read_table(source.tables, TRAFFIC).num_rows < rows
-    assert not (source.tables / WORK).exists()
-    assert compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange).days == 0
+    assert not (source.tables / plain.WORK).exists()
+    assert compacted(source.tables).days == 0
 
 
 def test_tables_of_an_older_version_keep_their_columns_and_are_refused(tmp_path: Path) -> None:
@@ -90,7 +100,7 @@ def test_tables_of_an_older_version_keep_their_columns_and_are_refused(tmp_path:
         )
     before = [file.read_bytes() for file in files]
     with pytest.raises(BadFolder, match=f"the table lifecycle in {source.tables} .* at .* pipeline upgrade"):
-        compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
+        compacted(source.tables)
     assert [file.read_bytes() for file in files] == before
 
 
@@ -101,36 +111,31 @@ def test_days_that_are_not_before_the_date_are_left_alone(tmp_path: Path) -> Non
     assert sorted(source.tables.rglob("*.parquet")) == before
 
 
-@pytest.mark.parametrize("exchange, table_format", [(None, PARQUET), (no_exchange, PARQUET), (None, DELTA)])
-def test_killed_at_any_step_nothing_is_lost_or_twice(
-    tmp_path: Path, exchange: Callable[[str, str], bool] | None, table_format: str
-) -> None:
+@kinds
+def test_killed_at_any_step_nothing_is_lost_or_twice(tmp_path: Path, can_exchange: bool, table_format: str) -> None:
     steps, was_killed = -12, True
     while was_killed:
         steps += 13
         (tmp_path / f"{steps}").mkdir()
         source, records = filled(tmp_path / f"{steps}", 2, table_format)
         tables = source.tables
-        was_killed = killed(steps, partial(compacted, tables, exchange))
-        if exchange is None:
+        was_killed = killed(steps, partial(compacted, tables))
+        if can_exchange:
             assert_whole(source, records, batches=2)  # at every moment
         finish_if_alone(LocalFileSystem(tables))
         assert_whole(source, records, batches=2)
-        compact(LocalFileSystem(tables), LocalEngine(), LATER, exchange=exchange)
+        compacted(tables)
         assert_whole(source, records, batches=2)
     assert steps > 20
 
 
-@pytest.mark.parametrize(
-    "exchange, table_format", [(compaction._exchange, PARQUET), (no_exchange, PARQUET), (None, DELTA)]
-)
-def test_batch_that_is_not_done_is_left_alone_and_repeated_once(
-    tmp_path: Path, exchange: Callable[[str, str], bool] | None, table_format: str
-) -> None:
+@kinds
+@pytest.mark.usefixtures("can_exchange")
+def test_batch_that_is_not_done_is_left_alone_and_repeated_once(tmp_path: Path, table_format: str) -> None:
     source, records = filled(tmp_path, table_format=table_format)
     sealed_more(source, records)
     source.run_undone()
-    compact(LocalFileSystem(source.tables), LocalEngine(), LATER, exchange=exchange)
+    compacted(source.tables)
     source.run()
     assert_whole(source, records, batches=4)
 
@@ -164,7 +169,7 @@ def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path, table
     newer = header_with(epoch=HEADER.epoch + 1)
     seal(source.events, [LifecycleEvent(BROKER_STARTED, 1, 1_700_049_600_000)], header=newer)
     source.run()
-    compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
+    compacted(source.tables)
     assert len(list((source.tables / GAPS).glob("*/*.died.parquet"))) == 1
     seal(source.events, [LifecycleEvent(BROKER_STOPPED, 61, 1_700_049_600_000)], header=header_with(first_number=900))
     source.run()
@@ -174,7 +179,7 @@ def test_gap_of_a_broker_that_died_can_still_be_taken_back(tmp_path: Path, table
 def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, records = filled(tmp_path, batches=5)
     monkeypatch.setattr(compaction, "FILE_ROWS", 20)
-    compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
+    compacted(source.tables)
     assert_whole(source, records, batches=5)
     assert sorted(path.name for path in source.tables.glob("requests/*/*")) == [
         f"{HEADER.broker_id}-{HEADER.epoch}-{number:010d}.parquet" for number in (2, 102, 202, 302, 402)
@@ -194,16 +199,16 @@ def test_file_that_cannot_be_read_stops_it_and_is_named(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
     next((source.tables / CALLERS).glob("*/*")).write_text("no")
     with pytest.raises(SinkError, match=r"callers/date=.*cannot be read, so its day is not compacted"):
-        compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
+        compacted(source.tables)
 
 
 def test_second_compaction_is_refused_and_folders_without_a_checkpoint_are(tmp_path: Path) -> None:
     source, _ = filled(tmp_path)
-    with compaction._lock(LocalFileSystem(source.tables), "_compacting", ""), pytest.raises(BadFolder, match="another"):
-        compact(LocalFileSystem(source.tables), LocalEngine(), LATER)
+    with LocalFileSystem(source.tables).locked("_compacting"), pytest.raises(BadFolder, match="another"):
+        compacted(source.tables)
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadFolder, match="has no checkpoint"):
-        compact(LocalFileSystem(tmp_path / "empty"), LocalEngine(), LATER)
+        compacted(tmp_path / "empty")
 
 
 def test_folders_are_changed_by_one_at_a_time(tmp_path: Path) -> None:
