@@ -6,6 +6,7 @@ had is removed. Requests keep the names of their segments. A file that cannot be
 and in `gaps`; everything else goes on.
 """
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -13,15 +14,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from broker.events import BROKER_DIED, BROKER_STOPPED
-from spark_sink.errors import NoFile, SinkError
-from spark_sink.event_files.layout import ARCHIVE, SUFFIX, Disk, check_file, origin_of, parts_of
+from spark_sink.errors import SinkError
+from spark_sink.event_files.layout import ARCHIVE, SUFFIX, Disk, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of
 from spark_sink.pipeline.formats.choice import TableFormat, format_of
@@ -35,7 +36,7 @@ from spark_sink.pipeline.work import Output, Result
 from spark_sink.publishing import table_bytes
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 from spark_sink.tables import BAD_FILE, GAPS, REQUESTS, table_schema
-from spark_sink.writer.retention import READER_SUFFIX, READERS, Reading, declare
+from spark_sink.writer.retention import READER_SUFFIX, READERS, Reading
 
 SAY_EVERY_S: Final = 10.0  # how often the writer of events hears of this reader, at most
 STOP_WORD: Final = "no new batch: the pipeline is to stop"
@@ -82,33 +83,27 @@ class BatchWriter:
             lost = [BadFile(file, "it vanished while it was read") for file in progress.files if file not in there]
             self._do(Batch(events, tables, progress), work_on(there), lost)
         archive(events, progress)
-        odd = [
-            BadFile(file, why)
-            for source in SOURCE_COLUMNS
-            for name, why in sorted(events.odd_files(source).items())
-            if name[0] != "." and not why_never(events, file := events.file(f"{source}/{name}"))
-        ]
+        odd = []
+        for file, why_never in _lying(events):
+            with contextlib.suppress(FileNotFoundError):
+                why = "" if why_never else events.why_no_file(file)
+                if why or (not why_never and events.is_empty(file)):
+                    odd.append(BadFile(file, why or "it is torn: there is nothing in it"))
         self._do(Batch(events, tables), lambda _without: Result([], []), odd)
 
     def tell_writer(self, events: FileSystem) -> None:
         """That somebody reads its segments, so that its retention keeps them until then."""
         if time.monotonic() - self._heard_s < SAY_EVERY_S and self._heard_s:
             return
-        name, reading = reader_name(self._tables), Reading(archives=True)
         self._heard_s = time.monotonic()
         try:
-            if isinstance(events, LocalFileSystem):
-                declare(Path(events.root), name, reading)
-            else:
-                events.write(READERS, f"{name}{READER_SUFFIX}", msgspec.json.encode(reading))
+            name = f"{reader_name(self._tables)}{READER_SUFFIX}"
+            events.write(READERS, name, msgspec.json.encode(Reading(archives=True)))
         except OSError as error:  # a full disk becomes free only when we go on: then old segments may be removed
             say(f"the progress of this reader cannot be reported to the event writer: {error}")
 
     def _places(self, session: Any) -> tuple[FileSystem, FileSystem]:
-        events, tables = (filesystem_of(text, session) for text in (self._events, self._tables))
-        if self._disk is not None and isinstance(events, LocalFileSystem) and isinstance(tables, LocalFileSystem):
-            return LocalFileSystem(Path(events.root), self._disk), LocalFileSystem(Path(tables.root), self._disk)
-        return events, tables
+        return filesystem_of(self._events, session, self._disk), filesystem_of(self._tables, session, self._disk)
 
     def _do(self, batch: "Batch", work: Work, lost: list[BadFile]) -> None:
         began_s = time.monotonic()
@@ -149,14 +144,19 @@ class Batch:
         """Let the tasks do their part, each record once. A copy of a segment is seen when all footers are known, so
         then they do it again, without that. `lost`: files that no task was given, and why."""
         result = work(frozenset())
-        found = [file for file in result.files if not why_never(self._events, file.file)]  # told by `never_read`
-        whys = {file.file: _why_no_file(self._events, file.file) for file in found}  # Spark has followed a link
-        judged = self._known.judge(BadFile(file.file, whys[file.file]) if whys[file.file] else file for file in found)
+        judged = self._known.judge(self._own(result.files))
         self.good = [file for file in judged if isinstance(file, GoodFile)]
         self.bad = [*lost, *(file for file in judged if isinstance(file, BadFile))]
         counted = {file.file for file in result.files if isinstance(file, GoodFile)}
         not_counted = counted.difference(file.file for file in self.good)
         self._outputs = (work(frozenset(not_counted)) if not_counted else result).outputs
+
+    def _own(self, files: list[GoodFile | BadFile]) -> Iterator[GoodFile | BadFile]:
+        """Those that are not told of by `never_read`; a link that Spark has followed is a bad one."""
+        for file in files:
+            if not _why_never(self._events, file.file):
+                why = self._events.why_no_file(file.file)
+                yield BadFile(file.file, why) if why else file
 
     def publish(self) -> None:
         """OSError: not all is there, and what is there is replaced by the next try."""
@@ -206,15 +206,10 @@ class Batch:
                 place.take(folder, file.name, self._events, file.file)
                 folders.add(folder)
             except FileNotFoundError:
-                self._pass_over(file, "it vanished while it was read")
-            except NoFile as error:
-                self._pass_over(file, str(error))
+                self.good.remove(file)
+                self.bad.append(BadFile(file.file, "it vanished while it was read"))
         for folder in sorted(folders):
             self._tables.sync(folder)  # a link is only a name in its folder
-
-    def _pass_over(self, file: GoodFile, why: str) -> None:
-        self.good.remove(file)
-        self.bad.append(BadFile(file.file, why))
 
 
 def archive(events: FileSystem, progress: Progress) -> None:
@@ -234,12 +229,14 @@ def archived(file: str) -> str:
 
 def never_read(events: FileSystem) -> Iterator[str]:
     """Sentences about what lies among the segments and no batch reads. OSError."""
-    for source in SOURCE_COLUMNS:
-        for name in events.names(source):
-            file = events.file(f"{source}/{name}")
-            why = why_never(events, file) if name[0] != "." else ""
-            if why:
-                yield f"{file.encode(errors='backslashreplace').decode()} is never read: {why}"
+    for file, why in _lying(events):
+        if why:
+            yield f"{file.encode(errors='backslashreplace').decode()} is never read: {why}"
+
+
+def is_found(name: str) -> bool:
+    """Engines look at files of this name in a folder of segments."""
+    return name[0] not in "._" and name.endswith(SUFFIX) and name.isprintable()  # bytes that are no UTF-8 are not
 
 
 def reader_name(tables: str) -> str:
@@ -252,27 +249,24 @@ def say(text: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
-def why_never(events: FileSystem, file: str) -> str:
-    """Why no batch reads or tells of this in a folder of segments; empty: one does."""
-    name = PurePosixPath(file).name
-    if name[0] == "_" or not name.endswith(SUFFIX) or not name.isprintable():  # bytes that are no UTF-8 are not
+def _lying(events: FileSystem) -> Iterator[tuple[str, str]]:
+    """Whole names of what lies among the segments and is not hidden, and why no batch reads or tells of it; empty: one
+    does."""
+    for source in SOURCE_COLUMNS:
+        for name in events.names(source):
+            if name[0] != ".":
+                file = events.file(f"{source}/{name}")
+                yield file, _why_never(events, file)
+
+
+def _why_never(events: FileSystem, file: str) -> str:
+    if not is_found(file.rpartition("/")[2]):
         return f"a segment is named <broker>-<epoch>-<number>{SUFFIX}"
     if isinstance(events, LocalFileSystem) and (
         os.path.isdir(file) or (os.path.islink(file) and not os.path.exists(file))
     ):
         return "it is a folder, or a link to one or to nothing"
     return f"a file of this name was read before and lies in {ARCHIVE}" if events.exists(archived(file)) else ""
-
-
-def _why_no_file(events: FileSystem, file: str) -> str:
-    try:
-        if isinstance(events, LocalFileSystem):
-            check_file(file)
-    except NoFile as error:
-        return str(error)
-    except OSError:  # it is gone, which is told when it is taken
-        pass
-    return ""
 
 
 def _place_of(events: FileSystem, file: str) -> str:

@@ -24,7 +24,6 @@ from spark_sink.event_files.layout import FILE_MODE, Disk, check_file, open_file
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs"})
 # link(2): another file system, no hard links here, too many, or not allowed.
 _NO_LINKS: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
-NOTHING_IN_IT: Final = "it is torn: there is nothing in it"  # a sentence without its subject
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _GLOB: Final = re.compile(r"([\[\]{}*?\\])")
 
@@ -72,20 +71,19 @@ class LocalFileSystem:
         except FileNotFoundError:
             return []
 
-    def odd_files(self, folder: str) -> dict[str, str]:
-        """Names in the folder of what is called like a file and has no content to read, and why; no folders."""
-        found = {}
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.file(folder)) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    try:
-                        check_file(entry.path)
-                        if entry.stat(follow_symlinks=False).st_size == 0:
-                            found[entry.name] = NOTHING_IN_IT
-                    except NoFile as error:
-                        if os.path.exists(entry.path) and not entry.is_dir():
-                            found[entry.name] = str(error)
-        return found
+    def why_no_file(self, file: str) -> str:
+        """Why what has this whole name is no file, in a sentence without its subject; empty: it is one, or gone."""
+        try:
+            check_file(file)
+        except NoFile as error:
+            return str(error)
+        except OSError:
+            pass
+        return ""
+
+    def is_empty(self, file: str) -> bool:
+        """It is a file, by its whole name, and there is nothing in it."""
+        return os.path.isfile(file) and os.path.getsize(file) == 0
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""
@@ -108,38 +106,25 @@ class LocalFileSystem:
         seal(Path(self.file(folder)), name, data, self.disk)
 
     def take(self, folder: str, name: str, source: "FileSystem", file: str) -> None:
-        """A file of another place, under this name; replaces one of that name."""
+        """A file of another place, under this name, as a link where there can be one; replaces one of that name."""
         target = Path(self.file(folder)) / name
         self.disk.make_folder(target.parent)
-        if isinstance(source, HadoopFileSystem):
-            hidden = target.with_name(f".{name}")
+        if isinstance(source, LocalFileSystem) and _is_linked(file, target):
+            return
+        hidden = target.with_name(f".{name}")
+        try:
             source.copy_out(file, str(hidden))
             hidden.chmod(FILE_MODE)
+            with hidden.open("rb") as copy:
+                os.fsync(copy.fileno())
             self.disk.rename(hidden, target)
-        else:
-            self._link(Path(file), target)
-
-    def _link(self, old: Path, new: Path) -> None:
-        try:
-            os.link(old, new)
-            return
-        except FileExistsError:
-            if new.samefile(old):
-                return
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-        hidden = new.with_name(f".{new.name}")
-        try:
-            hidden.touch(FILE_MODE)
-            with old.open("rb") as reading, hidden.open("wb") as writing:
-                shutil.copyfileobj(reading, writing, 1 << 20)
-                writing.flush()
-                os.fsync(writing.fileno())
-            self.disk.rename(hidden, new)
         except OSError:
             hidden.unlink(missing_ok=True)
             raise
+
+    def copy_out(self, file: str, target: str) -> None:
+        """A file, by its whole name, to another path of this machine."""
+        shutil.copyfile(file, target)
 
     def sync(self, folder: str) -> None:
         """Names in the folder are on the disk afterwards."""
@@ -210,12 +195,15 @@ class HadoopFileSystem:
                 return []
             return sorted(one.getPath().getName() for one in self._fs.listStatus(path))
 
-    def odd_files(self, folder: str) -> dict[str, str]:
-        """Names in the folder of what is called like a file and has no content to read, and why; no folders."""
-        with _told(folder):
-            path = self._path(self.file(folder))
-            found = self._fs.listStatus(path) if self._fs.exists(path) else []
-            return {one.getPath().getName(): NOTHING_IN_IT for one in found if one.isFile() and one.getLen() == 0}
+    def why_no_file(self, _file: str) -> str:
+        """Here are files and folders, and nothing else."""
+        return ""
+
+    def is_empty(self, file: str) -> bool:
+        """It is a file, by its whole name, and there is nothing in it."""
+        with _told(file):
+            status = self._fs.getFileStatus(self._path(file))
+            return bool(status.isFile() and status.getLen() == 0)
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""
@@ -234,25 +222,27 @@ class HadoopFileSystem:
 
     def write(self, folder: str, name: str, data: bytes | memoryview) -> None:
         """Whole or not at all; replaces a file of that name."""
-        target = self._path(f"{self.file(folder)}/{name}")
-        hidden = target if self._is_store else self._path(f"{self.file(folder)}/.{name}")
-        with _told(name):
-            stream = self._fs.create(hidden, True)
+        with self._new(folder, name) as path:
+            stream = self._fs.create(path, True)
             try:
                 stream.write(bytearray(data))
             finally:
                 stream.close()
-            if not self._is_store:
-                self._replace(hidden, target)
 
     def take(self, folder: str, name: str, source: "FileSystem", file: str) -> None:
         """A file of another place, under this name; replaces one of that name."""
-        target = self._path(f"{self.file(folder)}/{name}")
-        hidden = target if self._is_store else self._path(f"{self.file(folder)}/.{name}")
-        start = self._path(spark_plain(file))
-        with _told(name):
+        start = self._path(f"file://{file}" if file.startswith("/") else file)
+        with self._new(folder, name) as path:
             reads = start.getFileSystem(self._conf)
-            self._jvm.org.apache.hadoop.fs.FileUtil.copy(reads, start, self._fs, hidden, False, True, self._conf)
+            self._jvm.org.apache.hadoop.fs.FileUtil.copy(reads, start, self._fs, path, False, True, self._conf)
+
+    @contextlib.contextmanager
+    def _new(self, folder: str, name: str) -> Iterator[Any]:
+        """The path to write a file to, which gets its name at the end of the block."""
+        with _told(name):
+            target = self._path(f"{self.file(folder)}/{name}")
+            hidden = target if self._is_store else self._path(f"{self.file(folder)}/.{name}")
+            yield hidden
             if not self._is_store:
                 self._replace(hidden, target)
 
@@ -297,16 +287,11 @@ class HadoopFileSystem:
 FileSystem = LocalFileSystem | HadoopFileSystem
 
 
-def spark_plain(file: str) -> str:
-    """A file for a Hadoop Path, which knows no patterns."""
-    return f"file://{file}" if file.startswith("/") else file
-
-
-def filesystem_of(text: str, session: Any) -> FileSystem:
-    """The place of a folder as somebody typed it. BadFolder: it cannot be reached, and why."""
+def filesystem_of(text: str, session: Any, disk: Disk | None = None) -> FileSystem:
+    """The place of a folder as somebody typed it. BadFolder: it cannot be reached, and why. `disk`: of this machine."""
     path = local_path(text)
     if path is not None:
-        return LocalFileSystem(path)
+        return LocalFileSystem(path, disk)
     try:
         return HadoopFileSystem(text, session)
     except OSError as error:
@@ -332,9 +317,6 @@ class _HadoopFile(io.RawIOBase):
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
-    def tell(self) -> int:
-        return self._at
-
     def readinto(self, buffer: Any) -> int:
         count = max(0, min(len(buffer), self._size - self._at))
         if count:
@@ -350,25 +332,33 @@ class _HadoopFile(io.RawIOBase):
         super().close()
 
 
-class _told:
+@contextlib.contextmanager
+def _told(file: str) -> Iterator[None]:
     """Java's exceptions as OSErrors that name the file."""
-
-    def __init__(self, file: str) -> None:
-        self._file: Final = file
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    try:
+        yield
+    except Exception as error:  # py4j's have no tree of their own
         java = getattr(error, "java_exception", None)
         if java is None:
-            return
-        text = str(java.toString()).splitlines()[0]
-        name = str(java.getClass().getName())
+            raise
+        text, name = str(java.toString()).splitlines()[0], str(java.getClass().getName())
         if name.endswith(("FileNotFoundException", "NoSuchFileException")):
-            raise FileNotFoundError(errno.ENOENT, text, self._file) from error
+            raise FileNotFoundError(errno.ENOENT, text, file) from error
         full = "No space left" in text or "QuotaExceeded" in name
-        raise OSError(errno.ENOSPC if full else errno.EIO, text, self._file) from error
+        raise OSError(errno.ENOSPC if full else errno.EIO, text, file) from error
+
+
+def _is_linked(file: str, target: Path) -> bool:
+    """The file has this name, too, from now on. False: it has to be copied."""
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        return target.samefile(file)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
 
 
 def _is_connect(session: Any) -> bool:

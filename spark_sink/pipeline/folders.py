@@ -91,11 +91,11 @@ def check_folders(events: FileSystem, tables: FileSystem, *, is_once: bool, want
         raise BadFolder(f"the folders of the pipeline cannot be made: {error}") from error
 
 
-def remove_leftovers(tables: Path) -> None:
+def remove_leftovers(tables: FileSystem) -> None:
     """Hidden files of a pipeline that was killed; only while no other one writes these tables."""
-    for table in COLUMNS:
-        for day in (tables / table).glob("date=*"):
-            recover(day, "", time.time(), Disk())
+    if isinstance(tables, LocalFileSystem):
+        for folder in day_folders(tables.names):
+            recover(Path(tables.file(folder)), "", time.time(), Disk())
 
 
 @contextlib.contextmanager

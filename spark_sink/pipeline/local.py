@@ -5,14 +5,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from spark_sink.errors import NoFile
-from spark_sink.event_files.layout import SUFFIX, open_file
-from spark_sink.pipeline.batch import BatchWriter, Work, why_never
+from spark_sink.event_files.layout import open_file
+from spark_sink.pipeline.batch import BatchWriter, Work, is_found
 from spark_sink.pipeline.compaction import merged_bytes
 from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.work import Result, done_here
@@ -28,6 +27,7 @@ class LocalEngine:
 
     def __init__(self) -> None:
         self._waiting: list[str] = []  # files that were found and are in no batch yet, the oldest last
+        self._given: set[str] = set()  # to the writer by this query, and lie there still: some are never archived
 
     def work_on(self, events: FileSystem, files: Sequence[str]) -> Work:
         """The tasks of a batch."""
@@ -35,7 +35,8 @@ class LocalEngine:
 
     def start(self, events: FileSystem, writer: BatchWriter, every: str | None) -> "LocalQuery":
         """A query that gives batches to the writer. `every`: "5 seconds"; None: what is there, once."""
-        self._waiting = found(events)[::-1]
+        self._given.clear()
+        self._look(events)
         every_s = None if every is None else seconds_of(every)
         return LocalQuery(partial(self._batch, events, writer, every is None), every_s)
 
@@ -47,11 +48,17 @@ class LocalEngine:
 
     def _batch(self, events: FileSystem, writer: BatchWriter, is_once: bool) -> bool:
         if not self._waiting and not is_once:  # a writer may seal as quickly as this reads
-            self._waiting = found(events)[::-1]
+            self._look(events)
         files = [self._waiting.pop() for _ in range(min(MAX_FILES_PER_BATCH, len(self._waiting)))]
+        self._given.update(files)
         if files:
             writer.write(None, self.work_on(events, files))
         return bool(files)
+
+    def _look(self, events: FileSystem) -> None:
+        there = found(events)
+        self._given.intersection_update(there)
+        self._waiting = [file for file in reversed(there) if file not in self._given]
 
 
 class LocalQuery:
@@ -81,17 +88,17 @@ class LocalQuery:
 
 
 def found(events: FileSystem) -> list[str]:
-    """All files to read, oldest first, as Spark's source takes them."""
+    """All files with content that are called like segments, oldest first, as Spark's source takes them."""
     files = []
     for source in SOURCE_COLUMNS:
-        with contextlib.suppress(FileNotFoundError), os.scandir(Path(events.root) / source) as entries:
-            for entry in entries:
-                if entry.name.endswith(SUFFIX) and entry.name[0] not in "._" and not why_never(events, entry.path):
-                    with contextlib.suppress(FileNotFoundError):
-                        told = entry.stat(follow_symlinks=False)
-                        if entry.is_file(follow_symlinks=False) and told.st_size:
-                            files.append((told.st_mtime, entry.path))
-    return [path for _, path in sorted(files)]
+        for name in events.names(source):
+            file = events.file(f"{source}/{name}")
+            if is_found(name) and not events.why_no_file(file):
+                with contextlib.suppress(FileNotFoundError):
+                    told = os.stat(file)
+                    if told.st_size:
+                        files.append((told.st_mtime, file))
+    return [file for _, file in sorted(files)]
 
 
 def seconds_of(every: str) -> float:

@@ -170,8 +170,7 @@ class Pipeline:
 
     def _run_query(self, engine: SparkEngine | LocalEngine, events: FileSystem, tables: FileSystem) -> bool:
         """It has read all that is there; False: another one is to follow, or none. Whatever ends it is raised."""
-        if isinstance(tables, LocalFileSystem):
-            remove_leftovers(Path(tables.root))
+        remove_leftovers(tables)
         finish_if_alone(tables)
         self._writer = writer = BatchWriter(self._events_text, self._tables_text)
         writer.tell_writer(events)

@@ -19,7 +19,7 @@ from spark_sink.pipeline.pipeline import Pipeline, is_every
 from spark_sink.pipeline.spark import ROLL_WORD
 from spark_sink.schema import FLOWS
 from spark_sink.tables import TRAFFIC
-from spark_sink.writer.retention import declare
+from spark_sink.writer.retention import READERS
 from tests.spark_sink.pipeline.folders import seal
 from tests.spark_sink.records import events
 
@@ -102,7 +102,8 @@ def test_disk_that_is_full_between_two_queries_is_told_and_it_goes_on(
     works.append(lambda: pipeline._stop(15, None))
     for name in ("never_read", "remove_leftovers", "finish_if_alone"):
         monkeypatch.setattr(pipeline_module, name, full_once(getattr(pipeline_module, name)))
-    monkeypatch.setattr("spark_sink.pipeline.batch.declare", full_once(declare))
+    write, full = LocalFileSystem.write, full_once(LocalFileSystem.write)
+    monkeypatch.setattr(LocalFileSystem, "write", lambda *told: full(*told) if told[1] == READERS else write(*told))
     works.insert(1, failing(ROLL_WORD))
     pipeline.run_queries(engine)
     assert [query.is_stopped for query in engine.queries] == [True] * 3
@@ -288,7 +289,7 @@ def test_leftovers_of_a_killed_pipeline_are_removed(tmp_path: Path) -> None:
     day.mkdir(parents=True)
     for name in (".000001-0000000001.parquet", "000001-0000000000.parquet"):
         (day / name).touch()
-    remove_leftovers(tmp_path)
+    remove_leftovers(LocalFileSystem(tmp_path))
     assert [path.name for path in day.iterdir()] == ["000001-0000000000.parquet"]
 
 
