@@ -42,3 +42,11 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 def spark_ddl(columns: Sequence[Column]) -> str:
     """The same as a DDL text, which `DataFrameReader.schema` takes: `broker_id string, epoch bigint, …`."""
     return ", ".join(f"{column.name} {column.kind}" for column in columns)
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with the columns of the schema; one that is not there becomes nothing in each row."""
+    for field in schema:
+        if field.name not in rows.schema.names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows.select(schema.names).cast(schema)

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_sink.columns import fitted
 from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.schema import SCHEMA_VERSION
 from spark_sink.tables import table_schema
@@ -10,11 +11,7 @@ from spark_sink.tables import table_schema
 
 def table_bytes(table: str, rows: pa.Table) -> memoryview:
     """The file of these rows. Columns in any order; one that is not there becomes nothing in each row."""
-    schema = table_schema(table)
-    nothing = [field for field in schema if field.name not in rows.schema.names]
-    for field in nothing:
-        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    rows = rows.select(schema.names).cast(schema)
+    rows = fitted(rows, table_schema(table))
     return parquet_bytes(rows, {"schema_version": str(SCHEMA_VERSION), "table": table})
 
 

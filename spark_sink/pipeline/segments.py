@@ -1,11 +1,11 @@
 """Whether a file is a segment that can be read, and what is wrong with another one, in a sentence.
 
-The footer decides: without it a file is torn, with a foreign one it is foreign. It also tells the numbers and moments
-of the records, so that nobody has to read them for that. Knows the bytes of one file, and nothing of folders.
+The footer decides: without it a file is torn, with a foreign one it is foreign. Knows the bytes of one file, and
+nothing of folders.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.events import BROKER_DIED, BROKER_STOPPED
+from spark_sink.columns import fitted
 from spark_sink.errors import first_line
 from spark_sink.event_files.footer import footer_of
 from spark_sink.event_files.layout import is_segment, parts_of
@@ -29,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GoodFile(msgspec.Struct, tag=True):
-    """A segment, as its footer describes it."""
+    """A segment, as its footer and its rows describe it."""
 
     file: str  # the whole name
     source: str
@@ -77,31 +78,33 @@ def read(file: str, content: pa.Buffer) -> tuple[GoodFile, pa.Table] | BadFile:
     except (pa.ArrowException, OSError) as error:
         return BadFile(file, f"it is torn, or no Parquet file: {first_line(error)}")
     try:
-        why = _foreign(parquet, source)
+        told = footer_of(parquet.metadata.metadata, "strict")
+        why = _foreign(told, parquet.schema_arrow, source)
         if why:
             return BadFile(file, why)
-        good = _good(file, source, parquet)
-    except (KeyError, ValueError, OverflowError, pa.ArrowException, msgspec.MsgspecError) as error:
+        origin = told["broker_id"], told["broker_name"], int(told["epoch"])
+    except (KeyError, ValueError, pa.ArrowException) as error:
         return BadFile(file, f"its footer is not that of a segment: {first_line(error)}")
-    if parts_of(path.name)[0] != f"{good.broker_id}-{good.epoch}":
-        return BadFile(file, f"its footer says that it is of the broker {good.broker_id} and epoch {good.epoch}")
+    if parts_of(path.name)[0] != f"{origin[0]}-{origin[2]}":
+        return BadFile(file, f"its footer says that it is of the broker {origin[0]} and epoch {origin[2]}")
+    names, is_exact = parquet.schema.names, parquet.schema_arrow.equals(ARROW_SCHEMAS[source])
     try:
-        return good, _rows_of(good, parquet, content)
-    except (pa.ArrowException, OSError) as error:
+        rows = _rows_of(source, is_exact, parquet, content)
+        for name in NEEDED[source]:
+            if rows[name].null_count:
+                return BadFile(file, f"it has rows without {name}")
+        seqs, times = (_bounds(rows[name], none) for name, none in (("seq", 0), ("event_time", _EPOCH)))
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         return BadFile(file, f"its footer is good and its content is not: {first_line(error)}")
+    columns = zlib.crc32(" ".join(names).encode())
+    return GoodFile(file, source, rows.num_rows, *origin, columns, is_exact, *seqs, *times), rows
 
 
-def _rows_of(file: GoodFile, parquet: Any, content: pa.Buffer) -> pa.Table:
-    if file.is_exact and file.source == REQUESTS:  # names repeat: as numbers of a dictionary they take half the time
+def _rows_of(source: str, is_exact: bool, parquet: Any, content: pa.Buffer) -> pa.Table:
+    if is_exact and source == REQUESTS:  # names repeat: as numbers of a dictionary they take half the time
         parquet = pq.ParquetFile(pa.BufferReader(content), metadata=parquet.metadata, read_dictionary=_TEXTS)
     rows = parquet.read(use_threads=False)
-    if file.is_exact:
-        return rows
-    rows, schema = renamed(rows), ARROW_SCHEMAS[file.source]
-    for field in schema:
-        if field.name not in rows.schema.names:
-            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    return rows.select(schema.names).cast(schema)
+    return rows if is_exact else fitted(renamed(rows), ARROW_SCHEMAS[source])
 
 
 def ends_of(events: pa.Table) -> list[tuple[str, int, int, int]]:
@@ -118,33 +121,8 @@ def source_of(file: str, root: str) -> str:
     return source if source in COLUMNS and str(path.parent) == str(PurePosixPath(f"{root}/{source}")) else ""
 
 
-def _good(file: str, source: str, parquet: Any) -> GoodFile:
-    """ValueError: the footer does not say what that of a segment says."""
-    metadata = parquet.metadata
-    told = footer_of(metadata.metadata, "strict")
-    for name in NEEDED[source]:
-        _check_nothing_missing(metadata, name)
-    first_seq, last_seq = _bounds(metadata, "seq", 0)
-    first_at, last_at = _bounds(metadata, "event_time", _EPOCH)
-    return GoodFile(
-        file=file,
-        source=source,
-        rows=metadata.num_rows,
-        broker_id=told["broker_id"],
-        broker_name=told["broker_name"],
-        epoch=int(told["epoch"]),
-        columns=zlib.crc32(" ".join(metadata.schema.names).encode()),
-        is_exact=parquet.schema_arrow.equals(ARROW_SCHEMAS[source]),
-        first_seq=first_seq,
-        last_seq=last_seq,
-        first_at=first_at,
-        last_at=last_at,
-    )
-
-
-def _foreign(parquet: Any, source: str) -> str:
-    """What in the footer is not that of a segment; empty: nothing."""
-    told = footer_of(parquet.metadata.metadata, "strict")
+def _foreign(told: Mapping[str, str], schema: pa.Schema, source: str) -> str:
+    """What in the footer is not that of a segment; empty: nothing. ValueError: the version is no number."""
     version = int(told.get("schema_version", "0"))
     if version == 0:
         return "its footer does not say rsocket_broker.schema_version: no broker wrote it"
@@ -152,7 +130,6 @@ def _foreign(parquet: Any, source: str) -> str:
         return f"it is of schema version {version} and this program knows {SCHEMA_VERSION}: install a newer one"
     if told.get("source", "") != source:
         return f"its footer says that it is of {told.get('source', '')!r}"
-    schema = parquet.schema_arrow
     for field in ARROW_SCHEMAS[source]:
         place = schema.get_field_index(name_in(schema.names, field.name))
         if place < 0 and field.name in NEEDED[source]:
@@ -168,29 +145,7 @@ def _is_same(told: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(told == wanted)
 
 
-def _statistics(metadata: Any, name: str) -> Iterator[Any]:
-    """What the footer says of a column, per group of rows; None: nothing."""
-    stored = name_in(metadata.schema.names, name)
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if group.num_rows > 0:
-            place = [group.column(index).path_in_schema for index in range(group.num_columns)].index(stored)
-            yield group.column(place).statistics
-
-
-def _check_nothing_missing(metadata: Any, name: str) -> None:
-    """ValueError: a row has no value in this column, or the footer does not say."""
-    for statistics in _statistics(metadata, name):
-        if statistics is None or not statistics.has_null_count or statistics.null_count > 0:
-            raise ValueError(f"it has rows without {name}, or no statistics of it")
-
-
-def _bounds(metadata: Any, name: str, none: Any) -> tuple[Any, Any]:
-    """The smallest and largest value of a column, from the footer. ValueError: it does not say."""
-    first, last = [], []
-    for statistics in _statistics(metadata, name):
-        if statistics is None or not statistics.has_min_max:
-            raise ValueError(f"it has no statistics of {name}")
-        first.append(statistics.min)
-        last.append(statistics.max)
-    return min(first, default=none), max(last, default=none)
+def _bounds(column: pa.ChunkedArray, none: Any) -> tuple[Any, Any]:
+    """Its smallest and largest value; twice `none` where there is no row."""
+    least, largest = pa.compute.min_max(column).as_py().values()
+    return (none, none) if least is None else (least, largest)
