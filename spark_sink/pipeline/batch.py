@@ -20,7 +20,6 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from broker.events import BROKER_DIED, BROKER_STOPPED
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import ARCHIVE, SUFFIX, Disk, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
@@ -167,11 +166,8 @@ class Batch:
             place.begin(self.number, is_again=self._begun is not None)
             self._take_requests(place)
             self._write_outputs(place)
-            ends = [end for file in self.good for end in file.ends]
-            stopped = [(broker, epoch) for broker, epoch, kind, _ in ends if kind == BROKER_STOPPED]
-            died = {(broker, epoch): seq for broker, epoch, kind, seq in ends if kind == BROKER_DIED}
             runs = Runs(self._tables)
-            runs.learn(self.good, stopped, died, place)
+            runs.learn(self.good, place)
             place.commit()
             runs.save()
             self._known.learn(self.good)

@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import parts_of
 from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.pipeline.progress import read_state
 from spark_sink.pipeline.segments import BadFile, GoodFile
 from spark_sink.tables import CHECKPOINTS
 
-KNOWN: Final = f"{CHECKPOINTS}/known"
+KNOWN: Final = "known"
 
 Hour = dict[str, dict[int, tuple[int, int]]]
 
@@ -68,18 +68,13 @@ class Known:
                 self._hour(hour).setdefault(_key_of(file), {})[file.first_seq] = (parts_of(file.name)[1], file.rows)
                 changed.add(hour)
         for hour in sorted(changed):
-            self._tables.write(KNOWN, hour, msgspec.msgpack.encode(self._hours[hour]))
+            self._tables.write(f"{CHECKPOINTS}/{KNOWN}", hour, msgspec.msgpack.encode(self._hours[hour]))
 
     def _hour(self, name: str) -> Hour:
         if name not in self._hours:
-            try:
-                self._hours[name] = msgspec.msgpack.decode(self._tables.read(f"{KNOWN}/{name}"), type=Hour)
-            except FileNotFoundError:
-                self._hours[name] = {}
-            except msgspec.MsgspecError as error:
-                path = self._tables.file(f"{KNOWN}/{name}")
-                text = f"{path} cannot be read: {error}; remove it, and copies of segments of that hour are counted"
-                raise SinkError(text) from error
+            cure = "; remove it, and copies of segments of that hour are counted"
+            decoder = msgspec.msgpack.Decoder(Hour)
+            self._hours[name] = read_state(self._tables, f"{KNOWN}/{name}", decoder.decode, cure) or {}
         return self._hours[name]
 
 

@@ -9,7 +9,8 @@ begins. So a file that lies in its folder was not read, or is named here. Spark'
 start begins with a new one.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.tables import CHECKPOINTS
 
 BATCH: Final = "batch.json"
+
+T = TypeVar("T")
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -41,14 +44,20 @@ class Progress(msgspec.Struct, frozen=True):
         return Progress(self.number, True, self.files)
 
 
-def read_progress(tables: FileSystem) -> Progress:
-    """OSError; SinkError: the file is not what was written."""
+def read_state(tables: FileSystem, name: str, decode: Callable[[bytes], T], cure: str = "") -> T | None:
+    """What a file of the pipeline's state says; None: it is not there. OSError; SinkError: it is not what was written,
+    and the cure."""
     try:
-        return msgspec.json.decode(tables.read(f"{CHECKPOINTS}/{BATCH}"), type=Progress)
+        return decode(tables.read(f"{CHECKPOINTS}/{name}"))
     except FileNotFoundError:
-        return Progress()
+        return None
     except msgspec.MsgspecError as error:
-        raise SinkError(f"{tables.file(CHECKPOINTS)}/{BATCH} cannot be read: {error}") from error
+        raise SinkError(f"{tables.file(CHECKPOINTS)}/{name} cannot be read: {error}{cure}") from error
+
+
+def read_progress(tables: FileSystem) -> Progress:
+    """OSError; SinkError."""
+    return read_state(tables, BATCH, msgspec.json.Decoder(Progress).decode) or Progress()
 
 
 def write_progress(tables: FileSystem, progress: Progress) -> None:

@@ -9,16 +9,17 @@ Of each broker the latest `MAX_RUNS` are remembered. What has been told of an ol
 come later still nobody knows any more whether a BrokerStopped was there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from spark_sink.errors import SinkError
+from broker.events import BROKER_STOPPED
 from spark_sink.pipeline.filesystems import FileSystem
 from spark_sink.pipeline.formats.choice import TableFormat
+from spark_sink.pipeline.progress import read_state
 from spark_sink.pipeline.rows import gap_row
 from spark_sink.pipeline.segments import GoodFile
 from spark_sink.publishing import table_bytes
@@ -53,24 +54,11 @@ class Runs:
     def __init__(self, tables: FileSystem) -> None:
         """OSError; SinkError: the file is not what was written."""
         self._tables: Final = tables
-        self._brokers: dict[str, Broker] = {}
-        try:
-            data = tables.read(f"{CHECKPOINTS}/{RUNS}")
-            self._brokers = msgspec.json.decode(data, type=dict[str, Broker])
-        except FileNotFoundError:
-            return  # the first time
-        except msgspec.MsgspecError as error:
-            raise SinkError(f"{tables.file(CHECKPOINTS)}/{RUNS} cannot be read: {error}; remove it") from error
+        decoder = msgspec.json.Decoder(dict[str, Broker])
+        self._brokers: Final = read_state(tables, RUNS, decoder.decode, "; remove it") or {}
 
-    def learn(
-        self,
-        files: Iterable[GoodFile],
-        stopped: Iterable[tuple[str, int]],
-        died: Mapping[tuple[str, int], int],
-        place: TableFormat,
-    ) -> None:
-        """These segments, these BrokerStopped and these BrokerDied (with their numbers) are there; write what follows
-        from it to `place`. OSError: not all is written."""
+    def learn(self, files: Sequence[GoodFile], place: TableFormat) -> None:
+        """These segments are there; write what follows from it to `place`. OSError: not all is written."""
         changed = set()
         for file in files:
             broker = self._brokers.setdefault(file.broker_id, Broker())
@@ -79,11 +67,13 @@ class Runs:
             run = broker.runs.setdefault(file.epoch, KnownRun(file.broker_name, file.last_at))
             run.last_at, run.last_seq = max(run.last_at, file.last_at), max(run.last_seq, file.last_seq)
             changed.add(file.broker_id)
-        for broker_id, epoch in stopped:
-            if (known := self._known(broker_id, epoch)) is not None:
+        for broker_id, epoch, kind, seq in (end for file in files for end in file.ends):
+            known = self._brokers.get(broker_id, Broker()).runs.get(epoch)
+            if known is None:  # it is forgotten, or rows and footer of a segment say different things
+                continue
+            if kind == BROKER_STOPPED:
                 known.is_stopped = True
-        for (broker_id, epoch), seq in died.items():
-            if (known := self._known(broker_id, epoch)) is not None:
+            else:
                 known.died_seq = max(known.died_seq, seq)
         for broker_id in changed:
             self._tell(broker_id, self._brokers[broker_id].runs, place)
@@ -92,10 +82,6 @@ class Runs:
     def save(self) -> None:
         """What was learnt, once its rows are in the tables. OSError."""
         self._tables.write(CHECKPOINTS, RUNS, msgspec.json.encode(self._brokers))
-
-    def _known(self, broker_id: str, epoch: int) -> KnownRun | None:
-        """None: it is forgotten, or rows and footer of a segment say different things."""
-        return self._brokers.get(broker_id, Broker()).runs.get(epoch)
 
     def _tell(self, broker_id: str, runs: dict[int, KnownRun], place: TableFormat) -> None:
         latest = max(runs)
