@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -85,7 +86,9 @@ class Pipeline:
         self._is_done = False  # the query has read all that was there, once
         self._told: Final[set[str]] = set()  # files that are never read, and told of; bounded by what lies there
         self._said_full_s = -math.inf  # when it was told last that the disk is full
-        self._writer: BatchWriter | None = None  # of the query that runs; None: it has not begun
+        self._engine: SparkEngine | LocalEngine  # and the places: since `run_queries`
+        self._events: FileSystem
+        self._tables: FileSystem
         self.is_hanging = False  # Spark has not ended; whoever waits for its threads may wait for ever
 
     def run(self) -> None:
@@ -151,56 +154,47 @@ class Pipeline:
 
     def run_queries(self, engine: SparkEngine | LocalEngine) -> None:
         """One query after another, until nothing is to be done. SinkError: one ended with an error."""
-        session = engine.session
-        events, tables = filesystem_of(self._events_text, session), filesystem_of(self._tables_text, session)
-        check_folders(events, tables, is_once=self.every is None, wanted=self._format)
+        self._engine = engine
+        self._events = filesystem_of(self._events_text, engine.session)
+        self._tables = filesystem_of(self._tables_text, engine.session)
+        check_folders(self._events, self._tables, is_once=self.every is None, wanted=self._format)
         while not self._is_done and not self._is_stopping:
-            self._writer = None
+            writer = BatchWriter(self._events_text, self._tables_text)
             try:
-                self._is_done = self._run_query(engine, events, tables)
+                self._is_done = self._run_query(writer)
             except Exception as error:  # py4j's errors have no tree of their own; the query is over in any case
-                failed = (self._writer.failure if self._writer is not None else None) or error
+                failed = writer.failure or error
                 if self._is_stopping:
                     break  # Java had the same signal, and ended first; its batch is repeated at the next start
                 if self.every is None or not _is_full(failed):
                     silence_java()
                     raise SinkError(f"the pipeline ended: {reason_of(failed)}") from error
-                self._say_full(failed)
+                if time.monotonic() - self._said_full_s > SAY_FULL_S:
+                    text = f"the disk is full: {reason_of(failed)}"
+                    say(f"{text}; trying again every {HEAL_S:.0f} s, nothing is lost")
+                    self._said_full_s = time.monotonic()
                 self._pause(HEAL_S)
 
-    def _run_query(self, engine: SparkEngine | LocalEngine, events: FileSystem, tables: FileSystem) -> bool:
+    def _run_query(self, writer: BatchWriter) -> bool:
         """It has read all that is there; False: another one is to follow, or none. Whatever ends it is raised."""
-        remove_leftovers(tables)
-        finish_if_alone(tables)
-        self._writer = writer = BatchWriter(self._events_text, self._tables_text)
-        writer.tell_writer(events)
-        writer.resume(engine.session, lambda files: engine.work_on(events, files))
-        self._say_never_read(events)
+        remove_leftovers(self._tables)
+        finish_if_alone(self._tables)
+        writer.tell_writer(self._events)
+        writer.resume(self._engine.session, partial(self._engine.work_on, self._events))
+        self._say_never_read()
         has_all = False
         try:
-            has_all = self._watch(engine, engine.start(events, writer, self.every), events, tables, writer)
+            has_all = self._watch(self._engine.start(self._events, writer, self.every), writer)
         except Exception as error:  # as above
             text = f"{writer.failure or ''} {error}"
             if ROLL_WORD not in text and STOP_WORD not in text:
                 raise
             return False
         if not self._is_stopping:
-            self._look(engine, events, tables)
+            self._look()
         return has_all
 
-    def _say_full(self, failed: Exception) -> None:
-        if time.monotonic() - self._said_full_s > SAY_FULL_S:
-            say(f"the disk is full: {reason_of(failed)}; trying again every {HEAL_S:.0f} s, nothing is lost")
-            self._said_full_s = time.monotonic()
-
-    def _watch(
-        self,
-        engine: SparkEngine | LocalEngine,
-        query: SparkQuery | LocalQuery,
-        events: FileSystem,
-        tables: FileSystem,
-        writer: BatchWriter,
-    ) -> bool:
+    def _watch(self, query: SparkQuery | LocalQuery, writer: BatchWriter) -> bool:
         """Until the query ends, or a signal comes: False; raises what ended it."""
         looked_s = time.monotonic()
         try:
@@ -212,29 +206,29 @@ class Pipeline:
                         pass
                     return False
                 if time.monotonic() - looked_s > LOOK_S:
-                    self._look(engine, events, tables)
-                    writer.tell_writer(events)
+                    self._look()
+                    writer.tell_writer(self._events)
                     looked_s = time.monotonic()
             return True
         finally:
             self.is_hanging |= not _within(END_S, query.stop)
 
-    def _look(self, engine: SparkEngine | LocalEngine, events: FileSystem, tables: FileSystem) -> None:
+    def _look(self) -> None:
         """What is to be done now and then beside the batches."""
-        self._say_never_read(events)
+        self._say_never_read()
         now = datetime.now(UTC)
         try:
             first, last = (f"{now + timedelta(days=days):%Y-%m-%d}" for days in (-MERGED_DAYS, 1))
             # Files of requests are links to segments, and cost nothing until somebody merges them.
-            compact(tables, engine, last, since=first, least=MANY_FILES, without=(REQUESTS,))
+            compact(self._tables, self._engine, last, since=first, least=MANY_FILES, without=(REQUESTS,))
         except BadFolder:  # somebody else compacts
             return
-        removed = remove_old(tables, self._keeping, now)
+        removed = remove_old(self._tables, self._keeping, now)
         if removed:
             say(f"{len(removed)} days of tables were removed, as --keep says: {removed[0]} to {removed[-1]}")
 
-    def _say_never_read(self, events: FileSystem) -> None:
-        for text in never_read(events):
+    def _say_never_read(self) -> None:
+        for text in never_read(self._events):
             if text not in self._told:
                 self._told.add(text)
                 say(text)
