@@ -98,6 +98,14 @@ def silence_java() -> None:
     _is_java_silent.set()
 
 
+def children() -> set[int]:
+    """Processes that this thread has started and that run, by their ids; on Linux, and elsewhere nothing."""
+    try:
+        return set(map(int, Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()))
+    except OSError:
+        return set()
+
+
 def _forward(read: int, own: int) -> None:
     with os.fdopen(read, "rb") as lines:
         for line in lines:

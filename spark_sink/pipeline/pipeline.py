@@ -11,6 +11,7 @@ segments by their paths, so the events folder must stay where it is.
 import contextlib
 import errno
 import math
+import os
 import re
 import signal
 import threading
@@ -30,9 +31,9 @@ from spark_sink.pipeline.folders import check_folders, judge_folders, locked, re
 from spark_sink.pipeline.formats.choice import DELTA
 from spark_sink.pipeline.keeping import Keeping, remove_old
 from spark_sink.pipeline.local import LocalEngine, LocalQuery
-from spark_sink.pipeline.spark import ROLL_FILES, ROLL_WORD, SparkEngine, SparkQuery
+from spark_sink.pipeline.spark import ROLL_WORD, SparkEngine, SparkQuery
 from spark_sink.pipeline.upgrade import upgrade
-from spark_sink.session import open_session, reason_of, silence_java
+from spark_sink.session import children, open_session, reason_of, silence_java
 from spark_sink.tables import REQUESTS
 
 SPARK: Final = "spark"
@@ -69,7 +70,6 @@ class Pipeline:
         engine: str = SPARK,
         keeping: Keeping | None = None,
         table_format: str | None = None,
-        roll_files: int = ROLL_FILES,
     ) -> None:
         """`events`, `tables`: paths, or URIs that Hadoop knows. `every`: the trigger, "5 seconds"; None: everything
         that is there, once. `master`: as Spark spells it; None: spark-submit has said it. `engine`: of `ENGINES`.
@@ -81,7 +81,6 @@ class Pipeline:
         self._engine_name: Final = engine
         self._keeping: Final = keeping or {}
         self._format: Final = table_format
-        self._roll_files: Final = roll_files
         self._is_stopping = False
         self._is_done = False  # the query has read all that was there, once
         self._told: Final[set[str]] = set()  # files that are never read, and told of; bounded by what lies there
@@ -118,12 +117,14 @@ class Pipeline:
 
     def _open_session(self) -> Any:
         """None: a signal came. The first one is kept until Spark has started, or its Java prints the stack of that."""
-        session = None
+        session, others = None, children()
         try:
             with _signals(self._leave):
                 session = open_session(self._master, is_short=self.every is None)
         except (_Left, KeyboardInterrupt):
             self._is_stopping = True
+            for pid in children() - others:  # its Java, which nobody else would end
+                os.kill(pid, signal.SIGKILL)
         except SinkError:
             if not self._is_stopping:
                 raise  # else its Java had the same signal
@@ -136,7 +137,7 @@ class Pipeline:
     def _run_in(self, session: Any) -> None:
         try:
             with _signals(self._stop):  # once more: Spark has taken SIGINT for itself
-                self.run_queries(SparkEngine(session, roll_files=self._roll_files))
+                self.run_queries(SparkEngine(session))
         finally:
             self._end(session)
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import subprocess
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +168,29 @@ def test_signal_while_spark_starts_ends_it_in_one_sentence(
     assert "stopped while Spark started; nothing was begun" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
     assert len(stopped) == (len(numbers) == 1 and error is None)
+
+
+def test_second_signal_while_spark_starts_kills_its_java_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = [subprocess.Popen(["sleep", "60"])]
+
+    def starting(*_: Any, **__: Any) -> None:
+        started.append(subprocess.Popen(["sleep", "60"]))
+        for _time in (1, 2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(pipeline_module, "open_session", starting)
+    seal(tmp_path / "events", events(1, 10))
+    Pipeline(str(tmp_path / "events"), str(tmp_path / "tables"), None, "5 seconds").run()
+    other, java = started
+    try:
+        assert java.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize(
