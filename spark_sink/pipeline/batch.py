@@ -96,7 +96,7 @@ class BatchWriter:
             return
         self._heard_s = time.monotonic()
         try:
-            name = f"{reader_name(self._tables)}{READER_SUFFIX}"
+            name = f"pipeline-{hashlib.sha256(self._tables.encode()).hexdigest()[:12]}{READER_SUFFIX}"
             events.write(READERS, name, msgspec.json.encode(Reading(archives=True)))
         except OSError as error:  # a full disk becomes free only when we go on: then old segments may be removed
             say(f"the progress of this reader cannot be reported to the event writer: {error}")
@@ -233,11 +233,6 @@ def never_read(events: FileSystem) -> Iterator[str]:
 def is_found(name: str) -> bool:
     """Engines look at files of this name in a folder of segments."""
     return name[0] not in "._" and name.endswith(SUFFIX) and name.isprintable()  # bytes that are no UTF-8 are not
-
-
-def reader_name(tables: str) -> str:
-    """Of the pipeline of these tables, for the writer of events."""
-    return f"pipeline-{hashlib.sha256(tables.encode()).hexdigest()[:12]}"
 
 
 def say(text: str) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from spark_sink.event_files.layout import open_file
 from spark_sink.pipeline.batch import BatchWriter, Work, is_found
 from spark_sink.pipeline.compaction import merged_bytes
 from spark_sink.pipeline.filesystems import FileSystem
-from spark_sink.pipeline.work import Result, done_here
+from spark_sink.pipeline.work import done_here
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 
 MAX_FILES_PER_BATCH: Final = 200  # one after another is in memory, and the sums of all
@@ -25,20 +24,13 @@ class LocalEngine:
 
     session: Final[Any] = None
 
-    def __init__(self) -> None:
-        self._waiting: list[str] = []  # files that were found and are in no batch yet, the oldest last
-        self._given: set[str] = set()  # to the writer by this query, and lie there still: some are never archived
-
     def work_on(self, events: FileSystem, files: Sequence[str]) -> Work:
         """The tasks of a batch."""
-        return partial(_result, list(files), events.root)
+        return lambda without: done_here(_contents(files), events.root, without)
 
     def start(self, events: FileSystem, writer: BatchWriter, every: str | None) -> "LocalQuery":
         """A query that gives batches to the writer. `every`: "5 seconds"; None: what is there, once."""
-        self._given.clear()
-        self._look(events)
-        every_s = None if every is None else seconds_of(every)
-        return LocalQuery(partial(self._batch, events, writer, every is None), every_s)
+        return LocalQuery(events, lambda files: writer.write(None, self.work_on(events, files)), every)
 
     def merged(self, tables: FileSystem, folder: str, groups: Sequence[Sequence[str]]) -> Iterator[Any]:
         """Of the files of each group in a folder of tables, the bytes of one."""
@@ -46,45 +38,48 @@ class LocalEngine:
         for names in groups:
             yield merged_bytes(table, (pa.py_buffer(tables.read(f"{folder}/{name}")) for name in names))
 
-    def _batch(self, events: FileSystem, writer: BatchWriter, is_once: bool) -> bool:
-        if not self._waiting and not is_once:  # a writer may seal as quickly as this reads
-            self._look(events)
-        files = [self._waiting.pop() for _ in range(min(MAX_FILES_PER_BATCH, len(self._waiting)))]
-        self._given.update(files)
-        if files:
-            writer.write(None, self.work_on(events, files))
-        return bool(files)
-
-    def _look(self, events: FileSystem) -> None:
-        there = found(events)
-        self._given.intersection_update(there)
-        self._waiting = [file for file in reversed(there) if file not in self._given]
-
 
 class LocalQuery:
     """A query that does its batches in `wait`."""
 
     is_busy: Final = False
 
-    def __init__(self, batch: Callable[[], bool], every_s: float | None) -> None:
-        """`batch`: does one; False: there was none to do."""
-        self._batch: Final = batch
-        self._every_s: Final = every_s
+    def __init__(self, events: FileSystem, write: Callable[[list[str]], None], every: str | None) -> None:
+        self._events: Final = events
+        self._write: Final = write
+        self._every_s: Final = None if every is None else seconds_of(every)
         self._due_s = 0.0
+        self._waiting: list[str] = []  # files that were found and are in no batch yet, the oldest last
+        self._given: set[str] = set()  # in batches, and lie there still: what is never read is not archived
+        self._look()
 
     def wait(self, seconds: float) -> bool:
         """Has it read everything that is there? Does the batch that is due."""
         if self._every_s is None:
             return not self._batch()
         now_s = time.monotonic()
-        if now_s >= self._due_s:
-            self._due_s = now_s if self._batch() else now_s + self._every_s
-        else:
+        if now_s < self._due_s:
             time.sleep(min(seconds, self._due_s - now_s))
+            return False
+        if not self._waiting:  # a writer may seal as quickly as this reads
+            self._look()
+        self._due_s = now_s if self._batch() else now_s + self._every_s
         return False
 
     def stop(self) -> None:
         """Nothing runs by itself."""
+
+    def _look(self) -> None:
+        there = found(self._events)
+        self._given.intersection_update(there)
+        self._waiting = [file for file in reversed(there) if file not in self._given]
+
+    def _batch(self) -> bool:
+        files = [self._waiting.pop() for _ in range(min(MAX_FILES_PER_BATCH, len(self._waiting)))]
+        self._given.update(files)
+        if files:
+            self._write(files)
+        return bool(files)
 
 
 def found(events: FileSystem) -> list[str]:
@@ -107,11 +102,7 @@ def seconds_of(every: str) -> float:
     return int(count) * {"second": 1.0, "minute": 60.0, "hour": 3600.0}[unit.removesuffix("s")]
 
 
-def _result(files: list[str], root: str, without: frozenset[str]) -> Result:
-    return done_here(_contents(files), root, without)
-
-
-def _contents(files: list[str]) -> Iterator[tuple[str, float, pa.Buffer]]:
+def _contents(files: Sequence[str]) -> Iterator[tuple[str, float, pa.Buffer]]:
     for file in files:
         try:
             with open_file(file) as opened:

@@ -23,7 +23,7 @@ def merged(partial: Partial, rows: pa.Table) -> pa.Table:
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     first = order[starts]  # one row of each group
-    columns = {name: _decoded(codes[first], values) for name, (codes, values) in keys.items()}
+    columns = {name: values.take(pa.array(codes[first])) for name, (codes, values) in keys.items()}
     for name in partial.sums:
         columns[name] = pa.array(np.add.reduceat(_numbers(rows[name])[order], starts))
     if partial.has_max:
@@ -41,10 +41,6 @@ def _encoded(column: pa.ChunkedArray, is_text: bool) -> tuple[Any, Any]:
     ranks = pa.compute.rank(encoded.dictionary, "ascending", tiebreaker="dense").to_numpy().astype(np.int64) - 1
     values = encoded.dictionary.take(pa.compute.sort_indices(encoded.dictionary))
     return ranks[encoded.indices.to_numpy()], values
-
-
-def _decoded(codes: Any, values: Any) -> Any:
-    return values.take(pa.array(codes))
 
 
 def _groups(codes: list[Any]) -> Any:

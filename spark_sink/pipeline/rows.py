@@ -64,19 +64,8 @@ def gap_row(
     at: datetime, broker: tuple[str, str, int], seqs: tuple[int, int], reason: str, detail: str
 ) -> dict[str, Any]:
     """A row of `gaps` that no broker told. `broker`: id, name, epoch."""
-    broker_id, broker_name, epoch = broker
-    return {
-        "event_time": at,
-        "broker_id": broker_id,
-        "broker_name": broker_name,
-        "epoch": epoch,
-        "first_seq": seqs[0],
-        "last_seq": seqs[1],
-        "records": 0,
-        "requests": 0,
-        "reason": reason,
-        "detail": detail,
-    }
+    values = at, *broker, *seqs, 0, 0, reason, detail
+    return dict(zip(table_schema(GAPS).names, values, strict=True))
 
 
 def _routes(seen: pa.Table) -> pa.Table:
