@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from spark_sink.errors import SinkError
+from spark_sink.errors import NoFile, SinkError
 from spark_sink.event_files.layout import ARCHIVE, SUFFIX, Disk, origin_of, parts_of
 from spark_sink.pipeline.compaction import publishing
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of
@@ -201,7 +201,7 @@ class Batch:
             try:
                 place.take(folder, file.name, self._events, file.file)
                 folders.add(folder)
-            except FileNotFoundError:
+            except (FileNotFoundError, NoFile):
                 self.good.remove(file)
                 self.bad.append(BadFile(file.file, "it vanished while it was read"))
         for folder in sorted(folders):

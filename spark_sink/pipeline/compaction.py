@@ -27,6 +27,7 @@ from spark_sink.publishing import table_bytes
 from spark_sink.tables import CHECKPOINTS, COLUMNS, DIED_SUFFIX, PARTIALS, ROLL_UPS, check_names
 
 FILE_ROWS: Final = 250_000  # that a new file is made of at most; up to 200 MB of memory, some MB of file
+FOOTER_BYTES: Final = 1 << 18  # what is read of a file to know how many rows it has: one of ours has some KB
 
 _OUR_NAME: Final = re.compile(r"compact-(\d{6,})\.parquet")
 _BATCH_NAME: Final = re.compile(r"batch-(\d{10,})-")
@@ -133,8 +134,7 @@ def _groups(tables: FileSystem, folder: str, names: Sequence[str], least: int) -
     for name in names:
         file = tables.file(f"{folder}/{name}")
         try:
-            with tables.open(file) as stream:
-                metadata = pq.read_metadata(stream)
+            metadata = pq.read_metadata(pa.BufferReader(tables.content(file, FOOTER_BYTES)))
         except pa.ArrowException as error:
             raise SinkError(f"{file} cannot be read, so its day is not compacted: {error}") from error
         check_names(tables.root, folder.partition("/")[0], metadata.schema.names)  # or old columns would be lost

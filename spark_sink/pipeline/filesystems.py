@@ -8,13 +8,13 @@ under its own name at once. Names inside of a place are relative to it, parted b
 import contextlib
 import errno
 import fcntl
-import io
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from spark_sink.errors import BadFolder, MissingPart, NoFile
@@ -96,8 +96,7 @@ class LocalFileSystem:
     def read(self, name: str) -> bytes:
         """All of a file. FileNotFoundError. BadFolder: it is something else."""
         try:
-            with open_file(self.file(name)) as opened:
-                return opened.read()
+            return self.content(self.file(name))
         except NoFile as error:
             raise BadFolder(f"{self.file(name)} cannot be read: {error}; remove it") from error
 
@@ -109,22 +108,8 @@ class LocalFileSystem:
         """A file of another place, under this name, as a link where there can be one; replaces one of that name."""
         target = Path(self.file(folder)) / name
         self.disk.make_folder(target.parent)
-        if isinstance(source, LocalFileSystem) and _is_linked(file, target):
-            return
-        hidden = target.with_name(f".{name}")
-        try:
-            source.copy_out(file, str(hidden))
-            hidden.chmod(FILE_MODE)
-            with hidden.open("rb") as copy:
-                os.fsync(copy.fileno())
-            self.disk.rename(hidden, target)
-        except OSError:
-            hidden.unlink(missing_ok=True)
-            raise
-
-    def copy_out(self, file: str, target: str) -> None:
-        """A file, by its whole name, to another path of this machine."""
-        shutil.copyfile(file, target)
+        if not (isinstance(source, LocalFileSystem) and _is_linked(file, target)):
+            self.write(folder, name, source.content(file))
 
     def sync(self, folder: str) -> None:
         """Names in the folder are on the disk afterwards."""
@@ -144,9 +129,11 @@ class LocalFileSystem:
         self.disk.make_folder(target.parent)
         self.disk.rename(Path(self.file(old)), target)
 
-    def open(self, file: str) -> BinaryIO:
-        """A file, by its whole name, to be read and sought in. NoFile: it is something else."""
-        return open_file(file)
+    def content(self, file: str, last: int = sys.maxsize) -> bytes:
+        """Of a file, by its whole name, all bytes, or the last ones. NoFile: it is something else."""
+        with open_file(file) as opened:
+            opened.seek(max(0, os.fstat(opened.fileno()).st_size - last))
+            return opened.read()
 
     @contextlib.contextmanager
     def locked(self, name: str, sentence: str = "") -> Iterator[None]:
@@ -217,8 +204,7 @@ class HadoopFileSystem:
 
     def read(self, name: str) -> bytes:
         """All of a file. FileNotFoundError."""
-        with self.open(self.file(name)) as stream:
-            return stream.read()
+        return self.content(self.file(name))
 
     def write(self, folder: str, name: str, data: bytes | memoryview) -> None:
         """Whole or not at all; replaces a file of that name."""
@@ -252,11 +238,6 @@ class HadoopFileSystem:
             if not self._fs.rename(old, new):
                 raise OSError(errno.EIO, f"{old.toString()} cannot be renamed to {new.toString()}")
 
-    def copy_out(self, file: str, target: str) -> None:
-        """A file, by its whole name, to a path of this machine."""
-        with _told(file):
-            self._fs.copyToLocalFile(False, self._path(file), self._path(f"file://{target}"), True)
-
     def sync(self, folder: str) -> None:
         """Nothing to do: what is closed or renamed there is there."""
 
@@ -272,12 +253,16 @@ class HadoopFileSystem:
             self._fs.mkdirs(target.getParent())
             self._replace(self._path(self.file(old)), target)
 
-    def open(self, file: str) -> BinaryIO:
-        """A file, by its whole name, to be read and sought in."""
+    def content(self, file: str, last: int = sys.maxsize) -> bytes:
+        """Of a file, by its whole name, all bytes, or the last ones."""
         with _told(file):
             path = self._path(file)
-            size = int(self._fs.getFileStatus(path).getLen())
-            return io.BufferedReader(_HadoopFile(self._jvm, self._fs.open(path), size), 1 << 20)
+            stream = self._fs.open(path)
+            try:
+                stream.seek(max(0, self._fs.getFileStatus(path).getLen() - last))
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
 
     def locked(self, _name: str, _sentence: str = "") -> contextlib.AbstractContextManager[None]:
         """There is no lock to be had: one machine, please."""
@@ -296,40 +281,6 @@ def filesystem_of(text: str, session: Any, disk: Disk | None = None) -> FileSyst
         return HadoopFileSystem(text, session)
     except OSError as error:
         raise BadFolder(f"{text} cannot be reached: {error}") from error
-
-
-class _HadoopFile(io.RawIOBase):
-    """A stream of Hadoop as Python's."""
-
-    def __init__(self, jvm: Any, stream: Any, size: int) -> None:
-        self._bytes_of: Final = jvm.org.apache.commons.io.IOUtils.toByteArray
-        self._stream: Final = stream
-        self._size: Final = size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        count = max(0, min(len(buffer), self._size - self._at))
-        if count:
-            with _told("a file"):
-                self._stream.seek(self._at)
-                buffer[:count] = self._bytes_of(self._stream, count)
-            self._at += count
-        return count
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
 
 
 @contextlib.contextmanager

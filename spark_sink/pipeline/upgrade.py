@@ -27,16 +27,11 @@ from spark_sink.tables import CHECKPOINTS, GRAINS, OLD_NAMES, PARTIALS, Partial,
 ROLL_UP: Final = "upgraded.parquet"  # made of all minutes of a day that were there
 
 
-def old_checkpoints(tables: FileSystem) -> list[str]:
-    """Those of an older version, sorted; none: the tables are of this one. OSError."""
-    return [f"{CHECKPOINTS}/{name}" for name in tables.names(CHECKPOINTS) if name.isdigit()]
-
-
 def upgrade(events_at: Callable[[str], FileSystem], tables: FileSystem, say: Callable[[str], None]) -> None:
     """BadFolder: the older pipeline has not ended well, or there is nothing to do. OSError, SinkError: do it again.
 
     `events_at`: the folder of this name."""
-    checkpoints = old_checkpoints(tables)
+    checkpoints = [f"{CHECKPOINTS}/{name}" for name in tables.names(CHECKPOINTS) if name.isdigit()]
     finish(tables)
     for folder in checkpoints:
         _check_ended(tables, folder)
@@ -109,7 +104,6 @@ def _roll_up(tables: FileSystem, partial: Partial) -> int:
 def _rows(tables: FileSystem, name: str) -> Any:
     """SinkError: it cannot be read."""
     try:
-        with tables.open(tables.file(name)) as stream:
-            return pq.ParquetFile(stream).read(use_threads=False)
+        return pq.ParquetFile(pa.BufferReader(tables.read(name))).read(use_threads=False)
     except pa.ArrowException as error:
         raise SinkError(f"{tables.file(name)} cannot be read: {error}") from error
