@@ -40,23 +40,20 @@ class Known:
             original = self._find_original(file, own) if isinstance(file, GoodFile) and file.rows else None
             if original is not None:
                 why = f"its records are those of number {original}, which was read: it is a copy and is not counted"
-                judged.append(BadFile(file.file, why))
-            else:
-                judged.append(file)
+                file = BadFile(file.file, why)
+            judged.append(file)
         return judged
 
     def has(self, file: GoodFile) -> bool:
         """Was it published under its own number? OSError; SinkError as above."""
-        known = self._hour(_hour_of(file)).get(_key_of(file), {}).get(file.first_seq)
-        return known == (parts_of(file.name)[1], file.rows)
+        return self._find(file) == (parts_of(file.name)[1], file.rows)
 
     def _find_original(self, file: GoodFile, own: dict[tuple[str, int, int], int]) -> int | None:
         """The number under which these records were read before, or in this batch; None: under no other one."""
-        key, number = _key_of(file), parts_of(file.name)[1]
-        known = self._hour(_hour_of(file)).get(key, {}).get(file.first_seq)
+        number, known = parts_of(file.name)[1], self._find(file)
         if known is not None and known[0] != number and known[1] == file.rows:
             return known[0]
-        first = own.setdefault((key, file.first_seq, file.rows), number)
+        first = own.setdefault((_key_of(file), file.first_seq, file.rows), number)
         return first if first != number else None
 
     def learn(self, files: Sequence[GoodFile]) -> None:
@@ -69,6 +66,10 @@ class Known:
                 changed.add(hour)
         for hour in sorted(changed):
             self._tables.write(f"{CHECKPOINTS}/{KNOWN}", hour, msgspec.msgpack.encode(self._hours[hour]))
+
+    def _find(self, file: GoodFile) -> tuple[int, int] | None:
+        """Number and rows of the segment with the same first record that was published; None: there is none."""
+        return self._hour(_hour_of(file)).get(_key_of(file), {}).get(file.first_seq)
 
     def _hour(self, name: str) -> Hour:
         if name not in self._hours:
