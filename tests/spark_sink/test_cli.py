@@ -2,23 +2,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
-from spark_sink.cli import pipeline, report
-from spark_sink.pipeline.folders import locked
+from spark_sink.cli import report
 from spark_sink.pipeline.pipeline import Pipeline
-from tests.spark_sink.pipeline.folders import seal
+from tests.spark_sink.pipeline.folders import run_command, seal
 from tests.spark_sink.records import events
 from tests.spark_sink.report.tables import traffic_row, write
 
 
-def run_pipeline(tmp_path: Path, *options: str) -> Result:
-    folders = ["--events", str(tmp_path / "events"), "--tables", str(tmp_path / "tables")]
-    return CliRunner().invoke(pipeline, ["run", *folders, *options])
-
-
 def test_missing_events_folder_is_one_sentence_and_status_2(tmp_path: Path) -> None:
-    result = run_pipeline(tmp_path, "--once")
+    result = run_command(tmp_path, "--once")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "there is no events folder" in result.stderr
 
@@ -27,23 +21,14 @@ def test_missing_pyspark_is_one_sentence_and_status_3(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     seal(tmp_path / "events", events(1, 10))
-    result = run_pipeline(tmp_path, "--once")
+    result = run_command(tmp_path, "--once")
     assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
     assert 'pip install "rsocket-broker[spark]"' in result.stderr
 
 
-def test_second_pipeline_on_the_same_tables_is_refused(tmp_path: Path) -> None:
-    seal(tmp_path / "events", events(1, 10))
-    (tmp_path / "tables").mkdir()
-    with locked(None, tmp_path / "tables"):
-        result = run_pipeline(tmp_path, "--once")
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "another pipeline writes the tables" in result.stderr
-
-
 @pytest.mark.parametrize("options", [["--every", "5s"], ["--once", "--every", "5 seconds"]])
 def test_triggers_that_make_no_sense_are_refused(tmp_path: Path, options: list[str]) -> None:
-    assert run_pipeline(tmp_path, *options).exit_code == 2
+    assert run_command(tmp_path, *options).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -54,7 +39,7 @@ def test_trigger_reaches_the_pipeline(
 ) -> None:
     seen = []
     monkeypatch.setattr(Pipeline, "run", lambda self: seen.append(self.every))
-    assert run_pipeline(tmp_path, *options).exit_code == 0
+    assert run_command(tmp_path, *options).exit_code == 0
     assert seen == [every]
 
 

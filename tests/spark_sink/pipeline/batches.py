@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from broker.events import LifecycleEvent
+from spark_sink.pipeline.formats.choice import PARQUET
 from spark_sink.tables import GAPS, read_table
-from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, seal, seal_frames
+from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, EventSource, seal, seal_frames
 from tests.spark_sink.records import NOON_MS, Event, definition, events, header_with, request
 
 DAY_MS = 86_400_000
@@ -33,6 +34,21 @@ def gaps(tables: Path) -> list[tuple[str, str, int, int, int]]:
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.glob("*/date=*/*"))
+
+
+def filled(
+    folder: Path, table_format: str = PARQUET, batches: int = 3, count: int = 20, at_ms: int = NOON_MS
+) -> tuple[EventSource, list[Event]]:
+    """Tables of some batches of `count` records and ten requests."""
+    folder.mkdir(exist_ok=True)
+    source, records = EventSource(folder / "events", folder / "tables", table_format), list[Event]()
+    for number in range(batches):
+        more = events(89 + number, count, at_ms, first_seq=len(records) + 1)
+        seal(source.events, more, header=header_with(first_number=100 * number + 1))
+        seal_requests(source.events, range(1000 + 10 * number, 1010 + 10 * number))
+        records += more
+        source.run()
+    return source, records
 
 
 def two_days(folder: Path) -> list[Event]:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from broker.events import LifecycleEvent
+from spark_sink.cli import pipeline
 from spark_sink.errors import MissingPart
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
@@ -55,6 +57,12 @@ def run_once(
     engine = LocalEngine() if spark is None else SparkEngine(spark, roll_files=roll_files)
     with what_is_missing():
         Pipeline(str(folder), str(tables), "local[2]", None, table_format=table_format).run_queries(engine)
+
+
+def run_command(folder: Path, *options: str) -> Result:
+    """`pipeline run` of the folders `events` and `tables` in this one."""
+    folders = ["--events", str(folder / "events"), "--tables", str(folder / "tables")]
+    return CliRunner().invoke(pipeline, ["run", *folders, *options])
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.disks import killed
-from tests.spark_sink.pipeline.batches import seal_requests
+from tests.spark_sink.pipeline.batches import filled, seal_requests
 from tests.spark_sink.pipeline.folders import EventSource, assert_tables_tell, request_seqs, seal
 from tests.spark_sink.records import HEADER, Event, events, header_with
 
@@ -45,19 +45,6 @@ kinds = pytest.mark.parametrize(
 
 def compacted(tables: Path, disk: Disk | None = None) -> Compacted:
     return compact(LocalFileSystem(tables, disk), LocalEngine(), LATER)
-
-
-def filled(folder: Path, batches: int = 3, table_format: str = PARQUET) -> tuple[EventSource, list[Event]]:
-    """Tables of some batches, of one day."""
-    source, records = EventSource(folder / "events", folder / "tables", table_format), list[Event]()
-    writer = source.writer()
-    for number in range(batches):
-        more = events(89 + number, 20, first_seq=len(records) + 1)
-        seal(source.events, more, header=header_with(first_number=100 * number + 1))
-        seal_requests(source.events, range(1000 + 10 * number, 1010 + 10 * number))
-        records += more
-        source.run(writer)
-    return source, records
 
 
 def sealed_more(source: EventSource, records: list[Event]) -> None:
@@ -116,8 +103,7 @@ def test_killed_at_any_step_nothing_is_lost_or_twice(tmp_path: Path, can_exchang
     steps, was_killed = -12, True
     while was_killed:
         steps += 13
-        (tmp_path / f"{steps}").mkdir()
-        source, records = filled(tmp_path / f"{steps}", 2, table_format)
+        source, records = filled(tmp_path / f"{steps}", table_format, batches=2)
         tables = source.tables
         was_killed = killed(steps, partial(compacted, tables))
         if can_exchange:

@@ -5,16 +5,16 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
 
 from broker.events import BROKER_STARTED
-from spark_sink.cli import pipeline
 from spark_sink.delta_log import library, open_log, table_paths
 from spark_sink.errors import BadFolder, MissingPart, SinkError
 from spark_sink.pipeline.compaction import compact
@@ -34,17 +34,19 @@ from spark_sink.what_if import local as what_if_local
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import SparkEngine as WhatIfOnSpark
 from tests.spark_sink.disks import Killed, QuickDisk
+from tests.spark_sink.pipeline import batches
 from tests.spark_sink.pipeline.batches import gaps, seal_requests, told, two_days
 from tests.spark_sink.pipeline.folders import (
     BEFORE_MIDNIGHT_MS,
     EventSource,
     assert_tables_tell,
     request_seqs,
+    run_command,
     run_once,
     seal,
     what_is_missing,
 )
-from tests.spark_sink.records import HEADER, NOON_MS, Event, events, header_with
+from tests.spark_sink.records import HEADER, NOON_MS, events, header_with
 
 LATER = "2023-11-18"  # a day after those of the records
 
@@ -56,17 +58,7 @@ def delta() -> Any:
         return library()
 
 
-def filled(folder: Path, table_format: str = DELTA, batches: int = 3) -> tuple[EventSource, list[Event]]:
-    """Tables of some batches, of two days."""
-    folder.mkdir(exist_ok=True)
-    source, records = EventSource(folder / "events", folder / "tables", table_format), list[Event]()
-    for number in range(batches):
-        more = events(89 + number, 40, BEFORE_MIDNIGHT_MS, first_seq=len(records) + 1)
-        seal(source.events, more, header=header_with(first_number=100 * number + 1))
-        seal_requests(source.events, range(1000 + 10 * number, 1010 + 10 * number))
-        records += more
-        source.run()
-    return source, records
+filled = partial(batches.filled, table_format=DELTA, count=40, at_ms=BEFORE_MIDNIGHT_MS)  # of two days
 
 
 def compacted(source: EventSource) -> int:
@@ -83,7 +75,7 @@ def rows_of(table: pa.Table) -> list[str]:
 
 def test_tables_tell_the_same_as_plain_ones_to_everybody_who_reads_the_log(tmp_path: Path, delta: Any) -> None:
     duckdb = pytest.importorskip("duckdb")
-    (plain, records), (source, _) = filled(tmp_path / "plain", PARQUET), filled(tmp_path / "delta")
+    (plain, records), (source, _) = filled(tmp_path / "plain", table_format=PARQUET), filled(tmp_path / "delta")
     assert_tables_tell(source.tables, records)
     for table in COLUMNS:
         rows = read_table(plain.tables, table)
@@ -102,7 +94,7 @@ def test_tables_tell_the_same_as_plain_ones_to_everybody_who_reads_the_log(tmp_p
 
 
 def test_all_readers_take_the_files_that_the_log_names(tmp_path: Path) -> None:
-    (plain, _), (source, _) = filled(tmp_path / "plain", PARQUET), filled(tmp_path / "delta")
+    (plain, _), (source, _) = filled(tmp_path / "plain", table_format=PARQUET), filled(tmp_path / "delta")
     assert compacted(source) == compacted(plain) > 0
     assert len(list((source.tables / LIFECYCLE).glob("date=*/*"))) > len(table_paths(source.tables / LIFECYCLE))
     assert markdown_report(read_facts(source.tables)) == markdown_report(read_facts(plain.tables))
@@ -310,9 +302,8 @@ def test_commit_of_somebody_else_is_waited_for_and_one_after_another_ends_it(
         source.run()
 
 
-def run(folder: Path, *options: str) -> Any:
-    folders = ["--events", str(folder / "events"), "--tables", str(folder / "tables"), "--once", "--engine", "local"]
-    return CliRunner().invoke(pipeline, ["run", *folders, *options])
+def run(folder: Path, *options: str) -> Result:
+    return run_command(folder, "--once", "--engine", "local", *options)
 
 
 def test_format_is_remembered_and_another_one_refused(tmp_path: Path) -> None:
@@ -355,7 +346,7 @@ def test_column_that_a_newer_version_adds_is_there_for_who_reads_the_log(
 
 
 def test_tables_from_before_there_was_delta_are_plain_ones(tmp_path: Path) -> None:
-    source, _ = filled(tmp_path, PARQUET)
+    source, _ = filled(tmp_path, table_format=PARQUET)
     (source.tables / CHECKPOINTS / FORMAT).unlink()
     with pytest.raises(BadFolder, match="of the format parquet and not delta"):
         check_folders(*source.places, is_once=False, wanted=DELTA)

@@ -4,13 +4,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from spark_sink.cli import pipeline
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.keeping import keeping_of, remove_old
 from spark_sink.tables import COLUMNS
-from tests.spark_sink.pipeline.folders import seal
+from tests.spark_sink.pipeline.folders import run_command, seal
 from tests.spark_sink.records import events
 
 NOW = datetime(2026, 11, 20, 13, 30, tzinfo=UTC)
@@ -53,28 +51,14 @@ def test_days_that_are_wholly_older_are_removed_by_grain_and_by_table(tmp_path: 
 def test_nonsense_is_refused_in_a_sentence(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         keeping_of(text)
-    result = CliRunner().invoke(pipeline, ["run", "--events", "x", "--tables", "y", "--keep", text])
+    result = run_command(Path("x"), "--keep", text)
     assert (result.exit_code, why.split("; write")[0] in " ".join(result.stderr.replace("│", "").split())) == (2, True)
 
 
 def test_pipeline_removes_them_at_its_end(tmp_path: Path) -> None:
     seal(tmp_path / "events", events(1, 30))
-    folders = [
-        "--events",
-        str(tmp_path / "events"),
-        "--tables",
-        str(tmp_path / "tables"),
-        "--once",
-        "--engine",
-        "local",
-    ]
-    result = CliRunner().invoke(pipeline, ["run", *folders, "--keep", "minute=7d"])
-    assert (
-        result.exit_code,
-        "days of tables were removed, as --keep says: callers/date=2023-11-15" in result.stderr,
-    ) == (
-        0,
-        True,
-    )
+    result = run_command(tmp_path, "--once", "--engine", "local", "--keep", "minute=7d")
+    assert result.exit_code == 0
+    assert "days of tables were removed, as --keep says: callers/date=2023-11-15" in result.stderr
     assert not list((tmp_path / "tables").glob("traffic/*/*"))
     assert list((tmp_path / "tables").glob("traffic_by_hour/*/*"))
