@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -99,24 +98,19 @@ class Pipeline:
             if events is not None and tables is not None:  # before Spark starts, which takes seconds
                 places = LocalFileSystem(events), LocalFileSystem(tables)
                 judge_folders(*places, is_once=self.every is None, wanted=self._format)
-            if self._engine_name == LOCAL:
-                self._run_here(events, tables)
+            if self._engine_name == SPARK:
+                self._run_in(self._open_session())
+            elif events is None or tables is None:
+                far = self._events_text if events is None else self._tables_text
+                raise BadFolder(f"{far} is not on this machine: the engine {LOCAL} reads folders, use --engine {SPARK}")
             else:
-                session = self._open_session()
-                if session is not None:
-                    self._run_in(session)
+                with _signals(self._stop):
+                    self.run_queries(LocalEngine())
         if self.every is None and not self._is_done:
             raise SinkError("stopped before everything was read; start it again, nothing is lost or twice")
 
-    def _run_here(self, events: Path | None, tables: Path | None) -> None:
-        if events is None or tables is None:
-            far = self._events_text if events is None else self._tables_text
-            raise BadFolder(f"{far} is not on this machine: the engine {LOCAL} reads folders, use --engine {SPARK}")
-        with _signals(self._stop):
-            self.run_queries(LocalEngine())
-
     def _open_session(self) -> Any:
-        """None: a signal came. The first one is kept until Spark has started, or its Java prints the stack of that."""
+        """None: nobody waits for it. The first signal is kept until Spark runs, or its Java prints the stack of it."""
         session, others = None, children()
         try:
             with _signals(self._leave):
@@ -128,21 +122,17 @@ class Pipeline:
         except SinkError:
             if not self._is_stopping:
                 raise  # else its Java had the same signal
-        if self._is_stopping:
-            say("stopped while Spark started; nothing was begun")
-            self._end(session)
-            return None
         return session
 
     def _run_in(self, session: Any) -> None:
         try:
             with _signals(self._stop):  # once more: Spark has taken SIGINT for itself
-                self.run_queries(SparkEngine(session))
+                if self._is_stopping:
+                    say("stopped while Spark started; nothing was begun")
+                else:
+                    self.run_queries(SparkEngine(session))
         finally:
-            self._end(session)
-
-    def _end(self, session: Any) -> None:
-        self.is_hanging |= session is not None and not _within(END_S, session.stop)
+            self.is_hanging |= session is not None and not _within(END_S, session.stop)
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
         if self._is_stopping:
