@@ -171,14 +171,15 @@ class Batch:
             place.commit()
             runs.save()
             self._known.learn(self.good)
-            write_progress(self._tables, progress.ended())
+            write_progress(self._tables, Progress(progress.number, True, progress.files))
         archive(self._events, progress)
 
     def _begin(self) -> Progress:
         before = read_progress(self._tables)
         if not before.is_done:
             raise SinkError(f"batch {before.number} is not done, so it is to be repeated before another one")
-        progress = before.begun([*(file.file for file in self.good), *(file.file for file in self.bad)])
+        files = [*(file.file for file in self.good), *(file.file for file in self.bad)]
+        progress = Progress(before.number + 1, False, files)
         write_progress(self._tables, progress)
         return progress
 

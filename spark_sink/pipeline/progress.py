@@ -35,14 +35,6 @@ class Progress(msgspec.Struct, frozen=True):
         """The number of the last batch that is done: no file of it or of an earlier one is written again."""
         return self.number if self.is_done else self.number - 1
 
-    def begun(self, files: list[str]) -> "Progress":
-        """The next batch."""
-        return Progress(self.number + 1, False, files)
-
-    def ended(self) -> "Progress":
-        """The same batch, done."""
-        return Progress(self.number, True, self.files)
-
 
 def read_state(tables: FileSystem, name: str, decode: Callable[[bytes], T], cure: str = "") -> T | None:
     """What a file of the pipeline's state says; None: it is not there. OSError; SinkError: it is not what was written,

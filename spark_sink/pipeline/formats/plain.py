@@ -66,8 +66,11 @@ class PlainTables:
 
     def commit(self) -> None:
         """The batch is whole: files that only an earlier try of it had are removed."""
-        if self._again:
-            remove_batch(self._tables, self._again, keep=self._written)
+        begin = batch_name(self._again, 0).removesuffix(f"0{SUFFIX}")
+        for folder in self.folders() if self._again else ():
+            for name in self._tables.names(folder):
+                if name.startswith(begin) and f"{folder}/{name}" not in self._written:
+                    self._tables.remove(f"{folder}/{name}")
 
     def folders(self) -> list[str]:
         """`traffic/date=2026-11-20` and so on, sorted."""
@@ -109,15 +112,6 @@ def finish(tables: FileSystem) -> None:
         if name.endswith(INTENT_SUFFIX) and name[0] != ".":
             _carry_out(tables, name)
     tables.remove(WORK)
-
-
-def remove_batch(tables: FileSystem, number: int, keep: set[str]) -> None:
-    """Files of this batch in all tables and days, but for those of `keep` ("traffic/date=…/name")."""
-    begin = batch_name(number, 0).removesuffix(f"0{SUFFIX}")
-    for folder in day_folders(tables.names):
-        for name in tables.names(folder):
-            if name.startswith(begin) and f"{folder}/{name}" not in keep:
-                tables.remove(f"{folder}/{name}")
 
 
 def batch_name(number: int, part: int) -> str:
