@@ -16,8 +16,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,8 +51,8 @@ class DeltaTables:
         self._tables: Final = tables
         self._number = 0  # of the batch
         self._done: set[str] = set()  # tables that have this batch since an earlier try
-        self._adds: dict[str, list[str]] = {}  # table -> files of the batch, "date=…/name"
-        self._gone: dict[str, set[str]] = {}  # table -> brokers' runs whose row is taken away, as in names of files
+        self._adds: Final = defaultdict[str, list[str]](list)  # table -> files of the batch, "date=…/name"
+        self._gone: Final = defaultdict[str, set[str]](set)  # table -> brokers' runs whose row is taken away
         self._found: dict[str, list[str]] | None = None  # folder of a day -> files; None: nobody has asked
 
     @staticmethod
@@ -107,16 +107,15 @@ class DeltaTables:
 
     def remove(self, folder: str, name: str) -> None:
         """The row of a run of a broker, whichever batch has written it, and for which day."""
-        self._gone.setdefault(folder.partition("/")[0], set()).add(_run_of(name))
+        self._gone[folder.partition("/")[0]].add(_run_of(name))
 
     def commit(self) -> None:
         """The files of the batch are in the tables, table by table."""
         delta, app = library(), self._app()
         for table in sorted({*self._adds, *self._gone} - self._done):
-            runs = self._gone.get(table, set())
-            is_gone = partial(_is_of, runs) if runs else None
-            self._commit(table, self._adds.get(table, []), is_gone, [delta.Transaction(app, self._number)])
-        self._adds, self._gone, self._done = {}, {}, set()
+            self._commit(table, self._adds[table], self._gone[table], [delta.Transaction(app, self._number)])
+        for kept in (self._adds, self._gone, self._done):
+            kept.clear()
 
     def folders(self) -> list[str]:
         """`traffic/date=2026-11-20` and so on, sorted; only those that have files."""
@@ -128,9 +127,11 @@ class DeltaTables:
 
     def remove_days(self, folders: list[str]) -> None:
         """With all their files; these lie there for `KEPT`."""
-        for table in sorted({folder.partition("/")[0] for folder in folders}):
-            days = {folder.partition("/")[2] for folder in folders if folder.startswith(f"{table}/")}
-            self._commit(table, [], partial(_is_in, days))
+        gone = defaultdict[str, set[str]](set)
+        for table, _, day in (folder.partition("/") for folder in folders):
+            gone[table].add(day)
+        for table, days in gone.items():
+            self._commit(table, [], days)
 
     def replace(self, folder: str, work: str, new: Collection[str], old: Collection[str]) -> bool:
         """Files in the folder `work` take the place of others, in one commit; what they say together is the same.
@@ -140,7 +141,7 @@ class DeltaTables:
         for name in new:
             self._tables.move(f"{work}/{name}", f"{folder}/{name}")
         self._tables.sync(folder)
-        return self._commit(table, [f"{day}/{name}" for name in new], gone.__contains__, least=len(gone), is_data=False)
+        return self._commit(table, [f"{day}/{name}" for name in new], gone, is_data=False)
 
     def clean(self) -> None:
         """Remove files that have been in no table for `KEPT`, or for as long as somebody has set the table to. No
@@ -154,27 +155,21 @@ class DeltaTables:
         self._tables.write(CHECKPOINTS, CLEANED, b"")
 
     def _commit(
-        self,
-        table: str,
-        adds: list[str],
-        is_gone: Callable[[str], bool] | None,
-        transactions: list[Any] | None = None,
-        *,
-        least: int = 0,
-        is_data: bool = True,
+        self, table: str, adds: list[str], gone: set[str], txn: list[Any] | None = None, *, is_data: bool = True
     ) -> bool:
-        """One version of a table. False: fewer than `least` files are there to be taken away, so nothing was done."""
+        """One version of a table. `gone`: files, whole days ("date=…") and runs of brokers. `is_data`: its rows change;
+        else all of `gone` has to be there. False: it is not, so nothing was done."""
         delta, schema = library(), _schema(table)
-        once = delta.CommitProperties(max_commit_retries=0, app_transactions=transactions)
+        once = delta.CommitProperties(max_commit_retries=0, app_transactions=txn)
         actions = [self._add_action(table, name, is_data) for name in adds]
         for _ in range(COMMIT_TRIES):
             log = self._open(table)
-            gone = [name for name in names_in(log) if is_gone(name)] if is_gone is not None else []
-            if len(gone) < least:
+            old = [name for name in names_in(log) if _kinds_of(name) & gone] if gone else []
+            if not is_data and len(old) < len(gone):
                 return False
             now_ms = time.time_ns() // 1_000_000
             remove = delta.transaction.RemoveAction
-            removed = [remove(name, is_data, now_ms, None, _partition(name)) for name in gone]
+            removed = [remove(name, is_data, now_ms, None, _partition(name)) for name in old]
             if not actions and not removed:
                 return True
             with self._told(table), contextlib.suppress(delta.exceptions.CommitFailedError):
@@ -211,7 +206,7 @@ class DeltaTables:
 
     def _add(self, folder: str, name: str) -> None:
         table, _, day = folder.partition("/")
-        self._adds.setdefault(table, []).append(f"{day}/{name}")
+        self._adds[table].append(f"{day}/{name}")
 
     def _add_action(self, table: str, name: str, is_data: bool) -> Any:
         path = self._tables.file(f"{table}/{name}")
@@ -246,9 +241,7 @@ def _run_of(name: str) -> str:
     return match[1] if match is not None else ""
 
 
-def _is_in(days: Collection[str], name: str) -> bool:
-    return name.partition("/")[0] in days
-
-
-def _is_of(runs: Collection[str], name: str) -> bool:
-    return _run_of(name.rpartition("/")[2]) in runs
+def _kinds_of(name: str) -> set[str]:
+    """All that takes this file away from its table: itself, its day, its run of a broker."""
+    day, _, file = name.partition("/")
+    return {name, day, _run_of(file)}
