@@ -50,13 +50,7 @@ class Engine(Protocol):
 
 
 def compact(
-    tables: FileSystem,
-    engine: Engine,
-    before: str,
-    *,
-    since: str = "",
-    least: int = 2,
-    without: Collection[str] = (),
+    tables: FileSystem, engine: Engine, before: str, *, since: str = "", least: int = 2, without: Collection[str] = ()
 ) -> Compacted:
     """All days before this one, "2026-11-20", and from `since` on, of all tables but those of `without`. OSError,
     SinkError: what was done is done, the rest is as it was.
@@ -118,14 +112,15 @@ def _final(tables: FileSystem, names: Sequence[str]) -> list[str]:
     """Those of a day's files that no batch writes again, and nobody removes; a batch may have begun since the day
     before, and may be repeated."""
     progress = read_progress(tables)
-    done, again = progress.done, set() if progress.is_done else {file.rpartition("/")[2] for file in progress.files}
-    final = []
-    for name in names:
+    again = set() if progress.is_done else {file.rpartition("/")[2] for file in progress.files}
+
+    def is_final(name: str) -> bool:
         match = _BATCH_NAME.match(name)
-        is_other = name.endswith(SUFFIX) and not name.endswith(DIED_SUFFIX) and name not in again
-        if int(match[1]) <= done if match is not None else is_other:
-            final.append(name)
-    return final
+        if match is not None:
+            return int(match[1]) <= progress.done
+        return name.endswith(SUFFIX) and not name.endswith(DIED_SUFFIX) and name not in again
+
+    return list(filter(is_final, names))
 
 
 def _groups(tables: FileSystem, folder: str, names: Sequence[str], least: int) -> list[list[str]]:

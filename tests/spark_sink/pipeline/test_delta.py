@@ -215,9 +215,7 @@ def test_old_days_are_removed_at_once_for_readers_and_from_the_disk_when_they_ha
     tables = LocalFileSystem(source.tables)
     now = datetime(2023, 11, 18, 1, tzinfo=UTC)
     removed = remove_old(tables, keeping_of("minute=2d,requests=1d"), now)
-    assert removed == [
-        *(f"{table}/date=2023-11-15" for table in ("callers", "rejections", "requests", "traffic")),
-    ]
+    assert removed == [*(f"{table}/date=2023-11-15" for table in ("callers", "rejections", "requests", "traffic"))]
     assert remove_old(tables, keeping_of("minute=2d,requests=1d"), now) == []
     assert {path.parent.name for path in table_paths(source.tables / TRAFFIC)} == {"date=2023-11-16"}
     assert request_seqs(source.tables) == []
