@@ -6,7 +6,6 @@ had is removed. Requests keep the names of their segments. A file that cannot be
 and in `gaps`; everything else goes on.
 """
 
-import contextlib
 import hashlib
 import os
 import sys
@@ -82,12 +81,7 @@ class BatchWriter:
             lost = [BadFile(file, "it vanished while it was read") for file in progress.files if file not in there]
             self._do(Batch(events, tables, progress), work_on(there), lost)
         archive(events, progress)
-        odd = []
-        for file, why_never in _lying(events):
-            with contextlib.suppress(FileNotFoundError):
-                why = "" if why_never else events.why_no_file(file)
-                if why or (not why_never and events.is_empty(file)):
-                    odd.append(BadFile(file, why or "it is torn: there is nothing in it"))
+        odd = [BadFile(file, why) for file, never in _lying(events) if not never and (why := events.why_bad(file))]
         self._do(Batch(events, tables), lambda _without: Result([], []), odd)
 
     def tell_writer(self, events: FileSystem) -> None:
@@ -154,7 +148,7 @@ class Batch:
         """Those that are not told of by `never_read`; a link that Spark has followed is a bad one."""
         for file in files:
             if not _why_never(self._events, file.file):
-                why = self._events.why_no_file(file.file)
+                why = self._events.why_bad(file.file) if isinstance(self._events, LocalFileSystem) else ""
                 yield BadFile(file.file, why) if why else file
 
     def publish(self) -> None:

@@ -24,6 +24,7 @@ from spark_sink.event_files.layout import FILE_MODE, Disk, check_file, open_file
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cos", "cosn", "obs", "wasb", "wasbs"})
 # link(2): another file system, no hard links here, too many, or not allowed.
 _NO_LINKS: Final = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+NOTHING_IN_IT: Final = "it is torn: there is nothing in it"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)")
 _GLOB: Final = re.compile(r"([\[\]{}*?\\])")
 
@@ -71,19 +72,16 @@ class LocalFileSystem:
         except FileNotFoundError:
             return []
 
-    def why_no_file(self, file: str) -> str:
-        """Why what has this whole name is no file, in a sentence without its subject; empty: it is one, or gone."""
+    def why_bad(self, file: str) -> str:
+        """Why there is nothing to read in what is called like a file, by its whole name, in a sentence without its
+        subject; empty: there is, or it is gone."""
         try:
             check_file(file)
+            return "" if os.path.getsize(file) else NOTHING_IN_IT
         except NoFile as error:
             return str(error)
         except OSError:
-            pass
-        return ""
-
-    def is_empty(self, file: str) -> bool:
-        """It is a file, by its whole name, and there is nothing in it."""
-        return os.path.isfile(file) and os.path.getsize(file) == 0
+            return ""
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""
@@ -182,15 +180,12 @@ class HadoopFileSystem:
                 return []
             return sorted(one.getPath().getName() for one in self._fs.listStatus(path))
 
-    def why_no_file(self, _file: str) -> str:
-        """Here are files and folders, and nothing else."""
-        return ""
-
-    def is_empty(self, file: str) -> bool:
-        """It is a file, by its whole name, and there is nothing in it."""
-        with _told(file):
+    def why_bad(self, file: str) -> str:
+        """Why there is nothing to read in a file, in a sentence without its subject; empty: there is, or it is gone."""
+        with contextlib.suppress(FileNotFoundError), _told(file):
             status = self._fs.getFileStatus(self._path(file))
-            return bool(status.isFile() and status.getLen() == 0)
+            return NOTHING_IN_IT if status.isFile() and status.getLen() == 0 else ""
+        return ""
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""

@@ -88,11 +88,9 @@ def found(events: FileSystem) -> list[str]:
     for source in SOURCE_COLUMNS:
         for name in events.names(source):
             file = events.file(f"{source}/{name}")
-            if is_found(name) and not events.why_no_file(file):
+            if is_found(name) and not events.why_bad(file):
                 with contextlib.suppress(FileNotFoundError):
-                    told = os.stat(file)
-                    if told.st_size:
-                        files.append((told.st_mtime, file))
+                    files.append((os.path.getmtime(file), file))
     return [file for _, file in sorted(files)]
 
 
