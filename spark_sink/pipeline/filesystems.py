@@ -154,7 +154,8 @@ class HadoopFileSystem:
 
     def __init__(self, root: str, session: Any) -> None:
         """MissingPart: over Spark Connect there is no Java to ask."""
-        jvm = getattr(session, "_jvm", None) if not _is_connect(session) else None
+        is_connect = type(session).__module__.startswith("pyspark.sql.connect")
+        jvm = None if is_connect else getattr(session, "_jvm", None)
         if jvm is None:
             raise MissingPart(f"{root}: over Spark Connect the folders must be paths that the server sees")
         self._jvm: Final = jvm
@@ -176,9 +177,8 @@ class HadoopFileSystem:
         """Of what is in the folder, sorted; a folder that is not there holds nothing."""
         with _told(folder):
             path = self._path(self.file(folder))
-            if not self._fs.exists(path):
-                return []
-            return sorted(one.getPath().getName() for one in self._fs.listStatus(path))
+            found = self._fs.listStatus(path) if self._fs.exists(path) else ()
+            return sorted(one.getPath().getName() for one in found)
 
     def why_bad(self, file: str) -> str:
         """Why there is nothing to read in a file, in a sentence without its subject; empty: there is, or it is gone."""
@@ -305,7 +305,3 @@ def _is_linked(file: str, target: Path) -> bool:
             raise
         return False
     return True
-
-
-def _is_connect(session: Any) -> bool:
-    return type(session).__module__.startswith("pyspark.sql.connect")
