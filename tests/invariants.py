@@ -1,17 +1,47 @@
-"""What holds of a broker's table and masks after every step, whatever was said."""
+"""What holds of a broker's table, masks and counts after every step, whatever was said."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from broker.core import Core
 from broker.forwarding.interbroker.remote import Remote
+from broker.forwarding.multicast.call import Branch
 from broker.forwarding.peer import Peer
+from broker.forwarding.unicast import Splice
 from broker.routing.route_hints import is_down
+from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 
 NAMES = ("congested", "draining", "ejected", "elsewhere", "full", "remote", "unhealthy", "unleased")
 
 
+def check_counts(core: Core) -> None:
+    """What is counted of routes and services as in flight are the open streams."""
+    in_flight: Counter[int] = Counter()  # by the identity of the load
+    awaited: Counter[int] = Counter()
+    loads = {id(route.load): route.load for route in core.table.routes()}
+    for peer in core.peers():
+        for stream_id, stream in peer.streams.items():
+            if isinstance(stream, Splice) and (stream.caller, stream.caller_stream_id) == (peer, stream_id):
+                route, model = stream.route, stream.model
+            elif isinstance(stream, Branch) and stream.route is not None:
+                route, model = stream.route, stream._call.model
+            else:
+                continue
+            loads[id(route.load)] = route.load
+            in_flight[id(route.load)] += 1
+            awaited[id(route.load)] += model == REQUEST_RESPONSE
+    for number, load in loads.items():
+        assert (load.in_flight, load.awaited_n) == (in_flight[number], awaited[number]), load.service.name
+    for name, total in core.table.loads.services.items():
+        own = [load for load in loads.values() if load.service is total]  # with routes that left, whose requests run
+        counted = sum(load.awaited_n for load in own), sum(load.ejected_until > 0 for load in own)
+        assert (total.awaited_n, total.ejected_n) == counted, name
+
+
 def check_masks(core: Core) -> None:
-    """Each mask has exactly the slots of the routes that it stands for."""
+    """Each mask has exactly the slots of the routes that it stands for, and counts are right."""
+    check_counts(core)
     table = core.table
     masks = table.masks
     expected: dict[str, set[int]] = {name: set() for name in NAMES}

@@ -12,12 +12,10 @@ from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
-    NEXT,
     REQUEST_CHANNEL,
     REQUEST_FNF,
     REQUEST_RESPONSE,
     REQUEST_STREAM,
-    encode_keepalive,
 )
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY, Key
@@ -205,97 +203,6 @@ def test_a_fire_and_forget_whose_fragments_a_route_does_not_want_counts_as_an_er
         service.fail(2 * number + 2, REJECTED, "no")
     assert [event.kind for event in world.events()][-1] == ROUTE_EJECTED
     assert world.left_over() == []
-
-
-class Traffic:
-    """Two services of two routes each, two callers, and a model of what is in flight."""
-
-    def __init__(self) -> None:
-        self.world = World(bounds(2, 3, eject_after_errors=3))
-        self.models: dict[tuple[int, int], int] = {}  # by connection and stream: what the services were asked
-        self.routes: dict[int, Wire] = {}
-        for number in range(4):
-            self.join(number)
-        self.callers = [self.world.caller() for _ in range(2)]
-
-    def join(self, number: int) -> None:
-        if number in self.routes:
-            self.routes.pop(number).lose()
-        self.routes[number] = self.world.service("orders" if number < 2 else "stock", number + 1)
-
-    def step(self, what: str, at: int, kind: int, to_all: bool) -> None:
-        service = self.routes[at % 4]
-        caller = self.callers[at % 2]
-        served = [each for each in service.peer.streams if not each & 1]
-        asked = [each for each in caller.peer.streams if each & 1]
-        if what == "ask":
-            name = "orders" if at % 4 < 2 else "stock"
-            ask(caller, 1, address(MULTICAST, service=name) if to_all else address(service=name), kind)
-        elif what == "answer" and served:
-            service.answer(served[at % len(served)], b"yes")
-        elif what == "item" and served:
-            service.answer(served[at % len(served)], b"more", NEXT | (FOLLOWS if to_all else 0))
-        elif what == "fail" and served:
-            service.fail(served[at % len(served)], APPLICATION_ERROR, "no")
-        elif what == "cancel" and asked:
-            caller.cancel(asked[at % len(asked)])
-        elif what == "lose caller":
-            caller.lose()
-            self.callers[at % 2] = self.world.caller()
-        elif what == "lose route":
-            self.join(at % 4)
-        elif what == "wait":
-            self.world.advance(at % 4 * 10.0)
-            for wire in [*self.routes.values(), *self.callers]:
-                wire.send(encode_keepalive(b"", False))
-
-    def check(self) -> None:
-        table = self.world.core.table
-        for wire in self.routes.values():
-            for frame in wire.received():
-                if REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
-                    self.models[wire.peer.id, frame.stream_id] = frame.kind
-        by_service: dict[str, int] = {}
-        ejected: dict[str, int] = {}
-        for route in table.routes():
-            load = route.load
-            peer = next(wire.peer for wire in self.routes.values() if wire.peer is route.owner)
-            streams = [number for number in peer.streams if not number & 1]
-            awaited = [number for number in streams if self.models[peer.id, number] == REQUEST_RESPONSE]
-            assert (load.in_flight, load.awaited_n) == (len(streams), len(awaited))
-            assert table.masks.full.has(route.slot) == (load.awaited_n >= 2)
-            assert table.masks.ejected.has(route.slot) == (load.ejected_until > self.world.now)
-            by_service[route.service] = by_service.get(route.service, 0) + len(awaited)
-            ejected[route.service] = ejected.get(route.service, 0) + (load.ejected_until > 0)
-        for name, total in table.loads.services.items():
-            assert (total.awaited_n, total.ejected_n) == (by_service[name], ejected[name])
-            assert total.ejected_n <= 1
-        slots = {route.slot for route in table.routes()}
-        assert set(full(self.world)) | set(table.masks.ejected.to_list()) <= slots
-
-
-STEPS = st.tuples(
-    st.sampled_from(
-        ["ask", "ask", "ask", "answer", "item", "fail", "fail", "cancel", "lose caller", "lose route", "wait"]
-    ),
-    st.integers(0, 11),
-    st.sampled_from([REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]),
-    st.booleans(),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(STEPS, max_size=60))
-def test_the_counts_are_those_of_the_open_streams_whatever_happens(steps: list[tuple[str, int, int, bool]]) -> None:
-    traffic = Traffic()
-    for step in steps:
-        traffic.step(*step)
-        traffic.check()
-    for caller in traffic.callers:
-        caller.lose()
-    assert traffic.world.left_over() == []
-    assert full(traffic.world) == []
-    assert all(load.awaited_n == 0 for load in traffic.world.core.table.loads.services.values())
 
 
 # Shares of callers (D-68)

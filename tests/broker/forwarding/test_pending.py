@@ -3,8 +3,6 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from broker.core import CoreSettings
 from broker.forwarding.pending import LOOKED_AT
@@ -20,7 +18,7 @@ from rsocket_wire.wire.keys import SHARD_KEY
 from rsocket_wire.wire.tags import Tag
 from tests.broker.forwarding.pairs import ANSWERED, MODELS, end
 from tests.broker.forwarding.waiting import ORDERS, held, nothing_left, waiting_world
-from tests.fakes import Frame, Wire, World, address, addressed, asked, composite, error, fragments, moved, route_id
+from tests.fakes import Wire, World, address, addressed, asked, composite, error, fragments, moved, route_id
 
 
 def leased(world: World, number: int) -> Wire:
@@ -332,52 +330,3 @@ def test_a_request_waits_until_its_route_is_in_service_again() -> None:
     assert world.core.lifecycle.drains.undrain_tag(Tag.of("region", "eu"), world.now)
     world.pump()
     assert len(service.received()) == 1
-
-
-@given(st.lists(st.sampled_from(["ask", "join", "leave", "cancel", "wait", "lose", "answer"]), max_size=40))
-@settings(deadline=None, max_examples=60, derandomize=True)
-def test_every_request_that_may_wait_ends_exactly_once(steps: list[str]) -> None:
-    world = waiting_world(max_waiting=4)
-    caller = world.caller()
-    services: list[Wire] = []
-    ended: dict[int, list[Frame]] = {}
-    opened: set[int] = set()
-    given_up: set[int] = set()
-    open_at: dict[int, tuple[Wire, int]] = {}
-
-    def look() -> None:
-        for service in services:
-            for frame in service.received():
-                if frame.name == "REQUEST_RESPONSE":
-                    open_at[int(frame.data)] = (service, frame.stream_id)
-        for frame in caller.received():
-            ended.setdefault(frame.stream_id, []).append(frame)
-
-    for number, step in enumerate(steps):
-        if step == "ask":
-            stream_id = 2 * number + 1
-            opened.add(stream_id)
-            caller.request(REQUEST_RESPONSE, stream_id, ORDERS, str(stream_id).encode())
-        elif step == "join":
-            services.append(world.service("orders", number))
-        elif step in ("leave", "lose") and services:
-            services.pop(0).lose()
-        elif step == "wait":
-            world.advance(2.5)
-        elif step == "cancel" and opened - set(ended):
-            stream_id = min(opened - set(ended))
-            if stream_id not in given_up:
-                given_up.add(stream_id)
-                caller.cancel(stream_id)
-        elif step == "answer" and open_at:
-            service, stream_id = open_at.pop(min(open_at))
-            service.answer(stream_id, b"")
-        look()
-    world.advance(6)
-    for service, stream_id in open_at.values():
-        service.answer(stream_id, b"")
-    look()
-    assert {stream_id: len(frames) for stream_id, frames in ended.items()} == dict.fromkeys(set(ended), 1)
-    assert set(ended) | given_up == opened
-    assert not set(ended) & given_up
-    assert nothing_left(world)
