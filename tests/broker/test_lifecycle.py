@@ -51,7 +51,7 @@ def test_what_makes_no_sense_is_ignored(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("stream_id", [0, 5, 6])
-@pytest.mark.parametrize(("kind", "name"), [(EXT, "EXT"), (0x1F, "type 0x1f"), (0, "type 0x00")])
+@pytest.mark.parametrize(("kind", "name"), [(EXT, "EXT"), (0x0F, "type 0x0f"), (0, "type 0x00")])
 def test_a_frame_that_is_unknown_and_may_not_be_ignored_ends_the_connection(
     stream_id: int, kind: int, name: str
 ) -> None:

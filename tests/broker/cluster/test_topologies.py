@@ -2,7 +2,6 @@
 
 import pytest
 
-from broker.cluster.links.neighbour import GREET_S
 from broker.core import CoreSettings
 from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST, ROUTE_REMOVE
@@ -145,49 +144,6 @@ def test_a_route_that_moves_is_one_connection_in_the_whole_cluster() -> None:
     assert old.is_closed
     reached(net, "b1", "orders", new)
     net.advance(2 * DIGEST_ROUND_S)
-    agree(net)
-
-
-def await_links(net: Net) -> None:
-    """Until the links that were being made when frames got lost are up: at the latest when their greetings are late."""
-    until = net.now + GREET_S + LINKED_S
-    while net.now < until and any(
-        not link.is_up for world in net.worlds.values() for link in world.core.cluster.links()
-    ):
-        net.advance(0.1)
-
-
-def is_advert(frame: Frame) -> bool:
-    """What links tell each other once they are up; a transport that loses of a handshake is no transport."""
-    return frame.kind == frames.METADATA_PUSH and b"nonce" not in frame.raw
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_lost_adverts_are_found_within_two_rounds_of_digests(seed: int) -> None:
-    net = linked([line(5), ring(4), star(4)][seed % 3])
-    count = 0
-
-    def drops(_: str, __: str, frame: Frame) -> bool:
-        nonlocal count
-        if not is_advert(frame):
-            return False
-        count += 1
-        return (count * 7 + seed) % 10 == 0
-
-    net.drops = drops
-    wires: list[Wire] = []
-    for number in range(1, 41):
-        wires.append(offer(net, net.names[(number + seed) % len(net.names)], f"s{number % 5}", number))
-        if number % 3 == 0:
-            wires[number // 2].lose()
-            net.pump()
-        if number % 8 == 0:
-            a, b = net.edges[number // 8 % len(net.edges)]
-            net.break_link(a, b)
-        net.advance(0.1)
-    net.drops = None
-    await_links(net)
-    net.advance(2 * DIGEST_ROUND_S + 0.1)
     agree(net)
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from rsocket_wire import errors
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.connection import CLOSED, CLOSES, ENDS, NEW, NOTHING, OPEN, Connection, is_fatal
-from rsocket_wire.rsocket.frames import EXT, IGNORE, KEEPALIVE, KIND_NAMES, METADATA, REQUEST_RESPONSE, RESUME, Setup
+from rsocket_wire.rsocket.connection import NEW, OPEN, Connection
+from rsocket_wire.rsocket.frames import EXT, IGNORE, REQUEST_RESPONSE, RESUME, Setup
 from rsocket_wire.rsocket.framing import FrameCursor
 from tests.fakes import framed, raw_frame
 
@@ -151,46 +151,3 @@ def test_keepalive_that_is_cut_gets_no_answer() -> None:
     asked = frames.encode_keepalive(b"", respond=True)
     for size in range(6, len(asked)):
         assert opened().handle_keepalive(cursor(asked[:size])) is None
-
-
-@pytest.mark.parametrize(
-    ("codes", "what", "state"),
-    [
-        ((errors.CONNECTION_ERROR, errors.APPLICATION_ERROR, 0, 0x301, 0xFFFFFFFF), ENDS, CLOSED),
-        ((errors.CONNECTION_CLOSE,), CLOSES, OPEN),  # its streams end first
-        (
-            (errors.INVALID_SETUP, errors.UNSUPPORTED_SETUP, errors.REJECTED_SETUP, errors.REJECTED_RESUME),
-            NOTHING,
-            OPEN,
-        ),
-    ],
-)
-def test_open_with_error_ends_or_stays_by_its_code(codes: tuple[int, ...], what: int, state: int) -> None:
-    """ "A server MUST ignore an ERROR[INVALID_SETUP|UNSUPPORTED_SETUP|REJECTED_SETUP|REJECTED_RESUME] frame"."""
-    for code in codes:
-        connection = opened()
-        assert connection.handle_error(cursor(frames.encode_error(0, code, "bye"))) == what, code
-        assert connection.state == state, code
-        assert connection.setup is not None
-
-
-def test_error_without_a_whole_code_is_ignored() -> None:
-    raw = frames.encode_error(0, errors.CONNECTION_ERROR, "")
-    for size in range(6, len(raw)):
-        connection = opened()
-        assert connection.handle_error(cursor(raw[:size])) == NOTHING
-        assert connection.state == OPEN
-
-
-def test_types_that_we_know_are_never_fatal() -> None:
-    for kind in KIND_NAMES:
-        if kind != EXT:
-            assert not is_fatal(kind, 0)
-    assert not is_fatal(KEEPALIVE, METADATA)
-
-
-@pytest.mark.parametrize("kind", [0x00, 0x0F, 0x10, 0x3E, EXT])
-def test_type_that_we_do_not_know_is_fatal_unless_it_may_be_ignored(kind: int) -> None:
-    assert is_fatal(kind, 0)
-    assert is_fatal(kind, METADATA | 0xFF)
-    assert not is_fatal(kind, IGNORE)

@@ -87,17 +87,6 @@ def test_a_client_that_has_forgotten_what_never_arrived_cannot_resume() -> None:
     assert session.obstacle(0, 13) == "it can send again from 13, only 12 bytes had arrived"
 
 
-def test_connected_the_oldest_frames_make_room_and_cannot_be_resumed_from() -> None:
-    raws = frames(4)
-    session = sent(made(limit_bytes=3 * (10 + FRAME_COST)), raws[:3])
-    assert (session.first_position, session.retained_bytes) == (0, session.limit_bytes)
-    session.retain(raws[3])
-    assert (session.first_position, session.retained_bytes) == (10, session.limit_bytes)
-    session.suspend()
-    assert session.obstacle(0, 0) == "it says that 0 bytes had arrived, frames before 10 are gone"
-    assert session.resume(10) == raws[1:]
-
-
 def test_connected_a_frame_larger_than_the_limit_is_not_retained_and_nothing_before_it() -> None:
     session = sent(made(limit_bytes=500), frames(2))
     session.retain(encode_payload(1, 0x20, bytes(500)))
@@ -142,22 +131,6 @@ def test_frames_without_a_position_are_bounded_like_the_others() -> None:
     assert not session.is_overrun
     session.hold(b"pushed")
     assert (session.is_overrun, session.retained_bytes) == (True, 0)
-
-
-def test_all_sessions_share_one_budget() -> None:
-    budget = Budget(3 * (10 + FRAME_COST))
-    first, second = Session(b"1", ROOM, budget), Session(b"2", ROOM, budget)
-    sent(first, frames(1))
-    sent(second, frames(2))
-    assert budget.used_bytes == budget.limit_bytes
-    sent(second, frames(1))  # connected, and nobody holds more: its own oldest makes room
-    assert (first.frames_n, second.frames_n, second.first_position) == (1, 2, 10)
-    first.suspend()
-    second.suspend()
-    sent(second, frames(1))
-    assert (second.is_overrun, budget.used_bytes) == (True, 10 + FRAME_COST)
-    first.close()
-    assert budget.used_bytes == 0
 
 
 def test_a_connected_session_finds_no_room_in_a_budget_that_suspended_ones_use_up() -> None:
@@ -249,33 +222,3 @@ def test_whatever_sessions_do_the_budget_is_their_sum_and_kept(data: st.DataObje
     last.suspend()
     last.retain(bytes(300))
     assert not last.is_overrun or not any(each.frames_n for each in held)
-
-
-@settings(derandomize=True, deadline=None, max_examples=200)
-@given(st.data())
-def test_whatever_is_cut_the_client_gets_each_frame_once(data: st.DataObject) -> None:
-    """Any number of cuts, each at any border of what was sent: positions are all that both sides need."""
-    raws = [encode_payload(1, 0x20, b"%d" % at) for at in range(data.draw(st.integers(0, 30)))]
-    session = made()
-    wire: list[bytes] = []  # on the way to the client
-    got: list[bytes] = []
-    for raw in raws:
-        session.retain(raw)
-        if not session.is_suspended:
-            wire.append(raw)
-        what = data.draw(st.sampled_from(["nothing", "arrive", "tell", "cut", "heal"]))
-        if what in ("arrive", "tell", "cut"):
-            count = data.draw(st.integers(0, len(wire)))
-            got += wire[:count]
-            del wire[:count]
-        if what == "tell" and not session.is_suspended:
-            session.acknowledge(sum(map(len, got)))
-        elif what == "cut":
-            wire = []
-            session.suspend()
-        elif what == "heal" and session.is_suspended:
-            assert session.obstacle(sum(map(len, got)), 0) == ""
-            wire = session.resume(sum(map(len, got)))
-    if session.is_suspended:
-        wire = session.resume(sum(map(len, got)))
-    assert got + wire == raws

@@ -4,57 +4,10 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.errors import CANCELED
-from rsocket_wire.rsocket.frames import COMPLETE, FOLLOWS, MAX_N, NEXT, REQUEST_CHANNEL, encode_error, encode_payload
+from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_CHANNEL, encode_error, encode_payload
 from tests.broker.forwarding.multicast.crowds import ALL, HEAD_BYTES, Crowd, asked_of, items
 from tests.broker.forwarding.pairs import end
 from tests.fakes import addressed, asked, cancelled, completed, error, fragments, moved
-
-
-def test_the_caller_may_send_as_much_as_the_slowest_branch_asked_for() -> None:
-    crowd = Crowd(3)
-    crowd.open(REQUEST_CHANNEL)
-    one, two, three = crowd.services
-    one.ask(2, 10)
-    two.ask(2, 3)
-    assert crowd.caller.received() == []
-    three.ask(2, 5)
-    assert crowd.caller.received() == [asked(1, 3)]
-    two.ask(2, 1)
-    assert crowd.caller.received() == [asked(1, 1)]
-    two.ask(2, MAX_N)
-    assert crowd.caller.received() == [asked(1, 1)]
-    three.ask(2, 100)
-    assert crowd.caller.received() == [asked(1, 5)]
-
-
-@pytest.mark.parametrize("how", ["cancel", "lose"])
-def test_a_branch_that_listens_no_more_or_leaves_slows_nobody(how: str) -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    one, two = crowd.services
-    one.ask(2, 10)
-    if how == "cancel":
-        two.cancel(2)
-    else:
-        two.lose()
-    assert crowd.caller.received() == [asked(1, 10)]
-    raw = encode_payload(1, NEXT, b"item")
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)], []]
-    two.answer(2, b"still talking", NEXT)
-    assert crowd.caller.received() == (items(b"still talking") if how == "cancel" else [])
-
-
-def test_a_channel_ends_when_the_branches_completed_and_then_the_caller() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    for service in crowd.services:
-        service.answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [completed(1)]
-    raw = encode_payload(1, COMPLETE)
-    crowd.caller.send(raw)
-    assert crowd.received() == [[moved(raw, 2)]] * 2
-    assert crowd.world.left_over() == []
 
 
 @pytest.mark.parametrize("cuts", [[], [90, 92]])
@@ -123,45 +76,6 @@ def test_a_route_lost_behind_the_last_item_is_no_second_end() -> None:
 def said(*texts: bytes) -> list[bytes]:
     """Items of the caller."""
     return [encode_payload(1, NEXT, text) for text in texts]
-
-
-def test_items_beyond_the_grant_are_held_until_every_branch_has_asked_for_them() -> None:
-    crowd = Crowd(2)
-    crowd.open(REQUEST_CHANNEL)
-    one, two = crowd.services
-    one.ask(2, 10)
-    two.ask(2, 1)
-    sent = [*said(b"1", b"2", b"3"), encode_payload(1, COMPLETE)]
-    crowd.caller.send(*sent)
-    assert crowd.received() == [[moved(sent[0], 2)]] * 2
-    two.ask(2, 1)
-    assert crowd.received() == [[moved(sent[1], 2)]] * 2
-    two.ask(2, 5)
-    assert crowd.received() == [[moved(sent[2], 2), moved(sent[3], 2)]] * 2
-    assert crowd.caller.received() == [asked(1, 1)]  # it has completed before the second grant
-    for service in crowd.services:
-        service.answer(2, b"", COMPLETE)
-    assert crowd.caller.received() == [completed(1)]
-    assert crowd.world.left_over() == []
-
-
-def test_a_held_item_in_fragments_needs_one_credit_and_stays_together() -> None:
-    crowd = Crowd(1)
-    crowd.open(REQUEST_CHANNEL)
-    sent = [
-        encode_payload(1, NEXT | FOLLOWS, b"1a"),
-        encode_payload(1, NEXT | FOLLOWS, b"1b"),
-        encode_payload(1, NEXT, b"1c"),
-        encode_payload(1, NEXT | FOLLOWS, b"2a"),
-    ]
-    crowd.caller.send(*sent)
-    assert crowd.received() == [[]]
-    crowd.services[0].ask(2, 1)
-    assert crowd.received() == [[moved(raw, 2) for raw in sent[:3]]]
-    crowd.services[0].ask(2, 1)
-    last = encode_payload(1, NEXT, b"2b")
-    crowd.caller.send(last)
-    assert crowd.received() == [[moved(sent[3], 2), moved(last, 2)]]
 
 
 @pytest.mark.parametrize("how", ["cancel", "loss", "error"])

@@ -183,16 +183,6 @@ def test_an_item_in_endless_fragments_is_bounded() -> None:
     assert crowd.world.left_over() == []
 
 
-def test_bytes_of_a_branch_that_left_wait_no_more() -> None:
-    crowd = Crowd(3, CoreSettings(multicast_buffer_bytes=HEAD_BYTES + 100))
-    crowd.open(REQUEST_STREAM, n=1)
-    crowd.services[0].answer(2, b"", NEXT)
-    crowd.services[1].answer(2, bytes(60), NEXT | FOLLOWS)
-    crowd.services[1].lose()
-    crowd.services[2].answer(2, bytes(60), NEXT)
-    assert crowd.caller.received() == items(b"")
-
-
 def test_a_connection_in_its_own_multicast_leaves_nothing_when_it_is_lost() -> None:
     for kind in ANSWERED:
         world = World()

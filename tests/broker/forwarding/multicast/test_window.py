@@ -23,24 +23,6 @@ def arrive(window: Window, *items: list[bytes]) -> None:
         window.close_item(32)
 
 
-def test_items_come_out_whole_and_in_order() -> None:
-    window = make()
-    arrive(window, [b"1"], [b"2a", b"2b"], [b"3"])
-    assert (window.waiting_n, window.waiting_bytes) == (3, 6 + 4 * PIECE_BYTES)
-    assert [window.take_item().frames for _ in range(2)] == [[b"1"], [b"2a", b"2b"]]
-    arrive(window, [b"4"])
-    assert [window.take_item().frames for _ in range(2)] == [[b"3"], [b"4"]]
-    assert (window.waiting_n, window.waiting_bytes, window.asked_n) == (0, 0, 0)
-
-
-def test_a_partial_item_is_dropped_and_what_waits_stays() -> None:
-    window = make()
-    arrive(window, [b"whole"])
-    assert window.hold(b"half") == 4 + PIECE_BYTES
-    assert window.drop_partial() == 4 + PIECE_BYTES
-    assert (window.partial, window.partial_bytes, window.waiting_n) == ([], 0, 1)
-
-
 @pytest.mark.parametrize(
     "reach_n, credit_n, asked_n, wanted_n",
     [
@@ -59,12 +41,6 @@ def test_a_window_is_bounded_by_reach_and_credit(reach_n: int, credit_n: int, as
     window = make(reach_n)
     window.asked_n = asked_n
     assert window.wanted_n(credit_n, MUCH) == wanted_n
-
-
-def test_a_window_counts_what_waits() -> None:
-    window = make()
-    arrive(window, *[[b"x"]] * 30)
-    assert window.wanted_n(100, MUCH) == 2
 
 
 def test_a_branch_is_asked_for_no_more_while_its_items_fill_its_share() -> None:
@@ -95,11 +71,3 @@ def test_one_item_may_always_be_asked_for_whatever_its_size(share_bytes: int) ->
     window.came(1000, 32)
     window.asked_n = 0
     assert window.wanted_n(100, share_bytes) == 1
-
-
-def test_reach_grows_by_one_with_each_item_up_to_the_prefetch() -> None:
-    window = make(1)
-    for expected in (2, 3, 4, 4):
-        window.asked_n += 1
-        window.came(10, 4)
-        assert window.reach_n == expected
