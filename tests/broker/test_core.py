@@ -5,7 +5,7 @@ import pytest
 from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.peer import MAX_SETUP_BYTES
-from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
+from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
@@ -41,7 +41,7 @@ def test_a_stranger_cannot_make_the_broker_hold_more_than_a_setup() -> None:
     world = World()
     wire = world.connect()
     wire.send_bytes((MAX_SETUP_BYTES + 1).to_bytes(3, "big") + bytes(6))
-    assert wire.is_closed
+    assert (wire.one().code, wire.is_closed) == (CONNECTION_ERROR, True)
     good = world.caller()
     good.send(frames.encode_keepalive(bytes(MAX_SETUP_BYTES), respond=True))
     assert len(good.one().raw) > MAX_SETUP_BYTES

@@ -98,19 +98,6 @@ def test_errors_of_a_branch_count_for_its_route() -> None:
     assert crowd.judged() == [(ROUTE_EJECTED, "01")]
 
 
-@pytest.mark.parametrize("kind", [frames.REQUEST_RESPONSE, frames.REQUEST_STREAM, frames.REQUEST_CHANNEL])
-def test_one_caller_that_others_do_not_agree_with_ejects_nobody(kind: int) -> None:
-    """Five requests for a Route Id that its service must answer with an error took it out for 30 s."""
-    crowd = Crowd(2)
-    stranger = crowd.world.caller()
-    crowd.succeed(1)
-    for _ in range(20):
-        crowd.services[1].fail(crowd.to(1, kind, stranger), APPLICATION_ERROR, "no such thing")
-    assert (crowd.judged(), crowd.served(6)) == ([], [3, 3])
-    crowd.fail(1, 1)
-    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
-
-
 @pytest.mark.parametrize("principals", [("", ""), ("CN=x", "CN=x")])
 @pytest.mark.parametrize("content", ["10.0.0.4", "10.0.0.5"])
 def test_one_address_or_principal_on_many_connections_is_one_caller(principals: tuple[str, str], content: str) -> None:
@@ -124,41 +111,6 @@ def test_one_address_or_principal_on_many_connections_is_one_caller(principals: 
         crowd.services[1].fail(crowd.to(1, caller=strangers[number % 2]), APPLICATION_ERROR, "no such thing")
     assert (crowd.judged(), crowd.served(6)) == ([], [3, 3])
     crowd.fail(1, 1)
-    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
-
-
-@pytest.mark.parametrize("others", [("10.0.0.6", ""), ("10.0.0.4", "CN=x")])
-def test_two_addresses_or_principals_are_two_callers(others: tuple[str, str]) -> None:
-    crowd = Crowd(2)
-    crowd.caller = crowd.world.caller(origin=("10.0.0.5", ""))
-    strangers = [crowd.world.caller(origin=each) for each in (("10.0.0.4", ""), others)]
-    crowd.succeed(1)
-    for number in range(5):
-        crowd.services[1].fail(crowd.to(1, caller=strangers[number % 2]), APPLICATION_ERROR, "no such thing")
-    assert crowd.judged() == [(ROUTE_EJECTED, "01")]
-
-
-def test_deadlines_of_one_caller_eject_nobody_that_others_are_content_with() -> None:
-    crowd = Crowd(2)
-    crowd.succeed(1)
-    stranger = crowd.world.caller()
-    raw = address(hints=[(Key.text("deadline_ms"), "1000")], route_id=id_text(route_id(1)))
-    for number in range(6):
-        stranger.request(frames.REQUEST_RESPONSE, 2 * number + 1, raw)
-        crowd.live(1.5)
-        crowd.succeed(2)
-    assert (crowd.judged(), len(stranger.received())) == ([], 6)
-
-
-def test_the_only_caller_that_a_route_has_is_believed() -> None:
-    crowd = Crowd(2)
-    stranger = crowd.world.caller()
-    crowd.services[1].answer(crowd.to(1, caller=stranger), b"yes")
-    crowd.services[1].answer(crowd.to(1, caller=stranger), b"yes")
-    crowd.live(30)
-    crowd.succeed(2)  # another route says nothing about this one
-    for _ in range(5):
-        crowd.services[1].fail(crowd.to(1, caller=stranger), APPLICATION_ERROR, "no")
     assert crowd.judged() == [(ROUTE_EJECTED, "01")]
 
 
@@ -234,28 +186,6 @@ def test_deadlines_of_a_route_that_cannot_be_reached_are_no_errors(is_suspended:
     world.advance(1.2)
     assert len(caller.received()) == 6
     assert [event for event in world.events() if event.kind == ROUTE_EJECTED] == []
-
-
-def test_an_ejected_route_is_relieved_when_its_time_is_over_and_not_before() -> None:
-    crowd = Crowd(3)
-    crowd.fail(1, 5)
-    crowd.judged()
-    crowd.live(29.99)
-    assert (crowd.judged(), crowd.served(4)) == ([], [0, 2, 2])
-    crowd.live(0.01)
-    assert crowd.judged() == [(ROUTE_RELIEVED, "01")]
-    assert crowd.served(6) == [2, 2, 2]
-
-
-def test_a_service_may_have_a_policy_of_its_own() -> None:
-    world = World(CoreSettings(policies={"stock": Policy(eject_after_errors=2)}))
-    caller = world.caller()
-    for name, number in (("orders", 1), ("stock", 2)):
-        service = world.service(name, number)
-        for _ in range(2):
-            ask(caller, 1, frames.REQUEST_RESPONSE, address(service=name))
-            service.fail(service.received()[-1].stream_id, APPLICATION_ERROR, "no")
-    assert [event.service for event in world.events() if event.kind == ROUTE_EJECTED] == ["stock"]
 
 
 def test_tags_that_change_do_not_end_an_ejection_and_a_new_connection_does() -> None:

@@ -19,7 +19,9 @@ def test_fire_and_forgets_for_a_service_that_is_full_are_counted_and_told_once_a
         link.send(decided(stream_id, REQUEST_FNF))
     broker.advance(1.0)
     told = [event for event in broker.events() if event.kind == REQUESTS_DROPPED]
-    assert [(event.service, event.reason, event.requests) for event in told] == [("orders", "over-limit", 3)]
+    text = "3 fire-and-forgets or pushes dropped: too many bytes wait for its routes"
+    assert [(event.service, event.reason, event.detail) for event in told] == [("orders", "over-limit", text)]
+    assert [event.requests for event in told] == [3]
     assert broker.core.engine.drops.total_n == 3
 
 

@@ -181,14 +181,6 @@ def test_a_link_without_annotations_gets_what_others_decided_without_them() -> N
     assert (before.received(), behind.received()) == ([error(3, REJECTED, text)], [])
 
 
-def test_a_link_without_annotations_needs_leave() -> None:
-    broker = Broker("b2")
-    before = broker.link("b1", version=0)
-    broker.service("orders", 8)
-    before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS)))
-    assert before.one().text.startswith("bad-annotations: missing")
-
-
 # Clients
 
 NOT_ACCEPTED = "bad-annotations: router annotations are not accepted from clients"

@@ -397,19 +397,6 @@ def test_a_refused_request_says_which_tag_left_no_route_over() -> None:
     assert [record.emptied_by for record in world.flows()] == ["service=mars", "region=eu"]
 
 
-@pytest.mark.parametrize("routing", [UNICAST, MULTICAST])
-def test_a_request_that_the_broker_ended_has_its_word(routing: int) -> None:
-    world = World(CoreSettings(single_requests=1))
-    world.service("orders", 1)
-    hints = [(Key.text("deadline_ms"), "500")]
-    world.caller().request(REQUEST_RESPONSE, 1, address(routing, hints, service="orders"))
-    world.advance(0.5)
-    taken = Taken(world)
-    taken.take()
-    (row,) = taken.requests
-    assert (events.OUTCOME_NAMES[row["outcome"]], row["word"], row["service"]) == ("error", "deadline", "orders")
-
-
 def test_one_address_that_is_emptied_by_two_tags_in_turn_is_told_as_two() -> None:
     world, service, caller, _ = one_service(0)
     raw = address(service="orders", region="eu")
