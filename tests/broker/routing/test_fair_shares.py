@@ -27,23 +27,6 @@ def test_with_another_one_there_a_caller_gets_half_rounded_up(limit_n: int, half
     assert not at.is_over(C, at.held(C), half_n + 1, 0.0)
 
 
-def test_who_is_alone_may_have_all() -> None:
-    alone = shares(8, a=7)
-    alone.ask(A, 100.0)
-    assert not alone.is_over(A, alone.held(A), 7, 100.0)
-
-
-def test_who_asked_lately_counts_as_one_that_asks() -> None:
-    held = shares(8, a=7)
-    held.ask(A, 100.0)
-    held.ask(B, 101.0)
-    held.ask(A, 102.0)
-    held.ask(A, 103.0)
-    assert held.is_over(A, held.held(A), 7, 101.0 + ASK_S - 0.01)
-    assert not held.is_over(A, held.held(A), 7, 101.0 + ASK_S)
-    assert held.is_over(B, held.held(B), 7, 104.0) is False  # it holds nothing
-
-
 def test_of_three_that_ask_in_turn_each_has_another_one_that_asks() -> None:
     held = shares(2, a=1)
     for at, caller in enumerate((A, B, C, C, A)):

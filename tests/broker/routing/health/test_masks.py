@@ -23,10 +23,6 @@ def left(masks: Masks, percent: int = 50, among: list[int] = ALL) -> list[int] |
     return found.slots.to_list() if found.refusal is None else found.refusal.message
 
 
-def is_panic(masks: Masks, percent: int = 50) -> bool:
-    return eligible(slots(*ALL), masks, percent, "service=orders").is_panic
-
-
 # The sets
 
 
@@ -96,19 +92,6 @@ def test_mask_that_touches_nobody_costs_no_new_set() -> None:
 
 
 # Panic
-
-
-def test_panic_begins_above_the_threshold_and_not_at_it() -> None:
-    """D-34: more than half."""
-    assert left(masked(ejected=[0, 1, 2, 3, 4])) == [5, 6, 7, 8, 9]
-    assert left(masked(ejected=[0, 1, 2, 3, 4, 5])) == ALL
-    assert [is_panic(masked(ejected=ALL[:n])) for n in (0, 1, 5, 6, 10)] == [False, False, False, True, True]
-
-
-@pytest.mark.parametrize("percent, ejected_n", [(1, 1), (30, 4), (99, 10)])
-def test_threshold_is_the_services_own(percent: int, ejected_n: int) -> None:
-    assert not is_panic(masked(ejected=ALL[: ejected_n - 1]), percent)
-    assert is_panic(masked(ejected=ALL[:ejected_n]), percent)
 
 
 @pytest.mark.parametrize("percent", [0, 100])
