@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.connections.rate_limits import BURST_S, SPENT, ConnectionCounter, TokenBucket
+from broker.connections.rate_limits import BURST_S, SPENT, TokenBucket
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
 from rsocket_wire.rsocket import frames
@@ -42,26 +42,6 @@ def test_who_keeps_to_the_rate_is_never_refused() -> None:
 
 def test_a_rate_of_none_is_no_bound() -> None:
     assert all(spent(TokenBucket(0), [500.0] * 1000))
-
-
-def test_a_counter_counts_until_they_leave_and_forgets_who_has_nobody() -> None:
-    census = ConnectionCounter(2)
-    assert [census.enter("a"), census.enter("a"), census.enter("a"), census.enter("b")] == [True, True, False, True]
-    census.leave("a")
-    census.leave("a")
-    assert census.size() == 2
-    assert [census.enter("a"), census.enter("a"), census.enter("b"), census.enter("b")] == [True, False, True, False]
-    for name in "aaabbb":
-        census.leave(name)
-    assert census.size() == 0
-
-
-def test_a_counter_without_a_limit_and_an_origin_without_a_name_have_no_bound() -> None:
-    assert all(ConnectionCounter(0).enter("a") for _ in range(100))
-    census = ConnectionCounter(1)
-    assert all(census.enter("") for _ in range(100))
-    census.leave("")
-    assert census.size() == 0
 
 
 # Floods of one connection. D-43

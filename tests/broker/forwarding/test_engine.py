@@ -88,18 +88,6 @@ def test_a_multicast_is_one_stream_of_its_caller() -> None:
     assert caller.received() == [error(3, REJECTED, text)]
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_draining_broker_refuses_requests_and_finishes_those_that_run(kind: int) -> None:
-    pair = Pair()
-    pair.open(REQUEST_RESPONSE)
-    pair.world.core.drain()
-    pair.caller.request(kind, 3, ORDERS)
-    pair.caller.push(addressed(ORDERS))
-    pair.service.answer(2, b"done", NEXT)
-    refused = [] if kind == REQUEST_FNF else [error(3, REJECTED, "draining: the broker takes no new requests")]
-    assert pair.received() == ([*refused, moved(frames.encode_payload(2, NEXT, b"done"), 1)], [])
-
-
 def test_fragments_of_a_refused_request_are_ignored() -> None:
     pair = Pair()
     pieces = fragments(REQUEST_RESPONSE, 1, addressed(address(service="stock")), b"0123456789", [90, 95])

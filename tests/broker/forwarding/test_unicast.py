@@ -211,24 +211,6 @@ def test_nothing_comes_back_in_the_middle_of_a_fire_and_forget(what: str) -> Non
 # request_stream
 
 
-def test_items_and_credit_of_a_stream_pass_until_it_completes() -> None:
-    pair = Pair()
-    pair.open(REQUEST_STREAM, n=2)
-    items = [
-        frames.encode_payload(2, NEXT, b"1"),
-        frames.encode_payload(2, NEXT | frames.FOLLOWS, b"2"),
-        frames.encode_payload(2, 0, b"2"),
-    ]
-    pair.service.send(*items)
-    more = [frames.encode_request_n(1, 1), frames.encode_request_n(1, frames.MAX_N)]
-    pair.caller.send(*more)
-    last = frames.encode_payload(2, COMPLETE)
-    pair.service.send(last)
-    assert pair.received() == ([moved(raw, 1) for raw in [*items, last]], [moved(raw, 2) for raw in more])
-    assert not pair.is_open
-    assert pair.world.left_over() == []
-
-
 # request_channel: both halves, in every order
 
 HALVES = {

@@ -34,24 +34,6 @@ def test_positions_count_the_bytes_of_frames_from_zero() -> None:
     assert (session.received_position, session.first_position, session.sent_position) == (19, 0, 6)
 
 
-def test_what_the_client_has_not_received_is_sent_again_in_order() -> None:
-    raws = frames(4)
-    session = sent(made(), raws)
-    session.suspend()
-    assert session.obstacle(20, 0) == ""
-    assert session.resume(20) == raws[2:]
-    assert session.resume(20) == raws[2:]  # the new connection broke before the client could say more
-    assert session.resume(40) == []
-
-
-def test_frames_that_come_while_nobody_is_connected_wait_behind_the_others() -> None:
-    raws = frames(4)
-    session = sent(made(), raws[:2])
-    session.suspend()
-    sent(session, raws[2:])
-    assert session.resume(10) == raws[1:]
-
-
 def test_an_acknowledgement_forgets_whole_frames_only() -> None:
     session = sent(made(), frames(3))
     session.acknowledge(19)
@@ -108,19 +90,6 @@ def test_suspended_one_frame_too_many_ends_the_hope_and_frees_the_memory() -> No
     session.retain(raws[0])
     session.hold(raws[0])
     assert (session.retained_bytes, session.frames_n) == (0, 0)
-
-
-def test_a_frame_without_a_position_waits_and_is_sent_once() -> None:
-    raw = frames(1)[0]
-    session = made()
-    session.suspend()
-    session.hold(b"pushed")
-    session.retain(raw)
-    assert session.sent_position == 10
-    assert session.retained_bytes == len(b"pushed") + 10 + 2 * FRAME_COST
-    assert session.resume(0) == [raw, b"pushed"]
-    assert session.retained_bytes == 10 + FRAME_COST
-    assert session.resume(0) == [raw]
 
 
 def test_frames_without_a_position_are_bounded_like_the_others() -> None:

@@ -6,13 +6,12 @@ from broker.core import CoreSettings
 from broker.forwarding.interbroker.delivery import MAX_CALLER_MIMES
 from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
-from broker.routing.table import Route
 from rsocket_wire.errors import INVALID, REJECTED
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, encode_well_known_entry
 from rsocket_wire.rsocket.mimes import encode_mime
-from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
+from rsocket_wire.wire.frames import MIME_TYPE
 from rsocket_wire.wire.ids import id_text
 from tests.broker.forwarding.brokers import (
     DATA_MIME,
@@ -153,41 +152,6 @@ def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
     for number in (1, 3, 5):
         link.send(frames.encode_request(REQUEST_FNF, number, b"", annotated(section(TO, "b1")) + PLAIN))
     assert (len(service.received()), other.received()) == (3, [])
-
-
-@pytest.mark.parametrize(
-    ("caller", "metadata", "reader", "expected"),
-    [
-        ((COMPOSITE_MIME, "text/plain"), PLAIN, (COMPOSITE_MIME, "text/plain"), PLAIN),
-        ((MIME_TYPE, "text/plain"), addressed(ORDERS), (MIME_TYPE, "text/plain"), ORDERS),
-        ((MIME_TYPE_V0, "text/plain"), composite((MIME_TYPE_V0, ORDERS)), (MIME_TYPE, "text/plain"), ORDERS),
-        ((MIME_TYPE, "text/plain"), addressed(ORDERS), (COMPOSITE_MIME, "text/plain"), addressed(ORDERS)),
-        (("a/b", "text/plain"), addressed(ORDERS), (MIME_TYPE, "text/plain"), ORDERS),
-        (
-            (COMPOSITE_MIME, "text/plain"),
-            PLAIN,
-            (MIME_TYPE, "text/plain"),
-            address(wrapped=composite(("text/plain", b"more")), service="orders"),
-        ),
-        ((COMPOSITE_MIME, "text/plain"), PLAIN, ("text/plain", "text/plain"), b"more"),
-        ((COMPOSITE_MIME, "application/json"), PLAIN, (COMPOSITE_MIME, DATA_MIME), PLAIN + b"\xfa\x00\x00\x01\x85"),
-    ],
-)
-def test_the_route_gets_what_it_would_get_of_a_caller_that_is_connected_there(
-    caller: tuple[str, str], metadata: bytes, reader: tuple[str, str], expected: bytes
-) -> None:
-    """D-16, D-49."""
-    broker = Broker("b2")
-    metadata_mime, data_mime = reader
-    if metadata_mime == "text/plain":  # such a connection cannot announce its route itself
-        service = broker.caller(metadata_mime=metadata_mime, data_mime=data_mime)
-        broker.core.table.join(Route(route_id(7), "orders", [], service.peer), broker.at_ms)
-    else:
-        service = broker.service("orders", 7, metadata_mime=metadata_mime, data_mime=data_mime)
-    link = broker.link("b1")
-    raw = annotated(section(TO, "b1"), caller_mimes(*caller)) + metadata
-    link.send(frames.encode_request(REQUEST_STREAM, 1, b"data", raw, 3))
-    assert service.received() == [moved(frames.encode_request(REQUEST_STREAM, 1, b"data", expected, 3), 2)]
 
 
 def test_without_annotations_nothing_is_said_of_mime_types() -> None:

@@ -42,16 +42,6 @@ def test_an_answer_without_complete_ends_the_request() -> None:
     assert crowd.world.left_over() == []
 
 
-def test_when_all_routes_are_lost_the_caller_is_told() -> None:
-    crowd = Crowd()
-    crowd.open(REQUEST_RESPONSE)
-    for service in crowd.services:
-        service.lose()
-    text = "route-lost: all routes were lost before one of them answered"
-    assert crowd.caller.received() == [error(1, CANCELED, text)]
-    assert crowd.world.left_over() == []
-
-
 def test_frames_that_are_no_answer_do_not_decide() -> None:
     crowd = Crowd()
     crowd.open(REQUEST_RESPONSE)

@@ -4,7 +4,6 @@ from broker.routing.health.breakers import MAX_SERVICES, BreakerChange, Breakers
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policy
 from rsocket_wire.errors import Refusal
-from rsocket_wire.timers import NEVER
 
 FULL = Refusal("over-limit", "2 requests are in flight, the limit is 2")
 
@@ -17,27 +16,6 @@ def load_of(name: str, awaited_n: int = 0) -> ServiceLoad:
     load = ServiceLoad(name, Policy())
     load.awaited_n = awaited_n
     return load
-
-
-def test_the_first_refusal_opens_it_and_the_others_are_counted() -> None:
-    breakers, orders = Breakers({}), load_of("orders")
-    assert (breakers.is_open("orders"), breakers.next_at()) == (False, NEVER)
-    for moment in (100.0, 100.5, 100.75):
-        breakers.refuse(orders, FULL, moment)
-    assert told(breakers.changes) == [("orders", True, "2 requests are in flight, the limit is 2")]
-    assert (breakers.opened, breakers.refused, breakers.is_open("orders")) == (1, {"orders": 3}, True)
-
-
-def test_it_closes_when_nothing_was_refused_for_a_second() -> None:
-    breakers, orders = Breakers({}), load_of("orders", 1)
-    breakers.refuse(orders, FULL, 100.0)
-    breakers.refuse(orders, FULL, 100.75)
-    assert breakers.next_at() == 101.0
-    assert breakers.close(101.0) == []
-    assert breakers.next_at() == 101.75
-    assert breakers.close(101.5) == []
-    assert told(breakers.close(101.75)) == [("orders", False, "requests refused in 0.8 s: 2; in flight now: 1")]
-    assert (breakers.is_open("orders"), breakers.next_at(), breakers.close(200.0)) == (False, NEVER, [])
 
 
 def test_the_next_refusal_opens_it_again() -> None:

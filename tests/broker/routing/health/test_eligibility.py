@@ -2,7 +2,6 @@
 
 import pytest
 
-from broker.routing.health.leases import Lease
 from broker.routing.policies import Policies, Policy
 from broker.routing.query import Query
 from broker.routing.table import Table
@@ -140,22 +139,6 @@ def test_service_at_its_limit_gets_nothing_until_one_has_ended() -> None:
     assert chosen(query, address(service="billing"), 1) == [3]
     load.ended(True, 0, 1000, 0.0)
     assert sorted(chosen(query, ORDERS, 2)) == [1, 2]
-
-
-def test_routes_with_a_lease_are_chosen_while_one_has_some_left() -> None:
-    """D-19."""
-    table = table_of(2)
-    query = query_of(table)
-    for route in table.routes():
-        route.load.lease = Lease(table.masks)
-        route.load.lease.join(route.slot)
-    assert blocked(query, ORDERS)[0].startswith("no-lease: ")
-    lease = table.routes()[1].load.lease
-    assert lease is not None
-    lease.grant(1, 10.0, 0.0)
-    assert chosen(query, ORDERS, 2) == [2, 2]
-    table.routes()[1].load.take()
-    assert blocked(query, ORDERS)[0].startswith("no-lease: ")
 
 
 # Multicast
