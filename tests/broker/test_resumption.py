@@ -1,6 +1,5 @@
 """Connections that survive a broken socket: suspended, resumed, given up, and what others see of it (D-26, D-39)."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -327,16 +326,3 @@ def test_each_stream_is_as_if_nothing_had_been_cut(steps: list[tuple[str, int]])
     for who, raw in cut.log:
         uncut.send(who, raw)
     assert cut.end() == uncut.end()
-
-
-@pytest.mark.parametrize("count", range(12))
-def test_a_stream_goes_on_wherever_it_was_cut(count: int) -> None:
-    world, service, caller = calling()
-    caller.send(request(1, kind=REQUEST_STREAM, n=20))
-    for at in range(11):
-        service.answer(2, b"%d" % at, NEXT | COMPLETE * (at == 10))
-    caller.take(count)
-    caller.wire.lose()
-    caller.resume()
-    assert [frame.data for frame in caller.got] == [b"%d" % at for at in range(11)]
-    assert world.left_over() == []

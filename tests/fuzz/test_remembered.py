@@ -280,7 +280,7 @@ class Story:
             self.link("b1", 1)
             return
         place = rng.choice(links)
-        model = rng.choice(MODELS) if rng.random() < 0.9 else rng.randrange(20)
+        model = rng.choice(MODELS) if rng.random() < 0.9 else rng.randrange(64)
         flags = rng.choice([0, 0, 0, 0, 0, FOLLOWS, frames.COMPLETE, frames.IGNORE, FOLLOWS | frames.COMPLETE])
         metadata = self._metadata()
         if self.latest is not None and rng.random() < 0.5:

@@ -208,9 +208,6 @@ def test_nothing_comes_back_in_the_middle_of_a_fire_and_forget(what: str) -> Non
     assert pair.world.left_over() == []
 
 
-# request_stream
-
-
 # request_channel: both halves, in every order
 
 HALVES = {

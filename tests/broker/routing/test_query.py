@@ -97,13 +97,6 @@ def test_turn_of_an_address_survives_generations() -> None:
     assert chosen(query, raw, 1) == first[2:]
 
 
-def test_addresses_that_are_met_once_are_spread() -> None:
-    """Wrapped metadata with a trace id makes every request an address of its own."""
-    query = query_of(table_of(4))
-    picks = [chosen(query, address(wrapped=b"trace %d" % number, service="orders"), 1)[0] for number in range(400)]
-    assert all(75 <= picks.count(number) <= 125 for number in (1, 2, 3, 4))
-
-
 # What is remembered
 
 

@@ -154,16 +154,6 @@ def test_hints_among_the_tags_are_tags_where_a_metadata_map_is_there() -> None:
     assert found(query_of(zoo()), head + b"\x80\x00" + tags) == "no-route: no route has lb_method=random"
 
 
-@pytest.mark.parametrize("name", ["random", "Random", "RANDOM"])
-def test_method_of_the_hint_wins_over_the_default(name: str) -> None:
-    query = query_of(zoo())
-    raw = address(hints=[(LB_METHOD, name)], service="orders")
-    picks = chosen(query, raw, 60)
-    assert set(picks) == {1, 2, 3}
-    assert picks[:30] != picks[3:33]
-    assert query.unknown_methods == 0
-
-
 def test_label_of_many_tags_is_cut() -> None:
     tags = [Tag.of("region", "us"), *[Tag.of(f"key-{number}", "v" * 100) for number in range(100)]]
     label = resolve(query_of(zoo()), Address(route_id(1), tags).encode()).label
