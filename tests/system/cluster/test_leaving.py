@@ -108,13 +108,13 @@ async def test_a_process_lets_it_go_too(
     start_broker: StartBroker, authority: Authority, scheme: str, says_close: bool
 ) -> None:
     """The same on the event loop that brokers run on, and over TLS."""
-    broker = start_broker(
-        "--listen", "tcp://127.0.0.1:0", "--listen", f"{scheme}://127.0.0.1:0", **authority.broker_options()
-    )
+    listen = ("--listen", "tcp://127.0.0.1:0", "--listen", f"{scheme}://127.0.0.1:0", "--admin", "127.0.0.1:0")
+    broker = start_broker(*listen, **authority.broker_options())
+    assert broker.admin_url
     caller = await Wire.caller(broker.url("tcp"))
     context = authority.client_context() if scheme in ("tls", "wss") else None
     service = await flooded(broker.urls[-1], caller, context)
-    await asyncio.sleep(0.2)  # until what was sent is where it waits
+    await until(lambda: broker.view("routes")["items"][0]["states"] == ["congested"])
     service.say_last(says_close)
     await assert_gone(caller)
     service.sock.close()

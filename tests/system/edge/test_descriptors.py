@@ -75,7 +75,8 @@ def test_what_the_system_allows_is_measured() -> None:
 async def test_none_left_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     made = of(1024, look_s=0.01)
     made.start()
-    await asyncio.sleep(0.03)
+    first = made._timer
+    await until(lambda: made._timer is not first)  # it has looked
     assert made.none_left_n == 0
 
     def fail(*_: object) -> int:
