@@ -1,5 +1,7 @@
 """RSocket frames against bytes made by hand from the protocol's diagrams ("Frame Types")."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,22 +26,6 @@ def setup_of(raw: bytes) -> frames.Setup:
     return frames.decode_setup(b"\xff" * 5 + raw + b"\xff" * 7, 5, 5 + len(raw), flags)
 
 
-def fields(setup: frames.Setup) -> tuple[object, ...]:
-    return (
-        setup.metadata_mime,
-        setup.data_mime,
-        setup.keepalive_ms,
-        setup.lifetime_ms,
-        setup.metadata,
-        setup.data,
-        setup.wants_lease,
-        setup.wants_resume,
-        setup.token,
-        setup.major,
-        setup.minor,
-    )
-
-
 def parts(raw: bytes) -> tuple[int, int]:
     """`request_parts` of a frame between other bytes, relative to the frame; what is absent stays -1."""
     flags = ((raw[4] & 3) << 8) | raw[5]
@@ -48,23 +34,9 @@ def parts(raw: bytes) -> tuple[int, int]:
 
 
 def test_types_have_the_numbers_of_the_protocol() -> None:
-    assert {name: kind for kind, name in frames.KIND_NAMES.items()} == {
-        "SETUP": 0x01,
-        "LEASE": 0x02,
-        "KEEPALIVE": 0x03,
-        "REQUEST_RESPONSE": 0x04,
-        "REQUEST_FNF": 0x05,
-        "REQUEST_STREAM": 0x06,
-        "REQUEST_CHANNEL": 0x07,
-        "REQUEST_N": 0x08,
-        "CANCEL": 0x09,
-        "PAYLOAD": 0x0A,
-        "ERROR": 0x0B,
-        "METADATA_PUSH": 0x0C,
-        "RESUME": 0x0D,
-        "RESUME_OK": 0x0E,
-        "EXT": 0x3F,
-    }
+    names = "SETUP LEASE KEEPALIVE REQUEST_RESPONSE REQUEST_FNF REQUEST_STREAM REQUEST_CHANNEL REQUEST_N CANCEL "
+    names += "PAYLOAD ERROR METADATA_PUSH RESUME RESUME_OK"
+    assert {**dict(enumerate(names.split(), 0x01)), 0x3F: "EXT"} == frames.KIND_NAMES
     assert {name: getattr(frames, name) for name in frames.KIND_NAMES.values()} == {
         name: kind for kind, name in frames.KIND_NAMES.items()
     }
@@ -85,7 +57,7 @@ def test_flags_have_the_bits_of_the_protocol() -> None:
 )
 def test_setup_is_written_and_read(setup: frames.Setup, raw: bytes) -> None:
     assert setup.encode() == raw
-    assert fields(setup_of(raw)) == fields(setup)
+    assert setup_of(raw) == setup
 
 
 def test_setup_with_empty_metadata_is_not_one_without() -> None:
@@ -125,82 +97,46 @@ def test_any_bytes_are_a_setup_or_an_invalid_frame(body: bytes, flags: int) -> N
     assert len(setup.metadata or b"") + len(setup.data) + len(setup.token) <= len(body)
 
 
+MIMES = st.text(st.characters(max_codepoint=127), max_size=255)
+TIMES = st.integers(0, frames.MAX_N)
+
+
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(
-    st.text(st.characters(max_codepoint=127), max_size=255),
-    st.text(st.characters(max_codepoint=127), max_size=255),
-    st.integers(0, frames.MAX_N),
-    st.integers(0, frames.MAX_N),
-    st.none() | st.binary(max_size=30),
-    st.binary(max_size=30),
+    st.builds(frames.Setup, MIMES, MIMES, TIMES, TIMES, st.none() | st.binary(max_size=30), st.binary(max_size=30)),
     st.booleans(),
     st.none() | st.binary(max_size=30),
 )
-def test_setup_written_is_read_again(
-    metadata_mime: str,
-    data_mime: str,
-    keepalive_ms: int,
-    lifetime_ms: int,
-    metadata: bytes | None,
-    data: bytes,
-    wants_lease: bool,
-    token: bytes | None,
-) -> None:
-    setup = frames.Setup(
-        metadata_mime,
-        data_mime,
-        keepalive_ms,
-        lifetime_ms,
-        metadata,
-        data,
-        wants_lease,
-        token is not None,
-        token or b"",
-    )
-    assert fields(setup_of(setup.encode())) == fields(setup)
+def test_setup_written_is_read_again(setup: frames.Setup, wants_lease: bool, token: bytes | None) -> None:
+    setup = replace(setup, wants_lease=wants_lease, wants_resume=token is not None, token=token or b"")
+    assert setup_of(setup.encode()) == setup
 
 
-def test_keepalive_is_written() -> None:
-    assert frames.encode_keepalive(b"hi") == bytes.fromhex("00000000 0c00 0000000000000000 6869")
-    assert frames.encode_keepalive(b"", respond=True, position=258) == bytes.fromhex("00000000 0c80 0000000000000102")
-
-
-def test_error_is_written() -> None:
-    assert frames.encode_error(0, 0x101, "no") == bytes.fromhex("00000000 2c00 00000101 6e6f")
-    assert frames.encode_error(0x7FFFFFFF, 0x202, "ü") == bytes.fromhex("7fffffff 2c00 00000202 c3bc")
-
-
-def test_error_text_that_has_no_utf8_is_written_with_question_marks() -> None:
-    assert frames.encode_error(1, 0x201, "a\udfffb") == bytes.fromhex("00000001 2c00 00000201 613f62")
-
-
-def test_cancel_and_request_n_are_written() -> None:
-    assert frames.encode_cancel(5) == bytes.fromhex("00000005 2400")
-    assert frames.encode_request_n(5, frames.MAX_N) == bytes.fromhex("00000005 2000 7fffffff")
-
-
-def test_payload_is_written() -> None:
-    assert frames.encode_payload(5, frames.COMPLETE) == bytes.fromhex("00000005 2840")
-    assert frames.encode_payload(5, NEXT, b"hi") == bytes.fromhex("00000005 2820 6869")
-    assert frames.encode_payload(5, NEXT | FOLLOWS, b"hi", b"m") == bytes.fromhex("00000005 29a0 000001 6d 6869")
-    assert frames.encode_payload(5, NEXT, b"hi", b"") == bytes.fromhex("00000005 2920 000000 6869")
-
-
-def test_requests_are_written() -> None:
-    assert frames.encode_request(REQUEST_RESPONSE, 1, b"hi", None) == bytes.fromhex("00000001 1000 6869")
-    assert frames.encode_request(REQUEST_FNF, 1, b"hi", b"m") == bytes.fromhex("00000001 1500 000001 6d 6869")
-    assert frames.encode_request(REQUEST_STREAM, 1, b"hi", b"m", 3) == bytes.fromhex(
-        "00000001 1900 00000003 000001 6d 6869"
-    )
-    assert frames.encode_request(REQUEST_CHANNEL, 1, b"", None, 3, frames.COMPLETE | FOLLOWS) == bytes.fromhex(
-        "00000001 1cc0 00000003"
-    )
-    assert frames.encode_request(REQUEST_FNF, 1, b"hi", None, 9) == bytes.fromhex("00000001 1400 6869")
-
-
-def test_metadata_push_is_written_without_a_length() -> None:
-    assert frames.encode_metadata_push(b"meta") == bytes.fromhex("00000000 3100 6d657461")
-    assert frames.encode_metadata_push(b"") == bytes.fromhex("00000000 3100")
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (frames.encode_keepalive(b"hi"), "00000000 0c00 0000000000000000 6869"),
+        (frames.encode_keepalive(b"", respond=True, position=258), "00000000 0c80 0000000000000102"),
+        (frames.encode_error(0, 0x101, "no"), "00000000 2c00 00000101 6e6f"),
+        (frames.encode_error(0x7FFFFFFF, 0x202, "ü"), "7fffffff 2c00 00000202 c3bc"),
+        (frames.encode_error(1, 0x201, "a\udfffb"), "00000001 2c00 00000201 613f62"),  # "?" for what has no UTF-8
+        (frames.encode_cancel(5), "00000005 2400"),
+        (frames.encode_request_n(5, frames.MAX_N), "00000005 2000 7fffffff"),
+        (frames.encode_payload(5, frames.COMPLETE), "00000005 2840"),
+        (frames.encode_payload(5, NEXT, b"hi"), "00000005 2820 6869"),
+        (frames.encode_payload(5, NEXT | FOLLOWS, b"hi", b"m"), "00000005 29a0 000001 6d 6869"),
+        (frames.encode_payload(5, NEXT, b"hi", b""), "00000005 2920 000000 6869"),
+        (frames.encode_request(REQUEST_RESPONSE, 1, b"hi", None), "00000001 1000 6869"),
+        (frames.encode_request(REQUEST_FNF, 1, b"hi", b"m"), "00000001 1500 000001 6d 6869"),
+        (frames.encode_request(REQUEST_STREAM, 1, b"hi", b"m", 3), "00000001 1900 00000003 000001 6d 6869"),
+        (frames.encode_request(REQUEST_CHANNEL, 1, b"", None, 3, frames.COMPLETE | FOLLOWS), "00000001 1cc0 00000003"),
+        (frames.encode_request(REQUEST_FNF, 1, b"hi", None, 9), "00000001 1400 6869"),
+        (frames.encode_metadata_push(b"meta"), "00000000 3100 6d657461"),
+        (frames.encode_metadata_push(b""), "00000000 3100"),
+    ],
+)
+def test_frame_is_written(raw: bytes, expected: str) -> None:
+    assert raw == bytes.fromhex(expected)
 
 
 @pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL])
@@ -282,14 +218,4 @@ def test_keepalive_tells_a_position() -> None:
 
 
 def test_frames_of_streams_have_a_position_and_no_others() -> None:
-    placed = {kind for kind in range(64) if frames.has_position(kind)}
-    assert {frames.KIND_NAMES[kind] for kind in placed} == {
-        "REQUEST_RESPONSE",
-        "REQUEST_FNF",
-        "REQUEST_STREAM",
-        "REQUEST_CHANNEL",
-        "REQUEST_N",
-        "CANCEL",
-        "PAYLOAD",
-        "ERROR",
-    }
+    assert [kind for kind in range(64) if frames.has_position(kind)] == list(range(REQUEST_RESPONSE, frames.ERROR + 1))
