@@ -4,69 +4,40 @@ import pytest
 
 from broker.core import CoreSettings
 from rsocket_wire.wire.frames import Address, decode_frame
+from tests.conformance import scripts
 from tests.conformance.scripts import (
-    ANSWERED,
-    COMPLETE,
-    COMPOSITE,
-    FOLLOWS,
-    FORWARDING,
-    FORWARDING_V0,
-    IGNORE,
-    INVALID,
-    LB_METHOD,
-    METADATA,
-    MODELS,
     NEXT,
     REGION,
-    REJECTED,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
     REQUEST_RESPONSE,
-    REQUEST_STREAM,
     SERVICE_NAME,
     SHARD_KEY,
-    SHARD_METHOD,
-    ZONE,
-    AnyTag,
-    E,
     M,
-    S,
     U,
     address,
-    caller,
-    carried,
-    composite,
     destination,
-    error,
-    forwarding,
-    frame,
     heard,
     on,
     payload,
-    push,
     request,
-    request_n,
-    short_address,
-    u32,
 )
 from tests.conformance.stage import ORDERS, Stage, served
 from tests.fakes import World
 
-MIMES = [COMPOSITE, FORWARDING, FORWARDING_V0]
+MIMES = [scripts.COMPOSITE, scripts.FORWARDING, scripts.FORWARDING_V0]
 
 
 # Every interaction model, every way to carry an ADDRESS
 
 
 @pytest.mark.parametrize("mime", MIMES)
-@pytest.mark.parametrize("entry_mime", [FORWARDING, FORWARDING_V0])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("entry_mime", [scripts.FORWARDING, scripts.FORWARDING_V0])
+@pytest.mark.parametrize("kind", scripts.MODELS)
 def test_address_is_taken_as_an_entry_and_as_the_only_metadata(kind: int, entry_mime: str, mime: str) -> None:
     """ "Implementations MUST support both cases." The destination gets every byte but the stream id as it was."""
     stage = Stage(mime=mime)
-    metadata = carried(mime, ORDERS, entry_mime)
-    if mime == COMPOSITE:
-        metadata = composite(("text/plain", b"before")) + metadata + composite(("a/b", b"\x00\xff"))
+    metadata = scripts.carried(mime, ORDERS, entry_mime)
+    if mime == scripts.COMPOSITE:
+        metadata = scripts.composite(("text/plain", b"before")) + metadata + scripts.composite(("a/b", b"\x00\xff"))
     raw = request(kind, 1, metadata, b"\x00\x01 any data", 0x7FFFFFFF)
     stage.caller.send(raw)
     assert (heard(stage.caller), stage.heard()) == ([], [[on(2, raw)]])
@@ -76,7 +47,7 @@ def test_address_is_taken_as_an_entry_and_as_the_only_metadata(kind: int, entry_
 @pytest.mark.parametrize("flags", [U, M])
 def test_metadata_push_is_forwarded(mime: str, flags: int) -> None:
     stage = Stage(2, mime=mime)
-    raw = push(carried(mime, address(flags, (SERVICE_NAME, "orders"))))
+    raw = scripts.push(scripts.carried(mime, address(flags, (SERVICE_NAME, "orders"))))
     stage.caller.send(raw)
     got = stage.heard()
     assert sorted(got) == ([[raw], [raw]] if flags == M else [[], [raw]])
@@ -87,56 +58,58 @@ def test_conversation_of_each_model_there_and_back() -> None:
     """Stream 1 of the caller is stream 2, 4, 6, 8 of the destination, and nothing else differs."""
     stage = Stage()
     (orders,) = stage.orders
-    sent = [stage.ask(kind, 2 * place + 1) for place, kind in enumerate(MODELS)]
+    sent = [stage.ask(kind, 2 * place + 1) for place, kind in enumerate(scripts.MODELS)]
     assert heard(orders) == [on(2 * place + 2, raw) for place, raw in enumerate(sent)]
     answers = [
-        payload(2, NEXT | COMPLETE, b"answer", b"with metadata"),
+        payload(2, NEXT | scripts.COMPLETE, b"answer", b"with metadata"),
         payload(6, NEXT, b"item"),
         payload(8, NEXT, b"item"),
-        request_n(8, 5),
-        payload(6, NEXT | COMPLETE, b"last"),
-        payload(8, COMPLETE),
+        scripts.request_n(8, 5),
+        payload(6, NEXT | scripts.COMPLETE, b"last"),
+        payload(8, scripts.COMPLETE),
     ]
     orders.send(*answers)
     back = {2: 1, 6: 5, 8: 7}
     assert heard(stage.caller) == [on(back[raw[3]], raw) for raw in answers]
-    more = [payload(7, NEXT, b"item of the caller"), payload(7, NEXT | COMPLETE, b"last")]
+    more = [payload(7, NEXT, b"item of the caller"), payload(7, NEXT | scripts.COMPLETE, b"last")]
     stage.caller.send(*more)
     assert heard(orders) == [on(8, raw) for raw in more]
     assert stage.world.left_over() == []
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 @pytest.mark.parametrize("code", [0x201, 0x202, 0x203, 0x204, 0x301, 0xFFFFFFFE, 0xFFFFFFFF, 0])
 def test_error_of_a_destination_is_the_callers(kind: int, code: int) -> None:
     stage = Stage()
     stage.ask(kind)
-    raw = error(2, code, "because")
+    raw = scripts.error(2, code, "because")
     stage.orders[0].send(raw)
     assert heard(stage.caller) == [on(1, raw)]
     assert stage.world.left_over() == []
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 def test_extension_frames_stay_in_their_stream(kind: int) -> None:
     """D-32: an EXT frame that may be ignored is passed on within a request; no EXT begins one."""
     stage = Stage()
     stage.ask(kind)
     stage.heard()
-    there = frame(1, 0x3F, IGNORE | METADATA, u32(7) + b"\x00\x00\x01m" + b"body")
-    back = frame(2, 0x3F, IGNORE, u32(7) + b"body")
-    stage.caller.send(there, frame(3, 0x3F, IGNORE | METADATA, u32(7) + b"\x00\x00\x01m"))
+    there = scripts.frame(1, 0x3F, scripts.IGNORE | scripts.METADATA, scripts.u32(7) + b"\x00\x00\x01m" + b"body")
+    back = scripts.frame(2, 0x3F, scripts.IGNORE, scripts.u32(7) + b"body")
+    stage.caller.send(
+        there, scripts.frame(3, 0x3F, scripts.IGNORE | scripts.METADATA, scripts.u32(7) + b"\x00\x00\x01m")
+    )
     stage.orders[0].send(back)
     assert (stage.heard(), heard(stage.caller)) == ([[on(2, there)]], [on(1, back)])
 
 
-@pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
+@pytest.mark.parametrize("kind", [scripts.REQUEST_STREAM, scripts.REQUEST_CHANNEL])
 def test_route_of_a_request_stays_the_same_for_all_of_its_stream(kind: int) -> None:
     """ "Once a suitable route is found, that route stays active for the duration of the RSocket stream." """
     stage = Stage(3)
     raw = stage.ask(kind, n=1)
     first = stage.heard().index([on(2, raw)])
-    asks = [request_n(1, number) for number in range(1, 6)]
+    asks = [scripts.request_n(1, number) for number in range(1, 6)]
     stage.caller.send(*asks)
     assert stage.heard() == [[on(2, each) for each in asks] if place == first else [] for place in range(3)]
     destination(stage.world, 9, "orders")
@@ -150,34 +123,39 @@ def test_destination_may_call_and_caller_may_serve() -> None:
     world = World()
     one = destination(world, 1, "orders")
     two = destination(world, 2, "stock")
-    there = request(REQUEST_RESPONSE, 1, carried(COMPOSITE, address(U, (SERVICE_NAME, "stock"))))
-    back = request(REQUEST_RESPONSE, 1, carried(COMPOSITE, ORDERS))
+    there = request(REQUEST_RESPONSE, 1, scripts.carried(scripts.COMPOSITE, address(U, (SERVICE_NAME, "stock"))))
+    back = request(REQUEST_RESPONSE, 1, scripts.carried(scripts.COMPOSITE, ORDERS))
     one.send(there)
     two.send(back)
     assert (heard(one), heard(two)) == ([on(2, back)], [on(2, there)])
     for wire in (one, two):
-        wire.send(payload(2, NEXT | COMPLETE, b"yes"))
-    assert (heard(one), heard(two)) == ([payload(1, NEXT | COMPLETE, b"yes")], [payload(1, NEXT | COMPLETE, b"yes")])
+        wire.send(payload(2, NEXT | scripts.COMPLETE, b"yes"))
+    assert (heard(one), heard(two)) == (
+        [payload(1, NEXT | scripts.COMPLETE, b"yes")],
+        [payload(1, NEXT | scripts.COMPLETE, b"yes")],
+    )
 
 
-@pytest.mark.parametrize("metadata", [None, b"", composite(("text/plain", b"x"))])
+@pytest.mark.parametrize("metadata", [None, b"", scripts.composite(("text/plain", b"x"))])
 def test_request_without_an_address_is_invalid(metadata: bytes | None) -> None:
     stage = Stage()
-    raw = frame(1, REQUEST_RESPONSE, 0, b"data") if metadata is None else request(REQUEST_RESPONSE, 1, metadata)
+    raw = scripts.frame(1, REQUEST_RESPONSE, 0, b"data") if metadata is None else request(REQUEST_RESPONSE, 1, metadata)
     stage.caller.send(raw)
     text = "bad-address: the metadata of the request holds no ADDRESS"
-    assert (heard(stage.caller), stage.heard()) == ([error(1, INVALID, text)], [[]])
+    assert (heard(stage.caller), stage.heard()) == ([scripts.error(1, scripts.INVALID, text)], [[]])
 
 
 # Wrapping and unwrapping
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", scripts.MODELS)
 @pytest.mark.parametrize("mime", MIMES)
-@pytest.mark.parametrize("metadata", [None, [(LB_METHOD, "round_robin"), ("trace", b"\x00\xff")]])
-def test_wrapped_metadata_arrives_as_it_was_wrapped(kind: int, mime: str, metadata: list[AnyTag] | None) -> None:
+@pytest.mark.parametrize("metadata", [None, [(scripts.LB_METHOD, "round_robin"), ("trace", b"\x00\xff")]])
+def test_wrapped_metadata_arrives_as_it_was_wrapped(
+    kind: int, mime: str, metadata: list[scripts.AnyTag] | None
+) -> None:
     stage = Stage(mime=mime)
-    wrapped = composite(("application/json", b"{}"), (FORWARDING, ORDERS)) + bytes(range(256))
+    wrapped = scripts.composite(("application/json", b"{}"), (scripts.FORWARDING, ORDERS)) + bytes(range(256))
     raw = stage.ask(kind, 1, address(U, (SERVICE_NAME, "orders"), metadata=metadata, wrapped=wrapped))
     assert stage.heard() == [[on(2, raw)]]
     assert raw[-len(wrapped) - 4 :] == wrapped + b"data"
@@ -185,7 +163,7 @@ def test_wrapped_metadata_arrives_as_it_was_wrapped(kind: int, mime: str, metada
 
 def test_destination_unwraps_and_discards_the_address() -> None:
     """What a destination does with the frame that the broker has passed on."""
-    stage = Stage(mime=FORWARDING)
+    stage = Stage(mime=scripts.FORWARDING)
     stage.ask(REQUEST_RESPONSE, 1, address(U, (SERVICE_NAME, "orders"), wrapped=b"what was there before"))
     ((got,),) = stage.heard()
     size = int.from_bytes(got[6:9], "big")
@@ -197,9 +175,9 @@ def test_destination_unwraps_and_discards_the_address() -> None:
 def test_other_entries_become_wrapped_metadata_for_a_destination_that_reads_no_composite_metadata() -> None:
     """D-16: the wrapping of the specification, where caller and destination have agreed on different mime types."""
     world = World()
-    orders = destination(world, 1, "orders", mime=FORWARDING)
-    others = composite(("text/plain", b"x"), ("a/b", b"\x00"))
-    caller(world).send(request(REQUEST_RESPONSE, 1, forwarding(ORDERS) + others))
+    orders = destination(world, 1, "orders", mime=scripts.FORWARDING)
+    others = scripts.composite(("text/plain", b"x"), ("a/b", b"\x00"))
+    scripts.caller(world).send(request(REQUEST_RESPONSE, 1, scripts.forwarding(ORDERS) + others))
     assert heard(orders) == [request(REQUEST_RESPONSE, 2, address(U, (SERVICE_NAME, "orders"), wrapped=others))]
 
 
@@ -208,13 +186,13 @@ def test_wrapped_metadata_and_data_are_never_changed_by_a_translation() -> None:
     wrapped = bytes(range(256))
     raw = address(U, (SERVICE_NAME, "orders"), wrapped=wrapped)
     for caller_mime, mime, sent, expected in [
-        (COMPOSITE, FORWARDING, composite((FORWARDING, raw), ("a/b", b"x")), raw),
-        (FORWARDING, COMPOSITE, raw, forwarding(raw)),
-        (FORWARDING, FORWARDING_V0, raw, raw),
+        (scripts.COMPOSITE, scripts.FORWARDING, scripts.composite((scripts.FORWARDING, raw), ("a/b", b"x")), raw),
+        (scripts.FORWARDING, scripts.COMPOSITE, raw, scripts.forwarding(raw)),
+        (scripts.FORWARDING, scripts.FORWARDING_V0, raw, raw),
     ]:
         world = World()
         orders = destination(world, 1, "orders", mime=mime)
-        caller(world, caller_mime).send(request(REQUEST_RESPONSE, 1, sent, wrapped[::-1]))
+        scripts.caller(world, caller_mime).send(request(REQUEST_RESPONSE, 1, sent, wrapped[::-1]))
         assert heard(orders) == [request(REQUEST_RESPONSE, 2, expected, wrapped[::-1])]
 
 
@@ -224,21 +202,21 @@ def test_wrapped_metadata_and_data_are_never_changed_by_a_translation() -> None:
 def test_tags_are_combined_by_and() -> None:
     world = World()
     wires = [
-        destination(world, 1, "orders", (REGION, "eu"), (ZONE, "a"), ("color", "red")),
-        destination(world, 2, "orders", (REGION, "eu"), (ZONE, "b")),
-        destination(world, 3, "orders", (REGION, "us"), (ZONE, "a")),
-        destination(world, 4, "stock", (REGION, "eu"), (ZONE, "a")),
+        destination(world, 1, "orders", (REGION, "eu"), (scripts.ZONE, "a"), ("color", "red")),
+        destination(world, 2, "orders", (REGION, "eu"), (scripts.ZONE, "b")),
+        destination(world, 3, "orders", (REGION, "us"), (scripts.ZONE, "a")),
+        destination(world, 4, "stock", (REGION, "eu"), (scripts.ZONE, "a")),
     ]
-    wire = caller(world)
-    wanted: list[tuple[list[AnyTag], list[int]]] = [
+    wire = scripts.caller(world)
+    wanted: list[tuple[list[scripts.AnyTag], list[int]]] = [
         ([(SERVICE_NAME, "orders")], [1, 1, 1, 0]),
         ([(SERVICE_NAME, "orders"), (REGION, "eu")], [1, 1, 0, 0]),
-        ([(REGION, "eu"), (ZONE, "a")], [1, 0, 0, 1]),
-        ([(REGION, "eu"), (ZONE, "a"), (SERVICE_NAME, "orders")], [1, 0, 0, 0]),
+        ([(REGION, "eu"), (scripts.ZONE, "a")], [1, 0, 0, 1]),
+        ([(REGION, "eu"), (scripts.ZONE, "a"), (SERVICE_NAME, "orders")], [1, 0, 0, 0]),
         ([("color", "red")], [1, 0, 0, 0]),
     ]
     for tags, expected in wanted:
-        wire.send(request(REQUEST_FNF, 1, forwarding(address(M, *tags))))
+        wire.send(request(scripts.REQUEST_FNF, 1, scripts.forwarding(address(M, *tags))))
         assert served(wires) == expected
 
 
@@ -246,19 +224,19 @@ def test_tags_that_only_the_destination_has_are_ignored() -> None:
     """The example of the specification: the ADDRESS wants A, B and C, the destination has D, too."""
     world = World()
     wire = destination(world, 1, "orders", ("A", "1"), ("B", "2"), ("C", "3"), ("D", "4"))
-    raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, ("A", "1"), ("B", "2"), ("C", "3"))))
-    caller(world).send(raw)
+    raw = request(REQUEST_RESPONSE, 1, scripts.forwarding(address(U, ("A", "1"), ("B", "2"), ("C", "3"))))
+    scripts.caller(world).send(raw)
     assert heard(wire) == [on(2, raw)]
 
 
-@pytest.mark.parametrize("flags", [0, U, M, E | U])
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("flags", [0, U, M, scripts.E | U])
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 def test_tag_without_an_index_means_no_route(kind: int, flags: int) -> None:
     """D-10, `reject`: the error is sent at once and names the tag."""
     stage = Stage()
     stage.ask(kind, 1, address(flags, (SERVICE_NAME, "orders"), (REGION, "mars")))
     text = "no-route: no route has region=mars"
-    assert (heard(stage.caller), stage.heard()) == ([error(1, REJECTED, text)], [[]])
+    assert (heard(stage.caller), stage.heard()) == ([scripts.error(1, scripts.REJECTED, text)], [[]])
 
 
 @pytest.mark.parametrize("flags", [U, M])
@@ -266,13 +244,15 @@ def test_empty_intersection_means_no_route(flags: int) -> None:
     world = World()
     destination(world, 1, "orders", (REGION, "eu"))
     destination(world, 2, "stock", (REGION, "us"))
-    wire = caller(world)
-    wire.send(request(REQUEST_RESPONSE, 1, forwarding(address(flags, (SERVICE_NAME, "orders"), (REGION, "us")))))
+    wire = scripts.caller(world)
+    wire.send(
+        request(REQUEST_RESPONSE, 1, scripts.forwarding(address(flags, (SERVICE_NAME, "orders"), (REGION, "us"))))
+    )
     text = "no-route: no route has all: 1 have service=orders, 1 have region=us"
-    assert heard(wire) == [error(1, REJECTED, text)]
+    assert heard(wire) == [scripts.error(1, scripts.REJECTED, text)]
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", scripts.MODELS)
 def test_request_may_wait_for_its_route(kind: int) -> None:
     """D-10, `wait`."""
     stage = Stage(0, CoreSettings(no_route="wait", no_route_timeout_s=5.0))
@@ -282,7 +262,7 @@ def test_request_may_wait_for_its_route(kind: int) -> None:
     assert (heard(orders), heard(stage.caller)) == ([on(2, raw)], [])
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 def test_request_waits_no_longer_than_the_timeout(kind: int) -> None:
     """D-10, `wait`: "If the timeout expires, send an error to the client"."""
     stage = Stage(0, CoreSettings(no_route="wait", no_route_timeout_s=5.0))
@@ -291,22 +271,24 @@ def test_request_waits_no_longer_than_the_timeout(kind: int) -> None:
     assert heard(stage.caller) == []
     stage.world.advance(0.2)
     (said,) = heard(stage.caller)
-    assert said.startswith(error(1, REJECTED, "no-route: no route has service=orders, after 5.0 s of waiting"))
+    assert said.startswith(
+        scripts.error(1, scripts.REJECTED, "no-route: no route has service=orders, after 5.0 s of waiting")
+    )
 
 
 def test_fire_and_forget_and_metadata_push_have_no_error() -> None:
     """D-23."""
     stage = Stage(0)
-    stage.ask(REQUEST_FNF)
-    stage.caller.send(push(carried(COMPOSITE, ORDERS)))
+    stage.ask(scripts.REQUEST_FNF)
+    stage.caller.send(scripts.push(scripts.carried(scripts.COMPOSITE, ORDERS)))
     assert (heard(stage.caller), stage.caller.is_closed) == ([], False)
 
 
 # Flags
 
 
-@pytest.mark.parametrize("flags", [U | M, U | S, M | S, U | M | S, E | U | M])
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("flags", [U | M, U | scripts.S, M | scripts.S, U | M | scripts.S, scripts.E | U | M])
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 def test_more_than_one_routing_flag_is_rejected(kind: int, flags: int) -> None:
     """D-11: "The flags U, M, S are exclusive. … the request MUST be rejected." """
     stage = Stage()
@@ -314,15 +296,15 @@ def test_more_than_one_routing_flag_is_rejected(kind: int, flags: int) -> None:
         kind, 1, address(flags, (SERVICE_NAME, "orders"), metadata=[(SHARD_KEY, "io.rsocket.routing.ServiceName")])
     )
     text = f"bad-address: more than one of unicast, multicast and shard is set (flags 0x{flags:03x})"
-    assert (heard(stage.caller), stage.heard()) == ([error(1, INVALID, text)], [[]])
+    assert (heard(stage.caller), stage.heard()) == ([scripts.error(1, scripts.INVALID, text)], [[]])
 
 
-@pytest.mark.parametrize("flags", [U | M, U | S, M | S, U | M | S])
+@pytest.mark.parametrize("flags", [U | M, U | scripts.S, M | scripts.S, U | M | scripts.S])
 def test_fire_and_forget_and_push_with_more_than_one_routing_flag_go_nowhere(flags: int) -> None:
     stage = Stage()
     raw = address(flags, (SERVICE_NAME, "orders"), metadata=[(SHARD_KEY, "io.rsocket.routing.ServiceName")])
-    stage.ask(REQUEST_FNF, 1, raw)
-    stage.caller.send(push(carried(COMPOSITE, raw)))
+    stage.ask(scripts.REQUEST_FNF, 1, raw)
+    stage.caller.send(scripts.push(scripts.carried(scripts.COMPOSITE, raw)))
     assert (heard(stage.caller), stage.heard()) == ([], [[]])
 
 
@@ -330,15 +312,15 @@ def test_no_routing_flag_means_unicast() -> None:
     """D-11."""
     stage = Stage(2)
     for number in range(4):
-        stage.ask(REQUEST_FNF, 2 * number + 1, address(0, (SERVICE_NAME, "orders")))
+        stage.ask(scripts.REQUEST_FNF, 2 * number + 1, address(0, (SERVICE_NAME, "orders")))
     assert served(stage.orders) == [2, 2]
 
 
-@pytest.mark.parametrize("flags", [E, E | U, E | M, E | S])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("flags", [scripts.E, scripts.E | U, scripts.E | M, scripts.E | scripts.S])
+@pytest.mark.parametrize("kind", scripts.MODELS)
 def test_encrypted_flag_is_passed_on_and_the_payload_not_looked_at(kind: int, flags: int) -> None:
     stage = Stage()
-    metadata: list[AnyTag] = [(SHARD_KEY, "io.rsocket.routing.ServiceName")]
+    metadata: list[scripts.AnyTag] = [(SHARD_KEY, "io.rsocket.routing.ServiceName")]
     raw = stage.ask(kind, 1, address(flags, (SERVICE_NAME, "orders"), metadata=metadata), bytes(range(256)))
     assert stage.heard() == [[on(2, raw)]]
 
@@ -346,7 +328,7 @@ def test_encrypted_flag_is_passed_on_and_the_payload_not_looked_at(kind: int, fl
 # Unicast
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", scripts.MODELS)
 def test_unicast_goes_to_exactly_one_of_the_routes(kind: int) -> None:
     stage = Stage(3)
     for number in range(6):
@@ -359,9 +341,9 @@ def test_unicast_goes_to_exactly_one_of_the_routes(kind: int) -> None:
 @pytest.mark.parametrize("hint", ["round_robin", "Round-Robin", "RoundRobin"])
 def test_hint_for_load_balancing_is_followed(hint: str) -> None:
     stage = Stage(3, CoreSettings())
-    raw = address(U, (SERVICE_NAME, "orders"), metadata=[(LB_METHOD, hint)])
+    raw = address(U, (SERVICE_NAME, "orders"), metadata=[(scripts.LB_METHOD, hint)])
     for number in range(6):
-        stage.ask(REQUEST_FNF, 2 * number + 1, raw)
+        stage.ask(scripts.REQUEST_FNF, 2 * number + 1, raw)
     assert served(stage.orders) == [2, 2, 2]
 
 
@@ -370,7 +352,9 @@ def test_hint_that_nobody_knows_keeps_no_request_from_its_route(hint: str | byte
     """ "This is optional and the broker does not need to use the hint": the default is taken, and that is counted."""
     stage = Stage()
     for stream_id in (1, 3):
-        raw = stage.ask(REQUEST_FNF, stream_id, address(U, (SERVICE_NAME, "orders"), metadata=[(LB_METHOD, hint)]))
+        raw = stage.ask(
+            scripts.REQUEST_FNF, stream_id, address(U, (SERVICE_NAME, "orders"), metadata=[(scripts.LB_METHOD, hint)])
+        )
         assert stage.heard() == [[on(stream_id + 1, raw)]]
     assert stage.world.core.query.unknown_methods == 1  # when the ADDRESS is understood, not for each request
 
@@ -378,11 +362,11 @@ def test_hint_that_nobody_knows_keeps_no_request_from_its_route(hint: str | byte
 # Shard
 
 
-def sharded(user: str, *metadata: AnyTag, more: tuple[AnyTag, ...] = ()) -> bytes:
-    return address(S, (SERVICE_NAME, "orders"), ("user", user), *more, metadata=list(metadata))
+def sharded(user: str, *metadata: scripts.AnyTag, more: tuple[scripts.AnyTag, ...] = ()) -> bytes:
+    return address(scripts.S, (SERVICE_NAME, "orders"), ("user", user), *more, metadata=list(metadata))
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", scripts.MODELS)
 def test_requests_of_one_shard_key_have_one_owner(kind: int) -> None:
     stage = Stage(5)
     owners: dict[str, set[int]] = {}
@@ -398,18 +382,18 @@ def test_requests_of_one_shard_key_have_one_owner(kind: int) -> None:
 
 def test_metadata_push_is_sharded_too() -> None:
     stage = Stage(5)
-    raw = push(carried(COMPOSITE, sharded("ann", (SHARD_KEY, "user"))))
+    raw = scripts.push(scripts.carried(scripts.COMPOSITE, sharded("ann", (SHARD_KEY, "user"))))
     stage.caller.send(raw, raw, raw)
     assert sorted(stage.heard()) == [[], [], [], [], [raw, raw, raw]]
 
 
-@pytest.mark.parametrize("kind", ANSWERED)
+@pytest.mark.parametrize("kind", scripts.ANSWERED)
 def test_shard_request_without_a_shard_key_is_rejected(kind: int) -> None:
     stage = Stage()
-    for metadata in ([], [(SHARD_METHOD, "modulo")]):
+    for metadata in ([], [(scripts.SHARD_METHOD, "modulo")]):
         stage.ask(kind, 1, sharded("ann", *metadata))
         text = "bad-shard-key: a shard request needs at least one ShardKey"
-        assert (heard(stage.caller), stage.heard()) == ([error(1, INVALID, text)], [[]])
+        assert (heard(stage.caller), stage.heard()) == ([scripts.error(1, scripts.INVALID, text)], [[]])
 
 
 @pytest.mark.parametrize(
@@ -420,7 +404,7 @@ def test_shard_key_that_names_no_tag_of_the_request_is_rejected(keys: list[str])
     stage.ask(REQUEST_RESPONSE, 1, sharded("ann", *[(SHARD_KEY, each) for each in keys]))
     (absent,) = [each for each in keys if each != "user"]
     text = f"bad-shard-key: ShardKey {absent!r} names no tag of the ADDRESS"
-    assert (heard(stage.caller), stage.heard()) == ([error(1, INVALID, text)], [[]])
+    assert (heard(stage.caller), stage.heard()) == ([scripts.error(1, scripts.INVALID, text)], [[]])
 
 
 def test_several_shard_keys_are_one_key_together() -> None:
@@ -428,8 +412,8 @@ def test_several_shard_keys_are_one_key_together() -> None:
     places: dict[tuple[str, str], set[int]] = {}
     for number in range(100):
         user, tenant = f"u{number % 5}", f"t{number % 10 // 5}"
-        keys: list[AnyTag] = [(SHARD_KEY, "user"), (SHARD_KEY, "tenant")]
-        stage.ask(REQUEST_FNF, 2 * number + 1, sharded(user, *keys, more=(("tenant", tenant),)))
+        keys: list[scripts.AnyTag] = [(SHARD_KEY, "user"), (SHARD_KEY, "tenant")]
+        stage.ask(scripts.REQUEST_FNF, 2 * number + 1, sharded(user, *keys, more=(("tenant", tenant),)))
         places.setdefault((user, tenant), set()).add(served(stage.orders).index(1))
     assert [len(each) for each in places.values()] == [1] * 10
     assert any(places[f"u{number}", "t0"] != places[f"u{number}", "t1"] for number in range(5))
@@ -438,10 +422,10 @@ def test_several_shard_keys_are_one_key_together() -> None:
 def test_shard_key_may_name_a_well_known_key_that_routes_have() -> None:
     world = World()
     wires = [destination(world, 1, "orders", (REGION, "eu")), destination(world, 2, "orders", (REGION, "us"))]
-    wire = caller(world)
+    wire = scripts.caller(world)
     for name in ("io.rsocket.routing.Region", "io.rsocket.broker.Region"):
-        raw = address(S, (SERVICE_NAME, "orders"), (REGION, "us"), metadata=[(SHARD_KEY, name)])
-        wire.send(request(REQUEST_FNF, 1, forwarding(raw)))
+        raw = address(scripts.S, (SERVICE_NAME, "orders"), (REGION, "us"), metadata=[(SHARD_KEY, name)])
+        wire.send(request(scripts.REQUEST_FNF, 1, scripts.forwarding(raw)))
         assert served(wires) == [0, 1]
 
 
@@ -449,8 +433,8 @@ def test_shard_key_may_stand_among_the_tags_of_a_short_address() -> None:
     """D-12: where there is no map of metadata a client cannot say it otherwise."""
     stage = Stage(5)
     for number in range(3):
-        raw = short_address(S, (SHARD_KEY, "user"), (SERVICE_NAME, "orders"), ("user", "ann"))
-        stage.ask(REQUEST_FNF, 2 * number + 1, raw)
+        raw = scripts.short_address(scripts.S, (SHARD_KEY, "user"), (SERVICE_NAME, "orders"), ("user", "ann"))
+        stage.ask(scripts.REQUEST_FNF, 2 * number + 1, raw)
     assert sorted(served(stage.orders)) == [0, 0, 0, 0, 3]
 
 
@@ -460,8 +444,8 @@ def test_any_shard_method_has_one_owner_for_a_key(method: str | bytes) -> None:
     stage = Stage(5)
     found: list[int] = []
     for number in range(40):
-        raw = sharded(f"user-{number % 20}", (SHARD_KEY, "user"), (SHARD_METHOD, method))
-        stage.ask(REQUEST_FNF, 2 * number + 1, raw)
+        raw = sharded(f"user-{number % 20}", (SHARD_KEY, "user"), (scripts.SHARD_METHOD, method))
+        stage.ask(scripts.REQUEST_FNF, 2 * number + 1, raw)
         found.append(served(stage.orders).index(1))
     assert found[:20] == found[20:]
     assert len(set(found)) > 1
@@ -470,26 +454,28 @@ def test_any_shard_method_has_one_owner_for_a_key(method: str | bytes) -> None:
 def test_shard_request_without_a_route_is_rejected_as_any_other() -> None:
     stage = Stage(0)
     stage.ask(REQUEST_RESPONSE, 1, sharded("ann", (SHARD_KEY, "user")))
-    assert heard(stage.caller) == [error(1, REJECTED, "no-route: no route has service=orders")]
+    assert heard(stage.caller) == [scripts.error(1, scripts.REJECTED, "no-route: no route has service=orders")]
 
 
 # Forwarding the request
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", scripts.MODELS)
 def test_fragments_arrive_as_they_were_sent(kind: int) -> None:
     """The ADDRESS may be cut anywhere; metadata and data are not looked at beyond it."""
     stage = Stage()
-    whole = request(kind, 1, composite((FORWARDING, ORDERS), ("a/b", b"x" * 20)), b"0123456789")
-    start = 13 if kind >= REQUEST_STREAM else 9
+    whole = request(kind, 1, scripts.composite((scripts.FORWARDING, ORDERS), ("a/b", b"x" * 20)), b"0123456789")
+    start = 13 if kind >= scripts.REQUEST_STREAM else 9
     metadata, data = whole[start:-10], whole[-10:]
     for place, cut in enumerate(range(1, len(metadata), 7)):
         stream_id = 2 * place + 1
         credit = whole[6 : start - 3]
         first = metadata[:cut]
         script = [
-            frame(stream_id, kind, METADATA | FOLLOWS, credit + len(first).to_bytes(3, "big") + first),
-            payload(stream_id, NEXT | FOLLOWS, data[:4], metadata[cut:]),
+            scripts.frame(
+                stream_id, kind, scripts.METADATA | scripts.FOLLOWS, credit + len(first).to_bytes(3, "big") + first
+            ),
+            payload(stream_id, NEXT | scripts.FOLLOWS, data[:4], metadata[cut:]),
             payload(stream_id, NEXT, data[4:]),
         ]
         stage.caller.send(*script)

@@ -8,71 +8,38 @@ from rsocket_wire.errors import InvalidFrame
 from rsocket_wire.wire.frames import Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, decode_frame
 from rsocket_wire.wire.keys import Key
 from rsocket_wire.wire.tags import Tag
+from tests.conformance import scripts
 from tests.conformance.scripts import (
     ADDRESS,
     BROKER_ID,
-    BROKER_INFO,
-    CALLER_ID,
-    COMPOSITE,
-    CONNECTION_ERROR,
-    FORWARDING,
-    FORWARDING_V0,
-    INVALID,
-    LB_METHOD,
-    REGION,
-    REJECTED,
     REJECTED_SETUP,
     REQUEST_RESPONSE,
-    ROUTE_ADD,
-    ROUTE_REMOVE,
-    ROUTE_SETUP,
     SERVICE_NAME,
-    ZONE,
-    AnyKey,
-    AnyTag,
-    E,
-    M,
-    S,
     U,
     address,
-    broker_info,
     caller,
-    carried,
-    composite,
-    connected,
     destination,
     error,
     forwarding,
     header,
     heard,
-    ident,
-    key,
     on,
-    push,
     request,
-    route_add,
-    route_remove,
     route_setup,
-    setup,
-    short_address,
-    tag_map,
-    tags_in_table,
-    u64,
-    uuid,
 )
 from tests.fakes import World
 
 AT_MS = 0x0102030405060708
 ORDERS = address(U, (SERVICE_NAME, "orders"))
-DEFAULT_TAGS = [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", uuid(1))]
+DEFAULT_TAGS = [("io.rsocket.routing.ServiceName", "orders"), ("io.rsocket.routing.RouteId", scripts.uuid(1))]
 
 # Each frame of the specification, with nothing optional in it.
 LEAST = {
-    ROUTE_SETUP: route_setup(1, "orders"),
-    ROUTE_ADD: route_add(1, AT_MS, "orders"),
-    ROUTE_REMOVE: route_remove(1, AT_MS),
-    BROKER_INFO: broker_info(AT_MS),
-    ADDRESS: short_address(U),
+    scripts.ROUTE_SETUP: route_setup(1, "orders"),
+    scripts.ROUTE_ADD: scripts.route_add(1, AT_MS, "orders"),
+    scripts.ROUTE_REMOVE: scripts.route_remove(1, AT_MS),
+    scripts.BROKER_INFO: scripts.broker_info(AT_MS),
+    ADDRESS: scripts.short_address(U),
 }
 
 
@@ -88,8 +55,8 @@ def answer_to(metadata: bytes) -> list[bytes]:
 def announced(raw: bytes) -> tuple[list[bytes], list[list[tuple[str, str | None]]]]:
     """What a destination hears that announces itself with these bytes, and what the table says then."""
     world = World()
-    wire = connected(world, setup(COMPOSITE, forwarding(raw)))
-    return heard(wire), tags_in_table(world)
+    wire = scripts.connected(world, scripts.setup(scripts.COMPOSITE, forwarding(raw)))
+    return heard(wire), scripts.tags_in_table(world)
 
 
 # Versions
@@ -98,7 +65,9 @@ def announced(raw: bytes) -> tuple[list[bytes], list[list[tuple[str, str | None]
 @pytest.mark.parametrize("minor", [0, 2, 0x1C00, 0xFFFF])
 def test_minor_versions_of_the_same_major_version_are_compatible(minor: int) -> None:
     world = World()
-    orders = connected(world, setup(COMPOSITE, forwarding(route_setup(1, "orders", minor=minor))))
+    orders = scripts.connected(
+        world, scripts.setup(scripts.COMPOSITE, forwarding(route_setup(1, "orders", minor=minor)))
+    )
     raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (SERVICE_NAME, "orders"), minor=minor)))
     caller(world).send(raw)
     assert heard(orders) == [on(2, raw)]
@@ -107,7 +76,7 @@ def test_minor_versions_of_the_same_major_version_are_compatible(minor: int) -> 
 @pytest.mark.parametrize("major", [1, 2, 0xFFFF])
 def test_other_major_versions_are_refused_in_requests_and_with_the_setup(major: int) -> None:
     refused = f"version {major}.1 is not supported, 0.1 is"
-    assert answer_to(major.to_bytes(2, "big") + ORDERS[2:]) == [error(1, INVALID, f"bad-address: {refused}")]
+    assert answer_to(major.to_bytes(2, "big") + ORDERS[2:]) == [error(1, scripts.INVALID, f"bad-address: {refused}")]
     raw = major.to_bytes(2, "big") + route_setup(1, "orders")[2:]
     assert announced(raw) == ([error(0, REJECTED_SETUP, f"bad-route: {refused}")], [])
 
@@ -127,8 +96,10 @@ def test_header_is_two_versions_a_type_of_6_bits_and_flags_of_10(kind: int, flag
 
 def test_reserved_flags_change_nothing_and_are_passed_on() -> None:
     world = World()
-    orders = connected(world, setup(COMPOSITE, forwarding(route_setup(1, "orders", flags=0x3FF))))
-    for place, flags in enumerate([U | 0x200, U | 0x01F, 0x21F, E | U | 0x21F]):
+    orders = scripts.connected(
+        world, scripts.setup(scripts.COMPOSITE, forwarding(route_setup(1, "orders", flags=0x3FF)))
+    )
+    for place, flags in enumerate([U | 0x200, U | 0x01F, 0x21F, scripts.E | U | 0x21F]):
         raw = request(REQUEST_RESPONSE, 2 * place + 1, forwarding(address(flags, (SERVICE_NAME, "orders"))))
         caller(world).send(raw)
         assert heard(orders) == [on(2 * place + 2, raw)]
@@ -137,26 +108,26 @@ def test_reserved_flags_change_nothing_and_are_passed_on() -> None:
 def test_header_that_is_cut_is_refused() -> None:
     for size in range(6):
         text = f"header: needs 6 bytes, {size} are there"
-        assert answer_to(ORDERS[:size]) == [error(1, INVALID, f"bad-address: {text}")]
-        assert announced(LEAST[ROUTE_SETUP][:size])[0] == [error(0, REJECTED_SETUP, f"bad-route: {text}")]
+        assert answer_to(ORDERS[:size]) == [error(1, scripts.INVALID, f"bad-address: {text}")]
+        assert announced(LEAST[scripts.ROUTE_SETUP][:size])[0] == [error(0, REJECTED_SETUP, f"bad-route: {text}")]
 
 
 @pytest.mark.parametrize("kind", [0x00, 0x06, 0x20, 0x21, 0x3F])
 def test_reserved_and_unknown_frame_types_are_refused_wherever_they_come(kind: int) -> None:
-    raw = header(kind) + LEAST[ROUTE_SETUP][6:]
+    raw = header(kind) + LEAST[scripts.ROUTE_SETUP][6:]
     text = f"frame type {kind:#04x} is unknown, 0x01..0x05 are known"
-    assert answer_to(raw) == [error(1, INVALID, f"bad-address: {text}")]
+    assert answer_to(raw) == [error(1, scripts.INVALID, f"bad-address: {text}")]
     assert announced(raw) == ([error(0, REJECTED_SETUP, f"bad-route: {text}")], [])
     world = World()
     wire = caller(world)
-    wire.send(push(forwarding(raw)))
-    assert (heard(wire), wire.is_closed) == ([error(0, CONNECTION_ERROR, f"bad-route: {text}")], True)
+    wire.send(scripts.push(forwarding(raw)))
+    assert (heard(wire), wire.is_closed) == ([error(0, scripts.CONNECTION_ERROR, f"bad-route: {text}")], True)
 
 
-@pytest.mark.parametrize("kind", [ROUTE_ADD, ROUTE_REMOVE, BROKER_INFO])
+@pytest.mark.parametrize("kind", [scripts.ROUTE_ADD, scripts.ROUTE_REMOVE, scripts.BROKER_INFO])
 def test_what_belongs_between_brokers_is_not_taken_from_a_request(kind: int) -> None:
     text = f"bad-address: the request carries a broker frame of kind {kind}, not an ADDRESS"
-    assert answer_to(LEAST[kind]) == [error(1, INVALID, text)]
+    assert answer_to(LEAST[kind]) == [error(1, scripts.INVALID, text)]
 
 
 def test_an_address_in_a_setup_is_refused() -> None:
@@ -167,7 +138,7 @@ def test_an_address_in_a_setup_is_refused() -> None:
 # Metadata
 
 
-@pytest.mark.parametrize("entry_mime", [FORWARDING, FORWARDING_V0])
+@pytest.mark.parametrize("entry_mime", [scripts.FORWARDING, scripts.FORWARDING_V0])
 def test_frame_ends_with_the_metadata_that_carries_it(entry_mime: str) -> None:
     """A broker frame has no length: in composite metadata the entry's is its end, else that of the metadata."""
     world = World()
@@ -175,8 +146,10 @@ def test_frame_ends_with_the_metadata_that_carries_it(entry_mime: str) -> None:
     wire = caller(world)
     for place, metadata in enumerate(
         [
-            composite(("a/b", b"before"), (entry_mime, ORDERS), ("c/d", b"\x81\x05other")),
-            composite((entry_mime, short_address(U, (SERVICE_NAME, "orders"))), ("c/d", b"\x81\x05other")),
+            scripts.composite(("a/b", b"before"), (entry_mime, ORDERS), ("c/d", b"\x81\x05other")),
+            scripts.composite(
+                (entry_mime, scripts.short_address(U, (SERVICE_NAME, "orders"))), ("c/d", b"\x81\x05other")
+            ),
         ]
     ):
         raw = request(REQUEST_RESPONSE, 2 * place + 1, metadata)
@@ -184,15 +157,15 @@ def test_frame_ends_with_the_metadata_that_carries_it(entry_mime: str) -> None:
         assert heard(orders) == [on(2 * place + 2, raw)]
 
 
-@pytest.mark.parametrize("mime", [COMPOSITE, FORWARDING, FORWARDING_V0])
+@pytest.mark.parametrize("mime", [scripts.COMPOSITE, scripts.FORWARDING, scripts.FORWARDING_V0])
 def test_all_frames_share_the_mime_type(mime: str) -> None:
     """In a SETUP, in a METADATA_PUSH and in requests; as an entry and as all of the metadata (D-02)."""
     world = World()
     first = destination(world, 1, "orders", mime=mime)
     second = caller(world, mime)
-    second.send(push(carried(mime, route_setup(2, "stock"))))
+    second.send(scripts.push(scripts.carried(mime, route_setup(2, "stock"))))
     for place, (name, wire) in enumerate([("orders", first), ("stock", second)]):
-        raw = request(REQUEST_RESPONSE, 2 * place + 1, carried(mime, address(U, (SERVICE_NAME, name))))
+        raw = request(REQUEST_RESPONSE, 2 * place + 1, scripts.carried(mime, address(U, (SERVICE_NAME, name))))
         caller(world, mime).send(raw)
         assert heard(wire) == [on(2, raw)]
 
@@ -256,14 +229,14 @@ def test_service_name_is_utf8_behind_a_length_of_8_bits(name: str) -> None:
 
 def test_longest_service_name_has_255_bytes_and_an_empty_one_is_refused() -> None:
     """D-06: 8 bits say no 256. A name that is no tag value is no tag; its route is found by its id and other tags."""
-    assert announced(route_setup(1, "x" * 255)) == ([], [[("io.rsocket.routing.RouteId", uuid(1))]])
+    assert announced(route_setup(1, "x" * 255)) == ([], [[("io.rsocket.routing.RouteId", scripts.uuid(1))]])
     text = "bad-route: ROUTE_SETUP service name: is empty"
     assert announced(route_setup(1, "")) == ([error(0, REJECTED_SETUP, text)], [])
 
 
 @pytest.mark.parametrize("raw", [b"\x02\xc3\x28", b"\x01o\x02\xc3\x28\x01a", b"\x01o\x01a\x02\xc3\x28"])
 def test_names_keys_and_values_of_tags_are_utf8(raw: bytes) -> None:
-    said, table = announced(header(ROUTE_SETUP) + ident(1) + raw)
+    said, table = announced(header(scripts.ROUTE_SETUP) + scripts.ident(1) + raw)
     assert (len(said), said[0][:10], table) == (1, error(0, REJECTED_SETUP, ""), [])
     assert b"is not UTF-8" in said[0]
 
@@ -284,11 +257,11 @@ def test_keys_and_values_have_up_to_127_bytes() -> None:
 def test_value_without_a_length_is_null_and_the_last() -> None:
     """D-07: a null value matches a null one and an empty one."""
     world = World()
-    null = destination(world, 1, "orders", (ZONE, "a"), ("beta", None))
-    empty = destination(world, 2, "orders", ("beta", ""), (ZONE, "b"))
-    assert [row[1] for row in tags_in_table(world)[:1]] == [("beta", None)]
+    null = destination(world, 1, "orders", (scripts.ZONE, "a"), ("beta", None))
+    empty = destination(world, 2, "orders", ("beta", ""), (scripts.ZONE, "b"))
+    assert [row[1] for row in scripts.tags_in_table(world)[:1]] == [("beta", None)]
     for zone, wire in (("a", null), ("b", empty)):
-        raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (ZONE, zone), ("beta", None))))
+        raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (scripts.ZONE, zone), ("beta", None))))
         caller(world).send(raw)
         assert heard(wire) == [on(2, raw)]
 
@@ -306,7 +279,7 @@ def test_first_bit_of_the_value_length_says_whether_more_follows() -> None:
 def test_clear_bit_ends_a_map_that_something_can_follow() -> None:
     """In an ADDRESS the map of tags and the wrapped metadata follow. In a ROUTE_SETUP only tags can (D-21)."""
     assert decode_frame(address(U, (SERVICE_NAME, "orders"), wrapped=b"\x87\x01a")) == Address(
-        CALLER_ID, [Tag(Key.well_known(SERVICE_NAME), b"orders")], [], b"\x87\x01a", U
+        scripts.CALLER_ID, [Tag(Key.well_known(SERVICE_NAME), b"orders")], [], b"\x87\x01a", U
     )
     tags = [("io.rsocket.routing.Region", "eu"), ("io.rsocket.routing.Zone", "a")]
     assert announced(route_setup(1, "orders") + b"\x86\x02eu" + b"\x87\x01a") == ([], [tags + DEFAULT_TAGS])
@@ -323,17 +296,17 @@ def test_frame_that_is_cut_within_its_fields_is_refused(kind: int) -> None:
 
 def test_map_that_is_cut_is_refused_or_ends_with_a_null_value() -> None:
     head = route_setup(1, "orders")
-    tags = tag_map((REGION, "eu"), ("color", "red"))
+    tags = scripts.tag_map((scripts.REGION, "eu"), ("color", "red"))
     ends: dict[int, list[Tag]] = {
         0: [],
-        1: [Tag(Key.well_known(REGION), None)],
-        10: [Tag(Key.well_known(REGION), b"eu"), Tag(Key.text("color"), None)],
-        14: [Tag(Key.well_known(REGION), b"eu"), Tag(Key.text("color"), b"red")],
+        1: [Tag(Key.well_known(scripts.REGION), None)],
+        10: [Tag(Key.well_known(scripts.REGION), b"eu"), Tag(Key.text("color"), None)],
+        14: [Tag(Key.well_known(scripts.REGION), b"eu"), Tag(Key.text("color"), b"red")],
     }
     assert len(tags) == 14
     for size in range(len(tags) + 1):
         if size in ends:
-            assert decode_frame(head + tags[:size]) == RouteSetup(ident(1), "orders", ends[size])
+            assert decode_frame(head + tags[:size]) == RouteSetup(scripts.ident(1), "orders", ends[size])
         else:
             with pytest.raises(InvalidFrame):
                 decode_frame(head + tags[:size])
@@ -354,8 +327,8 @@ def test_broker_info_field_by_field() -> None:
     metadata = [Tag(Key.well_known(0x04), b"c1"), Tag(Key.text("uri"), b"\x00\xff\x80")]
     assert found == BrokerInfo(BROKER_ID, 1_700_000_000_000, metadata)
     assert found.encode() == raw
-    assert decode_frame(broker_info(5, ("up", None))) == BrokerInfo(BROKER_ID, 5, [Tag(Key.text("up"), None)])
-    assert decode_frame(broker_info(5)) == BrokerInfo(BROKER_ID, 5, [])
+    assert decode_frame(scripts.broker_info(5, ("up", None))) == BrokerInfo(BROKER_ID, 5, [Tag(Key.text("up"), None)])
+    assert decode_frame(scripts.broker_info(5)) == BrokerInfo(BROKER_ID, 5, [])
 
 
 def test_broker_has_an_id_of_its_own() -> None:
@@ -383,7 +356,7 @@ def test_route_add_field_by_field() -> None:
     expected = RouteAdd(BROKER_ID, bytes.fromhex("00112233445566778899aabbccddeeff"), 1_700_000_000_000, "orders", tags)
     assert found == expected
     assert found.encode() == raw
-    assert decode_frame(route_add(1, 5, "o")) == RouteAdd(BROKER_ID, ident(1), 5, "o", [])
+    assert decode_frame(scripts.route_add(1, 5, "o")) == RouteAdd(BROKER_ID, scripts.ident(1), 5, "o", [])
 
 
 def test_route_remove_field_by_field() -> None:
@@ -401,33 +374,33 @@ def test_route_remove_field_by_field() -> None:
         decode_frame(raw + b"\x81")
 
 
-@pytest.mark.parametrize("kind", [ROUTE_ADD, ROUTE_REMOVE, BROKER_INFO])
+@pytest.mark.parametrize("kind", [scripts.ROUTE_ADD, scripts.ROUTE_REMOVE, scripts.BROKER_INFO])
 def test_timestamps_have_63_bits(kind: int) -> None:
     """D-08: milliseconds; the highest of the 64 bits is no time that anybody could mean."""
-    at = {ROUTE_ADD: 38, ROUTE_REMOVE: 38, BROKER_INFO: 22}[kind]
+    at = {scripts.ROUTE_ADD: 38, scripts.ROUTE_REMOVE: 38, scripts.BROKER_INFO: 22}[kind]
     raw = LEAST[kind]
-    assert raw[at : at + 8] == u64(AT_MS)
-    latest = raw[:at] + u64(2**63 - 1) + raw[at + 8 :]
+    assert raw[at : at + 8] == scripts.u64(AT_MS)
+    latest = raw[:at] + scripts.u64(2**63 - 1) + raw[at + 8 :]
     assert decode_frame(latest).encode() == latest
     with pytest.raises(InvalidFrame):
-        decode_frame(raw[:at] + u64(2**63) + raw[at + 8 :])
+        decode_frame(raw[:at] + scripts.u64(2**63) + raw[at + 8 :])
 
 
-@pytest.mark.parametrize("kind", [ROUTE_ADD, ROUTE_REMOVE, BROKER_INFO])
-@pytest.mark.parametrize("mime", [COMPOSITE, FORWARDING])
+@pytest.mark.parametrize("kind", [scripts.ROUTE_ADD, scripts.ROUTE_REMOVE, scripts.BROKER_INFO])
+@pytest.mark.parametrize("mime", [scripts.COMPOSITE, scripts.FORWARDING])
 def test_frames_between_brokers_are_taken_from_brokers_only(kind: int, mime: str) -> None:
     """D-20: in a SETUP and in a METADATA_PUSH they end a connection that is no broker, and change nothing."""
     world = World()
     orders = destination(world, 1, "orders")
     text = f"no-cluster: a broker frame of kind {kind} on a connection that is no link"
-    first = connected(world, setup(mime, carried(mime, LEAST[kind])))
+    first = scripts.connected(world, scripts.setup(mime, scripts.carried(mime, LEAST[kind])))
     asks = "no-cluster: this broker is in no cluster: neither cluster.secret nor cluster.principals is set"
-    said = asks if kind == BROKER_INFO else text
+    said = asks if kind == scripts.BROKER_INFO else text
     assert (heard(first), first.is_closed) == ([error(0, REJECTED_SETUP, said)], True)
     second = caller(world, mime)
-    second.send(push(carried(mime, LEAST[kind])))
-    assert (heard(second), second.is_closed) == ([error(0, CONNECTION_ERROR, text)], True)
-    assert (tags_in_table(world), heard(orders), orders.is_closed) == ([DEFAULT_TAGS], [], False)
+    second.send(scripts.push(scripts.carried(mime, LEAST[kind])))
+    assert (heard(second), second.is_closed) == ([error(0, scripts.CONNECTION_ERROR, text)], True)
+    assert (scripts.tags_in_table(world), heard(orders), orders.is_closed) == ([DEFAULT_TAGS], [], False)
 
 
 # ADDRESS
@@ -446,11 +419,11 @@ def test_address_field_by_field() -> None:
     )
     found = decode_frame(raw)
     assert found == Address(
-        CALLER_ID,
+        scripts.CALLER_ID,
         [Tag(Key.well_known(SERVICE_NAME), b"orders"), Tag(Key.text("color"), b"red")],
-        [Tag(Key.well_known(LB_METHOD), b"random"), Tag(Key.text("trace"), b"\x00\xff")],
+        [Tag(Key.well_known(scripts.LB_METHOD), b"random"), Tag(Key.text("trace"), b"\x00\xff")],
         b"wrapped\x00\xff",
-        E | U,
+        scripts.E | U,
     )
     assert found.encode() == raw
     world = World()
@@ -462,13 +435,16 @@ def test_address_field_by_field() -> None:
 
 def test_flags_of_an_address_stand_where_the_diagram_has_them() -> None:
     """The six bits of the type, then 0, E, U, M, S."""
-    assert [f"{header(ADDRESS, flag)[4]:08b} {header(ADDRESS, flag)[5]:08b}" for flag in (E, U, M, S)] == [
+    assert [
+        f"{header(ADDRESS, flag)[4]:08b} {header(ADDRESS, flag)[5]:08b}"
+        for flag in (scripts.E, U, scripts.M, scripts.S)
+    ] == [
         "00010101 00000000",
         "00010100 10000000",
         "00010100 01000000",
         "00010100 00100000",
     ]
-    for flags in (E, U, M, S, E | M):
+    for flags in (scripts.E, U, scripts.M, scripts.S, scripts.E | scripts.M):
         found = decode_frame(address(flags, (SERVICE_NAME, "orders")))
         assert isinstance(found, Address)
         assert (found.kind, found.flags) == (ADDRESS, flags)
@@ -477,53 +453,55 @@ def test_flags_of_an_address_stand_where_the_diagram_has_them() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        short_address(U, (SERVICE_NAME, "orders")),
-        short_address(U, (SERVICE_NAME, "orders"), ("beta", None)),
+        scripts.short_address(U, (SERVICE_NAME, "orders")),
+        scripts.short_address(U, (SERVICE_NAME, "orders"), ("beta", None)),
         address(U, (SERVICE_NAME, "orders")),
         address(U, (SERVICE_NAME, "orders"), ("beta", None)),
         address(U, (SERVICE_NAME, "orders"), wrapped=b"\x81\x05stock"),
-        address(U, (SERVICE_NAME, "orders"), metadata=[(LB_METHOD, "random")]),
-        address(U, (SERVICE_NAME, "orders"), metadata=[("any", b"\xff\x00"), (LB_METHOD, "random")], wrapped=b"\x00"),
+        address(U, (SERVICE_NAME, "orders"), metadata=[(scripts.LB_METHOD, "random")]),
+        address(
+            U, (SERVICE_NAME, "orders"), metadata=[("any", b"\xff\x00"), (scripts.LB_METHOD, "random")], wrapped=b"\x00"
+        ),
         address(U, ("größe", "groß"), (SERVICE_NAME, "orders"), ("k" * 127, "v" * 127)),
     ],
     ids=range(8),
 )
-@pytest.mark.parametrize("mime", [COMPOSITE, FORWARDING, FORWARDING_V0])
+@pytest.mark.parametrize("mime", [scripts.COMPOSITE, scripts.FORWARDING, scripts.FORWARDING_V0])
 def test_every_layout_of_an_address_is_routed_and_passed_on_as_it_is(raw: bytes, mime: str) -> None:
     """D-03: with and without metadata, tags without a value, wrapped metadata."""
     world = World()
     tags = (("beta", ""), ("größe", "groß"), ("k" * 127, "v" * 127))
     orders = destination(world, 1, "orders", *tags, mime=mime)
-    sent = request(REQUEST_RESPONSE, 1, carried(mime, raw))
+    sent = request(REQUEST_RESPONSE, 1, scripts.carried(mime, raw))
     caller(world, mime).send(sent)
     assert heard(orders) == [on(2, sent)]
 
 
 def test_value_of_metadata_is_any_bytes_and_that_of_a_tag_is_not() -> None:
     assert answer_to(address(U, (SERVICE_NAME, "orders"), metadata=[("any", b"\xc3\x28")])) == []
-    for raw in (address(U, ("any", b"\xc3\x28")), short_address(U, ("any", b"\xc3\x28"))):
+    for raw in (address(U, ("any", b"\xc3\x28")), scripts.short_address(U, ("any", b"\xc3\x28"))):
         (said,) = answer_to(raw)
-        assert said[:10] == error(1, INVALID, "")
+        assert said[:10] == error(1, scripts.INVALID, "")
         assert b"is not UTF-8" in said
 
 
 def test_metadata_of_an_address_is_not_used_for_routing() -> None:
     """The same pair that keeps a request away as a tag says nothing as metadata."""
-    elsewhere: list[AnyTag] = [(REGION, "mars"), ("color", "red")]
+    elsewhere: list[scripts.AnyTag] = [(scripts.REGION, "mars"), ("color", "red")]
     assert answer_to(address(U, (SERVICE_NAME, "orders"), metadata=elsewhere)) == []
     text = "no-route: no route has region=mars"
-    assert answer_to(address(U, (SERVICE_NAME, "orders"), *elsewhere)) == [error(1, REJECTED, text)]
+    assert answer_to(address(U, (SERVICE_NAME, "orders"), *elsewhere)) == [error(1, scripts.REJECTED, text)]
 
 
 def test_keys_of_texts_ids_and_extensions_are_three_things() -> None:
-    written: list[AnyKey] = [REGION, "\x06", (0x7C, 6), (0x7F, 6), 0x16]
-    keys = [key(of) for of in written]
+    written: list[scripts.AnyKey] = [scripts.REGION, "\x06", (0x7C, 6), (0x7F, 6), 0x16]
+    keys = [scripts.key(of) for of in written]
     assert [each.hex() for each in keys] == ["86", "0106", "fc0006", "ff0006", "96"]
     world = World()
     wires = [destination(world, number + 1, "orders", (of, "x")) for number, of in enumerate(written)]
     one = caller(world)
     for number, of in enumerate(keys):
-        raw = header(ADDRESS, U) + CALLER_ID + of + b"\x01x"
+        raw = header(ADDRESS, U) + scripts.CALLER_ID + of + b"\x01x"
         sent = request(REQUEST_RESPONSE, 2 * number + 1, forwarding(raw))
         one.send(sent)
         assert [heard(wire) for wire in wires] == [[on(2, sent)] if at == number else [] for at in range(5)]

@@ -23,20 +23,9 @@ from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.keys import SHARD_KEY
+from tests import fakes
 from tests.broker.forwarding.pairs import MODELS
-from tests.fakes import (
-    Frame,
-    Wire,
-    World,
-    address,
-    addressed,
-    announcement,
-    carried,
-    composite,
-    fragments,
-    framed,
-    raw_frame,
-)
+from tests.fakes import address, addressed, fragments, framed, raw_frame
 from tests.fuzz.life import Life
 from tests.invariants import check_masks
 
@@ -74,7 +63,7 @@ STRICT = CoreSettings(
 class Actor:
     """One connection, and what its other end knows of its requests."""
 
-    def __init__(self, stage: Play, wire: Wire) -> None:
+    def __init__(self, stage: Play, wire: fakes.Wire) -> None:
         self.stage = stage
         self.wire = wire
         self.cursor = FrameCursor(wire.peer.is_framed, stage.world.core.settings.max_frame_bytes)
@@ -116,7 +105,7 @@ class Actor:
         elif stream_id in self.served and not self.served[stream_id].is_over:
             self.served[stream_id].route_says(kind, flags)
 
-    def note_received(self, frame: Frame) -> None:
+    def note_received(self, frame: fakes.Frame) -> None:
         """Checks a frame that the broker wrote."""
         stream_id, kind, flags = frame.stream_id, frame.kind, frame.flags
         self.received_bytes += len(frame.raw) if stream_id and frames.has_position(kind) else 0
@@ -146,7 +135,7 @@ class Play:
     """The stage. Numbers choose among what is there, so that any numbers make a play."""
 
     def __init__(self, is_strict: bool = False) -> None:
-        self.world = World(STRICT if is_strict else SETTINGS)
+        self.world = fakes.World(STRICT if is_strict else SETTINGS)
         self.actors: list[Actor] = []
         self.gone: list[Actor] = []
         self.is_anybody_wild = False
@@ -186,7 +175,7 @@ class Play:
         raw_address, is_multicast = self._address(target)
         metadata = raw_address
         if actor.wire.mimes[0] == COMPOSITE_MIME:
-            metadata = composite(("text/plain", b"m")) + addressed(raw_address, ("text/plain", b"n"))
+            metadata = fakes.composite(("text/plain", b"m")) + addressed(raw_address, ("text/plain", b"n"))
         data = b"%d" % stream_id * (1 + n)
         model = MODELS[kind % 4]
         size = len(metadata) + len(data)
@@ -269,7 +258,7 @@ class Play:
         if actor is None or not actor.wire.peer.is_open:
             return
         mime = actor.wire.mimes[0]
-        metadata = self._route_setup(mime, target) if what % 3 == 0 else carried(mime, self._address(target)[0])
+        metadata = self._route_setup(mime, target) if what % 3 == 0 else fakes.carried(mime, self._address(target)[0])
         frame = frames.encode_metadata_push(metadata)
         actor.send(frame if what & 1 else frame[:4] + b"\x30\x00" + frame[6:])
         self.look()
@@ -435,7 +424,7 @@ class Play:
 
     def _route_setup(self, mime: str, route: int) -> bytes:
         region, user = REGIONS[route // 4 % 2], str(route % 3)
-        return announcement(route % 4 + 1, SERVICES[route % 3], mime, region=region, user=user)
+        return fakes.announcement(route % 4 + 1, SERVICES[route % 3], mime, region=region, user=user)
 
     def _address(self, target: int) -> tuple[bytes, bool]:
         """An ADDRESS, and whether it is a multicast."""

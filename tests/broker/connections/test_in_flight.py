@@ -10,13 +10,7 @@ from broker.routing.fair_shares import ASK_S, UNKNOWN
 from broker.routing.health.breakers import QUIET_S
 from broker.routing.policies import Policy
 from rsocket_wire.errors import APPLICATION_ERROR, REJECTED
-from rsocket_wire.rsocket.frames import (
-    FOLLOWS,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.keys import SHARD_KEY, Key
 from tests.fakes import START_MS, Wire, World, address, addressed, orders
@@ -30,7 +24,7 @@ def bounds(per_route: int = 0, per_service: int = 0, **more: int) -> CoreSetting
     return CoreSettings(policy)
 
 
-def ask(caller: Wire, count: int = 1, raw: bytes = ORDERS, kind: int = REQUEST_RESPONSE) -> None:
+def ask(caller: Wire, count: int = 1, raw: bytes = ORDERS, kind: int = frames.REQUEST_RESPONSE) -> None:
     for _ in range(count):
         caller.request(kind, caller.peer.requests * 2 + 1, raw)
 
@@ -135,11 +129,11 @@ def test_the_limit_of_a_service_is_no_business_of_another() -> None:
 @pytest.mark.parametrize(
     ("raw", "kind"),
     [
-        (ORDERS, REQUEST_RESPONSE),
-        (ORDERS, REQUEST_FNF),
-        (ORDERS, REQUEST_STREAM),
-        (ORDERS, REQUEST_CHANNEL),
-        (address(SHARD, [(SHARD_KEY, "id")], service="orders", id="7"), REQUEST_RESPONSE),
+        (ORDERS, frames.REQUEST_RESPONSE),
+        (ORDERS, frames.REQUEST_FNF),
+        (ORDERS, frames.REQUEST_STREAM),
+        (ORDERS, frames.REQUEST_CHANNEL),
+        (address(SHARD, [(SHARD_KEY, "id")], service="orders", id="7"), frames.REQUEST_RESPONSE),
     ],
 )
 @pytest.mark.parametrize("limits", [(1, 0), (0, 1)])
@@ -148,7 +142,7 @@ def test_all_that_must_choose_is_refused_and_counted(raw: bytes, kind: int, limi
     ask(caller)
     service.received()
     ask(caller, 1, raw, kind)
-    assert (service.received(), words(caller)) == ([], [] if kind == REQUEST_FNF else ["over-limit"])
+    assert (service.received(), words(caller)) == ([], [] if kind == frames.REQUEST_FNF else ["over-limit"])
     assert world.core.engine.breakers.refused == {"orders": 1}
 
 
@@ -199,7 +193,7 @@ def test_the_broker_asks_for_a_tick_at_the_end_of_an_ejection_and_of_a_breaker()
 def test_a_fire_and_forget_whose_fragments_a_route_does_not_want_counts_as_an_error() -> None:
     world, service, caller = orders()
     for number in range(5):
-        caller.request(REQUEST_FNF, 2 * number + 1, ORDERS, flags=FOLLOWS)
+        caller.request(frames.REQUEST_FNF, 2 * number + 1, ORDERS, flags=frames.FOLLOWS)
         service.fail(2 * number + 2, REJECTED, "no")
     assert [event.kind for event in world.events()][-1] == ROUTE_EJECTED
     assert world.left_over() == []
@@ -291,7 +285,7 @@ def test_a_share_is_of_request_responses_only() -> None:
     ask(greedy, 2)
     ask(greedy)
     assert words(greedy) == ["over-limit"]
-    for kind in (REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL):
+    for kind in (frames.REQUEST_FNF, frames.REQUEST_STREAM, frames.REQUEST_CHANNEL):
         ask(greedy, 1, ORDERS, kind)
     assert (words(greedy), len(service.received())) == ([], 6)
 
@@ -347,7 +341,7 @@ def test_a_request_in_fragments_and_a_multicast_hold_places_like_others() -> Non
     ask(other)
     ask(greedy, 500, TO_ALL)
     for number in range(11):
-        greedy.request(REQUEST_RESPONSE, 10_001 + 2 * number, ORDERS, flags=FOLLOWS)
+        greedy.request(frames.REQUEST_RESPONSE, 10_001 + 2 * number, ORDERS, flags=frames.FOLLOWS)
     ask(greedy)
     assert (words(greedy), held(world, greedy)) == ([], 512)
     ask(greedy)

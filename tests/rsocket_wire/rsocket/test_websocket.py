@@ -8,27 +8,13 @@ from hypothesis import strategies as st
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import CLIENT, OPEN, SERVER, Protocol, Side
 
+from rsocket_wire.rsocket import websocket
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
-from rsocket_wire.rsocket.websocket import (
-    BINARY,
-    CLOSE,
-    CONTINUATION,
-    MAX_CONTROL_BYTES,
-    NORMAL,
-    PING,
-    PONG,
-    PROTOCOL_ERROR,
-    SEED_BYTES,
-    TEXT,
-    TOO_BIG,
-    UNSUPPORTED_DATA,
-    MessageReader,
-    MessageWriter,
-)
+from rsocket_wire.rsocket.websocket import BINARY, CONTINUATION, PING, PROTOCOL_ERROR, MessageReader
 from tests.fakes import framed
 from tests.rsocket_wire.rsocket.test_framing import cut
 
-SEED = bytes(range(SEED_BYTES))
+SEED = bytes(range(websocket.SEED_BYTES))
 FIN = 0x80
 KEY = bytes.fromhex("37fa213d")  # of the examples in RFC 6455, section 5.7
 SIZES = (1, 7, 8, 9, 125, 126, 1000, 65_535, 65_536, 70_000)
@@ -142,7 +128,7 @@ def test_a_gathered_message_has_a_bound(count: int) -> None:
     reader = MessageReader(is_from_client=True)
     found = fed(reader, [said(BINARY, b"x" * 10, 0)] + [said(CONTINUATION, b"x" * 10, 0)] * (count - 1), 100)
     assert (found, reader.fault) == (b"", "" if count == 10 else "a frame of 110 bytes or more, the limit is 100")
-    assert reader.close_code == (0 if count == 10 else TOO_BIG)
+    assert reader.close_code == (0 if count == 10 else websocket.TOO_BIG)
     last = fed(reader, [said(CONTINUATION, b"")], 100)
     assert last == (framed(b"x" * 100) if count == 10 else b"")
 
@@ -166,7 +152,11 @@ def test_an_empty_message_is_a_frame_of_a_client_and_nothing_of_a_server() -> No
 
 def test_texts_of_a_server_are_overlooked_however_long_they_are() -> None:
     reader = MessageReader(is_from_client=False)
-    texts = [said(TEXT, b"hello", key=None), said(TEXT, b"", key=None), said(TEXT, b"hello", 0, key=None)]
+    texts = [
+        said(websocket.TEXT, b"hello", key=None),
+        said(websocket.TEXT, b"", key=None),
+        said(websocket.TEXT, b"hello", 0, key=None),
+    ]
     texts += [said(CONTINUATION, bytes(1000), 0, key=None)] * 100 + [said(CONTINUATION, key=None)]
     raw = said(BINARY, b"one", key=None) + b"".join(texts) + said(BINARY, b"two", key=None)
     for pieces in ([raw], [raw[at : at + 7] for at in range(0, len(raw), 7)]):
@@ -176,14 +166,14 @@ def test_texts_of_a_server_are_overlooked_however_long_they_are() -> None:
 
 def test_only_the_latest_ping_is_remembered() -> None:
     reader = MessageReader(is_from_client=True)
-    assert reader.feed(said(PING, b"one") + said(PING, b"two") + said(PONG, b"three"), 100) == b""
+    assert reader.feed(said(PING, b"one") + said(PING, b"two") + said(websocket.PONG, b"three"), 100) == b""
     assert (reader.pong, reader.has_news) == (b"two", True)
 
 
 @pytest.mark.parametrize(("payload", "code"), [(b"", 0), (b"\x03\xe8", 1000), (b"\x0b\xb8bye", 3000)])
 def test_nothing_is_read_behind_a_close(payload: bytes, code: int) -> None:
     reader = MessageReader(is_from_client=True)
-    raw = said(BINARY, b"last") + said(CLOSE, payload) + said(BINARY, b"more")
+    raw = said(BINARY, b"last") + said(websocket.CLOSE, payload) + said(BINARY, b"more")
     assert fed(reader, [raw, said(PING, b"still there?")]) == framed(b"last")
     assert (reader.is_closed, reader.close_code, reader.fault, reader.pong) == (True, code, "", None)
 
@@ -198,8 +188,8 @@ def test_nothing_is_read_behind_a_close(payload: bytes, code: int) -> None:
         (said(PING | 0x10, b"x"), PROTOCOL_ERROR, "a WebSocket frame that begins with 0x99"),
         (said(0x3, b"x"), PROTOCOL_ERROR, "a WebSocket frame that begins with 0x83"),
         (said(0xB, b"x"), PROTOCOL_ERROR, "a WebSocket frame that begins with 0x8b"),
-        (said(TEXT, b"hello"), UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
-        (said(TEXT, b"\xff", 0), UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
+        (said(websocket.TEXT, b"hello"), websocket.UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
+        (said(websocket.TEXT, b"\xff", 0), websocket.UNSUPPORTED_DATA, "a text message: a frame is a binary message"),
         (said(CONTINUATION, b"x"), PROTOCOL_ERROR, "a WebSocket frame that continues nothing"),
         (
             said(BINARY, b"x", 0) + said(BINARY, b"x"),
@@ -217,13 +207,17 @@ def test_nothing_is_read_behind_a_close(payload: bytes, code: int) -> None:
         (b"\x82\xff" + b"\xff" * 8, PROTOCOL_ERROR, "a WebSocket frame with a length whose first bit is set"),
         (
             b"\x82\xff" + (MAX_FRAME_BYTES + 1).to_bytes(8, "big"),
-            TOO_BIG,
+            websocket.TOO_BIG,
             "a frame of 16777216 bytes, the limit is 16777215",
         ),
-        (b"\x02\xff" + (1 << 62).to_bytes(8, "big"), TOO_BIG, f"a frame of {1 << 62} bytes, the limit is 16777215"),
-        (said(CLOSE, b"x"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 0"),
-        (said(CLOSE, b"\x03\xed"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 1005"),
-        (said(CLOSE, b"\xff\xff"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 65535"),
+        (
+            b"\x02\xff" + (1 << 62).to_bytes(8, "big"),
+            websocket.TOO_BIG,
+            f"a frame of {1 << 62} bytes, the limit is 16777215",
+        ),
+        (said(websocket.CLOSE, b"x"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 0"),
+        (said(websocket.CLOSE, b"\x03\xed"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 1005"),
+        (said(websocket.CLOSE, b"\xff\xff"), PROTOCOL_ERROR, "a WebSocket CLOSE with code 65535"),
     ],
 )
 def test_what_a_client_must_not_send_is_a_fault(raw: bytes, code: int, fault: str) -> None:
@@ -256,7 +250,7 @@ def test_what_a_server_must_not_mask_is_a_fault() -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_a_message_of_any_length_is_written(size: int, seed: bytes) -> None:
     body = bytes(at % 251 for at in range(size))
-    raw = MessageWriter(seed).encode(framed(body, b"x"))
+    raw = websocket.MessageWriter(seed).encode(framed(body, b"x"))
     assert stranger(SERVER if seed else CLIENT, raw) == [body, b"x"]
 
 
@@ -265,7 +259,7 @@ def test_a_message_of_any_length_is_written(size: int, seed: bytes) -> None:
 def test_frames_in_any_pieces_are_written(bodies: list[bytes], at: list[int]) -> None:
     stream = framed(*bodies)
     for seed in (SEED, b""):
-        writer = MessageWriter(seed)
+        writer = websocket.MessageWriter(seed)
         pieces = [writer.encode(piece) for piece in cut(stream, [min(each, len(stream)) for each in at])]
         assert stranger(SERVER if seed else CLIENT, b"".join(pieces)) == bodies
         assert fed(MessageReader(is_from_client=bool(seed)), pieces) == stream
@@ -274,59 +268,59 @@ def test_frames_in_any_pieces_are_written(bodies: list[bytes], at: list[int]) ->
 def test_a_frame_of_all_that_24_bits_can_say_is_written_and_read() -> None:
     body = bytes(MAX_FRAME_BYTES)
     for seed in (SEED, b""):
-        raw = MessageWriter(seed).encode(framed(body))
+        raw = websocket.MessageWriter(seed).encode(framed(body))
         assert fed(MessageReader(is_from_client=bool(seed)), cut(raw, [100_000, 9_000_001])) == framed(body)
 
 
 def test_control_frames_are_written() -> None:
     for seed, side in ((SEED, SERVER), (b"", CLIENT)):
-        writer = MessageWriter(seed)
+        writer = websocket.MessageWriter(seed)
         protocol = Protocol(side=side, state=OPEN)
-        protocol.receive_data(writer.control(PONG, b"x" * MAX_CONTROL_BYTES))
-        protocol.receive_data(writer.control(CLOSE, NORMAL.to_bytes(2, "big")))
+        protocol.receive_data(writer.control(websocket.PONG, b"x" * websocket.MAX_CONTROL_BYTES))
+        protocol.receive_data(writer.control(websocket.CLOSE, websocket.NORMAL.to_bytes(2, "big")))
         pong, _ = protocol.events_received()
         assert isinstance(pong, Frame)
-        assert (pong.opcode, pong.data) == (Opcode.PONG, b"x" * MAX_CONTROL_BYTES)
+        assert (pong.opcode, pong.data) == (Opcode.PONG, b"x" * websocket.MAX_CONTROL_BYTES)
         assert protocol.close_rcvd is not None
         assert protocol.close_rcvd.code == CloseCode.NORMAL_CLOSURE
 
 
 @pytest.mark.parametrize("cut_at", [1, 2, 3, 5])
 def test_a_control_frame_never_stands_inside_of_a_message(cut_at: int) -> None:
-    writer = MessageWriter()
+    writer = websocket.MessageWriter()
     stream = framed(b"0123456789", b"next")
     first = writer.encode(stream[:cut_at])
-    waits = [writer.control(PONG, b"one"), writer.control(PONG, b"two")]
+    waits = [writer.control(websocket.PONG, b"one"), writer.control(websocket.PONG, b"two")]
     rest = writer.encode(stream[cut_at:])
     assert waits == [b"", b""]
-    assert first + rest == said(BINARY, b"0123456789", key=None) + said(PONG, b"two", key=None) + said(
+    assert first + rest == said(BINARY, b"0123456789", key=None) + said(websocket.PONG, b"two", key=None) + said(
         BINARY, b"next", key=None
     )
 
 
 def test_a_server_may_write_large_pieces_of_a_frame_as_they_are() -> None:
-    writer = MessageWriter()
+    writer = websocket.MessageWriter()
     body = bytes(at % 251 for at in range(1000))
     raw = writer.encode(framed(body)[:103])
-    assert (writer.control(PONG, b"x"), writer.pass_on(901)) == (b"", None)
-    assert [writer.pass_on(400), writer.pass_on(500)] == [b"", said(PONG, b"x", key=None)]
-    assert (writer.pass_on(1), writer.control(PONG, b"y")) == (None, said(PONG, b"y", key=None))
+    assert (writer.control(websocket.PONG, b"x"), writer.pass_on(901)) == (b"", None)
+    assert [writer.pass_on(400), writer.pass_on(500)] == [b"", said(websocket.PONG, b"x", key=None)]
+    assert (writer.pass_on(1), writer.control(websocket.PONG, b"y")) == (None, said(websocket.PONG, b"y", key=None))
     assert fed(MessageReader(is_from_client=False), [raw, body[100:]]) == framed(body)
 
 
 def test_a_client_masks_all_that_it_writes() -> None:
-    writer = MessageWriter(SEED)
+    writer = websocket.MessageWriter(SEED)
     writer.encode(b"\0\0\x0a")
     assert writer.pass_on(10) is None
 
 
 def test_every_message_has_a_key_of_its_own_that_the_seed_decides() -> None:
-    raw = MessageWriter(SEED).encode(framed(*[b"x"] * 1000))
+    raw = websocket.MessageWriter(SEED).encode(framed(*[b"x"] * 1000))
     keys = {raw[at + 2 : at + 6] for at in range(0, len(raw), 7)}
     assert len(raw) == 7000
     assert len(keys) == 1000
-    assert MessageWriter(SEED).encode(framed(*[b"x"] * 1000)) == raw
-    assert MessageWriter(bytes(SEED_BYTES)).encode(framed(b"x"))[2:6] not in keys
+    assert websocket.MessageWriter(SEED).encode(framed(*[b"x"] * 1000)) == raw
+    assert websocket.MessageWriter(bytes(websocket.SEED_BYTES)).encode(framed(b"x"))[2:6] not in keys
 
 
 def test_what_is_gathered_is_measured() -> None:
@@ -352,7 +346,7 @@ def test_who_is_dropped_holds_nothing_more_and_still_hears_a_close(whole_n: int,
     begun = b"".join(pieces[:whole_n]) + pieces[whole_n][: len(pieces[whole_n]) - 1]
     reader.feed(begun, MAX_FRAME_BYTES)
     reader.drop()
-    rest = b"".join([pieces[whole_n][-1:], *pieces[whole_n + 1 :], *pieces, said(PING, b"?"), said(CLOSE)])
+    rest = b"".join([pieces[whole_n][-1:], *pieces[whole_n + 1 :], *pieces, said(PING, b"?"), said(websocket.CLOSE)])
     heard = [reader.feed(piece, MAX_FRAME_BYTES) for piece in cut(rest, list(range(size, len(rest), size)))]
     assert (b"".join(heard), reader.gathered_bytes, reader.fault) == (b"", 0, "")
     assert (reader.pong, reader.is_closed) == (b"?", True)

@@ -9,22 +9,8 @@ from hypothesis import strategies as st
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.amqp import MAX_NESTING, TYPE_NAMES
 from rsocket_wire.wire.annotations import Annotations, decode_annotations
-from tests.rsocket_wire.wire.annotation_vectors import (
-    ARRAY8,
-    ARRAY32,
-    LEGAL,
-    LIST8,
-    LIST32,
-    MAP8,
-    MAP32,
-    NULL,
-    ONE,
-    assert_section_or_refused,
-    compound8,
-    compound32,
-    refusal,
-    section,
-)
+from tests.rsocket_wire.wire import annotation_vectors
+from tests.rsocket_wire.wire.annotation_vectors import ARRAY8, LEGAL, NULL, ONE, compound8, compound32, refusal, section
 
 # Those that are none: bytes, how many, and the sentence. Extra fields begin at offset 31 here.
 ILLEGAL: list[tuple[bytes, int, str]] = [
@@ -41,14 +27,22 @@ ILLEGAL: list[tuple[bytes, int, str]] = [
     (b"\xc0\x00", 1, "extra fields: needs 1 bytes at offset 33, 0 are left"),
     (b"\xc0\x09\x00", 1, "extra fields: needs 9 bytes at offset 33, 1 are left"),
     (b"\xd0\x00\x00\x00\x03\x00\x00\x00", 1, "extra fields: needs 4 bytes at offset 36, 3 are left"),
-    (compound8(LIST8, 2, ONE), 1, "extra fields: needs 1 bytes at offset 36, 0 are left"),
+    (compound8(annotation_vectors.LIST8, 2, ONE), 1, "extra fields: needs 1 bytes at offset 36, 0 are left"),
     (
-        compound8(LIST8, 1, ONE + NULL),
+        compound8(annotation_vectors.LIST8, 1, ONE + NULL),
         1,
         "extra fields, list8 (0xc0) of 1 items: ends at offset 36, but 1 more bytes follow",
     ),
-    (compound8(MAP8, 1, ONE), 1, "extra fields: a map of 1 items at offset 34, keys and values are pairs"),
-    (compound32(MAP32, 3, ONE * 3), 1, "extra fields: a map of 3 items at offset 40, keys and values are pairs"),
+    (
+        compound8(annotation_vectors.MAP8, 1, ONE),
+        1,
+        "extra fields: a map of 1 items at offset 34, keys and values are pairs",
+    ),
+    (
+        compound32(annotation_vectors.MAP32, 3, ONE * 3),
+        1,
+        "extra fields: a map of 3 items at offset 40, keys and values are pairs",
+    ),
     (compound8(ARRAY8, 0, b""), 1, "extra fields: needs 1 bytes at offset 34, 0 are left"),
     (compound8(ARRAY8, 3, b"\x60" + bytes(5)), 1, "extra fields: needs 6 bytes at offset 35, 5 are left"),
     (
@@ -89,11 +83,11 @@ def test_every_type_of_amqp_is_among_the_legal_ones() -> None:
 
 
 NESTS: dict[str, Callable[[bytes], bytes]] = {
-    "lists": lambda inner: compound32(LIST32, 1, inner),
-    "maps": lambda inner: compound32(MAP32, 2, NULL + inner),
+    "lists": lambda inner: compound32(annotation_vectors.LIST32, 1, inner),
+    "maps": lambda inner: compound32(annotation_vectors.MAP32, 2, NULL + inner),
     "descriptors": lambda inner: b"\x00" + inner + NULL,
     "described": lambda inner: b"\x00\x40" + inner,
-    "arrays": lambda inner: compound32(ARRAY32, 1, inner),
+    "arrays": lambda inner: compound32(annotation_vectors.ARRAY32, 1, inner),
 }
 
 
@@ -111,13 +105,13 @@ def test_values_in_each_other_are_read_up_to_the_limit(name: str) -> None:
 
 
 def test_an_array_of_four_billion_nulls_is_read_at_once() -> None:
-    extra = compound32(ARRAY32, 0xFFFF_FFFF, NULL)
+    extra = compound32(annotation_vectors.ARRAY32, 0xFFFF_FFFF, NULL)
     assert decode_annotations(section(extra, 1)).extra == extra
 
 
 @pytest.mark.parametrize("content", [b"\xa1", b"\xc0", b"\xe0"])
 def test_a_count_of_four_billion_ends_with_the_bytes(content: bytes) -> None:
-    extra = compound32(ARRAY32, 0xFFFF_FFFF, content)
+    extra = compound32(annotation_vectors.ARRAY32, 0xFFFF_FFFF, content)
     assert refusal(section(extra, 1)) == "extra fields: needs 1 bytes at offset 41, 0 are left"
     assert refusal(section(b"", 0, 0xFFFF_FFFF)) == "extra fields: needs 1 bytes at offset 31, 0 are left"
 
@@ -125,4 +119,4 @@ def test_a_count_of_four_billion_ends_with_the_bytes(content: bytes) -> None:
 @settings(derandomize=True, deadline=None, max_examples=500)
 @given(st.binary(max_size=60), st.integers(0, 6))
 def test_any_bytes_as_extra_fields_are_kept_or_refused(extra: bytes, extra_n: int) -> None:
-    assert_section_or_refused(section(extra, extra_n))
+    annotation_vectors.assert_section_or_refused(section(extra, extra_n))

@@ -6,20 +6,7 @@ from hypothesis import strategies as st
 
 from rsocket_wire.errors import BrokerError, InvalidFrame
 from rsocket_wire.wire import frames
-from rsocket_wire.wire.frames import (
-    MAX_TIMESTAMP_MS,
-    MINOR_JS,
-    SHARD,
-    UNICAST,
-    Address,
-    BrokerFrame,
-    BrokerInfo,
-    RouteAdd,
-    RouteRemove,
-    RouteSetup,
-    decode_frame,
-    find_wrapped,
-)
+from rsocket_wire.wire.frames import MINOR_JS, Address, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, decode_frame
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
@@ -31,7 +18,7 @@ HEADER = "00000001"
 REGION_NO_TEXT = "tags: value of io.rsocket.routing.Region: byte 0 of 2 is not UTF-8"
 
 IDS = st.binary(min_size=16, max_size=16)
-TIMES = st.integers(0, MAX_TIMESTAMP_MS)
+TIMES = st.integers(0, frames.MAX_TIMESTAMP_MS)
 NAMES = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=63)
 KEYS = st.one_of(
     st.integers(1, 0x7E).filter(lambda id: id != 0x7C).map(Key.well_known),
@@ -53,7 +40,7 @@ FRAMES = st.one_of(
 
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(FRAMES)
-def test_frame_written_is_read_again(frame: BrokerFrame) -> None:
+def test_frame_written_is_read_again(frame: frames.BrokerFrame) -> None:
     data = frame.encode()
     again = decode_frame(data)
     assert again == frame
@@ -74,14 +61,14 @@ def test_any_bytes_behind_a_header_are_a_frame_or_refused(kind: int, minor: int,
 
 def test_frames_are_equal_by_all_they_say() -> None:
     frame = Address(ID, [ORDERS])
-    assert frame == Address(ID, [ORDERS], [], b"", UNICAST)
+    assert frame == Address(ID, [ORDERS], [], b"", frames.UNICAST)
     assert hash(frame) == hash(Address(ID, [ORDERS]))
     for other in (
         Address(BROKER, [ORDERS]),
         Address(ID, []),
         Address(ID, [ORDERS], [Tag(LB_METHOD, b"x")]),
         Address(ID, [ORDERS], wrapped=b"x"),
-        Address(ID, [ORDERS], flags=SHARD),
+        Address(ID, [ORDERS], flags=frames.SHARD),
         Address(ID, [ORDERS], minor=2),
         RouteSetup(ID, "orders", [ORDERS]),
         "frame",
@@ -142,7 +129,7 @@ def test_null_tag_at_the_end_of_an_address_is_written_unless_something_follows()
     ],
     ids=str,
 )
-def test_frame_that_cannot_be_written_is_refused_with_numbers(frame: BrokerFrame, word: str, text: str) -> None:
+def test_frame_that_cannot_be_written_is_refused_with_numbers(frame: frames.BrokerFrame, word: str, text: str) -> None:
     with pytest.raises(BrokerError) as caught:
         frame.encode()
     assert (caught.value.word, caught.value.text) == (word, text)
@@ -177,9 +164,9 @@ def test_hints_of_the_js_client_are_metadata_when_they_lead() -> None:
     start = bytes.fromhex("00001c01" + "1420") + ID
     hint, tag = b"\x9b\x06region", b"\x86\x02eu"
     shard, region = Tag(SHARD_KEY, b"region"), Tag(REGION, b"eu")
-    assert decode_frame(start + hint + tag) == Address(ID, [region], [shard], b"", SHARD, MINOR_JS)
-    assert decode_frame(start + tag + hint) == Address(ID, [region, shard], [], b"", SHARD, MINOR_JS)
-    assert decode_frame(start) == Address(ID, [], [], b"", SHARD, MINOR_JS)
+    assert decode_frame(start + hint + tag) == Address(ID, [region], [shard], b"", frames.SHARD, MINOR_JS)
+    assert decode_frame(start + tag + hint) == Address(ID, [region, shard], [], b"", frames.SHARD, MINOR_JS)
+    assert decode_frame(start) == Address(ID, [], [], b"", frames.SHARD, MINOR_JS)
 
 
 def test_broker_info_of_the_js_version_is_read_like_its_other_maps() -> None:
@@ -194,12 +181,12 @@ def test_broker_info_of_the_js_version_is_read_like_its_other_maps() -> None:
 def test_where_wrapped_metadata_begins_is_known_once_both_maps_have_come(address: Address) -> None:
     raw = address.encode()
     maps = len(raw) - len(address.wrapped)
-    assert [find_wrapped(raw[:size]) for size in range(maps, len(raw) + 1)] == [maps] * (len(raw) - maps + 1)
+    assert [frames.find_wrapped(raw[:size]) for size in range(maps, len(raw) + 1)] == [maps] * (len(raw) - maps + 1)
     cut = decode_frame(raw[:maps])
     assert isinstance(cut, Address)
     assert (cut.tags, cut.metadata, cut.wrapped) == (address.tags, address.metadata, b"")
     for size in range(maps):
-        assert find_wrapped(raw[:size]) == -1
+        assert frames.find_wrapped(raw[:size]) == -1
 
 
 @pytest.mark.parametrize(
@@ -213,11 +200,11 @@ def test_where_wrapped_metadata_begins_is_known_once_both_maps_have_come(address
     ],
 )
 def test_nothing_is_wrapped_in_what_is_no_address_or_has_one_map(raw: bytes) -> None:
-    assert find_wrapped(raw) == (-1 if not raw.endswith(b"\x00") else len(raw) - 1)
+    assert frames.find_wrapped(raw) == (-1 if not raw.endswith(b"\x00") else len(raw) - 1)
 
 
 def test_a_key_at_the_end_of_what_has_come_has_a_value_that_is_to_come() -> None:
     """D-07 holds where the frame ends."""
     raw = Address(ID, [ORDERS, Tag(REGION, b"eu")], [], b"wrapped").encode()
     key_to = raw.index(b"eu") - 1
-    assert find_wrapped(raw[:key_to]) == -1
+    assert frames.find_wrapped(raw[:key_to]) == -1

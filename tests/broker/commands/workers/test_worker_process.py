@@ -10,18 +10,10 @@ from typing import Any
 
 import pytest
 
+from broker.commands.workers import worker_process
 from broker.commands.workers.messages import BEAT
 from broker.commands.workers.plan import Plan
-from broker.commands.workers.worker_process import (
-    ENDED,
-    LAST_PAUSE_S,
-    LIVED_S,
-    READY,
-    WAITING,
-    Timing,
-    WorkerProcess,
-    next_pause_s,
-)
+from broker.commands.workers.worker_process import ENDED, LAST_PAUSE_S, LIVED_S, READY, Timing, WorkerProcess
 from broker.config.load import load
 from tests.system.support.waits import soon, until
 
@@ -62,7 +54,7 @@ async def run() -> AsyncIterator[Run]:
 def test_who_lives_is_started_at_once_and_who_does_not_later_each_time(
     before_s: float, lived_s: float, pause_s: float
 ) -> None:
-    assert next_pause_s(before_s, lived_s, FIRST_PAUSE_S) == pause_s
+    assert worker_process.next_pause_s(before_s, lived_s, FIRST_PAUSE_S) == pause_s
 
 
 async def test_a_worker_that_ends_is_started_again(run: Run) -> None:
@@ -160,7 +152,7 @@ async def test_a_worker_that_is_told_to_stop_is_not_started_again(run: Run) -> N
 
 async def test_a_worker_that_waits_to_be_started_again_stops_at_once(run: Run) -> None:
     worker = run(SAYS_READY, first_pause_s=1000.0)  # and ends
-    await until(lambda: worker.state == WAITING)
+    await until(lambda: worker.state == worker_process.WAITING)
     worker.stop()
     await until(lambda: worker.state == ENDED)
     assert worker.restarts == 0

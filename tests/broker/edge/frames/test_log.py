@@ -20,26 +20,8 @@ from broker.forwarding.peer import Peer
 from broker.routing.rng import Rng
 from broker.server import Server
 from rsocket_wire.errors import APPLICATION_ERROR
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    FOLLOWS,
-    IGNORE,
-    NEXT,
-    REQUEST_CHANNEL,
-    REQUEST_FNF,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Resume,
-    Setup,
-    encode_cancel,
-    encode_error,
-    encode_keepalive,
-    encode_lease,
-    encode_metadata_push,
-    encode_payload,
-    encode_request,
-    encode_request_n,
-)
+from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.frames import NEXT, REQUEST_RESPONSE, Resume, encode_cancel, encode_payload, encode_request
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
@@ -57,7 +39,7 @@ def setup(service: str = "", number: int = 1) -> bytes:
     if service:
         offer = RouteSetup(route_id(number), service, tags_of({"Region": "eu"}))
         metadata = composite((MIME_TYPE, offer.encode()))
-    return Setup(COMPOSITE_MIME, "text/plain", 20_000, 60_000, metadata, SECRET).encode()
+    return frames.Setup(COMPOSITE_MIME, "text/plain", 20_000, 60_000, metadata, SECRET).encode()
 
 
 class Traced:
@@ -86,7 +68,7 @@ class Traced:
     def call(self) -> None:
         """A request to orders, and its answer; each with a secret as payload."""
         self.send(self.caller, encode_request(REQUEST_RESPONSE, 1, SECRET, ORDERS))
-        self.send(self.service, encode_payload(2, NEXT | COMPLETE, SECRET, SECRET))
+        self.send(self.service, encode_payload(2, NEXT | frames.COMPLETE, SECRET, SECRET))
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -121,7 +103,7 @@ async def test_frames_of_a_service_are_those_of_its_connections_and_of_requests_
     other = traced.connect("tcp 10.0.0.6:1", Origin("10.0.0.6"))
     traced.send(other, setup("billing", 2))
     traced.send(traced.caller, encode_request(REQUEST_RESPONSE, 3, b"", addressed(address(service="billing"))))
-    traced.send(traced.caller, encode_keepalive(b"", respond=True))
+    traced.send(traced.caller, frames.encode_keepalive(b"", respond=True))
     traced.call()
     shown = [line.partition(", ")[0] for line in lines_of(caplog)]
     assert shown == [
@@ -137,10 +119,10 @@ async def test_frames_of_a_service_are_those_of_its_connections_and_of_requests_
     ("request_frame", "then", "shown_n"),
     [
         (encode_request(REQUEST_RESPONSE, 1, b"", ORDERS), encode_cancel(1), 2),
-        (encode_request(REQUEST_STREAM, 1, b"", ORDERS, 1), encode_cancel(1), 2),
-        (encode_request(REQUEST_FNF, 1, b"", ORDERS), encode_cancel(1), 1),  # the stream ended with its request
-        (encode_request(REQUEST_FNF, 1, b"", ORDERS, flags=FOLLOWS), encode_payload(1, NEXT, b""), 2),
-        (encode_request(REQUEST_CHANNEL, 1, b"", ORDERS, 1), encode_payload(1, COMPLETE), 2),
+        (encode_request(frames.REQUEST_STREAM, 1, b"", ORDERS, 1), encode_cancel(1), 2),
+        (encode_request(frames.REQUEST_FNF, 1, b"", ORDERS), encode_cancel(1), 1),  # the stream ended with its request
+        (encode_request(frames.REQUEST_FNF, 1, b"", ORDERS, flags=frames.FOLLOWS), encode_payload(1, NEXT, b""), 2),
+        (encode_request(frames.REQUEST_CHANNEL, 1, b"", ORDERS, 1), encode_payload(1, frames.COMPLETE), 2),
     ],
 )
 async def test_a_request_to_a_service_is_shown_to_its_end(
@@ -149,14 +131,16 @@ async def test_a_request_to_a_service_is_shown_to_its_end(
     link = LoggedLink(FakeLink(), "tcp 10.0.0.4:1", Origin(), FrameLog(["orders"]))
     link.received(framed(request_frame) + framed(then))
     assert len(lines_of(caplog)) == shown_n
-    link.received(framed(encode_request_n(3, 1)))
+    link.received(framed(frames.encode_request_n(3, 1)))
     assert len(lines_of(caplog)) == shown_n
 
 
 async def test_a_channel_is_shown_until_both_directions_have_ended(caplog: pytest.LogCaptureFixture) -> None:
     link = LoggedLink(FakeLink(), "tcp 10.0.0.4:1", Origin(), FrameLog(["orders"]))
-    link.received(framed(encode_request(REQUEST_CHANNEL, 1, b"", ORDERS, 1, COMPLETE)))
-    link.write([framed(encode_payload(1, NEXT)), framed(encode_payload(1, COMPLETE)), framed(encode_payload(1, NEXT))])
+    link.received(framed(encode_request(frames.REQUEST_CHANNEL, 1, b"", ORDERS, 1, frames.COMPLETE)))
+    link.write(
+        [framed(encode_payload(1, NEXT)), framed(encode_payload(1, frames.COMPLETE)), framed(encode_payload(1, NEXT))]
+    )
     assert [line.partition(": ")[2][:1] for line in lines_of(caplog)] == ["<", ">", ">"]
 
 
@@ -175,7 +159,7 @@ def test_an_ipv6_address_is_written_with_or_without_brackets() -> None:
 async def test_frames_in_pieces_are_shown_once_they_are_whole(caplog: pytest.LogCaptureFixture) -> None:
     """As TCP cuts them, and as the core gives large output: content apart from its head, as a view."""
     link = LoggedLink(under := FakeLink(), "ws 10.0.0.4:1", Origin(), FrameLog(["*"]))
-    raw = framed(encode_payload(1, NEXT | FOLLOWS, bytes(1000)))
+    raw = framed(encode_payload(1, NEXT | frames.FOLLOWS, bytes(1000)))
     for at in range(0, len(raw), 100):
         link.received(raw[at : at + 100])
     link.write([raw[:12], memoryview(raw)[12:]])
@@ -190,21 +174,21 @@ async def test_frames_in_pieces_are_shown_once_they_are_whole(caplog: pytest.Log
 @pytest.mark.parametrize(
     ("raw", "line"),
     [
-        (encode_keepalive(b"abc", respond=True), "< KEEPALIVE stream 0 RESPOND, data 3 B"),
-        (encode_request_n(5, 7), "< REQUEST_N stream 5, n 7, 10 B"),
+        (frames.encode_keepalive(b"abc", respond=True), "< KEEPALIVE stream 0 RESPOND, data 3 B"),
+        (frames.encode_request_n(5, 7), "< REQUEST_N stream 5, n 7, 10 B"),
         (encode_cancel(5), "< CANCEL stream 5, 6 B"),
-        (encode_error(5, APPLICATION_ERROR, "password wrong"), "< ERROR stream 5, APPLICATION_ERROR, data 14 B"),
-        (encode_error(5, 0x301, ""), "< ERROR stream 5, code 0x301, data 0 B"),
-        (encode_lease(3000, 9), "< LEASE stream 0, 9 requests within 3000 ms, 14 B"),
+        (frames.encode_error(5, APPLICATION_ERROR, "password wrong"), "< ERROR stream 5, APPLICATION_ERROR, data 14 B"),
+        (frames.encode_error(5, 0x301, ""), "< ERROR stream 5, code 0x301, data 0 B"),
+        (frames.encode_lease(3000, 9), "< LEASE stream 0, 9 requests within 3000 ms, 14 B"),
         (
-            encode_metadata_push(composite((MIME_TYPE, RouteSetup(route_id(1), "a\nb", []).encode()))),
+            frames.encode_metadata_push(composite((MIME_TYPE, RouteSetup(route_id(1), "a\nb", []).encode()))),
             "< METADATA_PUSH stream 0, metadata 58 B, 64 B, ROUTE_SETUP a\\nb",
         ),
         (
-            encode_request(REQUEST_STREAM, 3, b"", address(service="orders"), 8),
+            encode_request(frames.REQUEST_STREAM, 3, b"", address(service="orders"), 8),
             "< REQUEST_STREAM stream 3, n 8, metadata 30 B, data 0 B, ADDRESS service=orders",
         ),
-        (bytes(4) + bytes([0x3F << 2 | IGNORE >> 8, 0]), "< EXT stream 0 IGNORE, 6 B"),
+        (bytes(4) + bytes([0x3F << 2 | frames.IGNORE >> 8, 0]), "< EXT stream 0 IGNORE, 6 B"),
         (bytes(4) + bytes([0x2A << 2, 0]), "< type 0x2a stream 0, 6 B"),
         (encode_request(REQUEST_RESPONSE, 1, b"", b"abc")[:-1], "< REQUEST_RESPONSE stream 1, 11 B"),
         (setup()[:12], "< SETUP stream 0, 12 B"),
@@ -224,7 +208,7 @@ def test_a_line_is_bounded_whatever_a_peer_sends() -> None:
 
 
 def test_a_resume_token_is_not_shown() -> None:
-    raw = Setup("a/b", "a/b", 1, 2, wants_lease=True, wants_resume=True, token=SECRET).encode()
+    raw = frames.Setup("a/b", "a/b", 1, 2, wants_lease=True, wants_resume=True, token=SECRET).encode()
     assert line_of(raw) == "< SETUP stream 0 RESUME LEASE, keepalive 1 ms, lifetime 2 ms, mime types a/b a/b, data 0 B"
     assert line_of(Resume(SECRET, 0, 0).encode()) == f"< RESUME stream 0, {len(Resume(SECRET, 0, 0).encode())} B"
 

@@ -9,21 +9,8 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0, MULTICAST
-from tests.broker.forwarding.brokers import (
-    CALLER_MIMES,
-    DATA_MIME,
-    ORDERS,
-    TO,
-    Broker,
-    Middle,
-    annotated,
-    apart,
-    caller_mimes,
-    ingress,
-    last,
-    section,
-    to_route,
-)
+from tests.broker.forwarding import brokers
+from tests.broker.forwarding.brokers import DATA_MIME, ORDERS, TO, Middle, caller_mimes, ingress, last, section
 from tests.fakes import address, addressed, composite, error, fragments
 from tests.topology import LINKED_S, Net
 
@@ -38,7 +25,7 @@ def test_mime_types_that_links_do_not_have_are_said(metadata_mime: str, data_mim
     caller = broker.caller(metadata_mime=metadata_mime, data_mime=data_mime)
     caller.request(REQUEST_RESPONSE, 1, ORDERS)
     behind = MIME_TYPE if metadata_mime == COMPOSITE_MIME else metadata_mime
-    assert apart(link.one())[1] == [caller_mimes(metadata_mime, data_mime), (behind, ORDERS)]
+    assert brokers.apart(link.one())[1] == [caller_mimes(metadata_mime, data_mime), (behind, ORDERS)]
 
 
 def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_and_gone() -> None:
@@ -47,20 +34,20 @@ def test_what_is_said_of_mime_types_is_that_of_the_caller_when_others_have_come_
         caller = broker.caller(data_mime=f"application/x-{number}")
         for stream_id in (1, 3):
             caller.request(REQUEST_FNF, stream_id, ORDERS)
-            assert apart(link.one())[1][0] == caller_mimes(COMPOSITE_MIME, f"application/x-{number}")
+            assert brokers.apart(link.one())[1][0] == caller_mimes(COMPOSITE_MIME, f"application/x-{number}")
         caller.lose()
 
 
 def test_a_redirect_stands_before_the_route() -> None:
     """D-55."""
-    broker = Broker()
+    broker = brokers.Broker()
     link = broker.link("b2")
     broker.far(broker.remote("b2", link), "orders-next", 7)
     broker.core.query.set_redirects({"orders": "orders-next"})
     caller = broker.caller(data_mime=DATA_MIME)
     for number in (1, 3):
         caller.request(REQUEST_FNF, number, ORDERS)
-        said, rest = apart(link.one())
+        said, rest = brokers.apart(link.one())
         assert (said.to_override, rest) == (f"service:orders-next {TO}", [(MIME_TYPE, ORDERS)])
 
 
@@ -90,7 +77,7 @@ def test_what_a_caller_says_of_mime_types_as_brokers_do_is_only_an_entry_of_its_
     """D-49: the service gets what it gets of a caller that is connected beside it."""
     wanted = address(MULTICAST, service="orders") if is_multicast else ORDERS
     metadata = composite(caller_mimes(*pair)) + addressed(wanted, ("text/plain", b"more"))
-    ingress, last = Broker("b1"), Broker("b2")
+    ingress, last = brokers.Broker("b1"), brokers.Broker("b2")
     there, here = ingress.link("b2"), last.link("b1")
     ingress.far(ingress.remote("b2", there), "orders", 7)
     service = last.service("orders", 7, metadata_mime=mime)
@@ -110,13 +97,13 @@ def test_what_a_caller_says_of_mime_types_as_brokers_do_is_only_an_entry_of_its_
     [
         (caller_mimes("", "a/b"), "0 bytes are no mime type, 1..128 are"),
         (caller_mimes("x" * 129, "a/b"), "129 bytes are no mime type, 1..128 are"),
-        ((CALLER_MIMES, b"\x01\xff\x03a/b"), "not ASCII"),
-        ((CALLER_MIMES, b"\x03a/b"), "4 bytes are not two texts"),
+        ((brokers.CALLER_MIMES, b"\x01\xff\x03a/b"), "not ASCII"),
+        ((brokers.CALLER_MIMES, b"\x03a/b"), "4 bytes are not two texts"),
     ],
 )
 def test_mime_types_that_no_entry_can_have_are_refused(said: tuple[str, bytes], text: str) -> None:
     _, service, link = last(metadata_mime=COMPOSITE_MIME)
-    metadata = annotated(section(to_route(7), "b1"), said) + addressed(address(service="orders"))
+    metadata = brokers.annotated(section(brokers.to_route(7), "b1"), said) + addressed(address(service="orders"))
     link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata))
     refused = [error(1, REJECTED, f"bad-annotations: caller-mimes: {text}")]
     assert (link.received(), service.received()) == (refused, [])
@@ -154,7 +141,7 @@ def test_what_is_remembered_of_sections_and_prefixes_is_bounded() -> None:
     first = read(section(TO, "b1"))
     assert read(section(TO, "b1")) is first
     for number in range(hops.MAX_SECTIONS):
-        read(section(to_route(number + 100), "b1"))
+        read(section(brokers.to_route(number + 100), "b1"))
     assert read(section(TO, "b1")) is not first
     long = section(TO, "b1", extra=b"\xa1\xff" + b"x" * 255 + b"\xb1\x00\x00\x04\x00" + b"x" * 1024, extra_n=2)
     assert read(long) is not read(long)

@@ -13,26 +13,13 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, STREAM_DATA_MIME_ID, e
 from rsocket_wire.rsocket.mimes import encode_mime
 from rsocket_wire.wire.frames import MIME_TYPE
 from rsocket_wire.wire.ids import id_text
-from tests.broker.forwarding.brokers import (
-    DATA_MIME,
-    ORDERS,
-    PLAIN,
-    REST,
-    TO,
-    Broker,
-    Middle,
-    annotated,
-    caller_mimes,
-    decided,
-    last,
-    section,
-    to_route,
-)
+from tests.broker.forwarding import brokers
+from tests.broker.forwarding.brokers import ORDERS, REST, TO, Broker, annotated, decided, last, section
 from tests.fakes import Wire, address, addressed, announcement, composite, error, moved, route_id
 
 
 def test_fragments_are_never_gathered_on_the_way() -> None:
-    middle = Middle()
+    middle = brokers.Middle()
     first = frames.encode_request(
         REQUEST_RESPONSE, 1, b"", annotated(section(TO, "b1", flags=1)) + REST[:9], 0, FOLLOWS
     )
@@ -45,7 +32,7 @@ def test_fragments_are_never_gathered_on_the_way() -> None:
 
 
 def test_a_section_that_is_cut_by_fragments_is_awaited() -> None:
-    middle = Middle()
+    middle = brokers.Middle()
     metadata = annotated(section(TO, "b1")) + REST
     middle.before.send(frames.encode_request(REQUEST_STREAM, 1, b"", metadata[:50], 4, FOLLOWS))
     assert (middle.behind.received(), middle.before.received()) == ([], [])
@@ -123,7 +110,7 @@ def test_callers_at_other_brokers_have_as_many_mime_types_as_they_like() -> None
     broker, service, link = last(data_mime="text/html")
     mimes = [f"application/x-{number}" for number in range(MAX_CALLER_MIMES + 2)]
     for number, mime in enumerate([*mimes, mimes[0], mimes[-1], "text/html", "text/html", mimes[7], "text/html"]):
-        said = annotated(section(to_route(7), "b1"), caller_mimes(COMPOSITE_MIME, mime))
+        said = annotated(section(brokers.to_route(7), "b1"), brokers.caller_mimes(COMPOSITE_MIME, mime))
         link.send(frames.encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
         more = encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(mime)) if mime != "text/html" else b""
         assert service.one().metadata == addressed(ORDERS) + more
@@ -139,7 +126,7 @@ def test_what_is_remembered_of_a_caller_is_void_when_its_mime_types_are_forgotte
     mimes = ["application/x", *(f"application/x-{number}" for number in range(MAX_CALLER_MIMES)), "application/x"]
     for number, mime in enumerate(mimes):
         service_at = 0 if mime == "application/x" else 1
-        said = annotated(section(to_route(7 + service_at), "b1"), caller_mimes(COMPOSITE_MIME, mime))
+        said = annotated(section(brokers.to_route(7 + service_at), "b1"), brokers.caller_mimes(COMPOSITE_MIME, mime))
         link.send(frames.encode_request(REQUEST_FNF, 2 * number + 1, b"", said + addressed(ORDERS)))
         more = encode_well_known_entry(STREAM_DATA_MIME_ID, encode_mime(mime))
         assert services[service_at].one().metadata == addressed(ORDERS) + more
@@ -147,25 +134,25 @@ def test_what_is_remembered_of_a_caller_is_void_when_its_mime_types_are_forgotte
 
 def test_the_route_that_was_chosen_gets_it_and_no_other_that_matches() -> None:
     broker = Broker("b2")
-    other, service = broker.service("orders", 6), broker.service("orders", 7, data_mime=DATA_MIME)
+    other, service = broker.service("orders", 6), broker.service("orders", 7, data_mime=brokers.DATA_MIME)
     link = broker.link("b1")
     for number in (1, 3, 5):
-        link.send(frames.encode_request(REQUEST_FNF, number, b"", annotated(section(TO, "b1")) + PLAIN))
+        link.send(frames.encode_request(REQUEST_FNF, number, b"", annotated(section(TO, "b1")) + brokers.PLAIN))
     assert (len(service.received()), other.received()) == (3, [])
 
 
 def test_without_annotations_nothing_is_said_of_mime_types() -> None:
     broker = Broker("b2", CoreSettings(require_annotations=False))
     link = broker.link("b1", version=0)
-    service = broker.service("orders", 7, data_mime=DATA_MIME)
-    metadata = composite(caller_mimes("a/b", "c/d")) + addressed(address(service="orders"))
+    service = broker.service("orders", 7, data_mime=brokers.DATA_MIME)
+    metadata = composite(brokers.caller_mimes("a/b", "c/d")) + addressed(address(service="orders"))
     link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", metadata))
     assert [frame.metadata for frame in service.received()] == [metadata]
 
 
 def test_what_is_no_address_is_refused_where_it_would_have_to_be_translated() -> None:
     _, service, link = last(metadata_mime=MIME_TYPE)
-    raw = annotated(section(to_route(7), "b1")) + announcement(9, "orders")
+    raw = annotated(section(brokers.to_route(7), "b1")) + announcement(9, "orders")
     link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"", raw))
     text = "bad-address: the request carries a broker frame that is no ADDRESS"
     assert (link.received(), service.received()) == ([error(1, INVALID, text)], [])

@@ -8,23 +8,8 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MIME_TYPE
-from tests.broker.forwarding.brokers import (
-    CALLER_MIMES,
-    DATA_MIME,
-    ORDERS,
-    REST,
-    SECTION,
-    TO,
-    Broker,
-    Middle,
-    annotated,
-    apart,
-    caller_mimes,
-    decided,
-    last,
-    section,
-    to_route,
-)
+from tests.broker.forwarding import brokers
+from tests.broker.forwarding.brokers import ORDERS, TO, Broker, Middle, annotated, section, to_route
 from tests.fakes import Frame, Wire, address, addressed, composite, error, moved
 
 # Transit
@@ -85,9 +70,9 @@ def test_what_may_not_come_in_is_refused_and_the_link_stays(raw: bytes, text: st
 
 def test_a_route_that_drains_still_serves_what_others_decided() -> None:
     """D-50."""
-    broker, service, link = last()
+    broker, service, link = brokers.last()
     broker.core.table.masks.put(broker.core.table.masks.draining, broker.core.table.routes()[0].slot)
-    link.send(decided(1))
+    link.send(brokers.decided(1))
     assert len(service.received()) == 1
 
 
@@ -99,17 +84,17 @@ def test_a_fire_and_forget_for_a_route_that_is_gone_is_decided_upon_once_more() 
     middle = Middle()
     gone = section(to_route(99), "b1", flags=0x80)
     middle.ask(gone, REQUEST_FNF)
-    assert apart(middle.behind.one())[0] == Annotations(0x80, TO, "b1", ["b1", "b2"])
-    middle.before.push(annotated(gone) + REST)
-    kept = annotated(section(TO, "b1", "b2", flags=0x80)) + REST
+    assert brokers.apart(middle.behind.one())[0] == Annotations(0x80, TO, "b1", ["b1", "b2"])
+    middle.before.push(annotated(gone) + brokers.REST)
+    kept = annotated(section(TO, "b1", "b2", flags=0x80)) + brokers.REST
     assert middle.behind.one() == Frame(frames.encode_metadata_push(kept))
 
 
 def test_the_last_address_counts_where_a_broker_behind_a_link_must_decide() -> None:
     """D-69."""
     broker = Broker("b2")
-    stock, link = broker.service("stock", 6, data_mime=DATA_MIME), broker.link("b1")
-    orders = broker.service("orders", 7, data_mime=DATA_MIME)
+    stock, link = broker.service("stock", 6, data_mime=brokers.DATA_MIME), broker.link("b1")
+    orders = broker.service("orders", 7, data_mime=brokers.DATA_MIME)
     two = composite((MIME_TYPE, address(service="stock")), (MIME_TYPE, ORDERS), ("text/plain", b"more"))
     gone = annotated(section(to_route(99), "b1"))
     link.send(frames.encode_request(REQUEST_FNF, 1, b"", gone + two))
@@ -121,10 +106,10 @@ def test_without_a_decision_the_receiver_decides(to: str | None) -> None:
     """D-49."""
     middle = Middle()
     middle.ask(section(to, "b1"))
-    said, rest = apart(middle.behind.one())
+    said, rest = brokers.apart(middle.behind.one())
     expected = TO if to is None else f"service:orders {TO}"
     assert said == Annotations(0, expected, "b1", ["b1", "b2"])
-    assert rest == [caller_mimes("a/b", "c/d"), (MIME_TYPE, ORDERS), ("text/plain", b"more")]
+    assert rest == [brokers.caller_mimes("a/b", "c/d"), (MIME_TYPE, ORDERS), ("text/plain", b"more")]
     service = middle.broker.service("orders", 8, data_mime="c/d")
     middle.ask(section(to, "b1"), stream_id=3, rest=addressed(ORDERS))
     assert service.one().metadata is not None
@@ -175,7 +160,7 @@ def test_a_link_without_annotations_gets_what_others_decided_without_them() -> N
     broker.far(broker.remote("b3", behind), "orders", 7)
     before.send(frames.encode_request(REQUEST_RESPONSE, 1, b"data", annotated(section(TO, "b1")) + addressed(ORDERS)))
     assert behind.one() == Frame(frames.encode_request(REQUEST_RESPONSE, 2, b"data", addressed(ORDERS)))
-    unread = annotated(section(TO, "b1"), (CALLER_MIMES, b"")) + addressed(ORDERS)
+    unread = annotated(section(TO, "b1"), (brokers.CALLER_MIMES, b"")) + addressed(ORDERS)
     before.send(frames.encode_request(REQUEST_RESPONSE, 3, b"data", unread))
     text = "bad-annotations: caller-mimes: 0 bytes are not two texts"
     assert (before.received(), behind.received()) == ([error(3, REJECTED, text)], [])
@@ -195,7 +180,7 @@ def client(policy: str, to_clients: str = "strip") -> tuple[Broker, Wire, Wire]:
 def with_section_at(place: int, content: bytes = b"anything") -> bytes:
     """Composite metadata of three entries, one of them named as annotations are."""
     found = [(MIME_TYPE, ORDERS), ("text/plain", b"more")]
-    found.insert(place, (SECTION, content))
+    found.insert(place, (brokers.SECTION, content))
     return composite(*found)
 
 
@@ -222,7 +207,7 @@ def test_annotations_of_a_client_in_a_gathered_request_are_refused() -> None:
 
 def test_the_name_alone_is_no_section() -> None:
     broker, service, caller = client("reject")
-    raw = frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS, ("text/plain", SECTION.encode())))
+    raw = frames.encode_request(REQUEST_RESPONSE, 1, b"", addressed(ORDERS, ("text/plain", brokers.SECTION.encode())))
     caller.send(raw)
     assert (service.received(), broker.refusals()) == ([moved(raw, 2)], {})
 
