@@ -29,7 +29,7 @@ build/compiled: $(VENV)/dev ## a copy of the packages with the core compiled; ma
 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare
-	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python -m benchmarks.readme
 
 docs: $(VENV)/docs ## the documents and the reference of client_sdk as a site in build/docs; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml

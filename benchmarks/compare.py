@@ -1,33 +1,27 @@
-"""Our broker beside its neighbours, in one run: `python benchmarks/compare.py`. The method is told in README.md.
+"""Our broker beside its neighbours, in one run: `python -m benchmarks.compare`. The method is told in README.md.
 
 Every measurement: start one broker on one CPU, the load generator on another, read what the generator reports, stop the
 broker. The brokers of a row take turns within each round, so that a noisy minute of the machine meets all of them.
 """
 
 import json
-import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
-
-from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
+from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants, generate
 from benchmarks.figures import MODELS, Figures, Row, print_table, rows_for, write_json
 from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, choose_cpus
 
 LATEST: Final = ROOT / "benchmarks" / "results" / "latest.json"
 QUICK: Final = BUILD / "quick.json"
 PARTIAL: Final = BUILD / "partial.json"
-RUN_LIMIT_S: Final = 40.0  # for a run beyond its --seconds: opening, and the last turn of a slow broker
 BETWEEN_S: Final = 0.1  # for the sockets of the run before to be gone
 
 
@@ -73,27 +67,12 @@ class Comparison:
             self._left_out.add(runner.name)
             self._tell(runner, f"left out: {error}")
             return None
-        command = [
-            *(
-                str(BUILD / runner.generator),
-                "--port",
-                str(broker.port),
-                "--cpu-of",
-                str(broker.pid),
-                *row.arguments(self._seconds),
-            )
-        ]
         try:
             with beside(broker):
-                done = subprocess.run(
-                    command,
-                    capture_output=True,
-                    text=True,
-                    timeout=self._seconds + RUN_LIMIT_S,
-                    preexec_fn=lambda: os.sched_setaffinity(0, self._load_cpus),
-                )
-        except subprocess.TimeoutExpired:
-            self._tell(runner, f"{row.name}: the generator did not end")
+                arguments = row.arguments(self._seconds)
+                done = generate(runner.generator, broker.port, [broker.pid], arguments, self._seconds, self._load_cpus)
+        except CannotMeasure as error:
+            self._tell(runner, f"{row.name}: {error}")
             return None
         finally:
             broker.stop()
@@ -138,10 +117,7 @@ def main(quick: bool, seconds: float | None, rounds: int | None, only: str | Non
     """Compare CPU time per request and latency of our broker and its neighbours."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     runners, wanted = chosen_runners(only), chosen_models(models)
-    try:
-        build_programs()
-    except CannotMeasure as error:
-        raise click.ClickException(str(error)) from error
+    build_programs()
     comparison = Comparison(console, seconds or (0.4 if quick else 4.0), rounds or (1 if quick else 5))
     rows = {row.name: row for runner in runners for row in rows_for(runner.name, quick) if row.model in wanted}
     for name, row in rows.items():

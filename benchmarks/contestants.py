@@ -3,18 +3,19 @@
 Each measurement gets a process of its own, so that no broker remembers the one before and memory layouts vary.
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import compiled_core
-from benchmarks.machine import BUILD, ROOT
+from benchmarks.machine import BUILD, ROOT, CannotMeasure, empty_folder
 
 COMPILED: Final = "rsocket-broker compiled"
 INTERPRETED: Final = "rsocket-broker interpreted"
@@ -26,11 +27,12 @@ OURS: Final = (COMPILED, INTERPRETED)
 
 START_LIMIT_S: Final = 20.0  # until the line with the port is there; a cold interpreter with all imports needs about 1
 STOP_LIMIT_S: Final = 5.0  # between SIGTERM and SIGKILL
+RUN_LIMIT_S: Final = 40.0  # for a run beyond its seconds: opening, and the last turn of a slow broker
 POLL_S: Final = 0.02
 _PORT: Final = re.compile(r"(?:listening (?:on )?tcp://|client connections on )127\.0\.0\.1:(\d+)")
 
 
-class CannotStart(Exception):
+class CannotStart(CannotMeasure):
     """This contestant is left out; str() is one sentence that says why."""
 
 
@@ -49,13 +51,11 @@ class Contestant:
             self._launch = self._prepare()
         command, environment = self._launch
         log = BUILD / f"{self.name.replace(' ', '-')}.log"
-        empty = BUILD / "empty"  # `python -m` puts the working directory first: no package may lie there
-        empty.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command,
-                cwd=empty,
-                env={**_plain_environment(), **environment},
+                cwd=empty_folder(),
+                env={**plain_environment(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -115,17 +115,56 @@ class RunningBroker:
 def contestants() -> list[Contestant]:
     """Everybody, ours first."""
     return [
-        Contestant(COMPILED, "rsocket_load", _compiled),
-        Contestant(INTERPRETED, "rsocket_load", _interpreted),
+        ours(COMPILED, True, "--admin", "127.0.0.1:0"),
+        ours(INTERPRETED, False, "--admin", "127.0.0.1:0"),
         Contestant(NATS, "nats_load", _nats_server),
         Contestant(NAIVE, "rsocket_load", _naive_broker),
-        Contestant(RELAY, "rsocket_load", _relay),
+        Contestant(RELAY, "rsocket_load", lambda: ([str(BUILD / "relay"), "--port", "0"], {})),
     ]
+
+
+def ours(name: str, is_compiled: bool, *flags: str, **variables: str) -> Contestant:
+    """Our broker with these flags, without admin API where there are none, and with these variables."""
+
+    def prepare() -> tuple[list[str], dict[str, str]]:
+        command = [sys.executable, "-m", "broker", "--listen", "tcp://127.0.0.1:0", *(flags or ("--admin", "off"))]
+        return command, {"PYTHONPATH": str(core_folder(is_compiled)), **variables}
+
+    return Contestant(name, "rsocket_load", prepare)
 
 
 def direct() -> Contestant:
     """No broker: a service that callers connect to themselves, in a process of its own as a broker's is."""
     return Contestant(DIRECT, "rsocket_load", lambda: ([str(BUILD / "relay"), "--port", "0", "--echo"], {}))
+
+
+def generate(
+    program: str, port: int, pids: Iterable[int], arguments: list[str], seconds: float, cpus: set[int]
+) -> "subprocess.CompletedProcess[str]":
+    """One run of a load generator, which looks at the CPU time of these processes; CannotMeasure if it does not end."""
+    try:
+        return subprocess.run(
+            [str(BUILD / program), "--port", str(port), "--cpu-of", ",".join(map(str, pids)), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=seconds + RUN_LIMIT_S,
+            preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotMeasure("the generator did not end") from None
+
+
+def measure(
+    broker: RunningBroker, arguments: list[str], seconds: float, cpus: set[int], pids: Iterable[int] = ()
+) -> dict[str, Any]:
+    """What the generator reports of a run without a mistake; CannotMeasure. `pids`: when it is more than the broker."""
+    done = generate("rsocket_load", broker.port, pids or [broker.pid], arguments, seconds, cpus)
+    if done.returncode != 0 or done.stderr.strip():
+        raise CannotMeasure(f"{' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    if report["errors"]:
+        raise CannotMeasure(f"{' '.join(arguments)}: {report['errors']} errors")
+    return report
 
 
 def find_nats_server() -> Path | None:
@@ -137,7 +176,7 @@ def find_nats_server() -> Path | None:
     return Path(found) if found else None
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """Ours without the options of a broker that somebody has set: everybody runs with defaults."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RSB_")}
 
@@ -152,19 +191,6 @@ def core_folder(is_compiled: bool) -> Path:
         raise CannotStart("the core could not be compiled, its compiler said why") from error
 
 
-def _our_command(folder: Path) -> tuple[list[str], dict[str, str]]:
-    command = [sys.executable, "-m", "broker", "--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"]
-    return command, {"PYTHONPATH": str(folder)}
-
-
-def _compiled() -> tuple[list[str], dict[str, str]]:
-    return _our_command(core_folder(is_compiled=True))
-
-
-def _interpreted() -> tuple[list[str], dict[str, str]]:
-    return _our_command(core_folder(is_compiled=False))
-
-
 def _nats_server() -> tuple[list[str], dict[str, str]]:
     program = find_nats_server()
     if program is None:
@@ -173,8 +199,4 @@ def _nats_server() -> tuple[list[str], dict[str, str]]:
 
 
 def _naive_broker() -> tuple[list[str], dict[str, str]]:
-    return [sys.executable, str(ROOT / "benchmarks" / "naive_broker.py"), "--port", "0"], {}
-
-
-def _relay() -> tuple[list[str], dict[str, str]]:
-    return [str(BUILD / "relay"), "--port", "0"], {}
+    return [sys.executable, "-m", "benchmarks.naive_broker", "--port", "0"], {"PYTHONPATH": str(ROOT)}

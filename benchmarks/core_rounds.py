@@ -8,7 +8,6 @@ under load: every caller sends a batch, all that is written is written, the serv
 call in it, so that what a request costs inside stands out as much as it can.
 """
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,8 @@ from rsocket_wire.rsocket.frames import COMPLETE, NEXT, REQUEST_RESPONSE, Setup,
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from rsocket_wire.wire.tags import Tag
+from tests.fakes import framed
+from tests.system.support.shells import FakeLink, FakeLoop
 
 CALLERS: Final = 16
 BATCH: Final = 64  # requests of a caller in one turn
@@ -33,35 +34,11 @@ PAYLOAD: Final = b"x" * 100
 STUCK_S: Final = 10.0
 
 
-class Timer(asyncio.TimerHandle):
-    """Never fires by itself."""
-
-    def __init__(self, at: float, callback: Callable[[], None]) -> None:
-        self.at: Final = at
-        self.callback: Final = callback
-        self.is_over = False
-
-    def cancel(self) -> None:
-        self.is_over = True
-
-
-class Loop:
+class Loop(FakeLoop):
     """Turns when it is told to, on the system's clock."""
-
-    def __init__(self) -> None:
-        self._soon: list[Callable[[], None]] = []
-        self._timers: list[Timer] = []  # two at most
 
     def time(self) -> float:
         return time.monotonic()
-
-    def call_soon(self, callback: Callable[[], None], /) -> None:
-        self._soon.append(callback)
-
-    def call_at(self, when: float, callback: Callable[[], None], /) -> asyncio.TimerHandle:
-        timer = Timer(when, callback)
-        self._timers.append(timer)
-        return timer
 
     def settle(self) -> None:
         """Turns until nothing is due: more than one where a connection has sent more than a turn takes."""
@@ -70,48 +47,27 @@ class Loop:
             self.turn()
 
     def turn(self) -> None:
-        """What is due."""
-        due, self._soon = self._soon, []
-        for callback in due:
-            callback()
+        """What is due, timers among it; of those there are two at most."""
+        super().turn()
         now = time.monotonic()
-        for timer in self._timers:
+        for timer in self._later:
             if now >= timer.at and not timer.is_over:
                 timer.cancel()
                 timer.callback()
-        self._timers = [timer for timer in self._timers if not timer.is_over]
+        self._later = [timer for timer in self._later if not timer.is_over]
 
 
-class Link:
+class Link(FakeLink):
     """Takes everything at once and forgets it."""
-
-    def serve(self, peer: Peer | None) -> None:
-        pass
-
-    def pending_bytes(self) -> int:
-        return 0
-
-    def unconfirmed_bytes(self) -> int:
-        return 0
 
     def write(self, pieces: list[Piece]) -> int:
         b"".join(pieces)  # as the link of a socket does
         return 0
 
-    def pause(self) -> None:
-        pass
-
-    def resume(self) -> None:
-        pass
-
     def end(self) -> None:
-        raise AssertionError("the core ended a connection of the benchmark")
+        raise AssertionError("the core or its shell ended a connection of the benchmark")
 
-    def close(self) -> None:
-        raise AssertionError("the core ended a connection of the benchmark")
-
-    def abort(self) -> None:
-        raise AssertionError("the shell ended a connection of the benchmark")
+    close = abort = end
 
 
 class Rounds:
@@ -166,10 +122,6 @@ class Rounds:
             requests += TURNS * BATCH * CALLERS
             assert not self.service.streams, f"{len(self.service.streams)} requests were not answered"
         return spent_s / requests * 1e6
-
-
-def framed(raw: bytes) -> bytes:
-    return len(raw).to_bytes(3, "big") + raw
 
 
 def entry(raw: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What event files cost a broker under load: `python benchmarks/event_files.py`. CPU per request, latency.
+"""What event files cost a broker under load: `python -m benchmarks.event_files`. CPU per request, latency.
 
 Real broker processes over loopback: without event files, with flow records, with every request besides. CPU time is the
 broker's own (its writer is another process, see sink.py), at full speed and at a steady rate; the latency at that rate
@@ -6,10 +6,8 @@ counts from the moment at which a request was due. The broker has one CPU, the g
 both, as it would anywhere.
 """
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,15 +16,11 @@ from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
+from benchmarks.contestants import Contestant, RunningBroker, measure, ours
+from benchmarks.figures import Row, table_of
+from benchmarks.machine import BUILD, build_programs, choose_cpus, describe_machine
 
-from benchmarks.contestants import CannotStart, Contestant, RunningBroker, core_folder
-from benchmarks.figures import Row
-from benchmarks.machine import BUILD, CannotMeasure, build_programs, choose_cpus, describe_machine
-
-RUN_LIMIT_S: Final = 40.0  # for a run beyond its --seconds
 EVENTS: Final = BUILD / "event-files"
 ROW: Final = Row("request_response", 16, 16)
 NONE: Final = "none"
@@ -38,13 +32,8 @@ MOST_TIMES: Final = 2.0  # the p99 of one without
 def contestant(mode: str, is_compiled: bool) -> Contestant:
     """A broker that writes these events."""
 
-    def prepare() -> tuple[list[str], dict[str, str]]:
-        environment = {"PYTHONPATH": str(core_folder(is_compiled))}
-        if mode != NONE:
-            environment |= {"RSB_EVENTS__DIR": str(EVENTS), "RSB_EVENTS__REQUESTS": mode}
-        return [sys.executable, "-m", "broker", "--listen", "tcp://127.0.0.1:0", "--admin", "off"], environment
-
-    return Contestant(f"events {mode}", "rsocket_load", prepare)
+    variables = {} if mode == NONE else {"RSB_EVENTS__DIR": str(EVENTS), "RSB_EVENTS__REQUESTS": mode}
+    return ours(f"events {mode}", is_compiled, **variables)
 
 
 def free_writers(broker: RunningBroker) -> None:
@@ -55,28 +44,10 @@ def free_writers(broker: RunningBroker) -> None:
             os.sched_setaffinity(int(thread), range(os.cpu_count() or 1))
 
 
-def measure(broker: RunningBroker, arguments: list[str], seconds: float, cpus: set[int]) -> dict[str, Any]:
-    """What the generator reports; CannotMeasure."""
-    done = subprocess.run(
-        [str(BUILD / "rsocket_load"), "--port", str(broker.port), "--cpu-of", str(broker.pid), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=seconds + RUN_LIMIT_S,
-        preexec_fn=lambda: os.sched_setaffinity(0, cpus),
-    )
-    if done.returncode != 0 or done.stderr.strip():
-        raise CannotMeasure(done.stderr.strip() or f"the generator ended with {done.returncode}")
-    report: dict[str, Any] = json.loads(done.stdout)
-    if report["errors"]:
-        raise CannotMeasure(f"{report['errors']} errors")
-    return report
-
-
 def show(console: Console, title: str, rounds: dict[str, list[dict[str, Any]]]) -> None:
     """Medians over the rounds; what is added, and how many times, is taken within each round."""
-    table = Table(title=title)
-    for column in ("events", "requests/s", "CPU µs/request", "added µs", "p50 µs", "p99 µs", "times p99", "load busy"):
-        table.add_column(column, justify="left" if column == "events" else "right")
+    columns = ("requests/s", "CPU µs/request", "added µs", "p50 µs", "p99 µs", "times p99", "load busy")
+    table = table_of(title, "events", *columns)
     for mode, reports in rounds.items():
         pairs = list(zip(reports, rounds[NONE], strict=True))
         added = median(one["cpu_us_per_request"] - base["cpu_us_per_request"] for one, base in pairs)
@@ -128,8 +99,6 @@ def main(seconds: float, rounds: int, rate: int, interpreted: bool) -> None:
                         results[kind][mode].append(measure(broker, arguments, seconds, load_cpus))
                 finally:
                     broker.stop()
-    except (CannotMeasure, CannotStart, subprocess.TimeoutExpired) as error:
-        raise click.ClickException(str(error)) from error
     finally:
         shutil.rmtree(EVENTS, ignore_errors=True)
     for kind, of_kind in results.items():

@@ -109,13 +109,18 @@ def rows_for(name: str, is_quick: bool) -> list[Row]:
     return rows
 
 
+def table_of(title: str, *columns: str, left_n: int = 1) -> Table:
+    """Without rows; all columns but the first ones hold numbers."""
+    table = Table(title=title)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place < left_n else "right", no_wrap=True)
+    return table
+
+
 def print_table(console: Console, results: list[Figures]) -> None:
     """One table, rows of the same traffic together, in the order in which they were measured."""
-    table = Table(title="CPU time of the broker per request, and latency (medians over the rounds)")
-    table.add_column("traffic, connections x in flight")
-    table.add_column("broker")
-    for column in _COLUMNS:
-        table.add_column(column, justify="right", no_wrap=True)
+    title = "CPU time of the broker per request, and latency (medians over the rounds)"
+    table = table_of(title, "traffic, connections x in flight", "broker", *_COLUMNS, left_n=2)
     before = ""
     for figures in results:
         name = figures.row.name

@@ -1,4 +1,4 @@
-"""Memory of the broker per idle connection: `python benchmarks/idle.py`.
+"""Memory of the broker per idle connection: `python -m benchmarks.idle`.
 
 Opens many TCP connections with a SETUP each, waits until the broker has answered a KEEPALIVE on every one of them, and
 compares the broker's resident memory (VmRSS) with what it was before. Twice: connections that only call, and services
@@ -7,7 +7,6 @@ with a route of four tags. Socket buffers are the kernel's and are not in it.
 
 import resource
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -16,12 +15,13 @@ from typing import Final
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
-
+from benchmarks.beside import framed
 from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
+from benchmarks.figures import table_of
 from benchmarks.machine import BUILD, choose_cpus
+from rsocket_wire.rsocket.frames import Setup, encode_keepalive
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from rsocket_wire.wire.tags import Tag
 
@@ -29,28 +29,18 @@ SPARE_DESCRIPTORS: Final = 200  # what a process needs besides its connections
 BATCH: Final = 100  # connections that are opened before their answers are awaited: fewer than a listen backlog
 ANSWER_LIMIT_S: Final = 20.0
 SETTLE_S: Final = 1.0  # until the broker has freed what it only needed to accept
-COMPOSITE_MIME: Final = b"message/x.rsocket.composite-metadata.v0"
-DATA_MIME: Final = b"application/octet-stream"
-KEEPALIVE: Final = b"\x00\x00\x0e" + b"\x00\x00\x00\x00\x0c\x80" + bytes(8)  # with the respond flag
-ANSWER_BYTES: Final = len(KEEPALIVE)
+ANSWER_BYTES: Final = len(framed(encode_keepalive(b"")))
 
 
 def opening(number: int, has_route: bool) -> bytes:
     """SETUP, with a ROUTE_SETUP of its own if it is a service, and a KEEPALIVE to be answered."""
-    metadata = b""
+    metadata: bytes | None = None
     if has_route:
         tags = [Tag.of("region", f"r{number % 16}"), Tag.of("zone", f"z{number % 64}")]
         route = RouteSetup(b"rsb-idle" + number.to_bytes(8, "big"), f"idle-{number % 100}", tags).encode()
-        metadata = bytes([len(MIME_TYPE) - 1]) + MIME_TYPE.encode() + len(route).to_bytes(3, "big") + route
-    body = (
-        b"\x00\x00\x00\x00\x05\x00"
-        + b"\x00\x01\x00\x00"
-        + (20_000_000).to_bytes(4, "big")
-        + (90_000_000).to_bytes(4, "big")
-    )
-    body += bytes([len(COMPOSITE_MIME)]) + COMPOSITE_MIME + bytes([len(DATA_MIME)]) + DATA_MIME
-    body += len(metadata).to_bytes(3, "big") + metadata
-    return len(body).to_bytes(3, "big") + body + KEEPALIVE
+        metadata = encode_entry(MIME_TYPE.encode(), route)
+    setup = Setup(COMPOSITE_MIME, "application/octet-stream", 20_000_000, 90_000_000, metadata).encode()
+    return framed(setup) + framed(encode_keepalive(b"", respond=True))
 
 
 def resident_kib(pid: int) -> int:
@@ -130,10 +120,8 @@ def main(connections: int) -> None:
     console = Console()
     raise_limit(connections)
     BUILD.mkdir(parents=True, exist_ok=True)
-    table = Table(title=f"resident memory per idle connection, {connections} connections")
-    table.add_column("broker")
-    table.add_column("callers, KiB each", justify="right")
-    table.add_column("services with a route, KiB each", justify="right")
+    title = f"resident memory per idle connection, {connections} connections"
+    table = table_of(title, "broker", "callers, KiB each", "services with a route, KiB each")
     for runner in contestants():
         if runner.name in OURS:
             figures = measure_all(console, runner, connections)

@@ -1,4 +1,4 @@
-"""What a broker adds to a request that is alone, and what it forwards at most: `python benchmarks/latency.py`.
+"""What a broker adds to a request that is alone, and what it forwards at most: `python -m benchmarks.latency`.
 
 Added latency: one connection with one request in flight, in a closed loop, through each broker and to a service that
 callers connect to themselves; added is the difference to the latter within the same round. Streams: CPU time per item
@@ -7,20 +7,16 @@ of a broker that has nothing else to do. Generator, pinning, warm-up and interle
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Final
 
 import click
 from rich.console import Console
-from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
 
 from benchmarks.compare import Comparison
 from benchmarks.contestants import COMPILED, DIRECT, NATS, OURS, RELAY, contestants, direct
-from benchmarks.figures import Figures, Row
-from benchmarks.machine import CannotMeasure, build_programs
+from benchmarks.figures import Figures, Row, table_of
+from benchmarks.machine import build_programs
 
 ALONE: Final = Row("request_response", 1, 1)
 STREAMS: Final = Row("request_stream", 16, 4)
@@ -34,9 +30,8 @@ def added_us(via: Figures, without: Figures, key: str) -> float:
 
 def print_latencies(console: Console, results: Sequence[Figures], without: Figures) -> None:
     """One line for each way."""
-    table = Table(title=f"latency of {ALONE.name}, µs: medians over {len(without.rounds)} rounds")
-    for column in ("through", "p50", "min … max", "p99", "added p50", "added p99", "CPU µs/request"):
-        table.add_column(column, justify="left" if column == "through" else "right")
+    title = f"latency of {ALONE.name}, µs: medians over {len(without.rounds)} rounds"
+    table = table_of(title, "through", "p50", "min … max", "p99", "added p50", "added p99", "CPU µs/request")
     for figures in results:
         p50 = figures.values("p50_us")
         added = [f"{added_us(figures, without, key):.1f}" for key in ("p50_us", "p99_us")]
@@ -54,11 +49,8 @@ def print_latencies(console: Console, results: Sequence[Figures], without: Figur
 
 def print_streams(console: Console, results: Sequence[Figures]) -> None:
     """One line for each core."""
-    table = Table(
-        title=f"{STREAMS.name}: items forwarded; the promise, compiled: {ITEMS_PER_S / 1e6:g} million/s per core"
-    )
-    for column in ("core", "CPU µs/item", "min … max", "million items/s per core", "items/s in the run"):
-        table.add_column(column, justify="left" if column == "core" else "right")
+    title = f"{STREAMS.name}: items forwarded; the promise, compiled: {ITEMS_PER_S / 1e6:g} million/s per core"
+    table = table_of(title, "core", "CPU µs/item", "min … max", "million items/s per core", "items/s in the run")
     for figures in results:
         cpu = figures.values("cpu_us_per_item")
         ran = median(figures.values("items_per_s"))
@@ -78,10 +70,7 @@ def print_streams(console: Console, results: Sequence[Figures]) -> None:
 def main(seconds: float, rounds: int) -> None:
     """Added latency of one request in flight, and streams forwarded per core."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    try:
-        build_programs()
-    except CannotMeasure as error:
-        raise click.ClickException(str(error)) from error
+    build_programs()
     known = {runner.name: runner for runner in contestants()}
     comparison = Comparison(console, seconds, rounds)
     comparison.run_row(ALONE, [direct(), *(known[name] for name in (COMPILED, NATS, RELAY))])

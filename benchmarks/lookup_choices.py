@@ -6,6 +6,7 @@ that is measured empty and taken off. The least of several repeats counts: what 
 
 import json
 import time
+from collections.abc import Callable
 from typing import Final
 
 from broker.routing.query import Query
@@ -49,52 +50,47 @@ def address(*hints: Tag, flags: int = 0) -> bytes:
 def time_choices(table: Table, raw: bytes) -> float:
     """Microseconds per request to a known address."""
     query = Query(table, Rng(1))
-    return min(_ask(query, raw) for _ in range(REPEATS)) - min(_loop(raw) for _ in range(REPEATS))
+    return _least_us(lambda: _ask(query, raw)) - _least_us(lambda: _loop(raw))
 
 
 def time_changes(table: Table) -> float:
     """Microseconds per request when a mask of one of the routes has changed before each; the change is taken off."""
     query = Query(table, Rng(1))
     raw = address()
-    both = min(_ask_and_change(query, table, raw) for _ in range(REPEATS))
-    return both - min(_change(table) for _ in range(REPEATS))
+
+    def ask() -> None:
+        query.choose(query.resolve(raw, 0, len(raw)), ZONE, ORIGIN, 100.0)
+
+    def nothing() -> None: ...
+
+    return _least_us(lambda: _change(table, ask)) - _least_us(lambda: _change(table, nothing))
 
 
-def _ask(query: Query, raw: bytes) -> float:
-    begun_at = time.process_time()
+def _least_us(run: Callable[[], None]) -> float:
+    """Of CPU time for each of the CALLS of a run."""
+    spent = []
+    for _ in range(REPEATS):
+        begun_at = time.process_time()
+        run()
+        spent.append(time.process_time() - begun_at)
+    return min(spent) / CALLS * 1e6
+
+
+def _ask(query: Query, raw: bytes) -> None:
     for _ in range(CALLS):
         query.choose(query.resolve(raw, 0, len(raw)), ZONE, ORIGIN, 100.0)
-    return (time.process_time() - begun_at) / CALLS * 1e6
 
 
-def _loop(raw: bytes) -> float:
-    begun_at = time.process_time()
+def _loop(raw: bytes) -> None:
     for _ in range(CALLS):
         len(raw)
-    return (time.process_time() - begun_at) / CALLS * 1e6
 
 
-def _ask_and_change(query: Query, table: Table, raw: bytes) -> float:
+def _change(table: Table, then: Callable[[], None]) -> None:
     masks = table.masks
-    begun_at = time.process_time()
     for number in range(CALLS):
-        if number & 1:
-            masks.take(masks.congested, 3)
-        else:
-            masks.put(masks.congested, 3)
-        query.choose(query.resolve(raw, 0, len(raw)), ZONE, ORIGIN, 100.0)
-    return (time.process_time() - begun_at) / CALLS * 1e6
-
-
-def _change(table: Table) -> float:
-    masks = table.masks
-    begun_at = time.process_time()
-    for number in range(CALLS):
-        if number & 1:
-            masks.take(masks.congested, 3)
-        else:
-            masks.put(masks.congested, 3)
-    return (time.process_time() - begun_at) / CALLS * 1e6
+        (masks.take if number & 1 else masks.put)(masks.congested, 3)
+        then()
 
 
 def figures() -> dict[str, dict[str, float]]:

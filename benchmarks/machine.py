@@ -1,4 +1,4 @@
-"""The machine that measures: which CPUs to pin to, what to call it, and the C compiler.
+"""The machine that measures: which CPUs to pin to, what to call it, the C compiler, and processes on it.
 
 Knows Linux only: the CPU time of a broker is read from /proc, so the benchmarks run nowhere else.
 """
@@ -7,8 +7,11 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
+
+import click
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 BUILD: Final = ROOT / "build" / "bench"
@@ -16,8 +19,8 @@ LOAD_SOURCES: Final = ROOT / "benchmarks" / "load"
 PROGRAMS: Final = ("rsocket_load", "nats_load", "relay")
 
 
-class CannotMeasure(Exception):
-    """Something that a person has to mend before anything can be measured; str() is one sentence."""
+class CannotMeasure(click.ClickException):
+    """Something that a person has to mend before anything can be measured: ends the command with one sentence."""
 
 
 def choose_cpus() -> tuple[set[int], set[int]]:
@@ -71,6 +74,54 @@ def build_programs() -> None:
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:
             raise CannotMeasure(f"{' '.join(command)} failed: {result.stderr.strip()}")
+
+
+def empty_folder() -> Path:
+    """To start `python -m` in, which puts the working directory first: no package may lie there."""
+    folder = BUILD / "empty"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def start_module(
+    name: str, *words: object, folder: Path = ROOT, cpus: set[int] | None = None, err: int | None = None, **more: str
+) -> "subprocess.Popen[str]":
+    """`python -m benchmarks.NAME WORD…` with the packages in this folder; its standard input and output are pipes.
+
+    `cpus`: to run on; None: on those of this process. `err`: its standard error, as for Popen. `more`: variables.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.{name}", *map(str, words)],
+        cwd=empty_folder(),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), **more},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=err,
+        text=True,
+        preexec_fn=None if cpus is None else lambda: os.sched_setaffinity(0, cpus),
+    )
+
+
+def say(process: "subprocess.Popen[str]", text: str) -> None:
+    """A line on its standard input."""
+    assert process.stdin is not None  # `start_module` has made it a pipe
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+
+
+def hear(process: "subprocess.Popen[str]") -> str:
+    """The next line of its standard output; CannotMeasure when it has ended instead."""
+    assert process.stdout is not None  # likewise
+    line = process.stdout.readline()
+    if not line:
+        raise CannotMeasure(f"{process.args!r} failed, see above")
+    return line.rstrip("\n")
+
+
+def stop(process: "subprocess.Popen[str]") -> None:
+    """Ends it."""
+    process.terminate()
+    process.communicate()
 
 
 def _siblings_of(cpu: int) -> set[int]:

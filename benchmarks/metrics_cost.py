@@ -1,4 +1,4 @@
-"""What counting costs: `python benchmarks/metrics_cost.py`. CPU time per forwarded request, counted and not.
+"""What counting costs: `python -m benchmarks.metrics_cost`. CPU time per forwarded request, counted and not.
 
 The broker has no switch for it, so what is compared is the broker and a copy of it in which the methods that count have
 lost their bodies; the calls are still made. Not in it is what only somebody who asks costs (REST, /metrics). The
@@ -8,7 +8,6 @@ processes live all the time and take turns of a fraction of a second on one CPU.
 
 import ast
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -18,12 +17,10 @@ from typing import Final
 
 import click
 from rich.console import Console
-from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
 
 from benchmarks.contestants import COMPILED, OURS, CannotStart, core_folder
-from benchmarks.machine import BUILD, ROOT, choose_cpus
+from benchmarks.figures import table_of
+from benchmarks.machine import BUILD, ROOT, choose_cpus, hear, say, start_module, stop
 from broker.build_hook import PACKAGES, compile_tree, compiled_modules
 
 MOST: Final = 1.05  # times the CPU time without counting: the promise
@@ -38,39 +35,18 @@ class Rounds:
     """A `core_rounds` process with the `broker` package of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        empty = BUILD / "empty"  # `python -m` puts the working directory first
-        empty.mkdir(parents=True, exist_ok=True)
-        self._process: Final = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.core_rounds"],
-            cwd=empty,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, choose_cpus()[0]),
-        )
-        self._folder: Final = folder
+        self._process: Final = start_module("core_rounds", cpus=choose_cpus()[0], folder=folder)
         self.figures: Final[list[float]] = []  # µs per request, by round
-        self._line()
+        hear(self._process)
 
     def measure(self, seconds: float) -> None:
         """One round."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-        self.figures.append(float(self._line()))
+        say(self._process, f"{seconds}")
+        self.figures.append(float(hear(self._process)))
 
     def end(self) -> None:
         """Ends the process."""
-        self._process.kill()
-        self._process.communicate()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise click.ClickException(f"the core in {self._folder.relative_to(ROOT)} failed, see above")
-        return line
+        stop(self._process)
 
 
 def without_counting(is_compiled: bool) -> Path:
@@ -131,9 +107,9 @@ def compare(name: str, rounds: int, seconds: float) -> tuple[list[float], list[f
 def main(rounds: int, seconds: float, only: str) -> None:
     """CPU time of a forwarded request/response with and without counting."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    table = Table(title=f"CPU µs per request, {rounds} rounds; the promise: at most {MOST:g} times")
-    for column in ("core", "counted", "min", "not counted", "min", "ratio, median of rounds", "ratio of the smallest"):
-        table.add_column(column, justify="left" if column == "core" else "right")
+    title = f"CPU µs per request, {rounds} rounds; the promise: at most {MOST:g} times"
+    ratios = ("ratio, median of rounds", "ratio of the smallest")
+    table = table_of(title, "core", "counted", "min", "not counted", "min", *ratios)
     for name in OURS:
         if only not in name:
             continue

@@ -4,15 +4,13 @@ Not ours and not a straw man: it runs on uvloop, decodes each address once, and 
 does. It forwards request/response, fire-and-forget, request/stream and metadata push, unicast, round robin. What it
 costs is that every frame becomes objects, callbacks and up to three writes on both connections.
 
-    python benchmarks/naive_broker.py --port 0      prints "listening tcp://127.0.0.1:PORT", runs until it is killed
+    python -m benchmarks.naive_broker --port 0      prints "listening tcp://127.0.0.1:PORT", runs until it is killed
 """
 
 import asyncio
-import sys
 from asyncio import Future, StreamReader, StreamWriter
 from functools import lru_cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,8 +23,6 @@ from rsocket.payload import Payload
 from rsocket.request_handler import BaseRequestHandler
 from rsocket.rsocket_server import RSocketServer
 from rsocket.transports.tcp import TransportTCP
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
 
 from rsocket_wire.wire.frames import MIME_TYPES, Address, BrokerFrame, RouteSetup, decode_frame
 from rsocket_wire.wire.keys import SERVICE_NAME

@@ -18,6 +18,7 @@ from typing import Final
 import pyspark
 
 from benchmarks.pipeline import Traffic, check, cpu_s, run_once
+from benchmarks.shares import Shares
 from spark_sink.java import ensure_java
 from spark_sink.pipeline.spark import SparkEngine
 from spark_sink.session import open_session
@@ -65,42 +66,26 @@ def cluster(workers: int, folder: Path) -> Iterator[list[Path]]:
     environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder), "PYTHONPATH": os.getcwd()}
     master = [program, f"{CLASSES}.master.Master", "--host", "127.0.0.1", "--port", f"{PORT}", "--webui-port", "0"]
     worker = [program, f"{CLASSES}.worker.Worker", "--cores", "1", "--memory", "2g", "--webui-port", "0"]
-    groups = [made_group(f"pipeline-{os.getpid()}-{number}") for number in range(workers)]
+    shares = Shares(SHARE)
     processes = [started(master, environment)]
     time.sleep(5)
-    for group in groups:
-        processes.append(started([*worker, f"spark://127.0.0.1:{PORT}"], environment))
-        (group / "cgroup.procs").write_text(f"{processes[-1].pid}")
+    processes += [started([*worker, f"spark://127.0.0.1:{PORT}"], environment) for _ in range(workers)]
+    shares.hold([process.pid for process in processes[1:]])
     time.sleep(10)
     try:
-        yield groups
+        yield shares.folders
     finally:
         for process in processes:
             process.terminate()
             process.wait()
         time.sleep(3)  # executors end after their worker
-        for group in groups:
-            with contextlib.suppress(OSError):
-                group.rmdir()
+        with contextlib.suppress(OSError):
+            shares.release()
 
 
 def started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Its lines are nobody's."""
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def made_group(name: str) -> Path:
-    """A control group with `SHARE` of a core, of either version."""
-    root = Path("/sys/fs/cgroup")
-    is_new = (root / "cgroup.controllers").exists()
-    group = root / name if is_new else root / "cpu" / name
-    group.mkdir()
-    if is_new:
-        (group / "cpu.max").write_text(f"{int(SHARE * 100_000)} 100000")
-    else:
-        (group / "cpu.cfs_period_us").write_text("100000")
-        (group / "cpu.cfs_quota_us").write_text(f"{int(SHARE * 100_000)}")
-    return group
 
 
 def used_s(group: Path) -> float:

@@ -1,4 +1,4 @@
-"""The table of figures in README.md, made of results/latest.json: `python benchmarks/readme.py` writes it there."""
+"""The table of figures in README.md, made of results/latest.json: `python -m benchmarks.readme` writes it there."""
 
 from __future__ import annotations
 

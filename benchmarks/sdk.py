@@ -1,4 +1,4 @@
-"""What a client costs: `python benchmarks/sdk.py [--quick] [--interpreted]`.
+"""What a client costs: `python -m benchmarks.sdk [--quick] [--interpreted]`.
 
     caller process ──► broker, a process of its own ──► echo, a process of its own     the caller's CPU time counts
     client_sdk     ──► broker                        ──► service process               the service's CPU time counts
@@ -11,25 +11,22 @@ ADDRESS; nats-py through nats-server.
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 import click
 from rich.console import Console
-from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
 
 from benchmarks import contestants as brokers
-from benchmarks.machine import BUILD, CannotMeasure, choose_cpus, describe_commit, describe_machine
+from benchmarks import machine
+from benchmarks.figures import table_of
+from benchmarks.machine import BUILD, CannotMeasure, hear, say, start_module, stop
 
 CALLERS: Final = ("client_sdk", "rsocket-py", "nats-py")
 MODELS: Final = ("request_response", "fire_and_forget", "request_stream", "request_stream x16")
 SERVICE: Final = "service of request_response"
-HERE: Final = Path(__file__).resolve().parent
-START_LIMIT_S: Final = 20.0
+CALL_LIMIT_S: Final = 60.0  # from the start of a caller to its end
 
 
 class Place:
@@ -39,58 +36,33 @@ class Place:
         found = next(one for one in brokers.contestants() if one.name == name)
         self.broker: Final = found.start(cpus)
         self.kind: Final = kind
+        self.url: Final = f"{'nats' if kind == 'nats' else 'tcp'}://127.0.0.1:{self.broker.port}"
         self._folder: Final = folder
 
-    def start_echo(self) -> "subprocess.Popen[str]":
-        """The cheap service; returns when it can be asked."""
-        return self._await_ready([str(HERE / "sdk_echo.py"), self.kind, str(self.broker.port)])
-
-    def start_service(self, library: str) -> "subprocess.Popen[str]":
-        """The service whose CPU time counts."""
-        return self._await_ready([str(HERE / "sdk_clients.py"), "service", library, str(self.broker.port)])
+    def start(self, module: str, *words: object) -> "subprocess.Popen[str]":
+        """A service; returns when it can be asked."""
+        # What rsocket-py's says on standard error is a warning of each stream that it has just ended.
+        process = start_module(module, *words, folder=self._folder, err=subprocess.DEVNULL)
+        hear(process)
+        return process
 
     def call(self, library: str, model: str, seconds: float) -> dict[str, float]:
         """One caller process from its start to its end."""
-        words = ["caller", library, model, str(self.broker.port), str(seconds)]
-        result = subprocess.run(
-            [sys.executable, str(HERE / "sdk_clients.py"), *words],
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            timeout=seconds + START_LIMIT_S,
-        )
-        if result.returncode:
-            raise CannotMeasure(f"{library}, {model}: {result.stderr.strip().splitlines()[-1]}")
-        figures: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
-        return figures
-
-    def _await_ready(self, words: list[str]) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, *words],
-            env=self._environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # rsocket-py's warns of each stream that it has just ended
-            text=True,
-        )
-        assert process.stdout is not None  # asked for with PIPE
-        if "ready" not in process.stdout.readline():
-            raise CannotMeasure(f"{' '.join(words)} did not start")
-        return process
-
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self._folder)}
+        return call(start_module("sdk_clients", "caller", library, model, self.url, seconds, folder=self._folder))
 
 
-def stop(process: "subprocess.Popen[str]") -> None:
-    """Ends a service."""
-    process.terminate()
-    process.communicate()
+def call(process: "subprocess.Popen[str]") -> dict[str, float]:
+    """What a caller of `sdk_clients` says at its end."""
+    said, _ = process.communicate(timeout=CALL_LIMIT_S)
+    if process.returncode:
+        raise CannotMeasure(f"{process.args!r} failed, see above")
+    figures: dict[str, float] = json.loads(said.splitlines()[-1])
+    return figures
 
 
 def measure_caller(place: Place, library: str, model: str, seconds: float) -> float:
     """Requests (or items) per CPU second of the caller."""
-    echo = place.start_echo()
+    echo = place.start("sdk_echo", place.kind, place.broker.port)
     try:
         figures = place.call(library, model, seconds)
     finally:
@@ -100,9 +72,7 @@ def measure_caller(place: Place, library: str, model: str, seconds: float) -> fl
 
 def measure_service(place: Place, library: str, seconds: float) -> float:
     """Requests per CPU second of the service; the caller's time is not in it."""
-    service = place.start_service(library)
-    assert service.stdin is not None  # asked for with PIPE
-    assert service.stdout is not None
+    service = place.start("sdk_clients", "service", library, place.url)
     try:
         marks = []
         done = 0.0
@@ -111,9 +81,8 @@ def measure_service(place: Place, library: str, seconds: float) -> float:
                 done = place.call("nats-py" if library == "nats-py" else "client_sdk", "request_response", seconds)[
                     "done_in_all"
                 ]
-            service.stdin.write("\n")
-            service.stdin.flush()
-            marks.append(float(service.stdout.readline()))
+            say(service, "")
+            marks.append(float(hear(service)))
     finally:
         stop(service)
     return done / (marks[1] - marks[0])
@@ -121,12 +90,8 @@ def measure_service(place: Place, library: str, seconds: float) -> float:
 
 def print_table(console: Console, rates: dict[tuple[str, str], list[float]], callers: list[str]) -> None:
     """A row for each model: requests per CPU second of each library, and ours over the others."""
-    table = Table(title="requests, or items of streams, per CPU second: medians over the rounds")
-    table.add_column("model")
-    for caller in callers:
-        table.add_column(caller, justify="right")
-    for caller in callers[1:]:
-        table.add_column(f"ratio to {caller}", justify="right")
+    title = "requests, or items of streams, per CPU second: medians over the rounds"
+    table = table_of(title, "model", *callers, *(f"ratio to {caller}" for caller in callers[1:]))
     for model in (*MODELS, SERVICE):
         if (model, callers[0]) not in rates:
             continue
@@ -152,7 +117,7 @@ def main(quick: bool, interpreted: bool, rounds: int, seconds: float, only: str,
     callers: list[str] = [name for name in CALLERS if name in libraries.split(",")]
     models = [model for model in (*MODELS, SERVICE) if not only or model in only.split(",")]
     console = Console(width=160)
-    broker_cpus, other_cpus = choose_cpus()
+    broker_cpus, other_cpus = machine.choose_cpus()
     os.sched_setaffinity(0, broker_cpus | other_cpus)
     rates: dict[tuple[str, str], list[float]] = {}
     places: dict[str, Place] = {}
@@ -172,12 +137,11 @@ def main(quick: bool, interpreted: bool, rounds: int, seconds: float, only: str,
                     else:
                         rate = measure_caller(place, library, model, seconds)
                     rates.setdefault((model, library), []).append(rate)
-    except (CannotMeasure, brokers.CannotStart) as error:
-        raise click.ClickException(str(error)) from error
     finally:
         for place in places.values():
             place.broker.stop()
-    console.print(f"{describe_machine()}; {describe_commit()}; {'interpreted' if interpreted else 'compiled'}")
+    core = "interpreted" if interpreted else "compiled"
+    console.print(machine.describe_machine(), machine.describe_commit(), core, sep="; ")
     print_table(console, rates, callers)
     (BUILD / "sdk.json").write_text(json.dumps({f"{model}, {name}": rates[model, name] for model, name in rates}))
 

@@ -1,17 +1,20 @@
-"""One client process of `sdk.py`: a library, a model, a number of seconds; says what it did as one line of JSON.
+"""One client process of `sdk.py` and `websocket.py`: a library, a model, a number of seconds; says what it did in JSON.
 
-    python sdk_clients.py caller LIBRARY MODEL PORT SECONDS
-    python sdk_clients.py service LIBRARY PORT            until a line comes on its standard input
+    python -m benchmarks.sdk_clients caller LIBRARY MODEL URL SECONDS [IN_FLIGHT [PID]]
+    python -m benchmarks.sdk_clients service LIBRARY URL         until a line comes on its standard input
 
-CPU time is that of this process, over the measured window (the first fifth is not in it).
+CPU time is that of this process, over the measured window (the first fifth is not in it), and of the process PID.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import uvloop
 
@@ -30,17 +33,30 @@ class Count:
         self.done_n = 0
 
 
-async def measure(count: Count, seconds: float, workers: list[Callable[[], Awaitable[None]]]) -> dict[str, float]:
+class Caller(NamedTuple):
+    """How a library calls; `read` counts the items of a stream that it reads to its end."""
+
+    ask: Callable[[], Awaitable[object]]
+    tell: Callable[[], Awaitable[object]]
+    read: Callable[[Count], Awaitable[None]]
+
+
+async def measure(
+    count: Count, seconds: float, workers: Sequence[Callable[[], Awaitable[None]]], other: str
+) -> dict[str, float]:
+    def look() -> dict[str, float]:
+        return {
+            "done": count.done_n,
+            "cpu_s": time.process_time(),
+            "wall_s": time.monotonic(),
+            "other_cpu_s": cpu_s(other),
+        }
+
     tasks = [asyncio.ensure_future(worker()) for worker in workers]
     await asyncio.sleep(seconds * WARM_UP)
-    done_n, cpu_s, wall_s = count.done_n, time.process_time(), time.monotonic()
+    before = look()
     await asyncio.sleep(seconds * (1 - WARM_UP))
-    figures = {
-        "done": count.done_n - done_n,
-        "cpu_s": time.process_time() - cpu_s,
-        "wall_s": time.monotonic() - wall_s,
-        "done_in_all": count.done_n,
-    }
+    figures = {name: value - before[name] for name, value in look().items()} | {"done_in_all": count.done_n}
     for task in tasks:
         if task.done():
             task.result()  # a worker that failed makes the figures worthless
@@ -48,58 +64,79 @@ async def measure(count: Count, seconds: float, workers: list[Callable[[], Await
     return figures
 
 
-async def call_with_sdk(model: str, port: int, seconds: float) -> dict[str, float]:
-    from client_sdk import address, connect
+def cpu_s(pid: str) -> float:
+    """CPU time of all threads of a process so far; 0 of none."""
+    parts = Path(f"/proc/{pid}/task").glob("*/schedstat") if pid else ()
+    return sum(int(part.read_text().split()[0]) for part in parts) / 1e9
 
+
+async def call(
+    library: str, model: str, url: str, seconds: str, in_flight: str = f"{IN_FLIGHT_N}", other: str = ""
+) -> dict[str, float]:
     count = Count()
-    echo = address("echo")
-    async with connect(f"tcp://127.0.0.1:{port}") as client:
+    async with CALLERS[library](url) as caller:
 
         async def ask() -> None:
             while True:
-                await client.request_response(echo, DATA)
+                await caller.ask()
                 count.done_n += 1
 
         async def tell() -> None:
             while True:
                 for _ in range(BURST_N):
-                    await client.fire_and_forget(echo, DATA)
-                await client.request_response(echo, DATA)
+                    await caller.tell()
+                await caller.ask()
                 count.done_n += BURST_N
 
         async def read() -> None:
             while True:
-                async for _ in client.request_stream(echo, DATA, initial_n=CREDIT_N):
-                    count.done_n += 1
+                await caller.read(count)
 
-        return await measure(count, seconds, workers_of(model, ask, tell, read))
+        workers = {
+            "request_response": [ask] * int(in_flight),
+            "fire_and_forget": [tell] * 4,
+            "request_stream": [read],
+            "request_stream x16": [read] * 16,
+        }
+        return await measure(count, float(seconds), workers[model], other)
 
 
-async def call_with_rsocket_py(model: str, port: int, seconds: float) -> dict[str, float]:
+@contextlib.asynccontextmanager
+async def call_with_sdk(url: str) -> AsyncIterator[Caller]:
+    from client_sdk import address, connect
+
+    echo = address("echo")
+    async with connect(url) as client:
+
+        async def read(count: Count) -> None:
+            async for _ in client.request_stream(echo, DATA, initial_n=CREDIT_N):
+                count.done_n += 1
+
+        yield Caller(partial(client.request_response, echo, DATA), partial(client.fire_and_forget, echo, DATA), read)
+
+
+@contextlib.asynccontextmanager
+async def call_with_rsocket_py(url: str) -> AsyncIterator[Caller]:
     from reactivestreams.subscriber import DefaultSubscriber
-    from rsocket.extensions.mimetypes import WellKnownMimeTypes
-    from rsocket.helpers import single_transport_provider
     from rsocket.payload import Payload
-    from rsocket.rsocket_client import RSocketClient
-    from rsocket.transports.tcp import TransportTCP
 
     from client_sdk import address
     from client_sdk.metadata import entry_bytes
     from rsocket_wire.wire.frames import MIME_TYPE
 
-    count = Count()
     metadata = entry_bytes(MIME_TYPE, address("echo").frame_bytes(bytes(15) + b"C"))
     payload = Payload(DATA, metadata)
 
     class Reader(DefaultSubscriber):  # type: ignore[misc]  # rsocket-py is not typed
-        def __init__(self) -> None:
+        def __init__(self, count: Count) -> None:
             super().__init__()
+            self.count = count
             self.ended = asyncio.get_running_loop().create_future()
             self.taken_n = 0
 
         def on_next(self, value: object, is_complete: bool = False) -> None:
             if value.data:  # type: ignore[attr-defined]
-                count.done_n += 1
+                self.count.done_n += 1
                 self.taken_n += 1
                 if self.taken_n == CREDIT_N // 2:
                     self.taken_n = 0
@@ -111,54 +148,24 @@ async def call_with_rsocket_py(model: str, port: int, seconds: float) -> dict[st
             if not self.ended.done():
                 self.ended.set_result(None)
 
-    connection = await asyncio.open_connection("127.0.0.1", port)
-    async with RSocketClient(
-        single_transport_provider(TransportTCP(*connection)),
-        metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
-        data_encoding=WellKnownMimeTypes.APPLICATION_OCTET_STREAM,
-    ) as client:
+    async with await rsocket_py_client(url) as client:
 
-        async def ask() -> None:
-            while True:
-                await client.request_response(payload)
-                count.done_n += 1
+        async def read(count: Count) -> None:
+            reader = Reader(count)
+            client.request_stream(payload).initial_request_n(CREDIT_N).subscribe(reader)
+            await reader.ended
 
-        async def tell() -> None:
-            while True:
-                for _ in range(BURST_N):
-                    await client.fire_and_forget(payload)
-                await client.request_response(payload)
-                count.done_n += BURST_N
-
-        async def read() -> None:
-            while True:
-                reader = Reader()
-                client.request_stream(payload).initial_request_n(CREDIT_N).subscribe(reader)
-                await reader.ended
-
-        return await measure(count, seconds, workers_of(model, ask, tell, read))
+        yield Caller(partial(client.request_response, payload), partial(client.fire_and_forget, payload), read)
 
 
-async def call_with_nats(model: str, port: int, seconds: float) -> dict[str, float]:
+@contextlib.asynccontextmanager
+async def call_with_nats(url: str) -> AsyncIterator[Caller]:
     import nats
 
-    count = Count()
-    client = await nats.connect(f"nats://127.0.0.1:{port}")
+    client = await nats.connect(url)
 
-    async def ask() -> None:
-        while True:
-            await client.request("echo", DATA, timeout=10)
-            count.done_n += 1
-
-    async def tell() -> None:
-        while True:
-            for _ in range(BURST_N):
-                await client.publish("nobody", DATA)
-            await client.request("echo", DATA, timeout=10)
-            count.done_n += BURST_N
-
-    async def read() -> None:
-        """No credit in NATS: as many messages as a window has are asked for at a time."""
+    async def read(count: Count) -> None:
+        """No credit in NATS: as many messages as a window has are asked for at a time. It never ends."""
         inbox = client.new_inbox()
         subscription = await client.subscribe(inbox)
         body = (b"%d " % (CREDIT_N // 2)).ljust(len(DATA), b"x")
@@ -172,21 +179,27 @@ async def call_with_nats(model: str, port: int, seconds: float) -> dict[str, flo
                 taken_n = 0
                 await client.publish("items", body, reply=inbox)
 
-    figures = await measure(count, seconds, workers_of(model, ask, tell, read))
+    yield Caller(partial(client.request, "echo", DATA, timeout=10), partial(client.publish, "nobody", DATA), read)
     await client.close()
-    return figures
 
 
-def workers_of(model: str, ask: Any, tell: Any, read: Any) -> list[Callable[[], Awaitable[None]]]:
-    return {
-        "request_response": [ask] * IN_FLIGHT_N,
-        "fire_and_forget": [tell] * 4,
-        "request_stream": [read],
-        "request_stream x16": [read] * 16,
-    }[model]
+async def rsocket_py_client(url: str, **options: Any) -> Any:
+    """One of rsocket-py, to be entered."""
+    from rsocket.extensions.mimetypes import WellKnownMimeTypes
+    from rsocket.helpers import single_transport_provider
+    from rsocket.rsocket_client import RSocketClient
+    from rsocket.transports.tcp import TransportTCP
+
+    connection = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    return RSocketClient(
+        single_transport_provider(TransportTCP(*connection)),
+        metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
+        data_encoding=WellKnownMimeTypes.APPLICATION_OCTET_STREAM,
+        **options,
+    )
 
 
-async def serve_with_sdk(port: int) -> None:
+async def serve_with_sdk(url: str) -> None:
     from client_sdk import Service, connect
 
     service = Service("echo")
@@ -195,17 +208,14 @@ async def serve_with_sdk(port: int) -> None:
     async def answer(data: bytes) -> bytes:
         return data
 
-    async with connect(f"tcp://127.0.0.1:{port}", service=service):
+    async with connect(url, service=service):
         await report()
 
 
-async def serve_with_rsocket_py(port: int) -> None:
-    from rsocket.extensions.mimetypes import WellKnownMimeTypes
-    from rsocket.helpers import create_future, single_transport_provider
+async def serve_with_rsocket_py(url: str) -> None:
+    from rsocket.helpers import create_future
     from rsocket.payload import Payload
     from rsocket.request_handler import BaseRequestHandler
-    from rsocket.rsocket_client import RSocketClient
-    from rsocket.transports.tcp import TransportTCP
 
     from client_sdk.metadata import entry_bytes
     from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
@@ -214,22 +224,15 @@ async def serve_with_rsocket_py(port: int) -> None:
         async def request_response(self, payload: Any) -> Any:
             return create_future(Payload(payload.data))
 
-    connection = await asyncio.open_connection("127.0.0.1", port)
     offer = entry_bytes(MIME_TYPE, RouteSetup(bytes(15) + b"P", "echo", []).encode())
-    async with RSocketClient(
-        single_transport_provider(TransportTCP(*connection)),
-        handler_factory=Echo,
-        metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
-        data_encoding=WellKnownMimeTypes.APPLICATION_OCTET_STREAM,
-        setup_payload=Payload(None, offer),
-    ):
+    async with await rsocket_py_client(url, handler_factory=Echo, setup_payload=Payload(None, offer)):
         await report()
 
 
-async def serve_with_nats(port: int) -> None:
+async def serve_with_nats(url: str) -> None:
     import nats
 
-    client = await nats.connect(f"nats://127.0.0.1:{port}")
+    client = await nats.connect(url)
 
     async def answer(message: Any) -> None:
         await message.respond(message.data)
@@ -261,7 +264,6 @@ SERVICES: Final[dict[str, Any]] = {
 
 if __name__ == "__main__":
     if sys.argv[1] == "caller":
-        library, model, port, seconds = sys.argv[2:6]
-        print(json.dumps(uvloop.run(CALLERS[library](model, int(port), float(seconds)))))
+        print(json.dumps(uvloop.run(call(*sys.argv[2:]))))
     else:
-        uvloop.run(SERVICES[sys.argv[2]](int(sys.argv[3])))
+        uvloop.run(SERVICES[sys.argv[2]](sys.argv[3]))

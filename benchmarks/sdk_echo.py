@@ -1,7 +1,7 @@
 """The other end of `sdk.py`: services that cost little, so that the caller is what is measured.
 
-    python sdk_echo.py rsocket PORT     the route `echo` at an RSocket broker
-    python sdk_echo.py nats PORT        the subjects `echo` and `items` at a nats-server
+    python -m benchmarks.sdk_echo rsocket PORT     the route `echo` at an RSocket broker
+    python -m benchmarks.sdk_echo nats PORT        the subjects `echo` and `items` at a nats-server
 
 Each says `ready` when it can be asked. A request is answered with its own data, a stream with ITEMS_N items of it.
 """

@@ -36,7 +36,7 @@ class Shares:
     def __init__(self, share: float) -> None:
         """`share`: of one CPU, for each process. CannotMeasure where quotas cannot be set."""
         self._share: Final = share
-        self._folders: Final[list[Path]] = []
+        self.folders: Final[list[Path]] = []  # of those that are held
         found = find_controller(MOUNTS.read_text())
         if found is None:
             raise CannotMeasure("no cgroups with CPU quotas are mounted: workers cannot be held to a share of a CPU")
@@ -51,7 +51,7 @@ class Shares:
             for pid in pids:
                 folder = self._root / f"rsocket-broker-bench-{os.getpid()}-{pid}"
                 folder.mkdir()
-                self._folders.append(folder)
+                self.folders.append(folder)
                 if self._is_v2:
                     (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
                     (folder / "cpu.weight").write_text(str(100 * FIRST))
@@ -65,9 +65,9 @@ class Shares:
 
     def release(self) -> None:
         """Removes the cgroups; nobody is in them any more."""
-        for folder in self._folders:
+        for folder in self.folders:
             folder.rmdir()
-        self._folders.clear()
+        self.folders.clear()
 
 
 def _text_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a slow or stopped peer costs the others: `python benchmarks/slow_peer.py`.
+"""What a slow or stopped peer costs the others: `python -m benchmarks.slow_peer`.
 
 The others are the traffic of compare.py. Beside them in turn: nobody; a consumer that reads 20 KiB/s of the streams
 that it asked for; one that reads nothing; and, in longer runs, a service that is fed and answers, and one that is fed
@@ -8,11 +8,9 @@ round and are medians. A consumer that reads nothing is ended after `limits.stuc
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -20,12 +18,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
-
 from benchmarks.compare import Comparison, nobody
 from benchmarks.contestants import OURS, Contestant, RunningBroker, contestants
-from benchmarks.figures import Figures, Row
-from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, choose_cpus
+from benchmarks.figures import Figures, Row, table_of
+from benchmarks.machine import CannotMeasure, build_programs, choose_cpus, hear, start_module
 
 Beside = Callable[[RunningBroker], AbstractContextManager[None]]
 
@@ -40,27 +36,18 @@ HEAD: Final = ("traffic", "beside", "CPU µs each", "ratio", "each/s", "ratio", 
 @contextmanager
 def process(broker: RunningBroker, role: str, *numbers: int, is_awaited: bool = True) -> Iterator[int]:
     """One process of `beside.py`; its process id. `is_awaited`: it says when it is ready."""
-    empty = BUILD / "empty"  # `python -m` puts the working directory first
-    empty.mkdir(parents=True, exist_ok=True)
-    started = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.beside", role, str(broker.port), *map(str, numbers)],
-        cwd=empty,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        preexec_fn=lambda: os.sched_setaffinity(0, choose_cpus()[1]),
-    )
-    assert started.stdout is not None
+    started = start_module("beside", role, broker.port, *numbers, cpus=choose_cpus()[1])
     try:
-        if is_awaited and not started.stdout.readline():
-            raise click.ClickException(f"the {role} beside failed, see above")
+        if is_awaited:
+            hear(started)
         yield started.pid
         if started.poll() is not None and role != "feeder":  # it ends with the service that it feeds
-            raise click.ClickException(f"the {role} beside was ended, see above")
+            raise CannotMeasure(f"the {role} beside was ended, see above")
     finally:
         started.kill()
         said = started.communicate()[0]
     if not is_awaited and not said:
-        raise click.ClickException(f"the {role} beside got nothing")
+        raise CannotMeasure(f"the {role} beside got nothing")
 
 
 def consumer(bytes_per_s: int) -> Beside:
@@ -139,16 +126,9 @@ def add_rows(table: Table, runner: Contestant, results: Sequence[Figures]) -> No
 def main(seconds: float, rounds: int, stopped_seconds: float, stopped_rounds: int, only: str) -> None:
     """CPU time, rate and p99 of others beside a slow consumer, and beside a stopped service."""
     console = Console(width=None if sys.stdout.isatty() else 150)
-    try:
-        build_programs()
-    except CannotMeasure as error:
-        raise click.ClickException(str(error)) from error
-    table = Table(
-        title="medians and ratios over the rounds; the promise: a slow consumer costs the others at most "
-        f"{MOST:g} times, a stopped service makes their p99 at most {MOST_STOPPED:g} times"
-    )
-    for column in HEAD:
-        table.add_column(column, justify="left" if column in HEAD[:2] else "right")
+    build_programs()
+    title = f"medians and ratios over the rounds; the promise: a slow consumer costs the others at most {MOST:g} times"
+    table = table_of(f"{title}, a stopped service makes their p99 at most {MOST_STOPPED:g} times", *HEAD, left_n=2)
     is_failed = False
     for runner in contestants():
         if runner.name not in OURS or only not in runner.name:

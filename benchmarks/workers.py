@@ -1,4 +1,4 @@
-"""How much several workers carry against one: `python benchmarks/workers.py`. The method is told in README.md.
+"""How much several workers carry against one: `python -m benchmarks.workers`. The method is told in README.md.
 
 Two kinds of traffic: services at all workers, where every request stays at the worker that it came to with `--locality
 local`, and is for any of them else; and one service, where those of all workers but one take a hop. Where there is no
@@ -6,9 +6,7 @@ CPU left for the load generator, each worker is held to a share of one: then the
 can be compared.
 """
 
-import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,17 +15,12 @@ from typing import Any, Final
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # to be run as a file, from anywhere
-
-
-from benchmarks.contestants import CannotStart, Contestant, RunningBroker, core_folder
-from benchmarks.figures import Row
-from benchmarks.machine import BUILD, CannotMeasure, build_programs, describe_machine
+from benchmarks.contestants import Contestant, RunningBroker, measure, ours
+from benchmarks.figures import Row, table_of
+from benchmarks.machine import build_programs, describe_machine
 from benchmarks.shares import Shares
 
-RUN_LIMIT_S: Final = 40.0  # for a run beyond its --seconds
 LINKED_S: Final = 1.0  # for the workers to be linked; a generator that came before would count errors
 ROWS: Final = (
     Row("request_response", 16, 64, services=16),  # of 16 connections each of two workers gets some: all, once in 2^15
@@ -41,12 +34,8 @@ USED: Final = 0.95  # of the shares at least, or it was not the workers that wer
 def serving(workers_n: int, is_compiled: bool, locality: str) -> Contestant:
     """Our broker with so many workers; 1 is the broker without a supervisor."""
 
-    def prepare() -> tuple[list[str], dict[str, str]]:
-        listen = ["--listen", "tcp://127.0.0.1:0", "--admin", "off", "--workers", str(workers_n)]
-        environment = {"PYTHONPATH": str(core_folder(is_compiled)), "RSB_SERVER__WORKER_LOCALITY": locality}
-        return [sys.executable, "-m", "broker", *listen], environment
-
-    return Contestant(f"{workers_n} workers", "rsocket_load", prepare)
+    flags = ("--admin", "off", "--workers", str(workers_n))
+    return ours(f"{workers_n} workers", is_compiled, *flags, RSB_SERVER__WORKER_LOCALITY=locality)
 
 
 def processes_of(broker: RunningBroker) -> list[int]:
@@ -63,7 +52,7 @@ def choose_cpus(workers_n: int) -> tuple[set[int], set[int], bool]:
     return set(allowed), set(allowed), True
 
 
-def measure(
+def run(
     runner: Contestant, workers_n: int, row: Row, seconds: float, cpus: tuple[set[int], set[int]], share: float
 ) -> dict[str, Any]:
     """What the generator reports of one run; CannotStart, CannotMeasure.
@@ -77,26 +66,11 @@ def measure(
         processes = processes_of(broker)
         if shares is not None:
             shares.hold(processes[-workers_n:])  # not the supervisor, which forwards nothing
-        pids = ",".join(map(str, processes))
-        command = [str(BUILD / runner.generator), "--port", str(broker.port), "--cpu-of", pids, *row.arguments(seconds)]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=seconds + RUN_LIMIT_S,
-            preexec_fn=lambda: os.sched_setaffinity(0, cpus[1]),
-        )
-    except subprocess.TimeoutExpired:
-        raise CannotMeasure(f"{runner.name}: the generator did not end") from None
+        report = measure(broker, row.arguments(seconds), seconds, cpus[1], processes)
     finally:
         broker.stop()
         if shares is not None:
             shares.release()
-    if done.returncode != 0 or done.stderr.strip():
-        raise CannotMeasure(f"{runner.name}: {done.stderr.strip() or done.returncode}")
-    report: dict[str, Any] = json.loads(done.stdout)
-    if report["errors"]:
-        raise CannotMeasure(f"{runner.name}: {report['errors']} errors")
     # What the workers used of what they could have had.
     report["used"] = report["requests_per_s"] * report["cpu_us_per_request"] / 1e6 / workers_n / (share or 1.0)
     return report
@@ -104,9 +78,8 @@ def measure(
 
 def show(console: Console, title: str, runs: dict[int, list[dict[str, Any]]]) -> None:
     """One table: medians over the rounds; ratios are taken within each round."""
-    table = Table(title=title)
-    for column in ("workers", "requests/s", "against one", "used", "CPU µs/request", "by CPU alone", "generator busy"):
-        table.add_column(column, justify="right")
+    columns = ("requests/s", "against one", "used", "CPU µs/request", "by CPU alone", "generator busy")
+    table = table_of(title, "workers", *columns, left_n=0)
     ones = runs[1]
     for workers_n, reports in runs.items():
         pairs = list(zip(reports, ones, strict=True))
@@ -141,24 +114,21 @@ def main(workers_n: int, seconds: float, rounds: int, locality: str, interpreted
     """Compare several workers with one."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     runners = {number: serving(number, not interpreted, locality) for number in (1, workers_n)}
-    try:
-        build_programs()
-        broker_cpus, load_cpus, is_shared = choose_cpus(workers_n)
-        console.print(describe_machine(), highlight=False)
-        if share is None:
-            share = SHARE if is_shared else 0.0
-        if share:
-            console.print(f"each worker is held to {share:.0%} of a CPU, the generator has the rest")
-        elif is_shared:
-            console.print("workers and generator share all CPUs: what CPU time says is what a core more would carry")
-        for row, kind in zip(ROWS, KINDS, strict=True):
-            runs: dict[int, list[dict[str, Any]]] = {number: [] for number in runners}
-            for _ in range(rounds):
-                for number, runner in runners.items():
-                    runs[number].append(measure(runner, number, row, seconds, (broker_cpus, load_cpus), share))
-            show(console, f"{kind}: {row.name}", runs)
-    except (CannotMeasure, CannotStart) as error:
-        raise click.ClickException(str(error)) from error
+    build_programs()
+    broker_cpus, load_cpus, is_shared = choose_cpus(workers_n)
+    console.print(describe_machine(), highlight=False)
+    if share is None:
+        share = SHARE if is_shared else 0.0
+    if share:
+        console.print(f"each worker is held to {share:.0%} of a CPU, the generator has the rest")
+    elif is_shared:
+        console.print("workers and generator share all CPUs: what CPU time says is what a core more would carry")
+    for row, kind in zip(ROWS, KINDS, strict=True):
+        runs: dict[int, list[dict[str, Any]]] = {number: [] for number in runners}
+        for _ in range(rounds):
+            for number, runner in runners.items():
+                runs[number].append(run(runner, number, row, seconds, (broker_cpus, load_cpus), share))
+        show(console, f"{kind}: {row.name}", runs)
 
 
 if __name__ == "__main__":
