@@ -16,15 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from client_sdk.errors import (
-    ClientError,
-    ConnectionLost,
-    DeadlineExceeded,
-    NotConnected,
-    SetupRejected,
-    error_of,
-    split_word,
-)
+from client_sdk import errors
 from client_sdk.io.dial import AnyPipe
 from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher, Responder
 from client_sdk.io.failures import CHECKED_BYTES, check_size
@@ -94,7 +86,7 @@ class Connection:
         self._resumed: asyncio.Future[None] | None = None  # set by `resume`
         self._left: Final[set[asyncio.Task[None]]] = set()  # they close links that broke
         self._ending: asyncio.Task[None] | None = None  # set when it is over
-        self.reason: ClientError | None = None  # None while requests can be made; then why not
+        self.reason: errors.ClientError | None = None  # None while requests can be made; then why not
         self.ended: Final = asyncio.Event()  # all tasks are done and the wire is closed
         self.is_retired = False  # there is another connection for what is new
         self.has_rival = False  # one more was tried with the same SETUP, and may have replaced this one
@@ -206,7 +198,7 @@ class Connection:
                 self.flush_soon()
                 raise
         except _Late:
-            raise DeadlineExceeded(f"request_response timed out after {timeout_s:g} s") from None
+            raise errors.DeadlineExceeded(f"request_response timed out after {timeout_s:g} s") from None
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
         """Returns when the request is about to be written."""
@@ -274,15 +266,15 @@ class Connection:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
-    def error_of(self, failure: Failure) -> ClientError:
+    def error_of(self, failure: Failure) -> errors.ClientError:
         """A new one for each stream, because each gets a traceback of its own."""
         if failure.kind == LOST or failure.kind == REFUSED:
-            word, text = split_word(failure.message)
-            return ConnectionLost(text, word=word, code=failure.code)
+            word, text = errors.split_word(failure.message)
+            return errors.ConnectionLost(text, word=word, code=failure.code)
         if failure.kind == BROKEN:
-            word, text = split_word(failure.message)
-            return ClientError(text, word=word)
-        return error_of(failure.code, failure.message)
+            word, text = errors.split_word(failure.message)
+            return errors.ClientError(text, word=word)
+        return errors.error_of(failure.code, failure.message)
 
     # what the transport says
 
@@ -409,8 +401,8 @@ class Connection:
             self.changed.set()
         failure = machine.failure
         if failure is not None and self.reason is None:
-            word, text = split_word(failure.message)
-            kind = SetupRejected if failure.kind == REFUSED else ConnectionLost
+            word, text = errors.split_word(failure.message)
+            kind = errors.SetupRejected if failure.kind == REFUSED else errors.ConnectionLost
             self.reason = kind(text or "the other side ended the connection", word=word, code=failure.code)
             self.changed.set()
         if machine.is_over and self._ending is None:
@@ -509,7 +501,7 @@ class Connection:
             deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
             await self._wait_for_turn(deadline, needs_lease)
         except _Late:
-            raise DeadlineExceeded(f"{what} timed out after {timeout_s:g} s") from None
+            raise errors.DeadlineExceeded(f"{what} timed out after {timeout_s:g} s") from None
 
     async def _wait_for_turn(self, deadline: float, needs_lease: bool = True) -> None:
         """Until there is room. Raises NotConnected, Rejected without a lease, and _Late after the deadline."""
@@ -525,9 +517,9 @@ class Connection:
                 self._unsent_n -= 1
                 self._loop.call_soon(self._say_moved)  # behind the request, which is sent without another wait
         if self.reason is not None:
-            raise NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
+            raise errors.NotConnected(self.reason.text, word=self.reason.word, code=self.reason.code)
         if needs_lease and self._is_leased and not self.machine.may_ask(self._loop.time()):
-            raise error_of(REJECTED, "no-lease: the other side grants no requests now")
+            raise errors.error_of(REJECTED, "no-lease: the other side grants no requests now")
 
     async def wait_until_writable(self) -> None:
         """For handlers' items and answers: until there is room, or nothing to write to any more."""
@@ -551,9 +543,9 @@ class Connection:
             self.machine.metadata_push(HAS_MOVED_ENTRY)
             self.flush_soon()
 
-    def _loss(self) -> ConnectionLost:
+    def _loss(self) -> errors.ConnectionLost:
         assert self.reason is not None  # the callers have looked
-        return ConnectionLost(self.reason.text, word=self.reason.word, code=self.reason.code)
+        return errors.ConnectionLost(self.reason.text, word=self.reason.word, code=self.reason.code)
 
 
 def _with_settings(setup: frames.Setup, settings: Settings) -> frames.Setup:

@@ -14,23 +14,13 @@ from typing import Any, Final
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketProtocolError
 
-from client_sdk.errors import (
-    FIRST_APPLICATION_CODE,
-    LAST_APPLICATION_CODE,
-    ApplicationError,
-    BadRequest,
-    ClientError,
-    ConnectionLost,
-    Refused,
-    SetupRejected,
-    split_word,
-)
+from client_sdk import errors
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
 # Other codes that may be on a request's stream, and the word of a text that begins with none.
 _WORDS: Final = {REJECTED: "rejected", CANCELED: "canceled", INVALID: "bad-request"}
 # Of texts that had none, most likely.
-_UNSAID: Final = ("", ApplicationError.default_word, SetupRejected.default_word, *_WORDS.values())
+_UNSAID: Final = ("", errors.ApplicationError.default_word, errors.SetupRejected.default_word, *_WORDS.values())
 
 
 class OwnCode(int):
@@ -59,15 +49,15 @@ def code_of(code: int) -> Any:
 
 def as_theirs(error: BaseException) -> BaseException:
     """What a program written for rsocket-py catches; an exception that is not ours stays as it is."""
-    if not isinstance(error, ClientError):
+    if not isinstance(error, errors.ClientError):
         return error
     text = error.text if error.word in _UNSAID else f"{error.word}: {error.text}"
     if error.code == APPLICATION_ERROR:
         theirs: Exception = RuntimeError(text)
-    elif isinstance(error, ConnectionLost):
+    elif isinstance(error, errors.ConnectionLost):
         theirs = RSocketProtocolError(ErrorCode.CONNECTION_ERROR, data=text)
     else:
-        code = error.code or (INVALID if isinstance(error, BadRequest) else CANCELED)
+        code = error.code or (INVALID if isinstance(error, errors.BadRequest) else CANCELED)
         theirs = RSocketProtocolError(code_of(code), data=text)
     theirs.__cause__ = error
     return theirs
@@ -75,14 +65,14 @@ def as_theirs(error: BaseException) -> BaseException:
 
 def as_ours(error: Exception) -> Exception:
     """What our engine answers a caller with, for what one of their handlers or Publishers raised."""
-    if isinstance(error, (ApplicationError, Refused)):
+    if isinstance(error, (errors.ApplicationError, errors.Refused)):
         return error
     if isinstance(error, RSocketProtocolError):
         code, text = int(error.error_code), str(error.data or "")
-        if FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
-            return ApplicationError(text, code=code)
+        if errors.FIRST_APPLICATION_CODE <= code <= errors.LAST_APPLICATION_CODE:
+            return errors.ApplicationError(text, code=code)
         if code in _WORDS:
-            word, text = split_word(text)
-            return Refused(word or _WORDS[code], text, code)
-        return ApplicationError(text or str(error))
-    return ApplicationError(str(error) or type(error).__name__)
+            word, text = errors.split_word(text)
+            return errors.Refused(word or _WORDS[code], text, code)
+        return errors.ApplicationError(text or str(error))
+    return errors.ApplicationError(str(error) or type(error).__name__)
