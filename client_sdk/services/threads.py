@@ -60,9 +60,10 @@ class Job:
 class Threads:
     """The threads of one handler; all methods belong to an event loop."""
 
-    def __init__(self, name: str) -> None:
-        """`name` is what debuggers show."""
+    def __init__(self, name: str, idle_s: float = IDLE_S) -> None:
+        """`name` is what debuggers show; a thread without work for `idle_s` ends."""
         self._name: Final = name
+        self._idle_s: Final = idle_s
         self._jobs: Final[queue.SimpleQueue[Job]] = queue.SimpleQueue()  # each has a thread that waits for it
         self._lock: Final = threading.Lock()
         self._idle_n = 0  # threads that wait and have no job yet
@@ -85,7 +86,7 @@ class Threads:
     def _work(self) -> None:
         while True:
             try:
-                job = self._jobs.get(timeout=IDLE_S)
+                job = self._jobs.get(timeout=self._idle_s)
             except queue.Empty:
                 with self._lock:
                     if self._idle_n > 0:

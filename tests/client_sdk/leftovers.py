@@ -26,7 +26,8 @@ OPEN_FILES = Path("/proc/self/fd")
 class Leftovers:
     """From the beginning of a test to its end, in its event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, settled_s: float = SETTLED_S) -> None:
+        self._settled_s = settled_s
         self._loop = asyncio.get_running_loop()
         self._tasks = asyncio.all_tasks()
         self._sockets = sockets()
@@ -40,7 +41,7 @@ class Leftovers:
         await asyncio.sleep(0)
         tasks = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
         assert not tasks, f"{len(tasks)} tasks are left:\n{where(tasks)}"
-        end_at = self._loop.time() + SETTLED_S
+        end_at = self._loop.time() + self._settled_s
         while open_now := sockets() - self._sockets:
             assert self._loop.time() < end_at, f"{len(open_now)} sockets are left open: {sorted(open_now)}"
             await asyncio.sleep(0.005)

@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from tests.client_sdk.leftovers import BUG, LOUD_LINES, Leftovers, sockets
+from tests.client_sdk.samples import cancel
 from tests.system.support.waits import until
 
 
@@ -21,14 +22,12 @@ async def test_a_task_that_is_left_is_told_with_the_place_where_it_waits() -> No
     task = asyncio.create_task(stay(), name="the one that stays")
     with pytest.raises(AssertionError, match=r"1 tasks are left:\n  the one that stays: .*test_leftovers.py:\d+ stay"):
         await leftovers.assert_none([])
-    task.cancel()
-    await asyncio.wait([task])
+    await cancel(task)
     await leftovers.assert_none([])
 
 
-async def test_a_socket_that_is_left_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.client_sdk.leftovers.SETTLED_S", 0.01)
-    leftovers = Leftovers()
+async def test_a_socket_that_is_left_open_is_told() -> None:
+    leftovers = Leftovers(settled_s=0.01)
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     with pytest.raises(AssertionError, match="1 sockets are left open"):
         await leftovers.assert_none([])

@@ -173,33 +173,33 @@ def ask(peer: JsPeer, tags: dict[str, str], data: str, **more: object) -> Said:
     return {key: value for key, value in said.items() if key in ("data", "error")}
 
 
-def install() -> Node:
+def install(folder: Path = FOLDER) -> Node:
     """Node with all packages, which are fetched at the first use. NodeMissing where that cannot be."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise NodeMissing("Node and npm are not installed: apt install nodejs npm (Node 18 or newer)")
     wanted = (HERE / "package.json").read_text()
-    stamp = FOLDER / "installed.json"  # what the last complete installation was made from
+    stamp = folder / "installed.json"  # what the last complete installation was made from
     if not stamp.exists() or stamp.read_text() != wanted:
-        FOLDER.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         stamp.unlink(missing_ok=True)
-        shutil.copyfile(HERE / "package.json", FOLDER / "package.json")
-        _run_npm(npm)
+        shutil.copyfile(HERE / "package.json", folder / "package.json")
+        _run_npm(npm, folder)
         stamp.write_text(wanted)
-    shutil.rmtree(FOLDER / "js", ignore_errors=True)
-    shutil.copytree(HERE / "js", FOLDER / "js")
-    return Node(node, FOLDER)
+    shutil.rmtree(folder / "js", ignore_errors=True)
+    shutil.copytree(HERE / "js", folder / "js")
+    return Node(node, folder)
 
 
-def _run_npm(npm: str) -> None:
+def _run_npm(npm: str, folder: Path) -> None:
     # No lock file: it would hold the addresses of whatever registry this machine uses.
     quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--no-progress")
     patience = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000")  # where there is no network, it is soon known
-    command = [npm, "install", "--prefix", str(FOLDER), *quiet, *patience]
+    command = [npm, "install", "--prefix", str(folder), *quiet, *patience]
     began_at = time.monotonic()
-    how = f"with the network there, run: npm install --no-package-lock --prefix {FOLDER.relative_to(ROOT)}"
+    how = f"with the network there, run: npm install --no-package-lock --prefix {folder.relative_to(ROOT)}"
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, cwd=FOLDER, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, cwd=folder, check=False)
     except subprocess.TimeoutExpired:
         waited_s = time.monotonic() - began_at
         raise NodeMissing(f"npm packages are missing, npm install gave up after {waited_s:.0f} s; {how}") from None

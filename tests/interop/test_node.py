@@ -24,12 +24,12 @@ def test_a_failing_npm_is_one_line_with_its_reason(monkeypatch: pytest.MonkeyPat
         program.write_text(f"#!{shell}\necho 'npm error network is down' >&2\nexit 1\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(node, "FOLDER", ROOT / "build" / "node-test")
+    folder = ROOT / "build" / "node-test"
     try:
         with pytest.raises(node.NodeMissing) as caught:
-            node.install()
+            node.install(folder)
     finally:
-        shutil.rmtree(ROOT / "build" / "node-test", ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     assert str(caught.value) == (
         "npm packages are missing, npm install failed (npm error network is down); "
         "with the network there, run: npm install --no-package-lock --prefix build/node-test"

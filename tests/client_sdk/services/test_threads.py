@@ -10,11 +10,11 @@ import pytest
 from client_sdk import Payload, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
-from client_sdk.services import threads
 from client_sdk.services.request import REQUEST_RESPONSE, REQUEST_STREAM
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.threads import MAX_THREADS, Threads
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.samples import cancel, gives
 from tests.client_sdk.services.asking import ask
 
 
@@ -69,9 +69,7 @@ async def let_go(blocked: Blocked, model: str) -> None:
 
 
 async def test_a_handler_that_blocks_stops_neither_others_nor_keepalives(broker: FakeBroker, blocked: Blocked) -> None:
-    @blocked.service.request_response("quick")
-    async def quick(data: bytes) -> bytes:
-        return data
+    blocked.service.request_response("quick")(gives(lambda data: data))
 
     server = connect(broker.url, service=blocked.service, keepalive_s=0.02, lifetime_s=0.2)
     async with server, connect(broker.url) as client:
@@ -87,8 +85,7 @@ async def test_a_handler_that_blocks_stops_neither_others_nor_keepalives(broker:
 async def test_a_thread_whose_caller_has_gone_still_counts(blocked: Blocked) -> None:
     task = asyncio.create_task(ask(blocked.service, b"1"))
     await blocked.began.get()
-    task.cancel()
-    await asyncio.wait([task])
+    await cancel(task)
     assert task.cancelled()
     with pytest.raises(Refused, match="over-limit"):
         await ask(blocked.service, b"2")
@@ -101,8 +98,7 @@ async def test_a_stream_whose_caller_goes_while_it_blocks_is_closed_when_it_does
     assert await anext(items) == b"first"
     waiting = asyncio.ensure_future(anext(items))
     await blocked.began.get()
-    waiting.cancel()
-    await asyncio.wait([waiting])
+    await cancel(waiting)
     await items.aclose()  # type: ignore[attr-defined]  # returns at once
     assert (blocked.working_n(REQUEST_STREAM), blocked.closed.is_set()) == (1, False)
     await let_go(blocked, REQUEST_STREAM)
@@ -158,9 +154,8 @@ async def test_when_the_system_has_no_thread_the_turn_is_given_back(
     assert await ask(blocked.service, b"1") == Payload(b"1")
 
 
-async def test_threads_are_used_again_and_end_when_there_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "IDLE_S", 0.05)
-    pool = Threads("it")
+async def test_threads_are_used_again_and_end_when_there_is_nothing_to_do() -> None:
+    pool = Threads("it", idle_s=0.05)
     first = await pool.start(threading.current_thread, nothing)
     assert await pool.start(threading.current_thread, nothing) is first
     await asyncio.to_thread(first.join, 10)
@@ -184,8 +179,7 @@ def test_a_thread_that_returns_when_its_event_loop_has_ended_gives_its_turn_back
     async def give_up() -> None:
         task = asyncio.create_task(ask(service, b"1"))
         await asyncio.to_thread(began.wait)
-        task.cancel()
-        await asyncio.wait([task])
+        await cancel(task)
 
     async def ask_again() -> Payload:
         async with asyncio.timeout(5):
