@@ -292,6 +292,14 @@ async def serving(
         yield client, await broker.peer(len(broker.peers) - 1)
 
 
+@contextlib.asynccontextmanager
+async def at_work(broker: RawBroker, **options: Any) -> AsyncIterator[tuple[Everything, Client, Any]]:
+    """(service, its client, its peer): as `serving`."""
+    everything = Everything()
+    async with serving(broker, everything.service, **options) as (client, peer):
+        yield everything, client, peer
+
+
 KINDS = {"request_response": frames.RESPONSE, "request_stream": frames.STREAM, "request_channel": frames.CHANNEL}
 MODELS = tuple(KINDS)  # those with an answer
 ITEMS = ("request_stream", "request_channel", "gather")  # those whose answer is items

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from client_sdk import Client, Payload, Service, connect
@@ -11,9 +11,55 @@ from tests.client_sdk.listener import Listener
 from tests.system.support.relay import Relay
 
 
+async def cancel(task: asyncio.Future[Any]) -> None:
+    """And waits for its end."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
 async def items_of(*items: bytes) -> AsyncIterator[bytes]:
     for item in items:
         yield item
+
+
+def gives(give: Callable[[Any], Any]) -> Callable[[bytes], Awaitable[Any]]:
+    """A handler that answers with what the function makes of the data."""
+
+    async def handler(data: bytes) -> Any:
+        return give(data)
+
+    return handler
+
+
+def raises(error: BaseException) -> Callable[[bytes], Awaitable[bytes]]:
+    """A handler that fails."""
+
+    async def handler(data: bytes) -> bytes:
+        raise error
+
+    return handler
+
+
+def yields(*items: object, then: BaseException | None = None) -> Callable[[bytes], AsyncIterator[object]]:
+    """A handler of streams, or channels, with these items; and then it fails, if it is told to."""
+
+    async def handler(data: bytes) -> AsyncIterator[object]:
+        for item in items:
+            yield item
+        if then is not None:
+            raise then
+
+    return handler
+
+
+def yields_of(make: Callable[[bytes], Iterable[object]]) -> Callable[[bytes], AsyncIterator[object]]:
+    """A handler of streams, whose items the function makes of the data."""
+
+    async def handler(data: bytes) -> AsyncIterator[object]:
+        for item in make(data):
+            yield item
+
+    return handler
 
 
 class Endless:

@@ -6,20 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from client_sdk import (
-    NO_RETRY,
-    ClientError,
-    ConnectionLost,
-    DeadlineExceeded,
-    Hedging,
-    NoRoute,
-    NotConnected,
-    RetryBudget,
-    RetryPolicy,
-    RouteLost,
-    address,
-    connect,
-)
+from client_sdk import NO_RETRY, Hedging, RetryBudget, RetryPolicy, address, connect, errors
 from client_sdk.calls.call import Call
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE_V0, Address, decode_frame
@@ -73,7 +60,7 @@ class Tried(NamedTuple):
     answers: list[tuple[int, str] | bytes | None]
     retry: RetryPolicy
     options: dict[str, Any]
-    outcome: bytes | type[ClientError]
+    outcome: bytes | type[errors.ClientError]
     asked_n: int
 
 
@@ -81,23 +68,27 @@ ONE_IN_TEN_S = RetryBudget(ratio=0, min_per_s=0.1)
 TRIED = {
     "a rejected call is tried again": Tried([NO_ROUTE, OVER_LIMIT, b"at last"], AGAIN, {}, b"at last", 3),
     "no more often than the policy says, and the last error counts": Tried(
-        [OVER_LIMIT, OVER_LIMIT, NO_ROUTE], AGAIN, {}, NoRoute, 3
+        [OVER_LIMIT, OVER_LIMIT, NO_ROUTE], AGAIN, {}, errors.NoRoute, 3
     ),
-    "one call may want none": Tried([NO_ROUTE], AGAIN, {"retry": NO_RETRY}, NoRoute, 1),
+    "one call may want none": Tried([NO_ROUTE], AGAIN, {"retry": NO_RETRY}, errors.NoRoute, 1),
     "one call may want some": Tried([NO_ROUTE, b"yes"], NO_RETRY, {"retry": AGAIN}, b"yes", 2),
-    "what may have been processed is not": Tried([ROUTE_LOST], AGAIN, {}, RouteLost, 1),
+    "what may have been processed is not": Tried([ROUTE_LOST], AGAIN, {}, errors.RouteLost, 1),
     "but where it is marked": Tried([ROUTE_LOST, b"yes"], AGAIN, {"idempotent": True}, b"yes", 2),
     "a retry behind the deadline is not waited for": Tried(
-        [NO_ROUTE], RetryPolicy(first_delay_s=3600, max_delay_s=3600), {"timeout_s": 60}, NoRoute, 1
+        [NO_ROUTE], RetryPolicy(first_delay_s=3600, max_delay_s=3600), {"timeout_s": 60}, errors.NoRoute, 1
     ),
     "without a budget left an error is an error": Tried(
-        [NO_ROUTE] * 3, RetryPolicy(5, first_delay_s=0, max_delay_s=0, budget=ONE_IN_TEN_S), {}, NoRoute, 2
+        [NO_ROUTE] * 3, RetryPolicy(5, first_delay_s=0, max_delay_s=0, budget=ONE_IN_TEN_S), {}, errors.NoRoute, 2
     ),
     "what is not marked is never asked twice": Tried(
-        [None], NO_RETRY, {"hedging": Hedging(after_s=0.001), "timeout_s": 0.05}, DeadlineExceeded, 1
+        [None], NO_RETRY, {"hedging": Hedging(after_s=0.001), "timeout_s": 0.05}, errors.DeadlineExceeded, 1
     ),
     "a second request behind the deadline is not made": Tried(
-        [None], NO_RETRY, {"hedging": Hedging(after_s=60), "timeout_s": 0.02, "idempotent": True}, DeadlineExceeded, 1
+        [None],
+        NO_RETRY,
+        {"hedging": Hedging(after_s=60), "timeout_s": 0.02, "idempotent": True},
+        errors.DeadlineExceeded,
+        1,
     ),
 }
 
@@ -130,7 +121,7 @@ async def test_all_tries_together_end_at_the_deadline(broker: FakeBroker) -> Non
     Script(broker, None)
     policy = RetryPolicy(100, first_delay_s=0, max_delay_s=0, budget=RetryBudget(min_per_s=1000))
     async with connect(broker.url, retry=policy) as client:
-        with pytest.raises(DeadlineExceeded, match=r"request_response timed out after 0\.05 s"):
+        with pytest.raises(errors.DeadlineExceeded, match=r"request_response timed out after 0\.05 s"):
             await client.request_response(TO, timeout_s=0.05, idempotent=True)
 
 
@@ -161,7 +152,7 @@ async def test_a_stream_that_has_begun_is_not_tried_again(broker: FakeBroker) ->
         peer.send(payload(stream_id, b"1"))
         assert (await first).data == b"1"
         peer.send(error(stream_id, *NO_ROUTE))
-        with pytest.raises(NoRoute):
+        with pytest.raises(errors.NoRoute):
             await anext(stream)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
@@ -187,7 +178,7 @@ async def test_a_stream_that_was_tried_and_is_left_sends_cancel(broker: FakeBrok
 async def test_a_channel_is_not_tried_again(broker: FakeBroker) -> None:
     script = Script(broker, NO_ROUTE)
     async with connect(broker.url, retry=AGAIN) as client:
-        with pytest.raises(NoRoute):
+        with pytest.raises(errors.NoRoute):
             await anext(client.request_channel(TO, items_of(b"1")))
         assert script.asked_n == 1
 
@@ -195,9 +186,9 @@ async def test_a_channel_is_not_tried_again(broker: FakeBroker) -> None:
 @pytest.mark.parametrize("model", ["fire_and_forget", "metadata_push"])
 def test_what_nobody_answers_is_tried_again_only_when_it_was_not_sent(model: str) -> None:
     call = Call(model, TO, None, b"", b"", timeout_s=None, retry=AGAIN)
-    assert call.may_retry(NotConnected("x"))
-    assert not call.may_retry(NoRoute("x"))
-    assert not call.may_retry(ConnectionLost("x"))
+    assert call.may_retry(errors.NotConnected("x"))
+    assert not call.may_retry(errors.NoRoute("x"))
+    assert not call.may_retry(errors.ConnectionLost("x"))
 
 
 # Hedges
@@ -232,7 +223,7 @@ def deadlines_of(peer: Peer) -> list[list[str]]:
 async def test_the_clients_deadline_holds_for_calls_that_have_none(broker: FakeBroker) -> None:
     Script(broker, None, b"1", b"2", b"item")
     async with connect(broker.url, timeout_s=0.03) as client:
-        with pytest.raises(DeadlineExceeded, match=r"request_response timed out after 0\.03 s"):
+        with pytest.raises(errors.DeadlineExceeded, match=r"request_response timed out after 0\.03 s"):
             await client.request_response(TO)
         await client.request_response(TO, timeout_s=60)
         await client.request_response(TO, timeout_s=math.inf)

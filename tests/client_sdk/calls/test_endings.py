@@ -9,21 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from client_sdk import (
-    ApplicationError,
-    BadRequest,
-    Canceled,
-    ClientError,
-    ConnectionLost,
-    DeadlineExceeded,
-    NoHandler,
-    NoRoute,
-    NotConnected,
-    OverLimit,
-    Rejected,
-    RouteLost,
-    TooLate,
-)
+from client_sdk import errors
 from tests.client_sdk import frames
 from tests.client_sdk.calls.every_call import ANSWERED, APIS, ASKED, CALLS, NATIVE, WITH_ANSWER, Caller, calling, has
 from tests.client_sdk.frames import Frame, error, payload
@@ -38,34 +24,34 @@ class Ending(NamedTuple):
     """What the broker says on the stream of a call, and the error that the call ends with."""
 
     said: Frame
-    kind: type[ClientError]
+    kind: type[errors.ClientError]
     word: str
     code: int
 
 
-def refusal(code: int, kind: type[ClientError], word: str = "own-word") -> Ending:
+def refusal(code: int, kind: type[errors.ClientError], word: str = "own-word") -> Ending:
     return Ending(error(0, code, f"{word}: boom"), kind, word, code)
 
 
 def malformed(frame_kind: int, flags: int = 0, body: bytes = b"") -> Ending:
-    return Ending(Frame(0, frame_kind, flags, body), ClientError, "bad-frame", 0)
+    return Ending(Frame(0, frame_kind, flags, body), errors.ClientError, "bad-frame", 0)
 
 
 ENDINGS = {
-    "handler failed": refusal(0x201, ApplicationError),
-    "handler's own code": refusal(0x301, ApplicationError),
-    "handler's large code": refusal(0x12345, ApplicationError),
-    "handler's last code": refusal(0xFFFFFFFE, ApplicationError),
-    "no route": refusal(0x202, NoRoute, "no-route"),
-    "over limit": refusal(0x202, OverLimit, "over-limit"),
-    "rejected": refusal(0x202, Rejected),
-    "route gone": refusal(0x203, RouteLost, "route-lost"),
-    "canceled": refusal(0x203, Canceled),
-    "broker's deadline": refusal(0x203, DeadlineExceeded, "deadline"),
-    "no handler": refusal(0x204, NoHandler, "no-handler"),
-    "invalid": refusal(0x204, BadRequest),
-    **{f"code {code:#x}": refusal(code, ClientError) for code in (0, 0x101, 0x205, 0xFFFFFFFF)},
-    "no word": Ending(error(0, 0x300, "boom"), ClientError, "error", 0x300),
+    "handler failed": refusal(0x201, errors.ApplicationError),
+    "handler's own code": refusal(0x301, errors.ApplicationError),
+    "handler's large code": refusal(0x12345, errors.ApplicationError),
+    "handler's last code": refusal(0xFFFFFFFE, errors.ApplicationError),
+    "no route": refusal(0x202, errors.NoRoute, "no-route"),
+    "over limit": refusal(0x202, errors.OverLimit, "over-limit"),
+    "rejected": refusal(0x202, errors.Rejected),
+    "route gone": refusal(0x203, errors.RouteLost, "route-lost"),
+    "canceled": refusal(0x203, errors.Canceled),
+    "broker's deadline": refusal(0x203, errors.DeadlineExceeded, "deadline"),
+    "no handler": refusal(0x204, errors.NoHandler, "no-handler"),
+    "invalid": refusal(0x204, errors.BadRequest),
+    **{f"code {code:#x}": refusal(code, errors.ClientError) for code in (0, 0x101, 0x205, 0xFFFFFFFF)},
+    "no word": Ending(error(0, 0x300, "boom"), errors.ClientError, "error", 0x300),
     "metadata beyond the frame": malformed(frames.PAYLOAD, frames.METADATA | frames.NEXT, CUT),
     "metadata beyond the piece": malformed(frames.PAYLOAD, frames.METADATA | frames.FOLLOWS | frames.NEXT, CUT),
     "length of metadata cut": malformed(frames.PAYLOAD, frames.METADATA | frames.NEXT, b"\0"),
@@ -80,7 +66,7 @@ async def stream_of(peer: RawPeer, call: str, count: int = 1) -> int:
 
 async def error_of(call: "asyncio.Future[Any]") -> Any:
     async with asyncio.timeout(5):
-        with pytest.raises(ClientError) as caught:
+        with pytest.raises(errors.ClientError) as caught:
             await call
     return caught.value
 
@@ -108,7 +94,7 @@ async def test_what_the_broker_says_of_a_call_ends_it_and_no_other(
         other = caller.begin("request_response")
         spared = await stream_of(peer, "request_response", 2 if CALLS[call] == frames.RESPONSE else 1)
         peer.send(said._replace(stream_id=hurt))
-        if call == "gather" and kind is DeadlineExceeded:
+        if call == "gather" and kind is errors.DeadlineExceeded:
             assert await asked is None
         else:
             failure = await error_of(asked)
@@ -154,7 +140,7 @@ async def test_calls_that_wait_at_the_loss_all_end(raw: RawBroker, api: str, los
             await peer.expect(kind, sum(WITH_ANSWER[each] == kind for each in calls))
         await lose(caller, peer, loss)
         ends = [await error_of(each) for each in asked]
-        assert {(type(each), each.word) for each in ends} == {(ConnectionLost, LOSSES[loss])}
+        assert {(type(each), each.word) for each in ends} == {(errors.ConnectionLost, LOSSES[loss])}
         assert len({id(each) for each in ends}) == len(ends)
         if loss != "closed":
             next_peer = await raw.peer(1)
@@ -172,7 +158,7 @@ async def answered_again(caller: Caller, peer: RawPeer) -> Any:
             peer.send(payload(answering.result()[0].stream_id, b"fine", flags=frames.LAST))
             return await asked
         answering.cancel()
-        assert isinstance(asked.exception(), ConnectionLost)
+        assert isinstance(asked.exception(), errors.ConnectionLost)
         await asyncio.sleep(0.001)
 
 
@@ -189,7 +175,7 @@ async def test_a_deadline_ends_a_call_with_a_cancel_and_what_comes_late_is_ignor
         else:
             model = "request_response" if call == "multicast" else call
             failure = await error_of(asked)
-            assert (type(failure), failure.text) == (DeadlineExceeded, f"{model} timed out after 0.05 s")
+            assert (type(failure), failure.text) == (errors.DeadlineExceeded, f"{model} timed out after 0.05 s")
             assert isinstance(failure, TimeoutError)
         assert [each.stream_id for each in await peer.expect(frames.CANCEL)] == [late]
         peer.send(payload(late, b"late", flags=frames.LAST), error(late, 0x301), frames.credit(late, 1))
@@ -232,11 +218,15 @@ async def test_a_call_without_a_connection_fails_at_once(raw: RawBroker, api: st
         await gone(raw, caller, peer)
         for _ in range(2):
             failure = await asyncio.wait_for(error_of(caller.begin(call)), 0.5)
-            assert type(failure) is NotConnected
+            assert type(failure) is errors.NotConnected
             assert "nothing was sent" in str(failure)
         await caller.close()
         failure = await asyncio.wait_for(error_of(caller.begin(call)), 0.5)
-        assert (type(failure), failure.word, isinstance(failure, ConnectionError)) == (NotConnected, "closed", True)
+        assert (type(failure), failure.word, isinstance(failure, ConnectionError)) == (
+            errors.NotConnected,
+            "closed",
+            True,
+        )
 
 
 @pytest.mark.parametrize(("api", "call"), NATIVELY_ASKED)
@@ -262,20 +252,20 @@ async def test_a_call_that_waits_for_a_connection_ends_with_its_patience_its_dea
         await gone(raw, caller, peer)
         for patience_s in (False, 0.01):
             failure = await error_of(caller.begin(call, wait_for_reconnect=patience_s))
-            assert (type(failure), "nothing was sent" in str(failure)) == (NotConnected, True)
+            assert (type(failure), "nothing was sent" in str(failure)) == (errors.NotConnected, True)
         late = caller.begin(call, timeout_s=0.01)
         if call == "gather":
             assert await late is None
         else:
             failure = await error_of(late)
-            assert type(failure) is TooLate
+            assert type(failure) is errors.TooLate
             assert failure.text.endswith("timed out after 0.01 s without a connection")
         waiting = caller.begin(call)
         await asyncio.sleep(0.01)
         assert not waiting.done()
         await caller.close()
         failure = await error_of(waiting)
-        assert (isinstance(failure, ConnectionLost), failure.word) == (True, "closed")
+        assert (isinstance(failure, errors.ConnectionLost), failure.word) == (True, "closed")
 
 
 # What cannot be sent
@@ -299,8 +289,8 @@ REFUSED = {
     "a number": Refused({"data": 5}, TypeError, "must be bytes"),
     "an object": Refused({"data": object()}, TypeError, "must be bytes"),
     "a list": Refused({"data": [b"x"]}, TypeError, "must be bytes"),
-    "too much": Refused({"data": bytes(MOST + 1)}, BadRequest, "too-large"),
-    "too much metadata": Refused({"metadata": {"a/b": bytes(1 << 24)}}, BadRequest, "too-large", WITH_METADATA),
+    "too much": Refused({"data": bytes(MOST + 1)}, errors.BadRequest, "too-large"),
+    "too much metadata": Refused({"metadata": {"a/b": bytes(1 << 24)}}, errors.BadRequest, "too-large", WITH_METADATA),
     "no address": Refused({"to": "orders"}, TypeError, r"address\("),
     "a route too long": Refused({"route": "r" * 300}, ValueError, "route"),
     **{

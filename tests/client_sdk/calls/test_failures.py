@@ -11,18 +11,14 @@ from client_sdk import ApplicationError, BadRequest, Request, RetryPolicy, Servi
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.frames import payload
-from tests.client_sdk.samples import Never, Pair
+from tests.client_sdk.samples import Never, Pair, raises, yields
 
 
 async def test_other_exceptions_stay_in_the_log_under_the_number_that_the_caller_gets(
     broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop = Service("shop")
-
-    @shop.request_stream()
-    async def items(data: bytes) -> AsyncIterator[bytes]:
-        yield b"1"
-        raise KeyError("the password is 1234")
+    shop.request_stream()(yields(b"1", then=KeyError("the password is 1234")))
 
     with caplog.at_level(logging.ERROR, "client_sdk"):
         async with Pair(broker, shop) as client:
@@ -37,10 +33,7 @@ async def test_other_exceptions_stay_in_the_log_under_the_number_that_the_caller
 
 async def test_handler_that_cancels_itself_is_a_failure_and_not_a_hang(broker: FakeBroker) -> None:
     odd = Service("odd")
-
-    @odd.request_response()
-    async def cancel(data: bytes) -> bytes:
-        raise asyncio.CancelledError
+    odd.request_response()(raises(asyncio.CancelledError()))
 
     async with Pair(broker, odd) as client:
         with pytest.raises(ApplicationError, match="handler-failed"):

@@ -8,17 +8,14 @@ import pytest
 from client_sdk import ApplicationError, NoRoute, Payload, RouteLost, address, connect, multicast
 from client_sdk.testing import local_broker
 from tests.client_sdk.raw_broker import Everything
-from tests.client_sdk.samples import Held, echo_service, items_of
+from tests.client_sdk.samples import Held, echo_service, items_of, raises
 from tests.system.support.waits import until
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws", "unix"])
 async def test_all_models_and_errors_pass_the_broker(scheme: str) -> None:
     everything = Everything()
-
-    @everything.service.request_response("fail")
-    async def fail(data: bytes) -> bytes:
-        raise ApplicationError("no", word="own-word", code=0x301)
+    everything.service.request_response("fail")(raises(ApplicationError("no", word="own-word", code=0x301)))
 
     async with local_broker(listen=[scheme]) as url, connect(url, service=everything.service), connect(url) as client:
         to = address("everything")

@@ -4,24 +4,7 @@ import math
 
 import pytest
 
-from client_sdk import (
-    ApplicationError,
-    BadAddress,
-    Canceled,
-    ClientError,
-    ConnectionLost,
-    DeadlineExceeded,
-    Draining,
-    NoLease,
-    NoRoute,
-    NotConnected,
-    OverLimit,
-    RetryBudget,
-    RetryPolicy,
-    RouteLost,
-    SetupRejected,
-    TooLate,
-)
+from client_sdk import RetryBudget, RetryPolicy, errors
 from client_sdk.calls.retry import WINDOW_S
 
 
@@ -63,23 +46,40 @@ def test_a_budget_of_nothing_allows_nothing() -> None:
     assert not budget.take(1.0)
 
 
-NOT_PROCESSED = [NoRoute("x"), OverLimit("x"), NoLease("x"), Draining("x"), NotConnected("x")]
-PERHAPS_PROCESSED = [ConnectionLost("x"), Canceled("x"), RouteLost("x"), DeadlineExceeded("x")]
-NEVER_AGAIN = [ApplicationError("x"), BadAddress("x"), TooLate("x"), SetupRejected("x"), ClientError("x")]
+NOT_PROCESSED = [
+    errors.NoRoute("x"),
+    errors.OverLimit("x"),
+    errors.NoLease("x"),
+    errors.Draining("x"),
+    errors.NotConnected("x"),
+]
+PERHAPS_PROCESSED = [
+    errors.ConnectionLost("x"),
+    errors.Canceled("x"),
+    errors.RouteLost("x"),
+    errors.DeadlineExceeded("x"),
+]
+NEVER_AGAIN = [
+    errors.ApplicationError("x"),
+    errors.BadAddress("x"),
+    errors.TooLate("x"),
+    errors.SetupRejected("x"),
+    errors.ClientError("x"),
+]
 
 
 @pytest.mark.parametrize(
     ("errors", "is_safe", "is_safe_twice"),
     [
-        ([*NOT_PROCESSED, NotConnected("x", word="draining")], True, True),
-        ([*PERHAPS_PROCESSED, ConnectionLost("", word="x")], False, True),
+        ([*NOT_PROCESSED, errors.NotConnected("x", word="draining")], True, True),
+        ([*PERHAPS_PROCESSED, errors.ConnectionLost("", word="x")], False, True),
         (NEVER_AGAIN, False, False),
-        ([NotConnected("x", word="closed"), NotConnected("x", word="replaced")], False, False),
-        ([ConnectionLost("x", word="closed")], False, False),
+        ([errors.NotConnected("x", word="closed"), errors.NotConnected("x", word="replaced")], False, False),
+        ([errors.ConnectionLost("x", word="closed")], False, False),
     ],
 )
 def test_an_error_is_followed_by_another_try_where_that_may_help(
-    errors: list[ClientError], is_safe: bool, is_safe_twice: bool
+    errors: list[errors.ClientError], is_safe: bool, is_safe_twice: bool
 ) -> None:
     """Where nobody has processed it; what may have been, only when it may happen twice."""
     for error in errors:

@@ -11,7 +11,7 @@ from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, payload, request
 from tests.client_sdk.raw_broker import RawBroker, RawPeer, serving
-from tests.client_sdk.samples import items_of
+from tests.client_sdk.samples import gives, items_of, yields_of
 
 MIB = 1 << 20
 BIG = 20 * MIB
@@ -82,16 +82,8 @@ async def test_twenty_mebibytes_are_asked_and_answered(raw: RawBroker) -> None:
 async def test_twenty_mebibytes_are_answered_and_streamed(raw: RawBroker) -> None:
     """Row 26, as the one who answers: two streams at a time, each in its order."""
     service = Service("s")
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return pattern(BIG, data[0])
-
-    @service.request_stream()
-    async def items(data: bytes) -> AsyncIterator[bytes]:
-        yield pattern(BIG, 1)
-        yield b"small"
-        yield pattern(frames.MAX_FRAME, 2)
+    service.request_response()(gives(lambda data: pattern(BIG, data[0])))
+    service.request_stream()(yields_of(lambda _: [pattern(BIG, 1), b"small", pattern(frames.MAX_FRAME, 2)]))
 
     async with serving(raw, service) as (_, peer):
         peer.send(request(2, frames.STREAM, n=9), request(4, frames.STREAM, n=9), request(6, frames.RESPONSE, b"\3"))
@@ -107,10 +99,7 @@ async def test_twenty_mebibytes_are_answered_and_streamed(raw: RawBroker) -> Non
 async def test_an_answer_that_nobody_would_gather_is_refused_to_its_caller_alone(raw: RawBroker) -> None:
     """Row 26: nothing of it is sent."""
     service = Service("s")
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data if data else bytes(MOST + 1)
+    service.request_response()(gives(lambda data: data if data else bytes(MOST + 1)))
 
     async with serving(raw, service) as (_, peer):
         refused = await peer.call(2, b"")
@@ -183,10 +172,7 @@ async def test_a_payload_that_is_cancelled_in_the_middle_stops_there(raw: RawBro
 async def test_twenty_mebibytes_pass_the_real_broker_both_ways() -> None:
     """Row 26: end to end."""
     service = Service("turn")
-
-    @service.request_response()
-    async def turn(data: bytes) -> bytes:
-        return data[::-1]
+    service.request_response()(gives(lambda data: data[::-1]))
 
     data = pattern(BIG)
     async with local_broker() as url, connect(url, service=service), connect(url) as client:

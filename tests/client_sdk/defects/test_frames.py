@@ -3,13 +3,15 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
 
 from client_sdk import ClientError, ConnectionLost, Payload, Service
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, error, payload, request
-from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, ask, serving
+from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, ask, at_work, serving
+from tests.client_sdk.samples import gives, yields_of
 
 CUT = b"\xff\xff\xff" + b"abc"  # declares 16 MiB of metadata, and has 3 bytes
 
@@ -51,36 +53,60 @@ async def test_an_error_with_any_text_ends_the_call(raw: RawBroker, text: bytes)
         assert caught.value.code == 0x202
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        Frame(2, frames.RESPONSE, frames.METADATA, CUT),
-        Frame(2, frames.RESPONSE, frames.METADATA | frames.FOLLOWS, CUT),
-        Frame(2, frames.STREAM, 0, b"\0\0\0"),
-        Frame(2, frames.STREAM),
-        Frame(2, frames.CHANNEL, frames.METADATA, b"\0\0\0\1" + CUT),
-        Frame(2, frames.CHANNEL, 0, b"\0"),
-    ],
-)
-async def test_a_malformed_request_is_answered_and_no_handler_sees_it(raw: RawBroker, broken: Frame) -> None:
-    """Rows 4 and 5, as the one who answers."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
-        peer.send(broken, payload(2, b"more", flags=frames.FOLLOWS | frames.NEXT), payload(2, b"last"))
-        assert (await peer.call(4)).data == b"alive"
-        [answer] = peer.of(frames.ERROR)
-        assert (answer.stream_id, answer.code) == (2, 0x204)
-        assert everything.calls == [("request_response", b"alive")]
+class Sent(NamedTuple):
+    """Frames of a broker, the ERRORs that it gets for them (stream, code), and the calls of handlers."""
+
+    frames: tuple[Frame, ...]
+    told: tuple[tuple[int, int], ...] = ()
+    calls: tuple[tuple[str, bytes], ...] = ()
 
 
-async def test_a_malformed_request_without_an_answer_is_dropped(raw: RawBroker) -> None:
-    """Rows 4 and 5: nothing can be said, and nothing is done."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
-        peer.send(Frame(2, frames.FNF, frames.METADATA, CUT))
+REFUSED = ((2, 0x204),)
+REST = (payload(2, b"more", flags=frames.FOLLOWS | frames.NEXT), payload(2, b"last"))
+SETUP = Frame(0, frames.SETUP, 0, (9).to_bytes(2) + (9).to_bytes(2) + bytes(8) + b"\x01m\x01d")
+OPENING = (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL)
+UNSERVED = {
+    "metadata beyond the frame": Sent((Frame(2, frames.RESPONSE, frames.METADATA, CUT), *REST), REFUSED),
+    "metadata beyond the first piece": Sent(
+        (Frame(2, frames.RESPONSE, frames.METADATA | frames.FOLLOWS, CUT), *REST), REFUSED
+    ),
+    "metadata beyond the next piece": Sent(
+        (
+            request(2, frames.RESPONSE, b"some", flags=frames.FOLLOWS),
+            Frame(2, frames.PAYLOAD, frames.METADATA | frames.NEXT, CUT),
+            credit(2, 5),
+            payload(2, b"rest"),
+        ),
+        REFUSED,
+    ),
+    "credit of a stream cut": Sent((Frame(2, frames.STREAM, 0, b"\0\0\0"), *REST), REFUSED),
+    "a stream without credit": Sent((Frame(2, frames.STREAM), *REST), REFUSED),
+    "metadata of a channel cut": Sent((Frame(2, frames.CHANNEL, frames.METADATA, b"\0\0\0\1" + CUT), *REST), REFUSED),
+    "credit of a channel cut": Sent((Frame(2, frames.CHANNEL, 0, b"\0"), *REST), REFUSED),
+    "metadata beyond a request without an answer": Sent((Frame(2, frames.FNF, frames.METADATA, CUT),)),
+    "ids of the wrong side": Sent(tuple(request(id, kind, b"1") for kind in OPENING for id in (0, 7))),
+    "a second request on an open stream": Sent(
+        (request(2, frames.RESPONSE, b"wait"), request(2, frames.RESPONSE, b"again"), request(2, frames.STREAM, b"1")),
+        calls=(("request_response", b"wait"),),
+    ),
+    "a request in pieces, cancelled": Sent(
+        (request(2, frames.RESPONSE, b"a", flags=frames.FOLLOWS), Frame(2, frames.CANCEL), payload(2, b"b"))
+    ),
+    "a setup, twice": Sent((SETUP, SETUP)),
+}
+
+
+@pytest.mark.parametrize("sent", UNSERVED)
+async def test_what_is_no_request_is_answered_where_it_may_be_and_no_handler_sees_it(raw: RawBroker, sent: str) -> None:
+    """Rows 2, 4, 5, 8, 25 and 30, as the one who answers: a refusal would end the first request on an open stream."""
+    what, told, calls = UNSERVED[sent]
+    async with at_work(raw) as (everything, client, peer):
+        peer.send(*what)
         assert (await peer.call(4)).data == b"alive"
-        assert everything.calls == [("request_response", b"alive")]
-        assert peer.on(2) == []
+        assert [(each.stream_id, each.code) for each in peer.of(frames.ERROR)] == [*told]
+        assert {each.stream_id for each in peer.frames} == {0, 4, *(stream_id for stream_id, _ in told)}
+        assert everything.calls == [*calls, ("request_response", b"alive")]
+        assert client.is_connected
 
 
 @pytest.mark.parametrize("junk", [b"", b"abc", b"\xff" * 5])
@@ -108,8 +134,7 @@ async def test_a_frame_that_means_nothing_disturbs_nobody(
     raw: RawBroker, kind: int, stream_id: int, flags: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rows 4 and 6: EXT is 0x3F, and neither it nor any unknown kind breaks what runs, in either role."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with at_work(raw) as (everything, client, peer):
         call, _ = await ask(client, peer)  # on stream 1
         peer.send(request(2, frames.RESPONSE, b"wait"))
         peer.send(*[Frame(stream_id, kind, flags, b"\0\0\0\1rest")] * 100)
@@ -120,33 +145,9 @@ async def test_a_frame_that_means_nothing_disturbs_nobody(
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
-async def test_an_id_of_the_wrong_side_is_no_request(raw: RawBroker) -> None:
-    """Row 8: a broker opens even ids; odd ones and 0 are no requests, and get no answer."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
-        for kind in (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL):
-            peer.send(request(0, kind, b"1"), request(7, kind, b"1"))
-        assert (await peer.call(2)).data == b"alive"
-        assert everything.calls == [("request_response", b"alive")]
-        assert peer.on(7) + peer.of(frames.ERROR) == []
-
-
-async def test_a_second_request_on_an_open_stream_is_ignored(raw: RawBroker) -> None:
-    """Row 8: it is not refused either, that would end the first one."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
-        peer.send(
-            request(2, frames.RESPONSE, b"wait"), request(2, frames.RESPONSE, b"again"), request(2, frames.STREAM, b"1")
-        )
-        assert (await peer.call(4)).data == b"alive"
-        assert everything.calls == [("request_response", b"wait"), ("request_response", b"alive")]
-        assert peer.on(2) == []
-
-
 async def test_credit_of_nothing_grants_nothing(raw: RawBroker) -> None:
     """Row 11: 0 is forbidden on the wire; who says it gets no item, and is served when more is asked for."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
+    async with serving(raw, Everything().service) as (_, peer):
         peer.send(request(2, frames.STREAM, b"3", n=0), credit(2, 0))
         await peer.assert_alive()
         assert peer.of(frames.PAYLOAD) == []
@@ -161,8 +162,7 @@ async def test_credit_of_nothing_grants_nothing(raw: RawBroker) -> None:
 @pytest.mark.parametrize("kind", [frames.STREAM, frames.CHANNEL])
 async def test_credit_has_31_bits_and_more_of_it_is_not_too_much(raw: RawBroker, kind: int, n: int) -> None:
     """Row 11: the highest bit is not part of the number, and sums beyond 31 bits are no error."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
+    async with serving(raw, Everything().service) as (_, peer):
         peer.send(request(2, kind, b"1", n=n, flags=frames.COMPLETE if kind == frames.CHANNEL else 0))
         peer.send(credit(2, frames.MAX_N), credit(2, 0xFFFFFFFF))
         await peer.expect(frames.PAYLOAD, 2)
@@ -182,8 +182,7 @@ async def test_credit_has_31_bits_and_more_of_it_is_not_too_much(raw: RawBroker,
 )
 async def test_a_frame_that_is_cut_off_ends_its_stream_and_no_other(raw: RawBroker, kind: int, broken: Frame) -> None:
     """Rows 4 and 11."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
+    async with serving(raw, Everything().service) as (_, peer):
         peer.send(request(2, kind, b"5", n=1))
         await peer.expect(frames.PAYLOAD)
         peer.send(broken)
@@ -196,14 +195,8 @@ async def test_a_frame_that_is_cut_off_ends_its_stream_and_no_other(raw: RawBrok
 async def test_metadata_that_is_empty_is_not_absent(raw: RawBroker, metadata: bytes | None) -> None:
     """Row 32, both ways and in both roles; row 33: what arrives are bytes, which can be keys."""
     service = Service("s")
-
-    @service.request_response()
-    async def answer(data: bytes) -> Payload:
-        return Payload(data, metadata)
-
-    @service.request_stream()
-    async def items(data: bytes) -> AsyncIterator[Payload]:
-        yield Payload(data, metadata)
+    service.request_response()(gives(lambda data: Payload(data, metadata)))
+    service.request_stream()(yields_of(lambda data: [Payload(data, metadata)]))
 
     async with serving(raw, service) as (client, peer):
         assert await peer.call(2, b"1") == payload(2, b"1", metadata=metadata, flags=frames.LAST)
@@ -228,9 +221,7 @@ async def test_what_a_handler_gets_are_bytes(raw: RawBroker) -> None:
         seen.append(data)
         return data
 
-    @service.metadata_push()
-    async def push(data: bytes) -> None:
-        seen.append(data)
+    service.metadata_push()(gives(seen.append))
 
     @service.request_channel()
     async def echo(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
@@ -249,8 +240,7 @@ async def test_what_a_handler_gets_are_bytes(raw: RawBroker) -> None:
 
 async def test_a_stream_id_that_is_used_again_at_once_is_a_new_request(raw: RawBroker) -> None:
     """Row 34: what older requesters do; the one who answers has forgotten the stream with its last frame."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
+    async with serving(raw, Everything().service) as (_, peer):
         for number in range(100):
             assert await peer.call(2, b"%d" % number) == Frame(2, frames.PAYLOAD, frames.LAST, b"%d" % number)
         peer.send(request(2, frames.STREAM, b"1", n=9))

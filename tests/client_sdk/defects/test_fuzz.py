@@ -15,7 +15,7 @@ import pytest
 from client_sdk import Client, ClientError, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, content, payload
-from tests.client_sdk.raw_broker import Everything, RawBroker, RawPeer, serving
+from tests.client_sdk.raw_broker import RawBroker, RawPeer, at_work
 from tests.client_sdk.samples import items_of
 
 SEEDS: Final = 25  # in the suite; each about a tenth of a second
@@ -156,8 +156,7 @@ async def read(client: Client, model: str) -> None:
 
 async def harass(raw: RawBroker, seed: int) -> str:
     """One connection under fire; how it ended. AssertionError when it was not as it should be."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with at_work(raw) as (everything, client, peer):
         assert isinstance(peer, RawPeer)
         kept = asyncio.create_task(client.request_response(TO, b"kept"))
         [asked] = await peer.expect(frames.RESPONSE)

@@ -13,8 +13,8 @@ from client_sdk import ApplicationError, Payload, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.defects.test_metadata import ROUTE, Named
 from tests.client_sdk.frames import Frame, credit, request
-from tests.client_sdk.raw_broker import Everything, RawBroker, assert_answered, serving
-from tests.client_sdk.samples import echo_service
+from tests.client_sdk.raw_broker import RawBroker, assert_answered, at_work, serving
+from tests.client_sdk.samples import echo_service, gives, yields
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,10 @@ async def test_an_answer_that_cannot_be_sent_is_a_failure_of_its_handler_alone(
 ) -> None:
     """Row 21, as the one who answers."""
     service = Service("s")
+    service.request_response()(gives(lambda data: data if data == b"alive" else answer))
 
-    @service.request_response()
-    async def respond(data: bytes) -> object:
-        return data if data == b"alive" else answer
-
-    @service.request_stream()
-    async def items(data: bytes) -> AsyncIterator[object]:
-        yield answer
-
-    @service.request_channel()
-    async def channel(payloads: AsyncIterator[Payload]) -> AsyncIterator[object]:
-        yield answer
+    service.request_stream()(yields(answer))
+    service.request_channel()(yields(answer))
 
     async with serving(raw, service) as (_, peer):
         peer.send(request(2, kind, n=5))
@@ -124,8 +116,7 @@ async def test_handlers_do_not_wait_for_each_other(raw: RawBroker) -> None:
 
 async def test_a_handler_that_never_ends_holds_up_neither_keepalive_nor_cancel_nor_answers(raw: RawBroker) -> None:
     """Row 29."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with at_work(raw) as (everything, client, peer):
         for kind in (frames.RESPONSE, frames.FNF, frames.STREAM, frames.CHANNEL):
             peer.send(request(2 * kind, kind, b"wait"))
         await peer.assert_alive()

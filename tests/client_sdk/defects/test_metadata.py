@@ -8,7 +8,7 @@ from client_sdk import Payload, Request, Service
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, payload, request
 from tests.client_sdk.raw_broker import KINDS, MODELS, RawBroker, ask, serving
-from tests.client_sdk.samples import echo_service
+from tests.client_sdk.samples import echo_service, gives
 
 ROUTING, AUTHENTICATION, UNKNOWN_ID = 0xFE, 0xFC, 0xD5  # with the bit that says "an id"
 SIMPLE, BEARER, UNKNOWN_TYPE = 0x80, 0x81, 0xFF
@@ -134,10 +134,7 @@ async def test_a_mime_type_of_any_length_that_an_entry_can_say_is_sent(raw: RawB
 async def test_metadata_of_a_handlers_answer_is_sent_as_it_is(raw: RawBroker) -> None:
     """Row 31, as the one who answers: whatever it is, it is the handler's business."""
     service, answers = Service("s"), [*GOOD, *BROKEN]
-
-    @service.request_response()
-    async def answer(data: bytes) -> Payload:
-        return Payload(data, answers[int(data)])
+    service.request_response()(gives(lambda data: Payload(data, answers[int(data)])))
 
     async with serving(raw, service) as (_, peer):
         for number, metadata in enumerate(answers):

@@ -9,7 +9,8 @@ import pytest
 from client_sdk import Client, ConnectionLost, Payload, Service, address
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, credit, payload, ping, request
-from tests.client_sdk.raw_broker import Everything, RawBroker, ask, assert_answered, serving
+from tests.client_sdk.raw_broker import RawBroker, ask, assert_answered, at_work, serving
+from tests.client_sdk.samples import gives
 
 MIB = 1 << 20
 ITEM = 16 << 10
@@ -36,9 +37,7 @@ class Source:
             async for each in self.items():
                 yield each
 
-        @self.service.request_response()
-        async def answer(data: bytes) -> bytes:
-            return data
+        self.service.request_response()(gives(lambda data: data))
 
     async def items(self) -> AsyncIterator[bytes]:
         while True:
@@ -193,10 +192,7 @@ async def test_a_keepalive_is_answered_while_many_great_answers_leave(raw: RawBr
     """Row 12, as the one who answers."""
     service, count = Service("s"), 60
     data = bytes(MIB)
-
-    @service.request_response()
-    async def answer(asked: bytes) -> bytes:
-        return data
+    service.request_response()(gives(lambda _: data))
 
     async with serving(raw, service) as (_, peer):
         peer.send(*[request(2 + 2 * number) for number in range(count)], ping(b"mark"))
@@ -227,8 +223,7 @@ async def test_pings_of_one_who_does_not_read_have_a_bound(raw: RawBroker, memor
 
 async def test_handlers_that_never_end_have_a_bound(raw: RawBroker) -> None:
     """Row 29: the ten thousand and first request is refused, and a retry of it is safe."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with at_work(raw) as (everything, client, peer):
         for number in range(10_000):
             peer.send(request(2 + 2 * number, frames.RESPONSE, b"wait"))
             if number % 500 == 0:

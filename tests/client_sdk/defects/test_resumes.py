@@ -14,6 +14,7 @@ from tests.client_sdk.raw_broker import (
     Everything,
     RawBroker,
     assert_answered,
+    at_work,
     begin,
     begin_all,
     serving,
@@ -61,8 +62,7 @@ async def test_a_session_that_cannot_be_resumed_ends_and_a_new_one_begins(
 
 async def test_a_resume_is_answered_and_what_ran_goes_on(raw: RawBroker, attempts: Attempts) -> None:
     """Row 18: the stream has what came before and after, once; the handler was never disturbed."""
-    everything = Everything()
-    async with serving(raw, everything.service, resume=True) as (client, peer):
+    async with at_work(raw, resume=True) as (everything, client, peer):
         stream = client.request_stream(address("x"), b"x", initial_n=8)
         first = asyncio.ensure_future(anext(stream))
         [asked] = await peer.expect(KINDS["request_stream"])

@@ -7,7 +7,7 @@ import pytest
 from client_sdk import ClientError, ConnectionLost, NotConnected, SetupRejected, address, connect
 from tests.client_sdk import frames
 from tests.client_sdk.frames import Frame, error, request
-from tests.client_sdk.raw_broker import Everything, RawBroker, ask, serving
+from tests.client_sdk.raw_broker import Everything, RawBroker, ask, at_work, serving
 
 REQUESTS = (
     *(
@@ -35,8 +35,7 @@ async def test_rejected_setup_is_told_and_what_comes_behind_it_is_not_served(raw
 
 async def test_a_broker_that_changes_its_mind_later_is_not_served_either(raw: RawBroker) -> None:
     """Row 1, on a connection that was accepted before."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with at_work(raw) as (everything, client, peer):
         call, _ = await ask(client, peer)
         peer.send(error(0, 0x003, "not-you: any more"), *REQUESTS)
         with pytest.raises(ConnectionLost, match="any more"):
@@ -55,18 +54,6 @@ async def test_the_first_frame_is_a_setup_and_nothing_goes_before_it_is_accepted
     peer.send(Frame(0, frames.KEEPALIVE, 0, bytes(8)))
     client = await connecting
     await client.close()
-
-
-async def test_a_setup_of_the_broker_is_no_setup(raw: RawBroker) -> None:
-    """Row 2: a client does not let anybody in, neither once nor twice, whatever version it says."""
-    mime = b"\x01m\x01d"
-    setup = Frame(0, frames.SETUP, 0, (9).to_bytes(2) + (9).to_bytes(2) + bytes(8) + mime)
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
-        peer.send(setup, setup)
-        assert await peer.call(2, b"1") == Frame(2, frames.PAYLOAD, frames.LAST, b"1")
-        assert everything.calls == [("request_response", b"1")]
-        assert client.is_connected
 
 
 @pytest.mark.parametrize("keepalive_s", [0, -1, float("nan"), 0x80000000])

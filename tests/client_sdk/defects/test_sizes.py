@@ -2,14 +2,14 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import AsyncIterator
 
 import pytest
 
 from client_sdk import Client, ClientError, Service, address
 from tests.client_sdk import frames
-from tests.client_sdk.frames import Frame, credit, error, payload, request
-from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, RawPeer, ask, serving
+from tests.client_sdk.frames import Frame, error, payload, request
+from tests.client_sdk.raw_broker import MODELS, Everything, RawBroker, RawPeer, ask, at_work, serving
+from tests.client_sdk.samples import gives, yields
 
 MIB = 1 << 20
 TO = address("x")
@@ -62,8 +62,7 @@ async def test_metadata_in_pieces_comes_before_data_and_whole(raw: RawBroker, mo
 @pytest.mark.parametrize("complete_in", ["first", "last", "both", "own frame"])
 async def test_a_channel_in_pieces_keeps_its_complete_and_its_credit(raw: RawBroker, complete_in: str) -> None:
     """Row 25, as the one who answers."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
+    async with serving(raw, Everything().service) as (_, peer):
         first = frames.COMPLETE if complete_in in ("first", "both") else 0
         last = frames.COMPLETE if complete_in in ("last", "both") else 0
         peer.send(
@@ -80,8 +79,7 @@ async def test_a_channel_in_pieces_keeps_its_complete_and_its_credit(raw: RawBro
 @pytest.mark.parametrize("kind", [frames.RESPONSE, frames.FNF, frames.STREAM])
 async def test_a_request_in_a_thousand_pieces_is_one_request(raw: RawBroker, kind: int) -> None:
     """Row 25, as the one who answers: pieces of one byte, with other requests between them."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
+    async with at_work(raw) as (everything, _, peer):
         text = b"0" * 999 + b"3"
         peer.send(request(2, kind, text[:1], n=9, flags=frames.FOLLOWS))
         for at in range(1, 999):
@@ -115,8 +113,7 @@ async def test_an_error_or_a_cancel_between_pieces_forgets_them(raw: RawBroker) 
 
 async def test_pieces_of_no_stream_are_not_kept(raw: RawBroker) -> None:
     """Row 27: neither of streams that never were, nor of those that are over; measured."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with serving(raw, Everything().service) as (client, peer):
         with pytest.raises(TimeoutError):
             await client.request_response(TO, timeout_s=0.01)
         [asked] = await peer.expect(frames.RESPONSE)
@@ -140,8 +137,7 @@ async def test_pieces_of_no_stream_are_not_kept(raw: RawBroker) -> None:
 @pytest.mark.parametrize("role", ["requester", "responder"])
 async def test_pieces_without_an_end_end_what_they_belong_to(raw: RawBroker, role: str) -> None:
     """Row 27: on one stream or on many; what is kept has a bound, and calls work afterwards."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (client, peer):
+    async with at_work(raw) as (everything, client, peer):
         call, asked = await ask(client, peer)
         piece = bytes(8 * MIB)
         tracemalloc.start()
@@ -200,10 +196,7 @@ async def test_the_longest_frame_arrives(raw: RawBroker, model: str) -> None:
 async def test_the_longest_request_arrives(raw: RawBroker) -> None:
     """Row 26, as the one who answers: with metadata, and an answer of the same length."""
     service = Service("s")
-
-    @service.request_response()
-    async def turn(data: bytes) -> bytes:
-        return data[:3:-1]
+    service.request_response()(gives(lambda data: data[:3:-1]))
 
     async with serving(raw, service) as (_, peer):
         data = bytes(frames.MAX_FRAME - 6 - 3 - 1) + b"z"
@@ -220,14 +213,8 @@ async def test_the_longest_payload_that_a_frame_holds_is_sent_in_one(raw: RawBro
     """Row 26: in each model, in both roles; no length wraps."""
     service = Service("s")
     data = bytes(frames.MAX_FRAME - 13)
-
-    @service.request_response()
-    async def answer(asked: bytes) -> bytes:
-        return data
-
-    @service.request_stream()
-    async def items(asked: bytes) -> AsyncIterator[bytes]:
-        yield data
+    service.request_response()(gives(lambda _: data))
+    service.request_stream()(yields(data))
 
     async with serving(raw, service) as (client, peer):
         room = frames.MAX_FRAME - 13 - len((await head_of(client, peer)) or b"")
@@ -248,19 +235,3 @@ async def head_of(client: Client, peer: RawPeer) -> bytes | None:
     peer.send(payload(asked.stream_id, flags=frames.LAST))
     await call
     return asked.metadata
-
-
-async def test_flags_of_metadata_in_the_middle_of_data_are_not_believed_blindly(raw: RawBroker) -> None:
-    """Rows 5 and 25: a piece that declares more metadata than it has ends its request, and no other."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
-        peer.send(
-            request(2, frames.RESPONSE, b"some", flags=frames.FOLLOWS),
-            Frame(2, frames.PAYLOAD, frames.METADATA | frames.NEXT, b"\xff\xff\xffabc"),
-            credit(2, 5),
-            payload(2, b"rest"),
-        )
-        [told] = await peer.expect(frames.ERROR)
-        assert (told.stream_id, told.code) == (2, 0x204)
-        assert (await peer.call(4)).data == b"alive"
-        assert everything.calls == [("request_response", b"alive")]

@@ -83,16 +83,6 @@ async def test_request_and_cancel_in_one_segment(raw: RawBroker, kind: int) -> N
         assert peer.of(frames.ERROR) == []
 
 
-async def test_a_fragmented_request_that_is_cancelled_in_the_middle_never_begins(raw: RawBroker) -> None:
-    """Row 30, with the request in pieces."""
-    everything = Everything()
-    async with serving(raw, everything.service) as (_, peer):
-        peer.send(request(2, frames.RESPONSE, b"a", flags=frames.FOLLOWS), Frame(2, frames.CANCEL), payload(2, b"b"))
-        assert (await peer.call(4)).data == b"alive"
-        assert everything.calls == [("request_response", b"alive")]
-        assert peer.on(2) == []
-
-
 @pytest.mark.parametrize("when", ["before an answer", "after an item"])
 async def test_a_channel_that_its_caller_leaves_closes_the_items_that_it_sends(raw: RawBroker, when: str) -> None:
     """Row 10, as the one who asked."""

@@ -38,8 +38,7 @@ async def test_the_end_of_a_websocket_ends_what_waits(raw_websocket: RawBroker) 
 
 async def test_empty_messages_are_no_frames_however_many(raw_websocket: RawBroker) -> None:
     """Row 28: the event loop is not held, the log stays empty, and calls before, between and behind them work."""
-    everything = Everything()
-    async with serving(raw_websocket, everything.service) as (client, peer):
+    async with serving(raw_websocket, Everything().service) as (client, peer):
         call, asked = await ask(client, peer)
         began_at, longest_s, last_at = time.monotonic(), 0.0, time.monotonic()
         peer.send(*[b""] * MANY)
@@ -57,8 +56,7 @@ async def test_empty_messages_are_no_frames_however_many(raw_websocket: RawBroke
 
 async def test_texts_are_no_frames(raw_websocket: RawBroker) -> None:
     """Row 28."""
-    everything = Everything()
-    async with serving(raw_websocket, everything.service) as (client, peer):
+    async with serving(raw_websocket, Everything().service) as (client, peer):
         for text in ("", "hello", "\N{SNOWMAN}" * 1000):
             peer.say(text)
         assert (await peer.call(2)).data == b"alive"
@@ -67,8 +65,7 @@ async def test_texts_are_no_frames(raw_websocket: RawBroker) -> None:
 
 async def test_the_longest_frame_passes(raw_websocket: RawBroker) -> None:
     """Row 26 on WebSocket, where other libraries stop at 4 MiB."""
-    everything = Everything()
-    async with serving(raw_websocket, everything.service) as (client, peer):
+    async with serving(raw_websocket, Everything().service) as (client, peer):
         call, asked = await ask(client, peer)
         data = bytes(frames.MAX_FRAME - 6)
         peer.send(payload(asked.stream_id, data, flags=frames.LAST))

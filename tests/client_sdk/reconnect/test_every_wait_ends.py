@@ -10,7 +10,7 @@ from client_sdk.io.dial import Target, dial
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import CLOSE, FakeBroker
 from tests.client_sdk.frames import Frame, error, payload
-from tests.client_sdk.samples import items_of
+from tests.client_sdk.samples import cancel, items_of
 
 
 async def test_a_channel_ends_though_the_connection_is_lost_before_its_items_are_asked_for(broker: FakeBroker) -> None:
@@ -30,8 +30,7 @@ async def test_who_waits_for_the_end_of_a_client_is_told_though_its_close_was_cu
     closing = asyncio.ensure_future(client.close())
     while client.is_connected:  # the connection is about to be closed
         await asyncio.sleep(0)
-    closing.cancel()
-    await asyncio.wait([closing])
+    await cancel(closing)
     assert closing.cancelled()
     async with asyncio.timeout(1):
         await waiting

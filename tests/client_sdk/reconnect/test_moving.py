@@ -17,7 +17,7 @@ from rsocket_wire.wire.frames import MIME_TYPE_V0, Address
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import CLOSE, FakeBroker, Peer, entries_of
 from tests.client_sdk.frames import error
-from tests.client_sdk.samples import Held, echo_service
+from tests.client_sdk.samples import Held, echo_service, gives
 from tests.system.support.waits import until
 
 
@@ -306,10 +306,7 @@ async def test_a_push_of_another_client_names_no_brokers(broker: FakeBroker, oth
     """It begins with an ADDRESS; whatever stands behind is for the service."""
     seen: asyncio.Queue[bytes] = asyncio.Queue()
     service = Service("cache")
-
-    @service.metadata_push()
-    async def flush(data: bytes) -> None:
-        seen.put_nowait(data)
+    service.metadata_push()(gives(seen.put_nowait))
 
     info = Notice([other.url], True, 0).encode(bytes(16), 0)[6:]
     mime = "message/x.rsocket.forwarding"

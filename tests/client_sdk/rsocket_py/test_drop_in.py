@@ -30,6 +30,7 @@ from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.frames import Frame
 from tests.client_sdk.rsocket_py.strangers import Heard, Listening, numbers
+from tests.client_sdk.samples import cancel
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -352,8 +353,7 @@ async def test_payloads_leave_in_fragments_of_the_size_that_is_asked_for(broker:
         await peer.expect(frames.PAYLOAD, 2)
         pieces = [each for each in peer.frames if each.kind in (frames.RESPONSE, frames.PAYLOAD)]
         assert [len(each.encode()) for each in pieces] == [64, 64, 40]
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancel(waiting)
 
 
 async def test_inside_the_block_their_name_is_ours() -> None:

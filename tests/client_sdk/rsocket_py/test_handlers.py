@@ -16,23 +16,12 @@ from rsocket.routing.routing_request_handler import RoutingRequestHandler
 from rsocket.streams.error_stream import ErrorStream
 from rsocket.streams.stream_from_async_generator import StreamFromAsyncGenerator
 
-from client_sdk import (
-    ApplicationError,
-    BadRequest,
-    Canceled,
-    ClientError,
-    NoLease,
-    Payload,
-    Rejected,
-    SetupRejected,
-    address,
-    connect,
-)
+from client_sdk import Payload, address, connect, errors
 from client_sdk.rsocket_py import HandlerSource
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import Counted, Heard
-from tests.client_sdk.samples import items_of
+from tests.client_sdk.samples import cancel, items_of
 
 
 class Theirs(BaseRequestHandler):  # type: ignore[misc]
@@ -110,7 +99,7 @@ async def test_a_class_an_instance_a_factory_and_a_router_are_handlers(broker: F
         async with connect(broker.url, service="theirs", handler=source), connect(broker.url) as client:
             assert (await client.request_response(address("theirs"), b"x", route="greet")).data == b"echo x"
     async with connect(broker.url, service="theirs", handler=router), connect(broker.url) as client:
-        with pytest.raises(ClientError):
+        with pytest.raises(errors.ClientError):
             await client.request_response(address("theirs"), b"x", route="unknown")
     wrong: Any
     for wrong in (object(), dict, lambda: None):
@@ -138,7 +127,7 @@ async def test_a_handler_that_refuses_the_setup_is_not_connected(broker: FakeBro
         async def on_setup(self, data_encoding: bytes, metadata_encoding: bytes, payload: Any) -> None:
             raise ValueError("only JSON")
 
-    with pytest.raises(SetupRejected, match="only JSON"):
+    with pytest.raises(errors.SetupRejected, match="only JSON"):
         async with connect(broker.url, service="theirs", handler=Refusing):
             pass
     assert broker.peers == []
@@ -154,8 +143,7 @@ async def test_a_handler_that_waits_holds_nobody_up(broker: FakeBroker) -> None:
     async with connect(broker.url, service="theirs", handler=Waiting), connect(broker.url) as client:
         waiting = asyncio.ensure_future(client.request_response(address("theirs"), b"wait"))
         assert (await client.request_response(address("theirs"), b"go on")).data == b"go on"
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancel(waiting)
 
 
 async def test_the_caller_cancels_their_future(broker: FakeBroker) -> None:
@@ -244,8 +232,7 @@ async def test_their_subscriber_is_told_when_the_caller_goes(broker: FakeBroker)
         assert isinstance(handler.subscriber.error, RSocketProtocolError)
         assert handler.subscriber.error.error_code is ErrorCode.CANCELED
         await publisher.cancelled.wait()
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancel(waiting)
 
 
 @pytest.mark.parametrize("publisher", [None, Counted(0)], ids=["silent", "publishing"])
@@ -257,7 +244,7 @@ async def test_their_subscriber_that_raises_ends_its_channel_only(broker: FakeBr
     handler = Channelling(10, publisher)
     handler.subscriber = Raising()
     async with connect(broker.url, service="theirs", handler=handler), connect(broker.url) as client:
-        with pytest.raises(ApplicationError, match="mine"):
+        with pytest.raises(errors.ApplicationError, match="mine"):
             async for _ in client.request_channel(address("theirs"), items_of(b"0", b"1", b"2")):
                 pass
         assert (await client.request_response(address("theirs"), b"x")).data == b"echo x"
@@ -274,18 +261,18 @@ async def test_their_codes_and_words_reach_the_caller(broker: FakeBroker) -> Non
 
     async with connect(broker.url, service="theirs", handler=Failing), connect(broker.url) as client:
         wanted = {
-            b"514 full up": (Rejected, 0x202, "rejected", "full up"),
-            b"514 no-lease: none is left": (NoLease, 0x202, "no-lease", "none is left"),
-            b"516 odd": (BadRequest, 0x204, "bad-request", "odd"),
-            b"769 out-of-stock: 3": (ApplicationError, 0x301, "out-of-stock", "3"),
-            b"1 x": (ApplicationError, 0x201, "application-error", "x"),
-            b" their text": (ApplicationError, 0x201, "application-error", "their text"),
+            b"514 full up": (errors.Rejected, 0x202, "rejected", "full up"),
+            b"514 no-lease: none is left": (errors.NoLease, 0x202, "no-lease", "none is left"),
+            b"516 odd": (errors.BadRequest, 0x204, "bad-request", "odd"),
+            b"769 out-of-stock: 3": (errors.ApplicationError, 0x301, "out-of-stock", "3"),
+            b"1 x": (errors.ApplicationError, 0x201, "application-error", "x"),
+            b" their text": (errors.ApplicationError, 0x201, "application-error", "their text"),
         }
         for sent, told in wanted.items():
-            with pytest.raises(ClientError) as caught:
+            with pytest.raises(errors.ClientError) as caught:
                 await client.request_response(address("theirs"), sent)
             assert (type(caught.value), caught.value.code, caught.value.word, caught.value.text) == told
-        with pytest.raises(Canceled, match="no more"):
+        with pytest.raises(errors.Canceled, match="no more"):
             await anext(client.request_stream(address("theirs")))
 
 
@@ -318,8 +305,7 @@ async def test_a_caller_that_is_lost_is_told_even_to_a_subscriber_that_raises(
             await asyncio.sleep(0)
         (await broker.peer(0)).abort()
         await handler.subscriber.end()
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        await cancel(waiting)
     assert "a Subscriber failed in on_error" in caplog.text
 
 
@@ -329,7 +315,7 @@ async def test_a_handler_that_gives_no_payload_has_failed(broker: FakeBroker, ca
             return create_future(b"no payload")
 
     async with connect(broker.url, service="theirs", handler=Odd), connect(broker.url) as client:
-        with pytest.raises(ApplicationError, match="incident"):
+        with pytest.raises(errors.ApplicationError, match="incident"):
             await client.request_response(address("theirs"))
     assert "it must give a Payload" in caplog.text
 
@@ -337,10 +323,10 @@ async def test_a_handler_that_gives_no_payload_has_failed(broker: FakeBroker, ca
 async def test_errors_of_ours_pass_through_their_handlers(broker: FakeBroker) -> None:
     class Mixed(Theirs):
         async def request_response(self, payload: Any) -> Any:
-            raise ApplicationError("only 3 are left", word="out-of-stock", code=0x301)
+            raise errors.ApplicationError("only 3 are left", word="out-of-stock", code=0x301)
 
     async with connect(broker.url, service="theirs", handler=Mixed), connect(broker.url) as client:
-        with pytest.raises(ApplicationError) as caught:
+        with pytest.raises(errors.ApplicationError) as caught:
             await client.request_response(address("theirs"))
         assert (caught.value.word, caught.value.code) == ("out-of-stock", 0x301)
 

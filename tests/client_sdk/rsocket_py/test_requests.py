@@ -14,6 +14,7 @@ from client_sdk.rsocket_py.failures import OwnCode
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.rsocket_py.strangers import THINGS, Counted, Heard, offered, things
+from tests.client_sdk.samples import gives
 
 ECHO = composite(route("echo"))
 
@@ -28,10 +29,7 @@ async def test_it_is_an_rsocket(broker: FakeBroker) -> None:
 async def test_all_five_models_reach_the_service(broker: FakeBroker) -> None:
     service = things()
     seen: asyncio.Queue[bytes] = asyncio.Queue()
-
-    @service.fire_and_forget("note")
-    async def note(request: Request) -> None:
-        seen.put_nowait(request.data)
+    service.fire_and_forget("note")(gives(seen.put_nowait))
 
     @service.metadata_push("note")
     async def pushed(request: Request) -> None:

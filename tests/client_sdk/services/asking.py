@@ -1,6 +1,6 @@
 """Requests to a service without any connection: as the engine makes them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
@@ -55,6 +55,13 @@ async def taken(items: AsyncIterator[object]) -> list[Any]:
         return [item async for item in items]
     finally:
         await items.aclose()  # type: ignore[attr-defined]
+
+
+async def refused(asking: Awaitable[object]) -> tuple[str, int, str]:
+    """(word, code, message) of the refusal that it ends with."""
+    with pytest.raises(Refused) as caught:
+        await asking
+    return refusal(caught)
 
 
 def refusal(caught: pytest.ExceptionInfo[Refused]) -> tuple[str, int, str]:

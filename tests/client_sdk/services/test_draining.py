@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from client_sdk import Draining, NoRoute, Rejected, address, connect
-from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
@@ -14,7 +13,7 @@ from rsocket_wire.errors import CONNECTION_CLOSE, REJECTED
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import Held
-from tests.client_sdk.services.asking import MULTICAST, ask, refusal
+from tests.client_sdk.services.asking import MULTICAST, ask, refused
 from tests.client_sdk.services.test_health import tags_in
 
 pytestmark = pytest.mark.usefixtures("no_long_settling")
@@ -73,10 +72,8 @@ async def test_who_asks_nevertheless_is_rejected_so_that_it_may_ask_another() ->
     held = Held("s")
     responder = ServiceResponder(held.service)
     responder.is_draining = True
-    with pytest.raises(Refused) as caught:
-        await responder.request_response(route_bytes("quick"), b"")
     text = "draining: this instance of service 's' is about to stop"
-    assert refusal(caught) == ("draining", REJECTED, text)
+    assert await refused(responder.request_response(route_bytes("quick"), b"")) == ("draining", REJECTED, text)
     assert await responder.request_response(MULTICAST + route_bytes("quick"), b"x") == b"x"
     assert (await ask(held.service, b"x", "quick")).data == b"x"  # another client of the same service
 

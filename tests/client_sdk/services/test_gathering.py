@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,6 +10,7 @@ from client_sdk.errors import NoHandler, Rejected
 from client_sdk.metadata import route_bytes
 from client_sdk.services.gather_answers import GATHER_ENTRY, Answer, read_answer
 from client_sdk.services.responder import ServiceResponder
+from tests.client_sdk.samples import cancel, gives, raises, yields
 from tests.client_sdk.services.asking import taken
 
 ROUTE_ID = bytes(range(16))
@@ -29,25 +29,15 @@ def parts(answer: Answer) -> tuple[str, str, bytes, bytes | None]:
 
 async def test_a_request_response_handler_answers_with_one_marked_item() -> None:
     service = Service("stock")
-
-    @service.request_response("count")
-    async def count(request: Request) -> Payload:
-        return Payload(b"3", b"meta")
-
-    @service.request_stream("count")
-    async def not_this(request: Request) -> AsyncIterator[bytes]:
-        yield b"stream"
+    service.request_response("count")(gives(lambda _: Payload(b"3", b"meta")))
+    service.request_stream("count")(yields(b"stream"))
 
     assert [parts(answer) for answer in await gathered(service, "count")] == [(TEXT, "stock", b"3", b"meta")]
 
 
 async def test_without_one_each_item_of_the_stream_is_marked() -> None:
     service = Service("stock")
-
-    @service.request_stream("all")
-    async def items(request: Request) -> AsyncIterator[bytes]:
-        yield b"1"
-        yield b"2"
+    service.request_stream("all")(yields(b"1", b"2"))
 
     answers = await gathered(service, "all")
     assert [parts(answer) for answer in answers] == [(TEXT, "stock", b"1", None), (TEXT, "stock", b"2", None)]
@@ -55,23 +45,10 @@ async def test_without_one_each_item_of_the_stream_is_marked() -> None:
 
 async def test_every_failure_is_an_item_and_never_an_error(caplog: pytest.LogCaptureFixture) -> None:
     service = Service("stock")
-
-    @service.request_response("own")
-    async def own(request: Request) -> bytes:
-        raise ApplicationError("none is left", word="sold-out", code=0x301)
-
-    @service.request_response("mistake")
-    async def mistake(request: Request) -> bytes:
-        raise ValueError("secret")
-
-    @service.request_response("cancels")
-    async def cancels(request: Request) -> bytes:
-        raise asyncio.CancelledError
-
-    @service.request_stream("breaks")
-    async def breaks(request: Request) -> AsyncIterator[bytes]:
-        yield b"1"
-        raise ApplicationError("no more", word="sold-out")
+    service.request_response("own")(raises(ApplicationError("none is left", word="sold-out", code=0x301)))
+    service.request_response("mistake")(raises(ValueError("secret")))
+    service.request_response("cancels")(raises(asyncio.CancelledError()))
+    service.request_stream("breaks")(yields(b"1", then=ApplicationError("no more", word="sold-out")))
 
     with caplog.at_level(logging.CRITICAL, "client_sdk"):
         answers = {
@@ -93,10 +70,7 @@ async def test_every_failure_is_an_item_and_never_an_error(caplog: pytest.LogCap
 
 async def test_a_service_that_drains_still_answers_a_unicast_gather_with_its_refusal() -> None:
     service = Service("stock")
-
-    @service.request_response()
-    async def count(request: Request) -> bytes:
-        return b"3"
+    service.request_response()(gives(lambda _: b"3"))
 
     responder = ServiceResponder(service, ROUTE_ID)
     responder.is_draining = True
@@ -122,6 +96,5 @@ async def test_a_cancelled_gather_ends_its_handler() -> None:
     responder = ServiceResponder(service, ROUTE_ID)
     task = asyncio.create_task(taken(responder.request_stream(GATHER_ENTRY, b"")))
     await began.wait()
-    task.cancel()
-    await asyncio.wait([task])
+    await cancel(task)
     assert (task.cancelled(), ended.is_set(), responder.working_n) == (True, True, 0)

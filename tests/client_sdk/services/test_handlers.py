@@ -17,7 +17,8 @@ from client_sdk.errors import Refused
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
 from rsocket_wire.errors import INVALID
-from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, stream
+from tests.client_sdk.samples import cancel, gives
+from tests.client_sdk.services.asking import ask, channel, data_mime, refusal, refused, stream
 from tests.client_sdk.services.postponed import postponed
 
 
@@ -105,9 +106,11 @@ async def test_data_that_does_not_fit_is_invalid_and_the_handler_is_not_asked() 
         asked.append(book)
         return book.price
 
-    with pytest.raises(Refused) as caught:
-        await ask(service, b'{"title":1}')
-    assert refusal(caught) == ("bad-payload", INVALID, "bad-payload: Expected `str`, got `int` - at `$.title`")
+    assert await refused(ask(service, b'{"title":1}')) == (
+        "bad-payload",
+        INVALID,
+        "bad-payload: Expected `str`, got `int` - at `$.title`",
+    )
     assert asked == []
     assert await ask(service, b'{"title":"a","price":3}') == Payload(b"3")
 
@@ -132,9 +135,11 @@ async def test_items_of_streams_and_channels_are_values_too() -> None:
         b'{"title":"a","count_n":1}',
     ]
     assert await channel(service, b"1", b"2", b"3") == [b"1", b"3", b"6"]
-    with pytest.raises(Refused) as caught:
-        await channel(service, b"1", b'"2"')
-    assert refusal(caught) == ("bad-payload", INVALID, "bad-payload: Expected `int`, got `str`")
+    assert await refused(channel(service, b"1", b'"2"')) == (
+        "bad-payload",
+        INVALID,
+        "bad-payload: Expected `int`, got `str`",
+    )
 
 
 async def test_channel_items_are_bytes_payloads_or_values_as_the_parameter_says() -> None:
@@ -205,21 +210,17 @@ async def test_the_codec_is_that_of_the_handler_or_of_the_mime_type_of_the_reque
     ],
 )
 async def test_data_that_no_codec_takes_is_refused(mime: str, data: bytes, text: str) -> None:
-    with pytest.raises(Refused) as caught:
-        await ask(twice_in(TWO), data, more=data_mime(mime))
-    assert refusal(caught) == ("bad-payload", INVALID, f"bad-payload: {text}")
+    assert await refused(ask(twice_in(TWO), data, more=data_mime(mime))) == (
+        "bad-payload",
+        INVALID,
+        f"bad-payload: {text}",
+    )
 
 
 async def test_values_that_the_codec_cannot_say_fail_as_any_mistake_of_a_handler_does() -> None:
     service = Service("s", codec=JSON)
-
-    @service.request_response()
-    async def wrong(request: Request) -> object:
-        return 1j
-
-    @service.request_response("bytes", codec=BYTES)
-    async def none(request: Request) -> None:
-        return None
+    service.request_response()(gives(lambda _: 1j))
+    service.request_response("bytes", codec=BYTES)(gives(lambda _: None))
 
     with pytest.raises(TypeError, match="complex"):
         await ask(service, b"")
@@ -318,8 +319,7 @@ async def test_async_function_that_does_not_look_so_is_awaited_and_keeps_its_tur
         go.clear()
         last = asyncio.create_task(ask(service, b"4"))
         assert [await began.get(), await began.get()] == [b"3", b"4"]
-        last.cancel()
-        await asyncio.wait([last])
+        await cancel(last)
         go.set()
         assert await ask(service, b"5") == Payload(b"5")
 
@@ -327,59 +327,29 @@ async def test_async_function_that_does_not_look_so_is_awaited_and_keeps_its_tur
 def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> None:
     service = Service("s")
 
-    async def of_book(book: Book) -> bytes:
-        return b""
-
-    async def of_text(text: str) -> bytes:
-        return b""
-
-    async def of_two(one: bytes, two: bytes) -> bytes:
-        return b""
-
-    async def of_three(one: bytes, two: Request, three: bytes) -> bytes:
-        return b""
-
-    async def of_union(value: list[int] | set[int]) -> bytes:
-        return b""
-
-    async def of_unknown(value: "Unknown") -> bytes:  # type: ignore[name-defined]  # noqa: F821
-        return b""
-
-    async def of_keyword(data: bytes, *, more: bytes) -> bytes:
-        return b""
-
-    def plain(request: Request) -> Iterator[bytes]:
-        yield b""
-
-    async def coroutine(request: Request) -> bytes:
-        return b""
-
-    async def generator(request: Request) -> AsyncIterator[bytes]:
-        yield b""
-
-    async def of_nothing() -> bytes:
-        return b""
-
-    wrong: list[tuple[Any, Any, str]] = [
-        (service.request_response(), plain, "without yield"),
-        (service.request_response(), generator, "without yield"),
-        (service.request_channel(), plain, "write async def, with yield"),
-        (service.request_channel(), coroutine, "with yield, not with return"),
-        (service.request_stream(), coroutine, "with yield, not with return"),
-        (service.fire_and_forget(), of_nothing, "1 or 2 parameters"),
-        (service.request_response(), of_keyword, "1 or 2 parameters"),
-        (service.request_response(), of_book, "bytes cannot be decoded as Book"),
-        (service.request_response(), of_text, "bytes cannot be decoded as str"),
-        (service.request_response(), of_two, "one of them is the request"),
-        (service.request_response(), of_three, "1 or 2 parameters"),
-        (service.request_response(codec=JSON), of_union, "more than one array-like"),
-        (service.request_response(codec=JSON), of_unknown, "the type 'Unknown' cannot be resolved"),
+    answer, items, channel = service.request_response(), service.request_stream(), service.request_channel()
+    wrong: list[tuple[Any, str, str]] = [
+        (answer, "def handle(request): yield", "without yield"),
+        (answer, "async def handle(request): yield", "without yield"),
+        (channel, "def handle(request): yield", "write async def, with yield"),
+        (channel, "async def handle(request): pass", "with yield, not with return"),
+        (items, "async def handle(request): pass", "with yield, not with return"),
+        (service.fire_and_forget(), "async def handle(): pass", "1 or 2 parameters"),
+        (answer, "async def handle(data: bytes, *, more: bytes): pass", "1 or 2 parameters"),
+        (answer, "async def handle(book: Book): pass", "bytes cannot be decoded as Book"),
+        (answer, "async def handle(text: str): pass", "bytes cannot be decoded as str"),
+        (answer, "async def handle(one: bytes, two: bytes): pass", "one of them is the request"),
+        (answer, "async def handle(one: bytes, two: Request, three: bytes): pass", "1 or 2 parameters"),
+        (service.request_response(codec=JSON), "async def handle(v: list[int] | set[int]): pass", "one array-like"),
+        (service.request_response(codec=JSON), "async def handle(v: 'Unknown'): pass", "the type 'Unknown' cannot be"),
     ]
-    for decorator, handler, text in wrong:
+    for decorator, source, text in wrong:
+        names = dict(globals())
+        exec(source, names)
         with pytest.raises(TypeError, match=text):
-            decorator(handler)
+            decorator(names["handle"])
     with pytest.raises(TypeError, match="with parentheses"):
-        service.request_response(coroutine)  # type: ignore[arg-type]
+        service.request_response(as_bytes)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not both"):
         service.request_response(codec=JSON, codecs=[JSON])
     with pytest.raises(ValueError, match="at least one codec"):

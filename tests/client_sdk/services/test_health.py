@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from client_sdk import Payload, Service, address, connect
-from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
 from client_sdk.services.health import MAX_REASON_CHARACTERS, Health
 from client_sdk.services.responder import ServiceResponder
@@ -16,8 +15,8 @@ from rsocket_wire.errors import REJECTED
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker, Peer, broker_frame
 from tests.client_sdk.frames import Frame
-from tests.client_sdk.samples import echo_service
-from tests.client_sdk.services.asking import MULTICAST, ask, channel, refusal, stream, taken
+from tests.client_sdk.samples import cancel, echo_service, gives
+from tests.client_sdk.services.asking import MULTICAST, ask, channel, refused, stream, taken
 
 
 def tags_in(push: Frame) -> dict[str, str | None]:
@@ -58,9 +57,7 @@ async def test_a_service_that_is_out_refuses_so_that_others_may_be_asked() -> No
         lambda: channel(service, b"1"),
     ]
     for each in asked:
-        with pytest.raises(Refused) as caught:
-            await each()
-        assert refusal(caught) == wanted
+        assert await refused(each()) == wanted
     await service.set_health(True)
     assert await ask(service, b"1") == Payload(b"1")
 
@@ -74,10 +71,7 @@ async def test_a_long_reason_is_cut_before_callers_read_it() -> None:
 async def test_what_nobody_would_learn_of_is_taken_while_out() -> None:
     service = echo_service("s", region="eu")
     seen: list[bytes] = []
-
-    @service.fire_and_forget()
-    async def note(data: bytes) -> None:
-        seen.append(data)
+    service.fire_and_forget()(gives(seen.append))
 
     await service.set_health(False)
     await ServiceResponder(service).fire_and_forget(None, b"note")
@@ -195,8 +189,7 @@ async def test_a_client_that_gives_up_during_the_first_look_leaves_it_to_the_nex
 
     task = asyncio.ensure_future(connect(broker.url, service=service))
     await looking.wait()
-    task.cancel()
-    await asyncio.wait([task])
+    await cancel(task)
     assert service._advertisements == []
     is_stuck = False
     async with connect(broker.url, service=service):
@@ -218,10 +211,7 @@ def test_checks_that_make_no_sense_are_refused_when_they_are_written() -> None:
 
 async def test_broker_asks_others_while_one_is_out_and_the_lone_one_refuses() -> None:
     first, second = echo_service("s", region="eu"), Service("s", tags={"region": "eu"})
-
-    @second.request_response()
-    async def answer(data: bytes) -> bytes:
-        return b"second"
+    second.request_response()(gives(lambda _: b"second"))
 
     async with local_broker() as url, connect(url, service=first), connect(url) as client:
         server = await connect(url, service=second)

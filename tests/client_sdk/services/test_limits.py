@@ -1,7 +1,6 @@
 """Limits: how many requests a handler works on, who waits, who is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,8 @@ from client_sdk.services.request import REQUEST_RESPONSE
 from client_sdk.services.responder import ServiceResponder
 from rsocket_wire.errors import REJECTED
 from tests.client_sdk.clocks import rest
-from tests.client_sdk.services.asking import ask, refusal
+from tests.client_sdk.samples import cancel, raises, yields_of
+from tests.client_sdk.services.asking import ask, refused
 
 
 class Slow:
@@ -59,10 +59,8 @@ async def test_one_beyond_those_that_may_wait_is_rejected_at_once() -> None:
     slow = Slow(1, 2)
     tasks = slow.ask(3)
     await rest()
-    with pytest.raises(Refused) as caught:
-        await ask(slow.service, b"")
     text = "over-limit: handler 'request_response' of service 's' is at its limit: 1 requests running, 2 waiting"
-    assert refusal(caught) == ("over-limit", REJECTED, text)
+    assert await refused(ask(slow.service, b"")) == ("over-limit", REJECTED, text)
     slow.go.set()
     assert [(await task).data for task in tasks] == [b"0", b"1", b"2"]
 
@@ -71,8 +69,7 @@ async def test_who_waits_and_is_cancelled_leaves_and_takes_nobodys_turn() -> Non
     slow = Slow(1, 2)
     first, second, third = slow.ask(3)
     await rest()
-    second.cancel()
-    await asyncio.wait([second])
+    await cancel(second)
     assert len(slow.limit._waiting) == 1
     slow.go.set()
     assert [(await first).data, (await third).data] == [b"0", b"2"]
@@ -95,10 +92,7 @@ async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None
 
 async def test_a_handler_that_fails_or_refuses_its_data_gives_its_turn_back() -> None:
     service = Service("s")
-
-    @service.request_response(max_concurrency=1)
-    async def fail(data: bytes) -> bytes:
-        raise ValueError("no")
+    service.request_response(max_concurrency=1)(raises(ValueError("no")))
 
     for _ in range(3):
         with pytest.raises(ValueError, match="no"):
@@ -107,19 +101,14 @@ async def test_a_handler_that_fails_or_refuses_its_data_gives_its_turn_back() ->
 
 async def test_a_stream_has_its_turn_until_it_is_closed_and_who_waits_for_it_may_leave() -> None:
     service = Service("s")
-
-    @service.request_stream(max_concurrency=1, max_waiting=1)
-    async def items(data: bytes) -> AsyncIterator[bytes]:
-        yield data
-        yield data
+    service.request_stream(max_concurrency=1, max_waiting=1)(yields_of(lambda data: [data, data]))
 
     responder = ServiceResponder(service)
     first, gone, second = (aiter(responder.request_stream(None, data)) for data in (b"1", b"0", b"2"))
     assert await anext(first) == b"1"
     leaving = asyncio.ensure_future(anext(gone))
     await rest()
-    leaving.cancel()
-    await asyncio.wait([leaving])
+    await cancel(leaving)
     await gone.aclose()  # type: ignore[attr-defined]
     waiting = asyncio.ensure_future(anext(second))
     await rest()

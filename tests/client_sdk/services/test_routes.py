@@ -1,6 +1,6 @@
 """Routes: which handler a request gets, and what is remembered of it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -11,6 +11,7 @@ from client_sdk.services.request import REQUEST_RESPONSE, route_names
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES
 from rsocket_wire.errors import INVALID
+from tests.client_sdk.samples import yields
 from tests.client_sdk.services.asking import ask, channel, refusal, routes_bytes, stream
 
 
@@ -84,11 +85,7 @@ async def test_a_handler_that_is_added_later_is_found_in_spite_of_what_is_rememb
 
 async def test_stream_of_a_route_that_only_answers_is_its_answer_as_the_only_item() -> None:
     service = service_of("a", None)
-
-    @service.request_stream("b")
-    async def items(request: Request) -> AsyncIterator[bytes]:
-        yield b"1"
-        yield b"2"
+    service.request_stream("b")(yields(b"1", b"2"))
 
     assert await stream(service, metadata=route_bytes("a")) == [b"a"]
     assert await stream(service, metadata=route_bytes("b")) == [b"1", b"2"]
@@ -100,10 +97,7 @@ async def test_stream_of_a_route_that_only_answers_is_its_answer_as_the_only_ite
 
 async def test_unnamed_stream_handler_comes_behind_an_answer_of_the_route() -> None:
     service = service_of("a")
-
-    @service.request_stream()
-    async def items(request: Request) -> AsyncIterator[bytes]:
-        yield b"stream"
+    service.request_stream()(yields(b"stream"))
 
     assert await stream(service, metadata=route_bytes("a")) == [b"a"]
     assert await stream(service, metadata=route_bytes("b")) == [b"stream"]

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from client_sdk import Payload, Request, Service, tracing
+from client_sdk import Payload, Service, tracing
 from client_sdk.metadata import entry_bytes, route_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.tracing import TRACEPARENT, current
+from tests.client_sdk.samples import gives, raises, yields, yields_of
 from tests.client_sdk.services.asking import payloads_of, taken
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -24,19 +25,9 @@ def traced_service() -> tuple[Service, list[bytes]]:
     """Every handler says which trace it is in."""
     service = Service("s")
     noted: list[bytes] = []
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return seen()
-
-    @service.fire_and_forget()
-    async def note(data: bytes) -> None:
-        noted.append(seen())
-
-    @service.request_stream()
-    async def items(request: Request) -> AsyncIterator[bytes]:
-        yield seen()
-        yield seen()
+    service.request_response()(gives(lambda _: seen()))
+    service.fire_and_forget()(gives(lambda _: noted.append(seen())))
+    service.request_stream()(yields_of(lambda _: (seen() for _ in range(2))))
 
     @service.request_channel()
     async def channel(payloads: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
@@ -104,15 +95,8 @@ async def test_a_span_knows_what_failed_and_where(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(tracing, "server_span", Span)
     service = Service("s")
-
-    @service.request_response("a")
-    async def fail(request: Request) -> bytes:
-        raise ValueError("one")
-
-    @service.request_stream("b")
-    async def break_off(request: Request) -> AsyncIterator[bytes]:
-        yield b"1"
-        raise ValueError("two")
+    service.request_response("a")(raises(ValueError("one")))
+    service.request_stream("b")(yields(b"1", then=ValueError("two")))
 
     one = ServiceResponder(service)
     with pytest.raises(ValueError, match="one"):

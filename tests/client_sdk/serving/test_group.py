@@ -9,7 +9,7 @@ from client_sdk import NotConnected
 from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.samples import echo_service
+from tests.client_sdk.samples import cancel, echo_service
 from tests.client_sdk.services.test_health import tags_in
 
 
@@ -76,8 +76,7 @@ async def test_entering_that_is_cancelled_leaves_nothing(broker: FakeBroker) -> 
     broker.is_silent = True
     task = asyncio.ensure_future(offer(broker.url, echo_service("s"), connections=2))
     await broker.peer(1)
-    task.cancel()
-    await asyncio.wait([task])
+    await cancel(task)
     assert task.cancelled()
     for peer in broker.peers:
         await peer.gone.wait()

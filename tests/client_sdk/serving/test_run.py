@@ -14,7 +14,7 @@ from client_sdk.serving.run import serve
 from client_sdk.testing import local_broker
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
-from tests.client_sdk.samples import Held, echo_service
+from tests.client_sdk.samples import Held, cancel, echo_service
 from tests.system.support.processes import START_S, import_path
 
 pytestmark = pytest.mark.usefixtures("no_long_settling")
@@ -65,8 +65,7 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         await serving
         await held.cancelled.wait()
-        call.cancel()
-        await asyncio.wait([call])
+        await cancel(call)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -129,8 +128,7 @@ async def test_connections_that_were_taken_over_for_ever_end_it() -> None:
 async def test_cancelling_it_closes_everything(broker: FakeBroker) -> None:
     serving = asyncio.create_task(serve(broker.url, echo_service("s"), connections=2))
     await (await broker.peer(1)).expect(frames.KEEPALIVE)
-    serving.cancel()
-    await asyncio.wait([serving])
+    await cancel(serving)
     assert serving.cancelled()
     for peer in broker.peers:
         await peer.gone.wait()

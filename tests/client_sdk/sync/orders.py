@@ -5,6 +5,7 @@ import queue
 from collections.abc import AsyncIterator, Callable
 
 from client_sdk import ApplicationError, Payload, Request, Service
+from tests.client_sdk.samples import gives, raises
 
 
 class Orders:
@@ -20,13 +21,8 @@ class Orders:
         self._add_many()
 
     def _add_once(self) -> None:
-        @self.service.request_response()
-        async def echo(data: bytes) -> bytes:
-            return data
-
-        @self.service.request_response("fail")
-        async def fail(data: bytes) -> bytes:
-            raise ApplicationError("none is left", word="out-of-stock", code=0x301)
+        self.service.request_response()(gives(lambda data: data))
+        self.service.request_response("fail")(raises(ApplicationError("none is left", word="out-of-stock", code=0x301)))
 
         @self.service.request_response("never")
         async def never(data: bytes) -> bytes:
@@ -41,13 +37,8 @@ class Orders:
         async def note(request: Request) -> bytes:
             return request.entry("text/plain") or b"none"
 
-        @self.service.fire_and_forget("line")
-        async def line(data: bytes) -> None:
-            self.seen.put(("fire_and_forget", data))
-
-        @self.service.metadata_push()
-        async def pushed(request: Request) -> None:
-            self.seen.put(("metadata_push", request.data))
+        self.service.fire_and_forget("line")(gives(lambda data: self.seen.put(("fire_and_forget", data))))
+        self.service.metadata_push()(gives(lambda data: self.seen.put(("metadata_push", data))))
 
     def _add_many(self) -> None:
         @self.service.request_stream()
