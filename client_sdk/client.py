@@ -18,9 +18,9 @@ from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
 from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
-from client_sdk.errors import ClientError
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
+from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
 from client_sdk.services.advertisement import Advertisement
@@ -31,7 +31,7 @@ from client_sdk.tracing import current
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 
 
-class Client:
+class Client(ConnectionFacts):
     """A connection to the broker that comes back by itself. Made by `connect`.
 
     While there is no connection calls fail at once with NotConnected (or wait, see `wait_for_reconnect`), and with
@@ -57,8 +57,8 @@ class Client:
         advertisement: Advertisement | None,
     ) -> None:
         """`advertisement`: what others may ask for; None: a caller only."""
+        super().__init__(manager)
         self._advertisement: Final = advertisement
-        self._manager: Final = manager
         self._cache: Final = cache
         self._calls: Final = calls
         self._defaults: Final = defaults
@@ -93,62 +93,6 @@ class Client:
         11223344-5566-7788-99aa-bbccddeeff00
         """
         return self._manager.route_id
-
-    @property
-    def broker(self) -> str:
-        """URL of the broker that this client is connected to, or was last.
-
-        >>> client.broker
-        'tcp://127.0.0.1:7000'
-        """
-        return self._manager.brokers.url
-
-    @property
-    def brokers(self) -> list[str]:
-        """URLs of the brokers that it may connect to, as they are tried: those it was given, then those it was told of.
-
-        >>> client.brokers
-        ['tcp://127.0.0.1:7000']
-        """
-        return self._manager.brokers.urls
-
-    @property
-    def last_end(self) -> str:
-        """Why the broker ended the connection before this one, if it could not say so then; else empty.
-
-        It cannot where the client has read nothing for too long.
-
-        >>> client.last_end
-        ''
-        """
-        return self._manager.brokers.last_end
-
-    @property
-    def is_connected(self) -> bool:
-        """Calls can be made now.
-
-        >>> client.is_connected
-        True
-        """
-        return self._manager.is_connected
-
-    @property
-    def state(self) -> State:
-        """What it is doing: connecting, connected, reconnecting, moving or closed.
-
-        >>> print(client.state)
-        connected
-        """
-        return self._manager.states.current.state
-
-    @property
-    def reason(self) -> ClientError | None:
-        """Why there is no connection, or why the last attempt to make one failed; None while there is one.
-
-        >>> print(client.reason)
-        None
-        """
-        return self._manager.reason
 
     def changes(self) -> Changes:
         """Its states from now on, the present one first, until it is closed.

@@ -55,7 +55,7 @@ class RetryingStream(Flow):
         if self._is_over:
             raise StopAsyncIteration
         try:
-            item = await (self._first() if self._flow is None else next_of(self._flow))
+            item = await (self._first() if self._flow is None else anext(self._flow, None))
         except BaseException as error:
             self._end(error)
             raise
@@ -81,7 +81,7 @@ class RetryingStream(Flow):
     async def _first(self) -> Payload | None:
         async def once(connection: Connection, head: bytes, left_s: float | None) -> Payload | None:
             flow = self._flow = self._make(lambda: connection, head, left_s)
-            return await next_of(flow)
+            return await anext(flow, None)
 
         self._calling = self._calls.begin_span(self._call)
         entries = passed_on() if self._calling is None else self._calling.entries
@@ -92,11 +92,3 @@ class RetryingStream(Flow):
         calling, self._calling = self._calling, None
         if calling is not None:
             calling.end(error)
-
-
-async def next_of(flow: Flow) -> Payload | None:
-    """The next item; None at the end."""
-    try:
-        return await anext(flow)
-    except StopAsyncIteration:
-        return None

@@ -23,7 +23,7 @@ from client_sdk.calls.options import (
     RequestOptions,
     StreamOptions,
 )
-from client_sdk.errors import ClientError
+from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.sync.background import BACKGROUND
@@ -34,7 +34,7 @@ from client_sdk.sync.lifecycle import ClientLifecycle
 T = TypeVar("T")
 
 
-class Client:
+class Client(ConnectionFacts):
     """A connection to the broker that comes back by itself. Made by `sync.connect`, closed by `with` or `close()`.
 
     Calls fail at once with NotConnected while there is no connection, and with ConnectionLost when it is lost while
@@ -51,6 +51,7 @@ class Client:
 
         `timeout_s`: of calls that say none.
         """
+        super().__init__(client._manager)
         self._timeout_s: Final = timeout_s
         self._thread: Final = lifecycle.thread
         self._lifecycle: Final = lifecycle
@@ -81,60 +82,6 @@ class Client:
         11223344-5566-7788-99aa-bbccddeeff00
         """
         return self._client.route_id
-
-    @property
-    def broker(self) -> str:
-        """URL of the broker that this client is connected to, or was last.
-
-        >>> print(client.broker)
-        tcp://127.0.0.1:7000
-        """
-        return self._client.broker
-
-    @property
-    def brokers(self) -> list[str]:
-        """URLs of the brokers that it may connect to, as they are tried: those it was given, then those it was told of.
-
-        >>> print(client.brokers)
-        ['tcp://127.0.0.1:7000']
-        """
-        return self._client.brokers
-
-    @property
-    def last_end(self) -> str:
-        """Why the broker ended the connection before this one, if it could not say so then; else empty.
-
-        >>> print(repr(client.last_end))
-        ''
-        """
-        return self._client.last_end
-
-    @property
-    def is_connected(self) -> bool:
-        """Calls can be made now.
-
-        >>> print(client.is_connected)
-        True
-        """
-        return self._client.is_connected
-
-    @property
-    def state(self) -> State:
-        """What it is doing: connecting, connected, reconnecting, moving or closed.
-
-        >>> print(client.state)
-        connected
-        """
-        return self._client.state
-
-    @property
-    def reason(self) -> ClientError | None:
-        """Why there is no connection, or why the last attempt to make one failed; None while there is one.
-
-        >>> print(client.reason)
-        None
-        """
-        return self._client.reason
 
     def changes(self) -> Items[Change]:
         """Its states from now on, the present one first, until it is closed.

@@ -43,6 +43,7 @@ TOGETHER: Final = {  # modules on the page of another one
     "request": "service",
 }
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
+ONCE: Final = "    options: { inherited_members: false }\n"  # what all errors have is said of ClientError
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
 
 
@@ -106,7 +107,7 @@ def on_files(files: Any, config: Any) -> Any:
     for page, home, names in reference():
         short = ", ".join(name.split(".")[-1] for name in names)
         text = f"# {page}\n\n```python\nfrom {home} import {short}\n```\n\n"
-        text += "\n".join(f"::: {name}\n" for name in names)
+        text += "\n".join(f"::: {name}\n{ONCE if page == 'errors' else ''}" for name in names)
         files.append(File.generated(config, f"sdk/reference/{page}.md", content=text))
     files.append(File.generated(config, "index.md", content=front_page()))
     return files

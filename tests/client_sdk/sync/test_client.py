@@ -46,7 +46,7 @@ def client(broker: SyncLocalBroker) -> Iterator[sync.Client]:
 
 
 def public(kind: type) -> set[str]:
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def shape(function: object) -> tuple[list[tuple[object, ...]], dict[str, object]]:
@@ -76,7 +76,7 @@ def test_both_clients_have_the_same_names() -> None:
 
 @pytest.mark.parametrize("name", sorted(public(sync.Client)))
 def test_both_clients_take_the_same_parameters(name: str) -> None:
-    ours, theirs = vars(sync.Client)[name], vars(client_sdk.Client)[name]
+    ours, theirs = getattr(sync.Client, name), getattr(client_sdk.Client, name)
     assert isinstance(ours, property) == isinstance(theirs, property)
     if not isinstance(ours, property):
         assert shape(ours) == shape(theirs)
