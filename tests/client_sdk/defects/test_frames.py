@@ -109,7 +109,7 @@ async def test_what_is_no_request_is_answered_where_it_may_be_and_no_handler_see
         assert client.is_connected
 
 
-@pytest.mark.parametrize("junk", [b"", b"abc", b"\xff" * 5])
+@pytest.mark.parametrize("junk", [b"", bytes(2), b"abc", b"\xff" * 5])
 async def test_what_is_no_frame_ends_the_connection_with_one_line_in_the_log(
     raw: RawBroker, junk: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,6 +121,7 @@ async def test_what_is_no_frame_ends_the_connection_with_one_line_in_the_log(
             with pytest.raises(ConnectionLost, match="bad-frame"):
                 await call
             await peer.assert_gone()
+            assert [(each.stream_id, each.code) for each in peer.of(frames.ERROR)] == [(0, 0x101)]
             await client.wait_connected(timeout_s=5)
     lost = [each for each in caplog.records if "lost" in each.getMessage() or each.levelno >= logging.WARNING]
     assert len(lost) == 1, [each.getMessage() for each in lost]

@@ -51,15 +51,6 @@ def test_a_program_that_was_busy_reads_before_it_calls_the_other_side_silent() -
     assert far.machine.is_over
 
 
-@pytest.mark.parametrize("raw", [b"abc", b"", bytes(2)])
-def test_what_is_no_frame_ends_it_and_the_other_side_is_told(raw: bytes) -> None:
-    far = Far()
-    far.machine.receive(raw, far.now)
-    assert far.machine.is_over
-    [(kind, id, _, body)] = far.take()
-    assert (kind, id, body[:4]) == (frames.ERROR, 0, (0x101).to_bytes(4))
-
-
 def test_frames_that_a_server_may_not_send_are_ignored() -> None:
     far = Far()
     far.send(
