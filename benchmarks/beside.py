@@ -14,16 +14,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from rsocket_wire.rsocket.frames import (
-    COMPLETE,
-    ERROR,
-    NEXT,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Setup,
-    encode_payload,
-    encode_request,
-)
+from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
@@ -45,7 +36,7 @@ def connect(port: int, metadata: bytes | None = None) -> socket.socket:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     made.connect(("127.0.0.1", port))
-    made.sendall(framed(Setup(COMPOSITE_MIME, "a/b", 20_000_000, 90_000_000, metadata).encode()))
+    made.sendall(framed(frames.Setup(COMPOSITE_MIME, "a/b", 20_000_000, 90_000_000, metadata).encode()))
     return made
 
 
@@ -55,7 +46,7 @@ def framed(raw: bytes) -> bytes:
 
 def request(kind: int, stream_id: int, service: str, data: bytes = b"", n: int = 0) -> bytes:
     raw = Address(bytes(15) + b"\3", [Tag.of("service", service)]).encode()
-    return framed(encode_request(kind, stream_id, data, encode_entry(MIME_TYPE.encode(), raw), n))
+    return framed(frames.encode_request(kind, stream_id, data, encode_entry(MIME_TYPE.encode(), raw), n))
 
 
 def consume(port: int, bytes_per_s: int) -> None:
@@ -63,9 +54,9 @@ def consume(port: int, bytes_per_s: int) -> None:
     made, stream_id = connect(port), -1
     while True:  # until the service is there: one ERROR for each try
         stream_id += 2
-        made.sendall(request(REQUEST_STREAM, stream_id, ECHO, n=1024))
+        made.sendall(request(frames.REQUEST_STREAM, stream_id, ECHO, n=1024))
         first = made.recv(9, socket.MSG_WAITALL)
-        if first[7] >> 2 != ERROR:
+        if first[7] >> 2 != frames.ERROR:
             break
         made.recv(int.from_bytes(first[:3], "big") - 6, socket.MSG_WAITALL)
         time.sleep(RETRY_S)
@@ -74,7 +65,7 @@ def consume(port: int, bytes_per_s: int) -> None:
     while True:
         while asked - read < WAITING_BYTES:
             stream_id += 2
-            made.sendall(request(REQUEST_STREAM, stream_id, ECHO, n=1024))
+            made.sendall(request(frames.REQUEST_STREAM, stream_id, ECHO, n=1024))
             asked += STREAM_BYTES
         if bytes_per_s:
             data = made.recv(bytes_per_s // READS_PER_S)
@@ -92,8 +83,8 @@ def serve(port: int) -> None:
     while data := made.recv(1 << 16):
         cursor.feed(data, 0.0)
         while cursor.advance():
-            if cursor.kind == REQUEST_RESPONSE:
-                made.sendall(framed(encode_payload(cursor.stream_id, NEXT | COMPLETE, b"x")))
+            if cursor.kind == frames.REQUEST_RESPONSE:
+                made.sendall(framed(frames.encode_payload(cursor.stream_id, frames.NEXT | frames.COMPLETE, b"x")))
 
 
 def feed(port: int) -> None:
@@ -108,7 +99,7 @@ def feed(port: int) -> None:
         except BlockingIOError:
             pass
         if not waiting:
-            waiting = request(REQUEST_RESPONSE, stream_id, STOPPED, bytes(FED_BYTES))
+            waiting = request(frames.REQUEST_RESPONSE, stream_id, STOPPED, bytes(FED_BYTES))
             stream_id += 2
         with suppress(BlockingIOError):
             waiting = waiting[made.send(waiting) :]
