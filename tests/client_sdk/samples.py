@@ -95,14 +95,8 @@ class Never:
 def echo_service(name: str = "echo", **tags: str | None) -> Service:
     """Gives back what it gets: data, data as the only item, items."""
     service = Service(name, tags=tags)
-
-    @service.request_response()
-    async def answer(data: bytes) -> bytes:
-        return data
-
-    @service.request_stream()
-    async def item(data: bytes) -> AsyncIterator[bytes]:
-        yield data
+    service.request_response()(gives(lambda data: data))
+    service.request_stream()(yields_of(lambda data: [data]))
 
     @service.request_channel()
     async def items(payloads: AsyncIterator[Payload]) -> AsyncIterator[Payload]:
