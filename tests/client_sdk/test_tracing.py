@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from client_sdk import ApplicationError, NoRoute, Payload, Request, Service, address, connect, tracing
-from client_sdk.metadata import read_entries
+from client_sdk.metadata import read_entries, route_bytes
+from client_sdk.services.responder import ServiceResponder
 from client_sdk.tracing import MAX_TRACEPARENT_BYTES, MAX_TRACESTATE_BYTES, PassedOn, Trace, current, extract, is_wanted
 from tests.client_sdk import frames
 from tests.client_sdk.calls.test_callers import TO, Script
 from tests.client_sdk.fake_broker import REQUESTS, FakeBroker
-from tests.client_sdk.samples import items_of
+from tests.client_sdk.samples import items_of, raises, yields
+from tests.client_sdk.services.asking import taken
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -163,12 +165,21 @@ def test_a_call_that_fails_says_so_with_the_stable_word() -> None:
     assert (name, kind, status, attributes["error.type"]) == ("orders", "CLIENT", "ERROR", "no-route")
 
 
-def test_a_handler_that_fails_is_recorded() -> None:
+async def test_a_handler_that_fails_is_recorded_under_its_name() -> None:
     recorded = Recorded()
     tracing.use_spans(recorded.spans)
-    with pytest.raises(KeyError), tracing.server_span([], "request_response", "orders", ""):
-        raise KeyError("x")
-    assert recorded.finished()[0][:3] == ("orders", "SERVER", "ERROR")
+    service = Service("orders")
+    service.request_response("a")(raises(ValueError("one")))
+    service.request_stream("b")(yields(b"1", then=ValueError("two")))
+    responder = ServiceResponder(service)
+    with pytest.raises(ValueError, match="one"):
+        await responder.request_response(route_bytes("a"), b"")
+    with pytest.raises(ValueError, match="two"):
+        await taken(responder.request_stream(route_bytes("b"), b""))
+    assert [(*told, labels["rsocket.model"]) for *told, labels in recorded.finished()] == [
+        ("orders/a", "SERVER", "ERROR", "request_response"),
+        ("orders/b", "SERVER", "ERROR", "request_stream"),
+    ]
 
 
 def test_rubbish_in_the_headers_begins_a_new_trace() -> None:

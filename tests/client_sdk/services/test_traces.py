@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from client_sdk import Payload, Service, tracing
-from client_sdk.metadata import entry_bytes, route_bytes
+from client_sdk.metadata import entry_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.tracing import TRACEPARENT, current
-from tests.client_sdk.samples import gives, raises, yields, yields_of
+from tests.client_sdk.samples import gives, yields_of
 from tests.client_sdk.services.asking import payloads_of, taken
 
 PARENT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -78,34 +78,3 @@ async def test_without_a_trace_no_span_is_made(monkeypatch: pytest.MonkeyPatch) 
     service, _ = traced_service()
     assert await asked(service, None) == [b"none"] * 5
     assert await asked(service, entry_bytes("x/y", b"")) == [b"none"] * 5
-
-
-async def test_a_span_knows_what_failed_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[Any, ...]] = []
-
-    class Span:
-        def __init__(self, *named: Any) -> None:
-            self.named = named
-
-        def __enter__(self) -> None:
-            told.append(("begin", *self.named[1:]))
-
-        def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-            told.append(("end", None if error is None else str(error)))
-
-    monkeypatch.setattr(tracing, "server_span", Span)
-    service = Service("s")
-    service.request_response("a")(raises(ValueError("one")))
-    service.request_stream("b")(yields(b"1", then=ValueError("two")))
-
-    one = ServiceResponder(service)
-    with pytest.raises(ValueError, match="one"):
-        await one.request_response(ENTRY + route_bytes("a"), b"")
-    with pytest.raises(ValueError, match="two"):
-        await taken(one.request_stream(ENTRY + route_bytes("b"), b""))
-    assert told == [
-        ("begin", "request_response", "s", "a"),
-        ("end", "one"),
-        ("begin", "request_stream", "s", "b"),
-        ("end", "two"),
-    ]
