@@ -30,7 +30,7 @@ from spark_sink.event_files.batches import warm_up
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer.machine import Writer
-from spark_sink.writer.state import Settings
+from spark_sink.writer.settings import Settings
 
 SERVICES: Final = 50
 ROUTES: Final = 200

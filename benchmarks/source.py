@@ -22,7 +22,7 @@ from spark_sink.data_source.reader import EventReader
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import Disk, segment_name
 from spark_sink.writer.machine import Writer
-from spark_sink.writer.state import Settings
+from spark_sink.writer.settings import Settings
 
 FLOWS: Final = 4000
 FRAME_ROWS: Final = 1000

@@ -31,8 +31,8 @@ from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, l
 from spark_sink.schema import COLUMNS
 from spark_sink.writer.buffer import BufferedFrame, FrameBuffer
 from spark_sink.writer.closed_logs import ClosedLog, foreign_logs, found_logs, own_logs
-from spark_sink.writer.retention import Keep, Retention
-from spark_sink.writer.state import MAX_ERROR_TEXT, Settings
+from spark_sink.writer.retention import Retention
+from spark_sink.writer.settings import MAX_ERROR_TEXT, Settings
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 10.0  # the pause between tries doubles up to this
@@ -42,7 +42,6 @@ NEXT_ORPHAN_S: Final = 1.0
 LOOK_S: Final = 30.0  # between looks at what need not be kept
 MAX_NAMED: Final = 5  # files that are named in one sentence
 NEVER: Final = float("inf")
-KEEP_ALL: Final = Keep()
 
 
 class _Retry:
@@ -71,7 +70,6 @@ class Writer:
         disk: Disk,
         say: Callable[[str], None],
         settings: Settings,
-        keep: Keep = KEEP_ALL,
         say_well: Callable[[str], None] | None = None,
     ) -> None:
         """`say` takes sentences for people, `say_well` those of what is well again (None: `say`). Call `begin` before
@@ -99,8 +97,8 @@ class Writer:
         self._orphans: list[Path] = []  # those that nobody comes for; a living writer may have them all the same
         self._adopt_at = NEVER  # monotonic; inf: `begin` was not called
         self._total = Ledger()  # of the epoch, up to the end of the open log
-        self._retention: Final = Retention(events, keep, disk, say, self._say_well)
-        self._look_at = 0.0 if keep.is_bounded else NEVER  # monotonic
+        self._retention: Final = Retention(events, settings, disk, say, self._say_well)
+        self._look_at = 0.0 if settings.is_bounded else NEVER  # monotonic
         self._appending: Final = _Retry()
         self._sealing: Final = _Retry()
         self._dropped = 0  # told since the failure began

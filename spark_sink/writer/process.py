@@ -24,7 +24,7 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -36,8 +36,7 @@ from spark_sink.event_files.batches import warm_up
 from spark_sink.event_files.frames import FrameSplitter, decode_header
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer.machine import FIRST_RETRY_S, NEVER, Writer
-from spark_sink.writer.retention import Keep
-from spark_sink.writer.state import ROLL_BYTES, ROLL_S, Settings
+from spark_sink.writer.settings import READER_TIMEOUT_S, ROLL_BYTES, ROLL_S, Settings
 
 LAST_TRIES_S: Final = 30.0  # at the end of the input: how long to insist on a folder that cannot be written
 READ_BYTES: Final = 1 << 20
@@ -51,6 +50,8 @@ EXIT_LOST: Final = 3
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
+SECONDS: Final = click.FloatRange(min=0)
+BYTES: Final = click.IntRange(min=0)
 
 _log: Final = logging.getLogger("spark_sink.writer")  # `__name__` is that of the main module
 
@@ -154,7 +155,7 @@ def first_frame(fd: int, splitter: FrameSplitter) -> bytes | None:
     return frame
 
 
-def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int) -> int:
+def run(fd: int, events: Path, settings: Settings, state_fd: int) -> int:
     """The life of the process: exit status."""
     splitter = FrameSplitter()
     states = StateLines(state_fd)
@@ -175,7 +176,7 @@ def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int) ->
         states.tell(writer.state)
         _log.info("event writer: %s", sentence)
 
-    writer = Writer(events, header, disk=Disk(), say=say, say_well=say_well, settings=settings, keep=keep)
+    writer = Writer(events, header, disk=Disk(), say=say, say_well=say_well, settings=settings)
     writer.begin(time.monotonic(), time.time())
     status = 0
     try:
@@ -198,31 +199,17 @@ def run(fd: int, events: Path, settings: Settings, keep: Keep, state_fd: int) ->
 
 @click.command()
 @click.option("--events", type=click.Path(path_type=Path), required=True, help="Folder of event files.")
-@click.option("--roll-s", type=click.FloatRange(min=0.01), default=ROLL_S, show_default=True, help="Seconds per file.")
-@click.option("--roll-bytes", type=click.IntRange(min=1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
-@click.option("--min-free-bytes", type=click.IntRange(min=0), default=0, help="Bytes left free on the file system.")
-@click.option("--sync-s", type=click.FloatRange(min=0), default=0.0, help="Seconds between syncs of the log; 0: never.")
-@click.option("--keep-s", type=click.FloatRange(min=0), default=0.0, help="Seconds that files are kept; 0: forever.")
-@click.option("--keep-bytes", type=click.IntRange(min=0), default=0, help="Bytes of all files; 0: no bound.")
-@click.option(
-    "--reader-timeout-s", type=click.FloatRange(min=0), default=Keep().reader_timeout_s, help="Silence that is logged."
-)
+@click.option("--roll-s", type=click.FloatRange(0.01), default=ROLL_S, show_default=True, help="Seconds per file.")
+@click.option("--roll-bytes", type=click.IntRange(1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
+@click.option("--min-free-bytes", type=BYTES, default=0, help="Bytes left free on the file system.")
+@click.option("--sync-s", type=SECONDS, default=0.0, help="Seconds between syncs of the log; 0: never.")
+@click.option("--keep-s", type=SECONDS, default=0.0, help="Seconds that files are kept; 0: forever.")
+@click.option("--keep-bytes", type=BYTES, default=0, help="Bytes of all files; 0: no bound.")
+@click.option("--reader-timeout-s", type=SECONDS, default=READER_TIMEOUT_S, help="Silence that is logged.")
 @click.option("--ignore-silent-readers", is_flag=True, help="Keep no files for a silent reader.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", help="As log.level of the broker.")
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", help="As log.format of the broker.")
-def main(
-    events: Path,
-    roll_s: float,
-    roll_bytes: int,
-    min_free_bytes: int,
-    sync_s: float,
-    keep_s: float,
-    keep_bytes: int,
-    reader_timeout_s: float,
-    ignore_silent_readers: bool,
-    log_level: str,
-    log_format: str,
-) -> None:
+def main(events: Path, log_level: str, log_format: str, **settings: Any) -> None:
     """Write the frames of a broker, from standard input, into event files."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -230,10 +217,8 @@ def main(
     os.nice(5)
     gc.disable()  # rows are trees without cycles; walking them costs more than all the encoding (measured: 2x)
     warm_up()
-    settings = Settings(roll_s=roll_s, roll_bytes=roll_bytes, min_free_bytes=min_free_bytes, sync_s=sync_s)
-    keep = Keep(keep_s, keep_bytes, reader_timeout_s, ignore_silent_readers)
     try:
-        status = run(sys.stdin.fileno(), events, settings, keep, sys.stdout.fileno())
+        status = run(sys.stdin.fileno(), events, Settings(**settings), sys.stdout.fileno())
     except Exception:  # the edge of the process: the broker's log gets a line with the stack, and a new writer goes on
         _log.exception("event writer: ended by an error of its own")
         status = EXIT_GARBAGE

@@ -20,23 +20,10 @@ from broker.events import WriterState
 from spark_sink.errors import NoFile
 from spark_sink.event_files.folder import SOURCES, EventFile, list_written
 from spark_sink.event_files.layout import Disk, open_file, seal
+from spark_sink.writer.settings import Settings
 
 READERS: Final = "_readers"
 READER_SUFFIX: Final = ".json"
-
-
-class Keep(msgspec.Struct, frozen=True):
-    """What is kept. 0 is no bound."""
-
-    keep_s: float = 0.0  # of a segment, since it was sealed
-    keep_bytes: int = 0  # of all segments, the archive included
-    reader_timeout_s: float = 86_400.0  # after which a reader that says nothing is told of
-    ignores_silent: bool = False  # such a reader keeps nothing any more
-
-    @property
-    def is_bounded(self) -> bool:
-        """Is anything ever removed?"""
-        return self.keep_s > 0 or self.keep_bytes > 0
 
 
 class Reading(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,7 +62,7 @@ class Retention:
     """Looks through the folders when it is told to, and removes what need not be kept."""
 
     def __init__(
-        self, events: Path, keep: Keep, disk: Disk, say: Callable[[str], None], say_well: Callable[[str], None]
+        self, events: Path, keep: Settings, disk: Disk, say: Callable[[str], None], say_well: Callable[[str], None]
     ) -> None:
         """`say` and `say_well` as of the Writer."""
         self._events: Final = events
@@ -115,12 +102,12 @@ class Retention:
         readers = list(self._readers())
         silent = {one.name for one in readers if wall_s - one.heard_s > self._keep.reader_timeout_s}
         for name in sorted(silent - self._silent):
-            does = f"its unread files are {'no longer ' if self._keep.ignores_silent else ''}kept"
+            does = f"its unread files are {'no longer ' if self._keep.ignore_silent_readers else ''}kept"
             self._say(f"the reader {name} has reported nothing for {self._keep.reader_timeout_s:.0f} s; {does}")
         for name in sorted(self._silent - silent):
             self._say_well(f"the reader {name} reports again, or was removed")
         self._silent = silent
-        return [one for one in readers if not (self._keep.ignores_silent and one.name in silent)]
+        return [one for one in readers if not (self._keep.ignore_silent_readers and one.name in silent)]
 
     def _readers(self) -> Iterator[DeclaredReader]:
         for path in sorted((self._events / READERS).glob(f"[!.]*{READER_SUFFIX}")):

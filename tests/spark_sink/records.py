@@ -22,7 +22,7 @@ from spark_sink.event_files.footer import footer_of, segment_metadata
 from spark_sink.event_files.frames import FrameSplitter, Header, decode_rows
 from spark_sink.event_files.layout import Disk, segment_name
 from spark_sink.writer.machine import Writer
-from spark_sink.writer.state import Settings
+from spark_sink.writer.settings import Settings
 
 Event = FlowRecord | LifecycleEvent
 RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]

@@ -17,7 +17,8 @@ from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.event_files.folder import EventFile
 from spark_sink.event_files.layout import LOG_FOLDER, Disk
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
-from spark_sink.writer.retention import Keep, Retention
+from spark_sink.writer.retention import Retention
+from spark_sink.writer.settings import Settings
 from tests.spark_sink.data_source.world import (
     STREAM,
     Name,
@@ -358,7 +359,7 @@ def test_a_bound_is_shared_by_the_streams(start: Offsets, end: Offsets, most: in
 def look(folder: Path) -> WriterState:
     """Retention that would remove everything that is read."""
     state = WriterState()
-    Retention(folder, Keep(keep_s=1.0), Disk(), print, print).look(4e9, state)
+    Retention(folder, Settings(keep_s=1.0), Disk(), print, print).look(4e9, state)
     return state
 
 

@@ -32,7 +32,8 @@ from spark_sink.timestamps import moment_at
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.spark import SparkEngine
-from spark_sink.writer.retention import READERS, Keep, Retention
+from spark_sink.writer.retention import READERS, Retention
+from spark_sink.writer.settings import Settings
 from tests.spark_sink.data_source.world import read_part, reader_of
 from tests.spark_sink.pipeline import folders as pipeline_folders
 from tests.spark_sink.pipeline.batches import seal_requests
@@ -204,7 +205,7 @@ def test_writer_takes_it_for_no_log_no_segment_and_no_reader(tmp_path: Path, kin
         put(path, kind)
     said: list[str] = []
     header = header_with(first_frame=4)
-    writer = writer_of(tmp_path, header, say=said.append, keep=Keep(keep_s=1e9))
+    writer = writer_of(tmp_path, header, say=said.append, settings=Settings(keep_s=1e9))
     for now in (0.0, 400.0, 800.0):
         writer.begin(now, WALL_S) if not now else writer.tick(now, WALL_S + now)
     writer.take(rows_frame(events(2, 5, first_seq=10)), 800.0, WALL_S)
@@ -248,7 +249,7 @@ def test_retention_counts_and_removes_files_only(tmp_path: Path, kind: str) -> N
     put(path, kind)
     state = WriterState()
     said: list[str] = []
-    Retention(tmp_path, Keep(keep_s=1.0, keep_bytes=1), Disk(), said.append, said.append).look(4e9, state)
+    Retention(tmp_path, Settings(keep_s=1.0, keep_bytes=1), Disk(), said.append, said.append).look(4e9, state)
     assert (os.path.lexists(path), state.removed, said) == (True, 0, [])
 
 

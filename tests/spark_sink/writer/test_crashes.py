@@ -12,7 +12,7 @@ import pytest
 from spark_sink.event_files.layout import ARCHIVE, Disk
 from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
 from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
-from spark_sink.writer.state import Settings
+from spark_sink.writer.settings import Settings
 from tests.spark_sink.disks import Killed, KillingDisk, QuickDisk
 from tests.spark_sink.records import (
     HEADER,

@@ -9,7 +9,7 @@ import pytest
 from broker.events import BROKER_STOPPED, ROUTE_JOINED, LifecycleEvent
 from spark_sink.event_files.layout import Disk, segment_name
 from spark_sink.writer.machine import ADOPT_S, FIRST_RETRY_S, LAST_RETRY_S
-from spark_sink.writer.state import Settings
+from spark_sink.writer.settings import Settings
 from tests.spark_sink.records import (
     HEADER,
     NOON_MS,

@@ -36,8 +36,7 @@ from spark_sink.writer.process import (
     pause_s,
     run,
 )
-from spark_sink.writer.retention import Keep
-from spark_sink.writer.state import Settings
+from spark_sink.writer.settings import Settings
 from tests.spark_sink.records import (
     PROJECT,
     events,
@@ -133,7 +132,7 @@ def run_on(stream: bytes, folder: Path) -> int:
     with open(os.devnull, "wb") as states, os.fdopen(read_end, "rb"):
         os.write(write_end, stream)
         os.close(write_end)
-        return run(read_end, folder, Settings(roll_s=60.0), Keep(), states.fileno())
+        return run(read_end, folder, Settings(roll_s=60.0), states.fileno())
 
 
 def test_input_without_a_byte_ends_well_and_silently(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -234,7 +233,7 @@ def test_the_state_that_belongs_to_a_line_is_told_before_it(
     monkeypatch.setattr("spark_sink.writer.machine.FIRST_RETRY_S", 0.01)
     os.write(write_end, header_frame() + frames(1)[0])
     try:
-        run(read_end, folder, Settings(roll_s=60.0), Keep(), state_write)
+        run(read_end, folder, Settings(roll_s=60.0), state_write)
     finally:
         logging.getLogger("spark_sink.writer").removeHandler(handler)
         for descriptor in (read_end, state_read, state_write):

@@ -6,7 +6,8 @@ import pytest
 from broker.events import WriterState
 from spark_sink.event_files.layout import ARCHIVE, Disk, segment_name
 from spark_sink.writer.machine import LOOK_S
-from spark_sink.writer.retention import READERS, Keep, Reading, Retention, declare
+from spark_sink.writer.retention import READERS, Reading, Retention, declare
+from spark_sink.writer.settings import Settings
 from tests.spark_sink.records import WALL_S, writer_of
 
 SIZE = 100
@@ -32,10 +33,10 @@ class Folder:
     def heard(self, name: str, seconds_ago: float) -> None:
         os.utime(self.path / READERS / f"{name}.json", (WALL_S - seconds_ago, WALL_S - seconds_ago))
 
-    def retention(self, keep: Keep) -> Retention:
+    def retention(self, keep: Settings) -> Retention:
         return Retention(self.path, keep, Disk(), self.said.append, self.said.append)
 
-    def look(self, keep: Keep) -> list[str]:
+    def look(self, keep: Settings) -> list[str]:
         """What is there after a look: `flows/3`, archived ones with an `a`."""
         self.retention(keep).look(WALL_S, self.state)
         return self.left()
@@ -55,32 +56,32 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_without_bounds_everything_is_kept(folder: Folder) -> None:
     folder.add("flows", 1, 10**9)
-    assert not Keep().is_bounded
-    assert folder.look(Keep()) == ["flows/1", "flows/1000000000"]
+    assert not Settings().is_bounded
+    assert folder.look(Settings()) == ["flows/1", "flows/1000000000"]
 
 
 def test_what_is_too_old_is_removed_in_all_folders(folder: Folder) -> None:
     folder.add("flows", 1, 100, 101)
     folder.add("requests", 101, 200, archived=True)
-    assert folder.look(Keep(keep_s=100.0)) == ["flows/1", "flows/100"]
+    assert folder.look(Settings(keep_s=100.0)) == ["flows/1", "flows/100"]
     assert folder.state.removed == 3
 
 
 def test_the_oldest_are_removed_until_all_are_small_enough(folder: Folder) -> None:
     folder.add("flows", 1, 3, 5)
     folder.add("lifecycle", 2, 4, archived=True)
-    assert folder.look(Keep(keep_bytes=3 * SIZE)) == ["flows/1", "flows/3", "lifecycle/2a"]
-    assert folder.look(Keep(keep_bytes=3 * SIZE)) == ["flows/1", "flows/3", "lifecycle/2a"]
+    assert folder.look(Settings(keep_bytes=3 * SIZE)) == ["flows/1", "flows/3", "lifecycle/2a"]
+    assert folder.look(Settings(keep_bytes=3 * SIZE)) == ["flows/1", "flows/3", "lifecycle/2a"]
 
 
 def test_what_a_reader_has_not_read_is_kept_and_counted(folder: Folder) -> None:
     folder.add("flows", 1, 2, 3, 4)
     folder.add("lifecycle", 3)
     declare(folder.path, "one", Reading(read={f"flows/{STREAM}": 3}))
-    assert folder.look(Keep(keep_s=0.5)) == ["flows/4", "lifecycle/3"]
+    assert folder.look(Settings(keep_s=0.5)) == ["flows/4", "lifecycle/3"]
     assert (folder.state.removed, folder.state.unread_bytes) == (3, 2 * SIZE)
     declare(folder.path, "one", Reading(read={f"flows/{STREAM}": 4, f"lifecycle/{STREAM}": 3}))
-    assert folder.look(Keep(keep_s=0.5)) == []
+    assert folder.look(Settings(keep_s=0.5)) == []
     assert folder.state.unread_bytes == 0
 
 
@@ -88,28 +89,28 @@ def test_unread_segments_count_for_the_size_and_younger_ones_go(folder: Folder) 
     folder.add("flows", 1, 2)
     folder.add("lifecycle", 3)
     declare(folder.path, "one", Reading(read={f"flows/{STREAM}": 99}))
-    assert folder.look(Keep(keep_bytes=2 * SIZE)) == ["flows/1", "lifecycle/3"]
+    assert folder.look(Settings(keep_bytes=2 * SIZE)) == ["flows/1", "lifecycle/3"]
 
 
 def test_all_readers_must_have_read_it(folder: Folder) -> None:
     folder.add("flows", 1, 2)
     declare(folder.path, "one", Reading(read={f"flows/{STREAM}": 2}))
     declare(folder.path, "two", Reading(read={f"flows/{STREAM}": 1}))
-    assert folder.look(Keep(keep_s=0.5)) == ["flows/2"]
+    assert folder.look(Settings(keep_s=0.5)) == ["flows/2"]
 
 
 def test_for_a_reader_that_archives_only_the_archive_is_read(folder: Folder) -> None:
     folder.add("flows", 1, 2)
     folder.add("flows", 3, 4, archived=True)
     declare(folder.path, "spark", Reading(archives=True))
-    assert folder.look(Keep(keep_s=0.5)) == ["flows/1", "flows/2"]
+    assert folder.look(Settings(keep_s=0.5)) == ["flows/1", "flows/2"]
 
 
 def test_silent_reader_is_told_once_and_respected(folder: Folder) -> None:
     folder.add("flows", 1)
     declare(folder.path, "one", Reading())
     folder.heard("one", 61.0)
-    retention = folder.retention(Keep(keep_s=0.5, reader_timeout_s=60.0))
+    retention = folder.retention(Settings(keep_s=0.5, reader_timeout_s=60.0))
     for _ in range(3):
         retention.look(WALL_S, folder.state)
     assert folder.said == ["the reader one has reported nothing for 60 s; its unread files are kept"]
@@ -123,7 +124,7 @@ def test_silent_reader_keeps_nothing_where_it_is_to_be_ignored(folder: Folder) -
     folder.add("flows", 1)
     declare(folder.path, "one", Reading())
     folder.heard("one", 61.0)
-    assert folder.look(Keep(keep_s=0.5, reader_timeout_s=60.0, ignores_silent=True)) == []
+    assert folder.look(Settings(keep_s=0.5, reader_timeout_s=60.0, ignore_silent_readers=True)) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"reads": {}}', '{"read": {"flows/b-7": "all"}}', "\xff"])
@@ -131,7 +132,7 @@ def test_reader_that_says_nonsense_has_read_nothing_and_is_told_once(folder: Fol
     folder.add("flows", 1)
     declare(folder.path, "one", Reading())
     (folder.path / READERS / "one.json").write_text(text, encoding="latin-1")
-    retention = folder.retention(Keep(keep_s=0.5))
+    retention = folder.retention(Settings(keep_s=0.5))
     retention.look(WALL_S, folder.state)
     retention.look(WALL_S, folder.state)
     assert folder.left() == ["flows/1"]
@@ -145,7 +146,7 @@ def test_only_segments_are_removed(folder: Folder) -> None:
         (folder.path / name).parent.mkdir(exist_ok=True)
         (folder.path / name).write_bytes(b"x")
         os.utime(folder.path / name, (1, 1))
-    folder.retention(Keep(keep_s=0.5, keep_bytes=1)).look(WALL_S, folder.state)
+    folder.retention(Settings(keep_s=0.5, keep_bytes=1)).look(WALL_S, folder.state)
     assert (folder.state.removed, len([path for path in folder.path.glob("*/*") if path.is_file()])) == (0, 4)
 
 
@@ -158,14 +159,14 @@ def test_segment_that_cannot_be_removed_is_told_once_and_the_others_go(folder: F
 
     folder.add("flows", 5)
     folder.add("lifecycle", 3)
-    retention = Retention(folder.path, Keep(keep_s=0.5), Stubborn(), folder.said.append, folder.said.append)
+    retention = Retention(folder.path, Settings(keep_s=0.5), Stubborn(), folder.said.append, folder.said.append)
     retention.look(WALL_S, folder.state)
     retention.look(WALL_S, folder.state)
     assert (folder.left(), len(folder.said), folder.state.removed) == (["flows/5"], 1, 1)
 
 
 def test_writer_looks_at_its_start_and_every_30_seconds(folder: Folder) -> None:
-    writer = writer_of(folder.path, say=folder.said.append, keep=Keep(keep_s=10.0))
+    writer = writer_of(folder.path, say=folder.said.append, settings=Settings(keep_s=10.0))
     writer.begin(100.0, WALL_S)
     folder.add("flows", 11)
     writer.tick(100.0, WALL_S)
