@@ -275,15 +275,34 @@ class WriterState(msgspec.Struct):
     error: str = ""  # why the last try failed; empty: it did not
 
 
-def events_dropped(
-    at_ms: int, records: int, requests: int, first_seq: int, last_seq: int, reason: str, detail: str, choices: int = 0
-) -> LifecycleEvent:
-    """The event that tells a gap: so many records, with numbers between these two, are missing; `requests` were
-    counted in them. It takes the place, and the number, of the last of them."""
-    tags = [("records", str(records)), ("first_seq", str(first_seq)), ("last_seq", str(last_seq))]
-    return LifecycleEvent(
-        EVENTS_DROPPED, last_seq, at_ms, "", "", tags, "", reason, f"{records} records {detail}", 0, requests, choices
-    )
+class Gap:
+    """Records that are missing, until an event tells it; none at first."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        """`reason`: a code word; `detail`: a sentence that begins with their number."""
+        self.reason: Final = reason
+        self.detail: Final = detail
+        self.records = 0
+        self.requests = 0  # that were counted in them
+        self.first_seq = 0
+        self.last_seq = 0
+
+    def add(self, records: int, requests: int, first_seq: int, last_seq: int) -> None:
+        """So many more, with numbers between these two."""
+        if self.records == 0 or first_seq < self.first_seq:
+            self.first_seq = first_seq
+        if self.records == 0 or last_seq > self.last_seq:
+            self.last_seq = last_seq
+        self.records += records
+        self.requests += requests
+
+    def told(self, at_ms: int, choices: int = 0) -> LifecycleEvent:
+        """The event, which takes the place, and the number, of the last of them."""
+        seqs = ("first_seq", str(self.first_seq)), ("last_seq", str(self.last_seq))
+        tags = [("records", str(self.records)), *seqs]
+        text = f"{self.records} records {self.detail}"
+        kind, seq = EVENTS_DROPPED, self.last_seq
+        return LifecycleEvent(kind, seq, at_ms, "", "", tags, "", self.reason, text, 0, self.requests, choices)
 
 
 def bucket_of(us: int) -> int:

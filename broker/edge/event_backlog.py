@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from broker.events import DEFINITION, FlowRecord, LifecycleEvent, events_dropped
+from broker.events import DEFINITION, FlowRecord, Gap, LifecycleEvent
 
 Event = LifecycleEvent | FlowRecord
 Row = tuple[object, ...]  # what `row()` of an event gives; a request is one from the beginning
@@ -40,28 +40,6 @@ class _Frame:
     is_counted: bool = False  # among `written`
 
 
-class _Gap:
-    """Records that are lost and not told yet."""
-
-    def __init__(self, reason: str, detail: str, first_seq: int) -> None:
-        self.reason: Final = reason
-        self.detail: Final = detail
-        self.records = 0
-        self.requests = 0
-        self.first_seq: Final = first_seq
-        self.last_seq = first_seq
-
-    def add(self, records: int, requests: int, last_seq: int) -> None:
-        self.records += records
-        self.requests += requests
-        self.last_seq = max(self.last_seq, last_seq)
-
-    def event(self, at_ms: int) -> LifecycleEvent:
-        """The EventsDropped event that tells the gap."""
-        detail = f"are missing: {self.detail}"
-        return events_dropped(at_ms, self.records, self.requests, self.first_seq, self.last_seq, self.reason, detail)
-
-
 class EventBacklog:
     """Events in, bytes out; bounded. `write(data) -> int` takes some of the bytes or raises BlockingIOError."""
 
@@ -71,7 +49,7 @@ class EventBacklog:
         self._frames: Final[deque[_Frame]] = deque()
         self._next_number = 1
         self._sent: Final[deque[_Frame]] = deque()  # taken by the pipe, not confirmed by the writer
-        self._unkept: _Gap | None = None  # of those, what there was no room to keep
+        self._unkept: Gap | None = None  # of those, what there was no room to keep
         self._unkept_number = 0  # of the last frame among them
         # By flow number: of flows that are in use, and those that are not and that frames name which are here.
         self._definitions: Final[dict[int, Row]] = {}
@@ -80,8 +58,8 @@ class EventBacklog:
         self._forgotten: Final[deque[tuple[int, int]]] = deque()  # flow number, and the frame that may be its last
         self.sent_bytes = 0  # of `_sent`
         self._sent_bytes = 0  # of the first frame
-        self._full: _Gap | None = None  # open: everything is dropped until half of the room is free
-        self._gaps: Final[list[_Gap]] = []  # closed, to be told with the next encode
+        self._full: Gap | None = None  # open: everything is dropped until half of the room is free
+        self._gaps: Final[list[Gap]] = []  # closed, to be told with the next encode
         self.bytes = 0  # of the frames
         self.written = 0  # records handed over whole
         self.dropped = 0
@@ -140,7 +118,7 @@ class EventBacklog:
         if self._full is not None and last:
             self._close_gap(self._full)
         if self._gaps:
-            events_of_gaps = [gap.event(at_ms) for gap in self._gaps]
+            events_of_gaps = [gap.told(at_ms) for gap in self._gaps]
             self._gaps.clear()
             self._add(framed(_rows(events_of_gaps)), events_of_gaps)
 
@@ -196,9 +174,9 @@ class EventBacklog:
             oldest = self._sent.popleft()
             self.sent_bytes -= len(oldest.data)
             if self._unkept is None:
-                detail = "the writer ended before it had confirmed them; some may be in the files"
-                self._unkept = _Gap("writer-died", detail, oldest.first_seq)
-            self._unkept.add(oldest.records, oldest.requests, oldest.last_seq)
+                detail = "are missing: the writer ended before it had confirmed them; some may be in the files"
+                self._unkept = Gap("writer-died", detail)
+            self._unkept.add(oldest.records, oldest.requests, oldest.first_seq, oldest.last_seq)
             self._unkept_number = oldest.number
             self._let_go(oldest.number)
 
@@ -207,7 +185,7 @@ class EventBacklog:
         while self._forgotten and self._forgotten[0][1] <= number:
             self._definitions.pop(self._forgotten.popleft()[0], None)
 
-    def _close_gap(self, gap: _Gap) -> None:
+    def _close_gap(self, gap: Gap) -> None:
         self._gaps.append(gap)
         self._full = None
         for frame in _defining(self._withheld):  # what comes after the gap needs them
@@ -228,20 +206,19 @@ class EventBacklog:
             self._encode_some(events[:half])
             self._encode_some(events[half:])
             return
-        if self._full is None and self.bytes + len(data) > self._max_bytes:
-            detail = f"the writer does not read its pipe, and {self._max_bytes >> 20} MiB wait for it"
-            seqs = _seqs(events)
-            if seqs:
-                self._full = _Gap("backlog-full", detail, min(seqs))
-        if self._full is not None:
-            seqs = _seqs(events)
-            self._full.add(len(seqs), _requests(events), max(seqs, default=0))
-            self.dropped += len(seqs)
-            for event in events:
-                if type(event) is tuple and event[0] == DEFINITION:
-                    self._withheld[event[1]] = event  # type: ignore[index]  # our own row
+        seqs = _seqs(events) if self._full is not None or self.bytes + len(data) > self._max_bytes else []
+        if self._full is None and seqs:
+            detail = f"are missing: the writer does not read its pipe, and {self._max_bytes >> 20} MiB wait for it"
+            self._full = Gap("backlog-full", detail)
+        if self._full is None:
+            self._add(data, events)
             return
-        self._add(data, events)
+        if seqs:
+            self._full.add(len(seqs), _requests(events), min(seqs), max(seqs))
+            self.dropped += len(seqs)
+        for event in events:
+            if type(event) is tuple and event[0] == DEFINITION:
+                self._withheld[event[1]] = event  # type: ignore[index]  # our own row
 
     def _add(self, data: bytes, events: Sequence[Event | Row]) -> None:
         seqs = _seqs(events)
@@ -260,8 +237,8 @@ class EventBacklog:
                 framed(_rows([event]))
             except ENCODE_ERRORS as error:
                 for seq in _seqs([event]):  # a definition has none: the writer tells of the requests that need it
-                    gap = _Gap("unencodable", f"a record cannot be encoded ({type(error).__name__})", seq)
-                    gap.add(1, _requests([event]), seq)
+                    gap = Gap("unencodable", f"are missing: a record cannot be encoded ({type(error).__name__})")
+                    gap.add(1, _requests([event]), seq, seq)
                     self._gaps.append(gap)
                     self.dropped += 1
             else:

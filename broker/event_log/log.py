@@ -5,7 +5,7 @@ Decides what is kept when nobody does: the oldest. What is dropped is counted, a
 
 from typing import Final
 
-from broker.events import FlowRecord, LifecycleEvent, events_dropped
+from broker.events import FlowRecord, Gap, LifecycleEvent
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.query import Query
 
@@ -25,10 +25,7 @@ class EventLog:
         singles.set_clock(now, at_ms)
         self.dropped = 0  # ever
         self._events: list[LifecycleEvent | FlowRecord] = []
-        self._gap_records = 0  # dropped since the last `take`
-        self._gap_requests = 0  # counted in them
-        self._gap_first_seq = 0
-        self._gap_last_seq = 0
+        self._gap = _no_gap()  # dropped since the last `take`
 
     def set_clock(self, now: float, at_ms: int) -> None:
         """What the wall clock says at a monotonic moment."""
@@ -99,31 +96,15 @@ class EventLog:
         if singles.dropped_n:
             self._drop(singles.dropped_n, 0, singles.first_dropped, singles.last_dropped)
             singles.dropped_n = 0
-        if self._gap_records:
-            events.append(self._told_gap())
+        if self._gap.records:
+            events.append(self._gap.told(self._at_ms, self._query.choices))
+            self._gap = _no_gap()
         return events
 
     def _drop(self, records: int, requests: int, first_seq: int, last_seq: int) -> None:
         self.dropped += records
-        if self._gap_records == 0 or first_seq < self._gap_first_seq:
-            self._gap_first_seq = first_seq
-        if self._gap_records == 0 or last_seq > self._gap_last_seq:
-            self._gap_last_seq = last_seq
-        self._gap_records += records
-        self._gap_requests += requests
+        self._gap.add(records, requests, first_seq, last_seq)
 
-    def _told_gap(self) -> LifecycleEvent:
-        """The records that were dropped, as an event with the number of the last of them."""
-        event = events_dropped(
-            self._at_ms,
-            self._gap_records,
-            self._gap_requests,
-            self._gap_first_seq,
-            self._gap_last_seq,
-            "not-taken",
-            f"are missing: the buffer of {MAX_EVENTS} events was full",
-            self._query.choices,
-        )
-        self._gap_records = 0
-        self._gap_requests = 0
-        return event
+
+def _no_gap() -> Gap:
+    return Gap("not-taken", f"are missing: the buffer of {MAX_EVENTS} events was full")

@@ -21,7 +21,7 @@ from broker.events import (
     LIFECYCLE_FIELDS,
     OUTCOME_NAMES,
     REQUEST_FIELDS,
-    events_dropped,
+    Gap,
 )
 from broker.routing.digest import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
@@ -204,16 +204,10 @@ def _block(rows: Sequence[Any]) -> Any:
 
 def _lost_row(lost: Any) -> Any:
     """EventsDropped for requests whose flow nobody defined."""
-    event = events_dropped(
-        min(int((lost[:, _STARTED] + lost[:, _DURATION]).max()) // US_PER_MS, LAST_AT_MS),
-        len(lost),
-        0,
-        int(lost[:, _SEQ].min()),
-        int(lost[:, _SEQ].max()),
-        "unknown-flow",
-        "are missing: requests of flows that the broker has not defined",
-    )
-    return LifecycleRow(*event)
+    gap = Gap("unknown-flow", "are missing: requests of flows that the broker has not defined")
+    gap.add(len(lost), 0, int(lost[:, _SEQ].min()), int(lost[:, _SEQ].max()))
+    at_ms = min(int((lost[:, _STARTED] + lost[:, _DURATION]).max()) // US_PER_MS, LAST_AT_MS)
+    return LifecycleRow(*gap.told(at_ms))
 
 
 def _offsets(lists: Sequence[Sequence[Any]]) -> pa.Array:

@@ -29,7 +29,7 @@ from spark_sink.event_files.frames import Header, decode_rows
 from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, recover
 from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
 from spark_sink.schema import COLUMNS
-from spark_sink.writer.buffer import BufferedFrame, FrameBuffer
+from spark_sink.writer.buffer import BufferedFrame, FrameBuffer, frame_of
 from spark_sink.writer.closed_logs import ClosedLog, foreign_logs, found_logs, own_logs
 from spark_sink.writer.retention import Retention
 from spark_sink.writer.settings import MAX_ERROR_TEXT, Settings
@@ -118,8 +118,8 @@ class Writer:
         state.frames = total.frames
         state.sealed = total.records - unsealed.records
         state.sealed_requests = total.requests - unsealed.requests
-        state.dropped = total.dropped + (gap.records if gap is not None else 0)
-        state.dropped_requests = total.dropped_requests + (gap.requests if gap is not None else 0)
+        state.dropped = total.dropped + gap.records
+        state.dropped_requests = total.dropped_requests + gap.requests
         state.wal_bytes = self._ledger_bytes() + sum(closed.wal_bytes for closed in self._closed)
         return state
 
@@ -201,16 +201,15 @@ class Writer:
     def _append_all(self, now: float, wall_s: float) -> bool:
         """Write what waits into the log, then tell a gap. False: the log cannot be written."""
         try:
-            while (frame := self._held.oldest()) is not None:
-                self._append(frame, now)
+            while self._held.frames:
+                self._append(self._held.frames[0], now)
                 self._held.remove_oldest()
-            if (gap := self._held.gap) is not None:
-                self._append(gap.told(wall_s), now)
-                self._dropped += gap.records
-                self._held.gap = None
+            if self._held.gap.records:
+                self._append(self._held.told_gap(wall_s), now)
+                self._dropped += self._held.gap.records
+                self._held.close_gap()
             if self._ended_at_s is not None and self._total.seq and not self._total.is_over:
-                told = _died_frame(self._total.seq + 1, self._ended_at_s)
-                self._append(BufferedFrame(0, told, 0, FrameRows(decode_rows(told), {}), wall_s), now)
+                self._append(frame_of(_died(self._total.seq + 1, self._ended_at_s), 0, wall_s), now)
         except OSError as error:
             self._appending.failed(now)
             self._failed(error, now)
@@ -381,13 +380,13 @@ class Writer:
             self._dropped = 0
 
 
-def _died_frame(seq: int, at_s: float) -> bytes:
-    """A frame of BrokerDied, which a broker that ended without saying so leaves to its writer: without it one that was
+def _died(seq: int, at_s: float) -> LifecycleEvent:
+    """BrokerDied, which a broker that ended without saying so leaves to its writer: without it one that was
     killed and gets another id at its next start would look as if it still ran. Only its own writer tells it, at the end
     of its input: to another one a broker whose writer was killed looks the same. `seq`: one more than the highest
     number that came; `at_s`: when the input ended, seconds since the epoch."""
     detail = "the broker ended without BrokerStopped; records that the writer had not received are missing"
-    return msgspec.msgpack.encode([LifecycleEvent(BROKER_DIED, seq, int(at_s * 1000), detail=detail).row()])
+    return LifecycleEvent(BROKER_DIED, seq, int(at_s * 1000), detail=detail)
 
 
 def _existing(folder: Path) -> Path:
