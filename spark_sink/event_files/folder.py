@@ -25,7 +25,6 @@ from spark_sink.event_files.layout import (
     LOG_FOLDER,
     LOG_SUFFIX,
     SUFFIX,
-    log_parts_of,
     origin_of,
     parts_of,
     why_foreign,
@@ -194,9 +193,7 @@ def _source_of(folder: str) -> tuple[str, bool]:
 
 def _parts_of(source: str, name: str) -> tuple[str, int]:
     """Stream and number; "" and 0: it is no name in a folder of this source."""
-    if source == LOG:
-        return log_parts_of(name)
-    return parts_of(name) if source else ("", 0)
+    return parts_of(name, LOG_SUFFIX if source == LOG else SUFFIX) if source else ("", 0)
 
 
 def list_folder(

@@ -45,7 +45,7 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
 }
 
-_SEGMENT: Final = re.compile(r"([^.].*-\d+)-(\d{10}|[1-9]\d{10,17})" + re.escape(SUFFIX))
+_STEM: Final = re.compile(r"([^.].*-\d+)-(\d{10}|[1-9]\d{10,17})")
 
 
 class Disk:
@@ -106,10 +106,6 @@ class Disk:
             os.close(handle)
             return None
         return handle
-
-    def touch(self, handle: int) -> None:
-        """It has changed just now."""
-        os.utime(handle)
 
     def append(self, handle: int, data: bytes) -> None:
         """At the end of the file; after an error some of it may be there."""
@@ -177,6 +173,11 @@ def segment_name(broker_id: str, epoch: int, number: int) -> str:
     return f"{broker_id}-{epoch}-{number:010d}{SUFFIX}"
 
 
+def wal_name(broker_id: str, epoch: int, number: int) -> str:
+    """`<broker>-<epoch>-<number>.wal`, the number in ten digits at least."""
+    return f"{broker_id}-{epoch}-{number:010d}{LOG_SUFFIX}"
+
+
 def seal(folder: Path, name: str, data: bytes | memoryview, disk: Disk) -> Path:
     """Publish `data` as `folder/name`. OSError: it is not there (or, after a failed fsync of the folder, perhaps is:
     sealing the same name again is always right)."""
@@ -211,18 +212,13 @@ def recover(folder: Path, owner: str, now_s: float, disk: Disk) -> list[str]:
 
 def is_segment(name: str) -> bool:
     """Is it the name of a segment?"""
-    return _SEGMENT.fullmatch(name) is not None
+    return parts_of(name) != ("", 0)
 
 
-def parts_of(name: str) -> tuple[str, int]:
-    """`<broker>-<epoch>` and the number in the name of a segment; "" and 0: it is none, or hidden."""
-    match = _SEGMENT.fullmatch(name)
+def parts_of(name: str, suffix: str = SUFFIX) -> tuple[str, int]:
+    """`<broker>-<epoch>` and the number in the name of a segment, or log; "" and 0: it is none, or hidden."""
+    match = _STEM.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
     return (match[1], int(match[2])) if match is not None else ("", 0)
-
-
-def log_parts_of(name: str) -> tuple[str, int]:
-    """`<broker>-<epoch>` and the number in the name of a log; "" and 0: it is none."""
-    return parts_of(name.removesuffix(LOG_SUFFIX) + SUFFIX) if name.endswith(LOG_SUFFIX) else ("", 0)
 
 
 def origin_of(stream: str) -> tuple[str, int]:

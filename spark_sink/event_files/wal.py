@@ -20,7 +20,6 @@ so that nobody else takes it for one that was left behind.
 
 import struct
 import zlib
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +28,6 @@ from broker.events import BROKER_DIED, BROKER_STOPPED, EVENTS_DROPPED
 from spark_sink.errors import BadFrame
 from spark_sink.event_files.batches import FrameRows
 from spark_sink.event_files.frames import Header, decode_rows
-from spark_sink.event_files.layout import LOG_SUFFIX, Disk
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 
 HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
@@ -40,7 +38,7 @@ _MAGIC: Final = b"RSBW"
 _COVERED_FROM: Final = 12  # the checksum is over what follows it
 
 
-class Ledger(msgspec.Struct):
+class Ledger(msgspec.Struct, frozen=True):
     """Counts since the broker's epoch began; each log begins with those of all logs before it."""
 
     frames: int = 0  # the highest number of a frame that is kept, or told as dropped
@@ -52,17 +50,18 @@ class Ledger(msgspec.Struct):
     is_over: bool = False  # it ended with BrokerStopped or BrokerDied
     rows: dict[str, int] = {}  # kept, of each source: how many lines its segments have
 
-    def add(self, other: "Ledger") -> None:
-        """What came after it."""
-        self.frames = max(self.frames, other.frames)
-        self.records += other.records
-        self.requests += other.requests
-        self.seq = max(self.seq, other.seq)
-        self.dropped += other.dropped
-        self.dropped_requests += other.dropped_requests
-        self.is_over = self.is_over or other.is_over
-        for name, lines in other.rows.items():
-            self.rows[name] = self.rows.get(name, 0) + lines
+    def __add__(self, later: "Ledger") -> "Ledger":
+        """With what came after it."""
+        return Ledger(
+            max(self.frames, later.frames),
+            self.records + later.records,
+            self.requests + later.requests,
+            max(self.seq, later.seq),
+            self.dropped + later.dropped,
+            self.dropped_requests + later.dropped_requests,
+            self.is_over or later.is_over,
+            {name: self.rows.get(name, 0) + later.rows.get(name, 0) for name in {**self.rows, **later.rows}},
+        )
 
 
 class WalHead(msgspec.Struct):
@@ -79,7 +78,7 @@ class WalContent:
         """BadFrame: not even its head is whole."""
         self.known: Final[dict[int, Any]] = {}  # definitions by flow number
         self.frames: Final[list[FrameRows]] = []
-        self.ledger: Final = Ledger()  # of this log alone
+        self.ledger = Ledger()  # of this log alone
         first = _frame_at(data, 0)
         if first is None:
             raise BadFrame(f"of {len(data)} bytes the first are no head of a log")
@@ -95,7 +94,7 @@ class WalContent:
             except BadFrame:
                 break  # of another version: from here on nothing is sure
             self.frames.append(rows)
-            self.ledger.add(ledger_of(number, frame[1], rows))
+            self.ledger += ledger_of(number, frame[1], rows)
             place = end
         self.torn_bytes: Final = len(data) - place
 
@@ -106,14 +105,10 @@ def ledger_of(number: int, records: int, rows: FrameRows) -> Ledger:
     lines = {FLOWS: len(rows.flows), LIFECYCLES: len(rows.lifecycles), REQUESTS: len(rows.singles)}
     is_over = any(row.kind in ENDS for row in rows.lifecycles)
     if records:
-        kept = records - rows.lost
-        return Ledger(number, kept, rows.requests, rows.last_seq, rows.lost, is_over=is_over, rows=lines)
-    ledger = Ledger(number, seq=rows.last_seq, is_over=is_over, rows=lines)
-    for row in rows.lifecycles:
-        if row.kind == EVENTS_DROPPED:
-            ledger.dropped += int(dict(row.tags)["records"])
-            ledger.dropped_requests += row.requests
-    return ledger
+        return Ledger(number, records - rows.lost, rows.requests, rows.last_seq, rows.lost, 0, is_over, lines)
+    gaps = [row for row in rows.lifecycles if row.kind == EVENTS_DROPPED]
+    dropped, requests = sum(int(dict(row.tags)["records"]) for row in gaps), sum(row.requests for row in gaps)
+    return Ledger(number, 0, 0, rows.last_seq, dropped, requests, is_over, lines)
 
 
 def encode_wal_frame(number: int, records: int, payload: bytes) -> bytes:
@@ -121,51 +116,6 @@ def encode_wal_frame(number: int, records: int, payload: bytes) -> bytes:
     head = _HEAD.pack(_MAGIC, len(payload), 0, number, records)
     crc = zlib.crc32(payload, zlib.crc32(head[_COVERED_FROM:]))
     return _HEAD.pack(_MAGIC, len(payload), crc, number, records) + payload
-
-
-def wal_name(broker_id: str, epoch: int, number: int) -> str:
-    """`<broker>-<epoch>-<number>.wal`, the number in ten digits at least."""
-    return f"{broker_id}-{epoch}-{number:010d}{LOG_SUFFIX}"
-
-
-class Wal:
-    """A log that is being written. All methods raise OSError."""
-
-    def __init__(self, path: Path, head: WalHead, disk: Disk) -> None:
-        """Create it. FileExistsError: there is one of this name."""
-        self.path: Final = path
-        self.before: Final = dict(head.before.rows)  # of each source, in all logs before it
-        self.defined: Final[set[int]] = set()  # flow numbers
-        self._disk: Final = disk
-        self.handle: Final = disk.create(path)
-        self.bytes = 0
-        self._is_torn = False  # half a frame is at its end and could not be taken off
-        try:
-            self.append(encode_wal_frame(0, 0, msgspec.msgpack.encode(head)))
-        except OSError:
-            disk.close(self.handle)
-            disk.remove(path)
-            raise
-
-    def append(self, data: bytes) -> None:
-        """All of it is in the log, or nothing."""
-        if self._is_torn:
-            self._cut()
-        try:
-            self._disk.append(self.handle, data)
-        except OSError:
-            self._is_torn = True
-            self._cut()
-            raise
-        self.bytes += len(data)
-
-    def sync(self) -> None:
-        """Wait until it is on the disk."""
-        self._disk.sync_data(self.handle)
-
-    def _cut(self) -> None:
-        self._disk.truncate(self.handle, self.bytes)
-        self._is_torn = False
 
 
 def _frame_at(data: bytes, place: int) -> tuple[int, int, bytes, int] | None:

@@ -16,7 +16,7 @@ What cannot be written waits and is tried again at growing pauses: frames in mem
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,13 +24,13 @@ import msgspec
 
 from broker.events import BROKER_DIED, BROKER_STOPPED, LifecycleEvent, WriterState
 from spark_sink.event_files.batches import FrameRows
-from spark_sink.event_files.folder import SOURCES, list_written
+from spark_sink.event_files.folder import LOG, SOURCES, list_written
 from spark_sink.event_files.frames import Header, decode_rows
-from spark_sink.event_files.layout import LOG_FOLDER, Disk, log_parts_of, recover
-from spark_sink.event_files.wal import Ledger, Wal, WalHead, encode_wal_frame, ledger_of, wal_name
+from spark_sink.event_files.layout import LOG_FOLDER, Disk, recover, wal_name
+from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, ledger_of
 from spark_sink.schema import COLUMNS
 from spark_sink.writer.buffer import BufferedFrame, FrameBuffer, frame_of
-from spark_sink.writer.closed_logs import ClosedLog, foreign_logs, found_logs, own_logs
+from spark_sink.writer.logs import Log, foreign_logs, found_logs
 from spark_sink.writer.retention import Retention
 from spark_sink.writer.settings import MAX_ERROR_TEXT, Settings
 
@@ -86,13 +86,11 @@ class Writer:
         self._held: Final = FrameBuffer(settings.max_held_bytes)
         self._has_stopped = False  # the broker has said BrokerStopped
         self._ended_at_s: float | None = None  # when the input ended without it, wall clock; None: it has not
-        self._wal: Wal | None = None  # None: there is no open log
-        self._frames: list[FrameRows] = []  # in the open log
-        self._ledger = Ledger()  # of the open log alone
+        self._wal: Log | None = None  # None: there is no open log
         self._hour = 0  # of the first frame in the open log
         self._roll_at = NEVER  # when the first frame in the open log is roll_s old
         self._sync_at = NEVER  # monotonic; inf: the log has nothing that is not on the disk
-        self._closed: Final[deque[ClosedLog]] = deque()
+        self._closed: Final[deque[Log]] = deque()
         self._foreign: dict[Path, int] = {}  # logs of other runs at the last look, and when they were changed, ns
         self._orphans: list[Path] = []  # those that nobody comes for; a living writer may have them all the same
         self._adopt_at = NEVER  # monotonic; inf: `begin` was not called
@@ -103,24 +101,20 @@ class Writer:
         self._sealing: Final = _Retry()
         self._dropped = 0  # told since the failure began
         self._failing_since = 0.0  # monotonic, meaningful while state.error says something
-        self._state: Final = WriterState(next_number=self._first_number())
+        self._state: Final = WriterState(next_number=header.first_number)
 
     @property
     def state(self) -> WriterState:
         """As it is when it is asked for; the same object each time."""
-        unsealed = Ledger()
-        unsealed.add(self._ledger)
-        for closed in self._closed:
-            if closed.is_own:
-                unsealed.add(closed.ledger)
+        logs = self._logs()
+        sealed = next((log.before for log in logs if self._is_own(log)), self._total)
         state, total, gap = self._state, self._total, self._held.gap
         state.held_bytes = self._held.bytes
         state.frames = total.frames
-        state.sealed = total.records - unsealed.records
-        state.sealed_requests = total.requests - unsealed.requests
+        state.sealed, state.sealed_requests = sealed.records, sealed.requests
         state.dropped = total.dropped + gap.records
         state.dropped_requests = total.dropped_requests + gap.requests
-        state.wal_bytes = self._ledger_bytes() + sum(closed.wal_bytes for closed in self._closed)
+        state.wal_bytes = sum(log.bytes for log in logs)
         return state
 
     # In
@@ -129,11 +123,19 @@ class Writer:
         """Find what writers that were killed left behind, and make segments of it."""
         for source in COLUMNS:
             recover(self._events / source, f"{self._header.broker_id}-", wall_s, self._disk)
-        self._find(own_logs(self._events, self._header))
+        listing = list_written(self._events)
+        # Never a number that an earlier writer of this epoch used, even when its files went to an archive.
+        used = listing.numbers(self._header.stream, *SOURCES)
+        self._state.next_number = max(self._header.first_number, used[-1] + 1 if used else 1)
+        logs = [file for file in listing.files(LOG) if file.origin[0] == self._header.broker_id]  # of all its runs
+        self._find(self._events / file.place for file in logs)
         self._adopt_at = now + ADOPT_S
-        self._total.frames = max(self._total.frames, self._came)
+        self._total += Ledger(frames=self._came)
         self._seal_closed(now)
-        self._tell_foreign_files()
+        if listing.foreign:
+            more = f" and {listing.foreign_n - MAX_NAMED} more" if listing.foreign_n > MAX_NAMED else ""
+            names = ", ".join(sorted(listing.foreign)[:MAX_NAMED])
+            self._say(f"{self._events} holds foreign files: {names}{more}")
 
     def take(self, frame: bytes, now: float, wall_s: float) -> None:
         """A frame of rows. BadFrame: it is none; nothing of it is kept. One that an earlier writer took is passed over,
@@ -167,7 +169,7 @@ class Writer:
             self._retention.look(wall_s, self._state)
             self._look_at = now + LOOK_S
         if now >= self._sync_at and self._wal is not None:
-            self._sync(self._wal, now)
+            self._sync(self._wal)
 
     def next_deadline(self) -> float:
         """When to tick at the latest, monotonic; inf: nothing waits."""
@@ -190,11 +192,8 @@ class Writer:
     def end(self) -> None:
         """After `seal_all` said True: remove the log, which has nothing in it."""
         if self._wal is not None:
-            try:
-                self._disk.remove(self._wal.path)
-            finally:
-                self._disk.close(self._wal.handle)
-                self._wal = None
+            wal, self._wal = self._wal, None
+            wal.remove()
 
     # Waiting -> log
 
@@ -219,7 +218,8 @@ class Writer:
         return True
 
     def _append(self, frame: BufferedFrame, now: float) -> None:
-        if self._frames and (frame.hour != self._hour or self._ledger_bytes() >= self._settings.roll_bytes):
+        wal = self._wal
+        if wal is not None and wal.frames and (frame.hour != self._hour or wal.bytes >= self._settings.roll_bytes):
             self._roll()
             if self._sealing.at == NEVER:
                 self._seal_closed(now)
@@ -232,53 +232,46 @@ class Writer:
             data = encode_wal_frame(0, 0, msgspec.msgpack.encode(needed)) + data
         wal.append(data)
         wal.defined.update(defined, (row.flow for row in needed))
-        if not self._frames:
+        if not wal.frames:
             self._hour = frame.hour
             self._roll_at = now + self._settings.roll_s
         if self._settings.sync_s and self._sync_at == NEVER:
             self._sync_at = now + self._settings.sync_s
-        self._frames.append(frame.rows)
+        wal.frames.append(frame.rows)
         added = ledger_of(frame.number, frame.records, frame.rows)
-        self._ledger.add(added)
-        self._total.add(added)
+        wal.ledger += added
+        self._total += added
 
     def _leave_room(self, size: int) -> None:
         least = self._settings.min_free_bytes
         if least and (free := self._disk.free_bytes(_existing(self._events))) < least + size:
             raise OSError(f"{free >> 20} MiB are free, {least >> 20} MiB are left to others")
 
-    def _open_wal(self) -> Wal:
+    def _open_wal(self) -> Log:
         while self._wal is None:
             number = self._state.next_number
             name = wal_name(self._header.broker_id, self._header.epoch, number)
             head = WalHead(self._header, self._total)
             with contextlib.suppress(FileExistsError, BlockingIOError):  # then the number is somebody's
-                self._wal = Wal(self._events / LOG_FOLDER / name, head, self._disk)
+                self._wal = Log.create(self._events / LOG_FOLDER / name, head, self._disk)
             self._state.next_number += 1
         return self._wal
 
-    def _sync(self, wal: Wal, now: float) -> None:
+    def _sync(self, wal: Log) -> None:
         try:
-            wal.sync()
+            self._disk.sync_data(wal.handle)
         except OSError as error:
             self._say(f"{wal.path} cannot be synced to the disk ({error})")
         self._sync_at = NEVER
 
-    def _ledger_bytes(self) -> int:
-        return self._wal.bytes if self._wal is not None else 0
-
     def _roll(self) -> None:
         """Close the log, if anything is in it."""
-        if self._wal is None or not self._frames:
+        if self._wal is None or not self._wal.frames:
             return
-        wal, self._wal = self._wal, None
-        number = log_parts_of(wal.path.name)[1]
-        frames = None if self._closed else self._frames  # others wait before it: it is read again when its turn comes
-        self._closed.append(
-            ClosedLog(wal.path, wal.handle, number, self._header, wal.before, self._ledger, wal.bytes, frames)
-        )
-        self._frames = []
-        self._ledger = Ledger()
+        if self._closed:  # they wait before it: it is read again when its turn comes
+            self._wal.frames = []
+        self._closed.append(self._wal)
+        self._wal = None
         self._roll_at = self._sync_at = NEVER
         self._forget_unused()
 
@@ -289,18 +282,18 @@ class Writer:
         while self._closed:
             closed = self._closed[0]
             try:
-                made = closed.seal(self._events, self._known, self._disk)
+                made = closed.seal(self._events, self._known)
                 self._open_wal()  # its head says what came before, which nothing else does once the log is gone
                 self._disk.remove(closed.path)
             except OSError as error:
-                closed.frames = None  # what waits for a disk waits on it
+                closed.frames = []  # what waits for a disk waits on it
                 self._sealing.failed(now)
                 self._failed(error, now)
                 return False
             self._disk.close(closed.handle)
             self._closed.popleft()
             self._state.segments += made
-            if closed.is_own:
+            if self._is_own(closed):
                 self._state.sealed_seq = max(self._state.sealed_seq, closed.ledger.seq)
         self._sealing.succeeded()
         self._healed(now)
@@ -324,28 +317,22 @@ class Writer:
         if self._sealing.at == NEVER:
             self._seal_closed(now)
 
-    def _find(self, paths: Sequence[Path]) -> None:
-        for log, before in found_logs(paths, self._header, self._disk, self._say):
+    def _find(self, paths: Iterable[Path]) -> None:
+        for log in found_logs(paths, self._disk, self._say):
             self._closed.append(log)
             self._state.recovered += log.ledger.records
             self._state.torn_bytes += log.torn_bytes
-            if log.is_own:
-                self._total = Ledger()
-                self._total.add(before)
-                self._total.add(log.ledger)
+            if self._is_own(log):
+                self._total = log.before + log.ledger
                 self._state.next_number = max(self._state.next_number, log.number + 1)
 
-    def _tell_foreign_files(self) -> None:
-        listing = list_written(self._events)
-        if listing.foreign:
-            more = f" and {listing.foreign_n - MAX_NAMED} more" if listing.foreign_n > MAX_NAMED else ""
-            names = ", ".join(sorted(listing.foreign)[:MAX_NAMED])
-            self._say(f"{self._events} holds foreign files: {names}{more}")
+    def _logs(self) -> list[Log]:
+        """All that are no segments yet, the oldest first."""
+        return [*self._closed, *([self._wal] if self._wal is not None else [])]
 
-    def _first_number(self) -> int:
-        """Never a number that an earlier writer of this epoch used, even when its files went to an archive."""
-        used = list_written(self._events).numbers(self._header.stream, *SOURCES)
-        return max(self._header.first_number, used[-1] + 1 if used else 1)
+    def _is_own(self, log: Log) -> bool:
+        """Is it of this epoch of this broker?"""
+        return log.stream == self._header.stream
 
     # Counts and sentences
 
@@ -355,9 +342,8 @@ class Writer:
             return
         used = self._held.flow_numbers()
         used.update(coming)
-        used.update(number for frame in self._frames for number in frame.flow_numbers)
-        for closed in self._closed:
-            used.update(number for frame in closed.frames or () for number in frame.flow_numbers)
+        for log in self._logs():
+            used.update(number for frame in log.frames for number in frame.flow_numbers)
         for number in used:
             self._known[number] = self._known.pop(number)
         for number in list(self._known)[: len(self._known) - max(MAX_DEFINITIONS, len(used))]:

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from spark_sink.errors import BadFolder
-from spark_sink.event_files import folder, wal
+from spark_sink.event_files import folder
 from spark_sink.event_files.folder import LOG, SOURCES, EventFile, Listing, list_folder
-from spark_sink.event_files.layout import log_parts_of, origin_of, segment_name
+from spark_sink.event_files.layout import LOG_SUFFIX, origin_of, parts_of, segment_name, wal_name
 from spark_sink.schema import COLUMNS
 
 ONE = "7f3a-1700000000000"
-SEGMENT, WAL = segment_name("7f3a", 1_700_000_000_000, 7), wal.wal_name("7f3a", 1_700_000_000_000, 7)
+SEGMENT, WAL = segment_name("7f3a", 1_700_000_000_000, 7), wal_name("7f3a", 1_700_000_000_000, 7)
 
 
 def test_names_are_those_of_the_writer() -> None:
     assert set(folder.SOURCES) == set(COLUMNS)
-    assert (log_parts_of(WAL), origin_of(ONE)) == ((ONE, 7), ("7f3a", 1_700_000_000_000))
+    assert (parts_of(WAL, LOG_SUFFIX), origin_of(ONE)) == ((ONE, 7), ("7f3a", 1_700_000_000_000))
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,17 @@ import pytest
 from broker.events import WriterState
 from spark_sink.errors import BadFile, BadFolder, NoFile
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
-from spark_sink.event_files.layout import ARCHIVE, Disk, check_file, open_file, paths_for_spark, seal, segment_name
+from spark_sink.event_files.layout import (
+    ARCHIVE,
+    Disk,
+    check_file,
+    open_file,
+    paths_for_spark,
+    seal,
+    segment_name,
+    wal_name,
+)
 from spark_sink.event_files.store import SegmentFile
-from spark_sink.event_files.wal import wal_name
 from spark_sink.pipeline.batch import never_read
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import MADE_INTO, check_folders

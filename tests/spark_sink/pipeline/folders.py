@@ -23,7 +23,7 @@ from spark_sink.pipeline.spark import ROLL_FILES, SparkEngine
 from spark_sink.tables import CALLERS, LIFECYCLE, REQUESTS, TRAFFIC, read_table
 from tests.conftest import missing
 from tests.spark_sink.disks import Killed, QuickDisk
-from tests.spark_sink.records import HEADER, NOON_MS, WALL_S, Event, rows_frame, writer_of
+from tests.spark_sink.records import HEADER, NOON_MS, WALL_S, Event, begun, rows_frame
 from tests.spark_sink.reference import CALLER_KEYS, TRAFFIC_KEYS, of_records, of_table
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "spark" / "events.md"  # the compiled copy of the packages has none
@@ -37,7 +37,7 @@ def seal(folder: Path, records: Sequence[Event], each: int = 100, header: Header
 
 def seal_frames(folder: Path, frames: Sequence[bytes], header: Header = HEADER) -> None:
     """One segment per frame and source."""
-    writer = writer_of(folder, header)
+    writer = begun(folder, header)
     for frame in frames:
         writer.take(frame, 0.0, WALL_S)
         assert writer.seal_all(0.0, WALL_S)

@@ -28,7 +28,8 @@ from broker.events import (
 )
 from broker.routing.digest import Digest, distinct, route_mark
 from spark_sink.event_files.frames import Header
-from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
+from spark_sink.event_files.layout import wal_name
+from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame
 from tests.spark_sink.records import NOON_MS, arrow_of, put_segments, rows_frame
 
 Tags = list[tuple[str, str]]

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_sink.event_files.layout import ARCHIVE, Disk
-from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame, wal_name
+from spark_sink.event_files.layout import ARCHIVE, Disk, wal_name
+from spark_sink.event_files.wal import Ledger, WalHead, encode_wal_frame
 from spark_sink.writer.machine import ADOPT_S, NEXT_ORPHAN_S, Writer
 from spark_sink.writer.settings import Settings
 from tests.spark_sink.disks import Killed, KillingDisk, QuickDisk
