@@ -1,26 +1,32 @@
-"""Which rows of each stream can be read now, and in which files they are.
+"""Which rows of each stream can be read now, in which files they are, and the rows themselves.
 
 Keeps what it has learnt of files, which do not change; a log, which grows, is read again when it is longer. Whoever
 asks for rows that are not there any more gets LostRows, or a sentence, as the options say.
 """
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
-from spark_sink.data_source.contents import span_of
+import pyarrow as pa
+
 from spark_sink.data_source.options import Offsets
 from spark_sink.data_source.stores import Store
-from spark_sink.errors import BadFile, LostRows
+from spark_sink.errors import BadFile, LostRows, first_line
 from spark_sink.event_files.folder import LOG, EventFile, Listing
-from spark_sink.event_files.store import Span
+from spark_sink.event_files.store import LogFile, SegmentFile, Span
+from spark_sink.event_files.wal import HEADLESS_BYTES
 
 ARCHIVE_S: Final = 60.0  # how often the archive is looked through, when nothing is missing that may be there
 MAX_KNOWN: Final = 200_000  # files whose rows are remembered; a day of segments of a second twice over
 MAX_TOLD: Final = 1000  # files that were named as unreadable; beyond it they are forgotten, and named again
 MAX_TRIES: Final = 5  # to find out while files are moved
 THREADS_N: Final = 8  # that read footers side by side: over a network each is a round trip
+FOOTER_BYTES: Final = 1 << 16  # asked for at first; most footers have a tenth of it
+_MAGIC: Final = b"PAR1"
+_TRAILER: Final = 8  # length of the footer and the magic
 
 
 _Answer = TypeVar("_Answer")
@@ -44,8 +50,8 @@ class Catalog:
         self._fails: Final = fails_on_loss
         self._listing = Listing()  # with the archive as of the last look into it
         self._look_at = 0.0  # monotonic; when to look into the archive again
-        self._spans: Final[dict[tuple[str, int], Span]] = {}  # of segments
-        self._logs: dict[tuple[str, int], tuple[int, Span | None]] = {}  # of logs: size, rows
+        # By stream and number: the size of a log, 0 of a segment, and the rows; None: a log has no head yet.
+        self._spans: Final[dict[tuple[str, int], tuple[int, Span | None]]] = {}
         self._told: Final[set[str]] = set()  # places of files that were named
         self._is_stale = False  # a file was not where it should be: sealed, archived or removed since we looked
 
@@ -71,7 +77,6 @@ class Catalog:
         self._listing = listing
         for place in listing.foreign:
             self._tell(place, f"{self._store.name}: {place} is no event file and is passed over")
-        self._logs = {key: value for key, value in self._logs.items() if listing.find(key[0], LOG, key[1]) is not None}
 
     def ends(self) -> Offsets:
         """The place after the last row of each stream."""
@@ -89,16 +94,19 @@ class Catalog:
 
     def pieces(self, start: Offsets, end: Offsets) -> list[Piece]:
         """The files that hold the rows between two offsets. LostRows: some are not there any more."""
-        found = self._settled(lambda: self._pieces_of_all(start, end))
-        if any(lost for _, lost in found):  # or it was archived since we looked there
-            self.refresh(has_archive=True)
-            found = self._settled(lambda: self._pieces_of_all(start, end))
-        pieces: list[Piece] = []
-        for stream, (some, lost) in zip(sorted(end), found, strict=True):
+        for has_looked in (False, True):
+            found = self._settled(
+                lambda: [
+                    (stream, *self._pieces_of(stream, start.get(stream, 0), end[stream])) for stream in sorted(end)
+                ]
+            )
+            if has_looked or not any(lost for _, _, lost in found):
+                break
+            self.refresh(has_archive=True)  # it may have been archived since we looked there
+        for stream, _, lost in found:
             for span in lost:
                 self.lost(stream, span)
-            pieces += some
-        return pieces
+        return [piece for _, pieces, _ in found for piece in pieces]
 
     def lost(self, stream: str, span: Span, why: str = "") -> None:
         """Rows are not there any more. LostRows, unless the options say that it is enough to say it."""
@@ -111,7 +119,26 @@ class Catalog:
             raise LostRows(f"{sentence}. With failOnDataLoss=false reading continues after them")
         self._say(f"{sentence}; reading continues after them")
 
-    def find(self, stream: str, number: int) -> EventFile | None:
+    def rows(self, piece: Piece) -> pa.Table | None:
+        """With the columns of `ARROW_SCHEMAS`. None: they are lost, which is said. LostRows, OSError."""
+        stream, number = piece.file.stream, piece.file.number
+        file: EventFile | None = piece.file
+        why = ""
+        for _ in range(MAX_TRIES):
+            if file is None:
+                break
+            try:
+                return self._rows_of(file, piece.span)
+            except FileNotFoundError:
+                self.refresh(has_archive=True)  # it was sealed or archived since it was planned
+                file = self._find(stream, number)
+            except BadFile as error:
+                why = f"{file.place}: {error}"
+                break
+        self.lost(stream, piece.span, why)
+        return None
+
+    def _find(self, stream: str, number: int) -> EventFile | None:
         """Where a file is now, a segment rather than its log; None: nowhere."""
         listing = self._listing
         return listing.find(stream, self._source, number) or listing.find(stream, LOG, number)
@@ -136,15 +163,10 @@ class Catalog:
                 found[stream] = span.end if is_last else span.first
         return found
 
-    def _pieces_of_all(self, start: Offsets, end: Offsets) -> list[tuple[list[Piece], list[Span]]]:
-        return [self._pieces_of(stream, start.get(stream, 0), end[stream]) for stream in sorted(end)]
-
     def _pieces_of(self, stream: str, start: int, end: int) -> tuple[list[Piece], list[Span]]:
         """Rows that are there, and those that are not."""
         pieces, lost, place = [], [], start
-        if start >= end:
-            return [], []
-        for file, span in self._from(stream, start):
+        for file, span in self._from(stream, start) if start < end else ():
             if span.first >= end:
                 break
             if span.first > place:
@@ -162,59 +184,74 @@ class Catalog:
         numbers = self._listing.numbers(stream, self._source, LOG)
         for at in range(self._first_beyond(stream, numbers, start), len(numbers), 16 * THREADS_N):
             some = numbers[at : at + 16 * THREADS_N]
-            self._learn(stream, some)
+            unknown = [number for number in some if (stream, number) not in self._spans]
+            if len(unknown) > 1:
+                with ThreadPoolExecutor(THREADS_N) as pool:
+                    list(pool.map(lambda number: self._span(stream, number), unknown))
             for number in some:
-                file, span = self.find(stream, number), self._span(stream, number)
+                file, span = self._find(stream, number), self._span(stream, number)
                 if file is not None and span is not None:
                     yield file, span
 
     def _first_beyond(self, stream: str, numbers: Sequence[int], place: int) -> int:
         """How many files, from the first on, end at `place` or before. Halving: a look at few of many footers."""
-        low, high = 0, len(numbers)
-        while low < high:
-            middle = (low + high) // 2
-            at, span = middle, self._span(stream, numbers[middle])
-            while span is None and at > low:  # it cannot be read: the one before it decides
-                at -= 1
-                span = self._span(stream, numbers[at])
-            if span is not None and span.end > place:
-                high = at
-            else:
-                low = middle + 1
-        return low
 
-    def _learn(self, stream: str, numbers: Sequence[int]) -> None:
-        """Read what is not known of them, side by side."""
-        unknown = [number for number in numbers if (stream, number) not in self._spans]
-        if len(unknown) > 1:
-            with ThreadPoolExecutor(THREADS_N) as pool:
-                list(pool.map(lambda number: self._span(stream, number), unknown))
+        def end_of(at: int) -> int:
+            """Of one that cannot be read: the end of the one before it."""
+            spans = (self._span(stream, numbers[at]) for at in range(at, -1, -1))
+            return next((span.end for span in spans if span is not None), 0)
+
+        return bisect_right(range(len(numbers)), place, key=end_of)
 
     def _span(self, stream: str, number: int) -> Span | None:
         """Rows of a file; None: there are none to read yet, it is gone, or it is none of ours, which is said."""
-        key, file = (stream, number), self.find(stream, number)
+        key, file = (stream, number), self._find(stream, number)
         if file is None:
             return None
-        if key in self._spans and not file.is_log:
-            return self._spans[key]
         try:
-            if file.is_log:
-                size = self._store.size(file)
-                if key not in self._logs or self._logs[key][0] != size:
-                    self._logs[key] = (size, span_of(self._store, file, self._source))
-                return self._logs[key][1]
-            span = span_of(self._store, file, self._source)
+            size = self._store.size(file) if file.is_log else 0
+            if key not in self._spans or self._spans[key][0] != size:
+                found = self._opened(file, is_whole=False)
+                if len(self._spans) >= MAX_KNOWN:
+                    self._spans.pop(next(iter(self._spans)))
+                self._spans[key] = size, found.span(self._source) if found is not None else None
+            return self._spans[key][1]
         except FileNotFoundError:
             self._is_stale = True
-            return None
         except BadFile as error:
             self._tell(file.place, f"{self._store.name}: {file.place} is passed over: {error}")
-            return None
-        assert span is not None  # only a log may have no head
-        if len(self._spans) >= MAX_KNOWN:
-            self._spans.pop(next(iter(self._spans)))
-        self._spans[key] = span
-        return span
+        return None
+
+    def _rows_of(self, file: EventFile, wanted: Span) -> pa.Table:
+        """The rows at these places. FileNotFoundError: it is gone. BadFile: it is none of ours, or holds fewer."""
+        found = self._opened(file, is_whole=True)
+        span = found.span(self._source) if found is not None else Span(0, 0)
+        if found is None or not span.first <= wanted.first <= wanted.end <= span.end:
+            raise BadFile(
+                f"it should hold the rows {wanted.first} to {wanted.end} and holds {span.first} to {span.end}"
+            )
+        try:
+            return found.rows(self._source).slice(wanted.first - span.first, wanted.rows)
+        except pa.ArrowException as error:
+            raise BadFile(f"it has other columns than events have: {first_line(error)}") from error
+
+    def _opened(self, file: EventFile, *, is_whole: bool) -> SegmentFile | LogFile | None:
+        """None: a log whose head is not whole yet; a torn end is one that is being written. `is_whole`: its rows are
+        wanted. Errors as of `_rows_of`."""
+        if file.is_log:
+            data = self._store.read(file)
+            try:
+                return LogFile(data, file)
+            except BadFile:
+                if len(data) < HEADLESS_BYTES:
+                    return None
+                raise
+        data = self._store.read(file, None if is_whole else FOOTER_BYTES)
+        if not is_whole and data[-4:] == _MAGIC:
+            length = int.from_bytes(data[-_TRAILER:-4], "little") + _TRAILER
+            if length > len(data):
+                data = self._store.read(file, length)
+        return SegmentFile(pa.BufferReader(data), file)
 
     def _tell(self, place: str, sentence: str) -> None:
         if place not in self._told:

@@ -8,13 +8,13 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException, HTTPResponse
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from spark_sink.data_source.stores import MAX_FILE_BYTES, check_size
+from spark_sink.data_source.stores import MAX_FILE_BYTES
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.folder import EventFile, Listing
 
@@ -25,6 +25,8 @@ RETRY_S: Final = 30.0  # how long a broker that does not answer is asked again
 PAUSE_S: Final = 1.0
 MAX_ANSWER_BYTES: Final = 4 << 20  # of a part of a list; a thousand items have a tenth of it
 
+NO_HEADERS: Final[Mapping[str, str]] = {}
+
 # To the broker itself: never through a proxy of the environment, and never to where a redirection points.
 _opener: Final = urllib.request.OpenerDirector()
 for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler):
@@ -32,29 +34,22 @@ for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib
 _opener.add_handler(urllib.request.HTTPErrorProcessor())
 
 
-class _Stream(msgspec.Struct):
-    stream: str
-
-
 class _Item(msgspec.Struct):
-    source: str
-    number: int
-    is_archived: bool
+    """A stream, or a file of one."""
+
+    stream: str = ""
+    source: str = ""
+    number: int = 0
+    is_archived: bool = False
 
 
-class _Streams(msgspec.Struct):
-    is_written: bool
-    items: list[_Stream]
-    total: int
-    foreign: list[str]
+class _Page(msgspec.Struct):
+    """A part of a list of streams, or of files."""
 
-
-class _Files(msgspec.Struct):
     items: list[_Item]
     total: int
-
-
-_Body = TypeVar("_Body", _Streams, _Files)
+    is_written: bool = True
+    foreign: list[str] = []
 
 
 class _Problem(msgspec.Struct):
@@ -68,13 +63,9 @@ class HttpStore:
     def __init__(self, urls: Sequence[str], token: str = "", retry_s: float = RETRY_S) -> None:
         """`token` is sent as `Authorization: Bearer …`, for a proxy before the brokers that wants one."""
         self._urls: Final = [url.rstrip("/") for url in urls]
+        self.name: Final = ", ".join(self._urls)
         self._token: Final = token
         self._retry_s: Final = retry_s
-
-    @property
-    def name(self) -> str:
-        """The URLs."""
-        return ", ".join(self._urls)
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
         listing = Listing()
@@ -82,7 +73,7 @@ class HttpStore:
         for url in self._urls:
             offset, total = 0, 1
             while offset < total:
-                page = self._ask(f"{url}{EVENTS_PATH}?archived={archived}&limit={PAGE}&offset={offset}", _Streams)
+                page = self._ask(f"{url}{EVENTS_PATH}?archived={archived}&limit={PAGE}&offset={offset}")
                 if not page.is_written:
                     raise BadFolder(f"the broker at {url} writes no event files: start it with --events DIR")
                 for one in page.items:
@@ -94,15 +85,13 @@ class HttpStore:
                 offset, total = offset + PAGE, page.total
         return listing
 
-    def read(self, file: EventFile) -> bytes:
-        return self._get(file.place, {}, MAX_FILE_BYTES)
-
-    def read_end(self, file: EventFile, length: int) -> bytes:
-        return self._get(file.place, {"Range": f"bytes=-{length}"}, length)
+    def read(self, file: EventFile, last: int | None = None) -> bytes:
+        if last is None:
+            return self._get(file.place, MAX_FILE_BYTES)[1]
+        return self._get(file.place, last, {"Range": f"bytes=-{last}"})[1]
 
     def size(self, file: EventFile) -> int:
-        with self._open(file.place, {}, "HEAD") as answer:
-            return check_size(file, int(answer.headers["Content-Length"]))
+        return self._get(file.place, 0, method="HEAD")[0]
 
     def _files(self, url: str, stream: str, source: str, archived: str) -> Iterator[EventFile]:
         """After the highest number that came, and not by offsets: what lies before may be removed meanwhile."""
@@ -110,42 +99,44 @@ class HttpStore:
         query = {"source": source, "archived": archived, "limit": str(PAGE)}
         after, left = 0, 1
         while left > 0:
-            page = self._ask(f"{base}?{urllib.parse.urlencode(query | {'after': str(after)})}", _Files)
+            page = self._ask(f"{base}?{urllib.parse.urlencode(query | {'after': str(after)})}")
             for one in page.items:
                 yield EventFile(stream, one.number, one.source, f"{base}/{one.source}", one.is_archived)
                 after = max(after, one.number)
             left = page.total - len(page.items) if page.items else 0
 
-    def _ask(self, url: str, shape: type[_Body]) -> _Body:
+    def _ask(self, url: str) -> _Page:
         try:
-            return msgspec.json.decode(self._get(url, {}, MAX_ANSWER_BYTES), type=shape)
+            return msgspec.json.decode(self._get(url, MAX_ANSWER_BYTES)[1], type=_Page)
         except FileNotFoundError as error:
             raise BadFolder(f"{error}; is it a broker of this version, started with --events?") from error
         except msgspec.MsgspecError as error:
             raise BadFolder(f"{url} is not the admin API of a broker: {error}") from error
 
-    def _get(self, url: str, headers: dict[str, str], most: int) -> bytes:
+    def _get(
+        self, url: str, most: int, headers: Mapping[str, str] = NO_HEADERS, method: str = "GET"
+    ) -> tuple[int, bytes]:
+        """The length of the answer, and its bytes, of which HEAD gives none."""
         give_up_at = time.monotonic() + self._retry_s
         while True:
             try:
-                with self._open(url, headers, "GET") as answer:
-                    length = answer.headers.get("Content-Length")
+                with self._open(url, headers, method) as answer:
                     data: bytes = answer.read(most + 1)
+                    length = int(answer.headers.get("Content-Length", len(data)))
                 if len(data) > most:
                     raise OSError(f"{url} has more than {most} bytes, the most that are read")
-                if length is not None and len(data) != int(length):
+                if len(data) != length and method == "GET":
                     raise ConnectionError(f"{url} was cut off after {len(data)} of {length} bytes")
-                return data
+                return length, data
             except (ConnectionError, TimeoutError, HTTPException) as error:
                 if time.monotonic() >= give_up_at:
                     raise OSError(f"{url} did not answer within {self._retry_s:.0f} s: {error}") from error
                 time.sleep(min(PAUSE_S, self._retry_s))
 
-    def _open(self, url: str, headers: dict[str, str], method: str) -> HTTPResponse:
+    def _open(self, url: str, headers: Mapping[str, str], method: str) -> HTTPResponse:
         """ConnectionError: nobody answers, or not now."""
-        if self._token:
-            headers = headers | {"Authorization": f"Bearer {self._token}"}
-        request = urllib.request.Request(url, headers=headers, method=method)
+        token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        request = urllib.request.Request(url, headers={**headers, **token}, method=method)
         try:
             answer = _opener.open(request, timeout=TIMEOUT_S)
         except urllib.error.HTTPError as error:

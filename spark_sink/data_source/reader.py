@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_sink.data_source.catalog import MAX_TRIES, Catalog, Piece
-from spark_sink.data_source.contents import table_of
+from spark_sink.data_source.catalog import Catalog, Piece
 from spark_sink.data_source.options import EARLIEST, LATEST, Offsets, Options
 from spark_sink.data_source.stores import LocalStore
-from spark_sink.errors import BadFile, BadOptions
+from spark_sink.errors import BadOptions
 from spark_sink.event_files.folder import SOURCES
 from spark_sink.event_files.layout import origin_of
 from spark_sink.writer.retention import Reading, declare
@@ -119,31 +118,13 @@ class EventReader:
     def read(self, part: list[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows, as `ARROW_SCHEMAS` of the source has them. LostRows, OSError."""
         for piece in part:
-            table = self._table(piece)
+            table = self._catalog.rows(piece)
             if table is not None:
                 yield from table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
 
     def commit(self, end: Offsets) -> None:
         """All before this offset is dealt with."""
         self._declare(end, must=True)
-
-    def _table(self, piece: Piece) -> pa.Table | None:
-        """None: it is lost, which is said."""
-        file: Any = piece.file
-        why = ""
-        for _ in range(MAX_TRIES):
-            try:
-                return table_of(self._store, file, self._options.source, piece.span)
-            except FileNotFoundError:
-                self._catalog.refresh(has_archive=True)  # it was sealed or archived since it was planned
-                file = self._catalog.find(piece.file.stream, piece.file.number)
-                if file is None:
-                    break
-            except BadFile as error:
-                why = f"{file.place}: {error}"
-                break
-        self._catalog.lost(piece.file.stream, piece.span, why)
-        return None
 
     def _is_kept(self, stream: str) -> bool:
         """Does a stream without files stay in the offset? Until there is one of a later start: then it was removed."""

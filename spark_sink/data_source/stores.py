@@ -6,10 +6,10 @@ gives their bytes; what is in them it does not know.
 A store travels to Spark's workers by pickle, so it holds no handle.
 """
 
-import os
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+import pyarrow as pa
 from pyarrow import fs
 
 from spark_sink.errors import BadFolder
@@ -20,7 +20,7 @@ MAX_FILE_BYTES: Final = 1 << 30  # of one file, which is read whole; events.roll
 
 
 class Store(Protocol):
-    """Gives files. `place`s are of this store."""
+    """Gives files."""
 
     @property
     def name(self) -> str:
@@ -29,45 +29,49 @@ class Store(Protocol):
     def list(self, source: str, *, has_archive: bool) -> Listing:
         """Segments of this source and all logs; those of the archive only if asked for. BadFolder, OSError."""
 
-    def read(self, file: EventFile) -> bytes:
-        """All of a file. FileNotFoundError: it is not there any more; other OSError: it cannot be read."""
-
-    def read_end(self, file: EventFile, length: int) -> bytes:
-        """The last bytes of a file, all if it is shorter. Errors as above."""
+    def read(self, file: EventFile, last: int | None = None) -> bytes:
+        """All of a file, or so many bytes of its end. FileNotFoundError: it is not there any more; other OSError: it
+        cannot be read."""
 
     def size(self, file: EventFile) -> int:
         """Bytes. Errors as above."""
 
 
-class LocalStore:
+class _Folder:
+    """A folder whose files can be opened."""
+
+    def _open(self, file: EventFile) -> Any:
+        """A file of pyarrow."""
+        raise NotImplementedError
+
+    def read(self, file: EventFile, last: int | None = None) -> bytes:
+        with self._open(file) as opened:
+            size = opened.size()
+            length = check_size(file, size) if last is None else min(last, size)
+            opened.seek(size - length)
+            data: bytes = opened.read(length)
+            return data
+
+    def size(self, file: EventFile) -> int:
+        with self._open(file) as opened:
+            return int(opened.size())
+
+
+class LocalStore(_Folder):
     """A folder of this machine, or one that is mounted."""
 
     def __init__(self, events: Path) -> None:
         self.events: Final = events
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return str(self.events)
+        self.name: Final = str(events)
 
     def list(self, source: str, *, has_archive: bool) -> Listing:
         return list_folder(self.events, (source,), has_archive=has_archive)
 
-    def read(self, file: EventFile) -> bytes:
-        with open_file(self.events / file.place) as opened:
-            size = check_size(file, os.fstat(opened.fileno()).st_size)
-            return opened.read(size)
-
-    def read_end(self, file: EventFile, length: int) -> bytes:
-        with open_file(self.events / file.place) as opened:
-            opened.seek(max(0, os.fstat(opened.fileno()).st_size - length))
-            return opened.read(length)
-
-    def size(self, file: EventFile) -> int:
-        return (self.events / file.place).stat().st_size
+    def _open(self, file: EventFile) -> Any:
+        return pa.PythonFile(open_file(self.events / file.place), "r")
 
 
-class ArrowStore:
+class ArrowStore(_Folder):
     """A folder of a file system that pyarrow knows."""
 
     def __init__(self, uri: str) -> None:
@@ -91,22 +95,8 @@ class ArrowStore:
             raise BadFolder(f"{self.name} is no folder of events: it does not exist")
         return listing
 
-    def read(self, file: EventFile) -> bytes:
-        with self._filesystem().open_input_file(f"{self._path}/{file.place}") as opened:
-            data: bytes = opened.read(check_size(file, opened.size()))
-            return data
-
-    def read_end(self, file: EventFile, length: int) -> bytes:
-        with self._filesystem().open_input_file(f"{self._path}/{file.place}") as opened:
-            length = min(length, opened.size())
-            data: bytes = opened.read_at(length, opened.size() - length)
-            return data
-
-    def size(self, file: EventFile) -> int:
-        info = self._filesystem().get_file_info(f"{self._path}/{file.place}")
-        if info.type != fs.FileType.File:
-            raise FileNotFoundError(f"{file.place} is not in {self.name} any more")
-        return int(info.size)
+    def _open(self, file: EventFile) -> Any:
+        return self._filesystem().open_input_file(f"{self._path}/{file.place}")
 
     def _filesystem(self) -> fs.FileSystem:
         return fs.FileSystem.from_uri(self.name)[0]

@@ -66,8 +66,7 @@ class SegmentFile:
         """As its footer says it."""
         return self._footer.get("broker_name", "")
 
-    @property
-    def span(self) -> Span:
+    def span(self, _source: str) -> Span:
         """Which rows it has. BadFile: it does not say."""
         first_row = self._footer.get("first_row", "")
         if not first_row.isdigit():
@@ -105,6 +104,11 @@ class SegmentFile:
             raise BadFile(f"it has no column {', '.join(missing)}")
         return table.select(stored).rename_columns(list(names))
 
+    def rows(self, source: str) -> pa.Table:
+        """All, with the columns of `ARROW_SCHEMAS`. BadFile; ArrowException: one has another type."""
+        schema = ARROW_SCHEMAS[source]
+        return self.read(schema.names).cast(schema)
+
     def close(self) -> None:
         """Nothing is asked any more."""
         self._parquet.close()
@@ -134,6 +138,11 @@ class LogFile:
         """Source -> its rows; sources without rows are absent."""
         return tables_of(self._content.head.header, self._content.frames, self._content.known)
 
+    def rows(self, source: str) -> pa.Table:
+        """All, with the columns of `ARROW_SCHEMAS`."""
+        schema = ARROW_SCHEMAS[source]
+        return self.tables.get(source, schema.empty_table()).cast(schema)
+
 
 def read_file(path: Path) -> bytes:
     """All of a file of ours. NoFile: it is something else. OSError."""
@@ -143,12 +152,11 @@ def read_file(path: Path) -> bytes:
 
 def read_segments(events: Path, listing: Listing, source: str, problems: list[str]) -> pa.Table:
     """The rows of all segments of a source. What is none is passed over and named in `problems`, once."""
-    schema = ARROW_SCHEMAS[source]
-    tables, wrong = [schema.empty_table()], listing.problems(events)
+    tables, wrong = [ARROW_SCHEMAS[source].empty_table()], listing.problems(events)
     for file in listing.files(source):
         try:
             with contextlib.closing(SegmentFile(events / file.place, file)) as segment:
-                tables.append(segment.read(schema.names).cast(schema))
+                tables.append(segment.rows(source))
         except (BadFile, OSError, pa.ArrowException) as error:
             wrong.append(f"{events / file.place} is passed over: {first_line(error)}")
     problems += [each for each in wrong if each not in problems]

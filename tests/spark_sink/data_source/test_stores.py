@@ -22,6 +22,7 @@ from spark_sink.data_source.options import Options, options_of
 from spark_sink.data_source.reader import EventReader
 from spark_sink.data_source.stores import ArrowStore, LocalStore
 from spark_sink.errors import BadFolder, LostRows
+from spark_sink.event_files.folder import LOG
 from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from tests.admin_api.fakes import FakeAdmin, shop
 from tests.spark_sink.data_source.world import STREAM, archive, names_of, read_part, run, segments
@@ -147,13 +148,15 @@ def test_several_brokers_and_a_folder_that_two_of_them_share(tmp_path: Path, ser
     assert sorted(found) == sorted(one.names[FLOWS] + two.names[FLOWS])
 
 
+@pytest.mark.parametrize("what", ["list", "size", "read"])
 def test_a_broker_that_starts_again_is_waited_for(
-    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     run(tmp_path).take(20)
     url = served.broker(tmp_path)
-    reader = opened(FLOWS, {"url": url})
-    assert reader.latest_offset() == {STREAM: 18}
+    store = HttpStore([url])
+    [log] = store.list(FLOWS, has_archive=True).files(LOG)
+    size = len(store.read(log))
     served.stop_all()
     waits: list[float] = []
 
@@ -162,7 +165,11 @@ def test_a_broker_that_starts_again_is_waited_for(
         served.broker(tmp_path, int(url.rpartition(":")[2]))
 
     monkeypatch.setattr(http_store, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
-    assert (reader.latest_offset(), waits) == ({STREAM: 18}, [http_store.PAUSE_S])
+    if what == "list":
+        assert store.list(FLOWS, has_archive=True).streams() == [STREAM]
+    else:
+        assert (store.size(log) if what == "size" else len(store.read(log))) == size
+    assert waits == [http_store.PAUSE_S]
 
 
 def test_nobody_there_is_one_sentence(served: Served) -> None:
