@@ -32,7 +32,7 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < OLDEST_PYSP
 try:
     from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 except ImportError:  # Spark 4.1: no limits, and a trigger "available now" is one batch
-    ReadMaxRows = SupportsTriggerAvailableNow = None
+    ReadMaxRows, SupportsTriggerAvailableNow = None, object
 
 
 class RSocketBroker(DataSource):
@@ -58,8 +58,7 @@ class RSocketBroker(DataSource):
 
     def streamReader(self, schema: Any) -> "StreamReader":
         """Of a streaming query."""
-        reader = StreamReader if SupportsTriggerAvailableNow is None else AvailableNowReader
-        return reader(EventReader(self._options), columns_of(schema, self._options.source))
+        return StreamReader(EventReader(self._options), columns_of(schema, self._options.source))
 
 
 class _Reads:
@@ -85,7 +84,7 @@ class BatchReader(_Reads, DataSourceReader):
         return list(map(InputPartition, self._reader.whole()))
 
 
-class StreamReader(_Reads, DataSourceStreamReader):
+class StreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """What comes."""
 
     def initialOffset(self) -> Offsets:
@@ -118,17 +117,10 @@ class StreamReader(_Reads, DataSourceStreamReader):
     def stop(self) -> None:
         """Nothing is open."""
 
-
-if SupportsTriggerAvailableNow is None:
-    AvailableNowReader: Any = StreamReader
-else:
-
-    class AvailableNowReader(StreamReader, SupportsTriggerAvailableNow):  # type: ignore[no-redef]
-        """Also for `trigger(availableNow=True)`, in batches of `maxRecordsPerTrigger`."""
-
-        def prepareForTriggerAvailableNow(self) -> None:
-            """What comes later is left to the next query."""
-            self._reader.stop_at_latest()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """For `trigger(availableNow=True)`, in batches of `maxRecordsPerTrigger`: what comes later is left to the next
+        query. Spark 4.1 does not ask."""
+        self._reader.stop_at_latest()
 
 
 def columns_of(schema: Any, source: str) -> pa.Schema:
