@@ -60,11 +60,6 @@ class Catalog:
         """All that have a file, in the order of their names."""
         return self._listing.streams(self._source, LOG)
 
-    @property
-    def is_new(self) -> bool:
-        """Has it never looked?"""
-        return self._look_at == 0.0
-
     def refresh(self, *, has_archive: bool = False) -> None:
         """Look again. `has_archive`: also into the archive now. BadFolder, OSError: it cannot be done."""
         now = time.monotonic()
@@ -94,6 +89,8 @@ class Catalog:
 
     def pieces(self, start: Offsets, end: Offsets) -> list[Piece]:
         """The files that hold the rows between two offsets. LostRows: some are not there any more."""
+        if self._look_at == 0.0:  # after a restart of the query
+            self.refresh()
         for has_looked in (False, True):
             found = self._settled(
                 lambda: [

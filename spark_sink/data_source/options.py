@@ -40,9 +40,9 @@ class Options(msgspec.Struct, frozen=True):
         """Without the token."""
         return f"Options(source={self.source!r}, path={self.path!r}, urls={self.urls!r}, starting={self.starting!r})"
 
-    def offsets(self) -> Offsets | None:
-        """Where to start, of the streams that were named; None: `starting` says it for all."""
-        return None if self.starting in (EARLIEST, LATEST) else json.loads(self.starting)
+    def offsets(self) -> Offsets:
+        """Where to start, of the streams that were named."""
+        return {} if self.starting in (EARLIEST, LATEST) else json.loads(self.starting)
 
     def open_store(self) -> Store:
         """Where the files are. BadFolder: the URI of a file system that there is not."""

@@ -58,11 +58,8 @@ class EventReader:
     def initial_offset(self) -> Offsets:
         """Where a new query begins. BadFolder, OSError."""
         self._catalog.refresh(has_archive=True)
-        given = self._options.offsets()
-        if given is not None:
-            start = self._catalog.firsts() | given
-        else:
-            start = self._catalog.ends() if self._options.starting == LATEST else self._catalog.firsts()
+        is_latest = self._options.starting == LATEST
+        start = self._catalog.ends() if is_latest else self._catalog.firsts() | self._options.offsets()
         self._last = start
         self._declare(start, must=True)
         return start
@@ -96,8 +93,6 @@ class EventReader:
 
     def parts(self, start: Offsets, end: Offsets) -> list[list[Piece]]:
         """What to read between two offsets, of each task. LostRows: some are not there any more; BadFolder, OSError."""
-        if self._catalog.is_new:
-            self._catalog.refresh(has_archive=True)
         self._last = end
         parts: list[list[Piece]] = []
         rows = PART_ROWS

@@ -12,7 +12,7 @@ GOOD = {"source": "flows", "path": "/events"}
 
 def test_defaults() -> None:
     assert options_of(GOOD) == Options("flows", "/events")
-    assert options_of(GOOD).offsets() is None
+    assert options_of(GOOD).offsets() == {}
 
 
 def test_all_of_them_in_any_case() -> None:
