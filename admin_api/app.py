@@ -10,9 +10,8 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from admin_api.backends.backend import Backend
 from admin_api.backends.one import OneBroker
-from admin_api.backends.workers import Workers
+from admin_api.backends.workers import Backend, Workers
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.changes import CHANGES, ChangePath, check_allowed
 from admin_api.endpoints import ENDPOINTS, NONE, Endpoint, Endpoints

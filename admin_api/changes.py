@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from admin_api.backends.backend import Answer, Backend, DrainTarget
+from admin_api.backends.answer import Answer, DrainTarget
+from admin_api.backends.workers import Backend
 from admin_api.bodies import destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from broker.config.options import Config

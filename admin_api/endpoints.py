@@ -1,7 +1,7 @@
 """What each path answers: the table of all paths that are only looked at.
 
-A list that workers answer as one broker does is a row of `backends.lists`. Any other endpoint stands here, in
-`backends.backend`, and in what it asks of one broker (`backends.one`) and of several workers (`backends.workers`).
+A list that workers answer as one broker does is a row of `backends.lists`. Any other endpoint stands here,
+and in what it asks of one broker (`backends.one`) and of several workers (`backends.workers`).
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from admin_api.backends.backend import Answer, Backend
+from admin_api.backends.answer import Answer
 from admin_api.backends.lists import BROKERS, LISTS, Listing
+from admin_api.backends.workers import Backend
 from admin_api.errors import with_missing
 from admin_api.event_files import EventFiles
 from admin_api.page import index_page

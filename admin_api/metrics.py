@@ -57,36 +57,30 @@ class Metrics:
     """The metrics of one broker and of its process."""
 
     def __init__(self, process: BrokerProcess) -> None:
-        self._collector: Final = BrokerCollector(process)
-        self._process: Final = CollectorRegistry()
+        self._process: Final = process
+        self._places: Final = _Places()
+        self._system: Final = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self._process)
+            collector(registry=self._system)
 
     async def render(self, accept: str) -> tuple[bytes, str]:
         """The text and its content type, in the format that the Accept header asks for: Prometheus or OpenMetrics."""
         encode, content_type = choose_encoder(accept)
         lines: list[bytes] = []
         name = ""
-        for family in self._collector.collect():
+        for family in self._collect():
             text = encode(Families([family])).removesuffix(END)
             lines.append(text if family.name != name else _without_comments(text))
             name = family.name
             await asyncio.sleep(0)  # the loop's turn
-        lines.append(encode(self._process).removesuffix(END))
+        lines.append(encode(self._system).removesuffix(END))
         if content_type.startswith(OPENMETRICS):
             lines.append(END)
         return b"".join(lines), content_type
 
-
-class BrokerCollector(Collector):
-    """Looks at the broker each time that it is asked. A large family comes in several pieces, one after another."""
-
-    def __init__(self, process: BrokerProcess) -> None:
-        self._process: Final = process
-        self._places: Final = _Places()
-
-    def collect(self) -> Iterator[Metric]:
-        """All families. Other things may happen between two of them."""
+    def _collect(self) -> Iterator[Metric]:
+        """All families of the broker as it is now; a large one in several pieces, one after another. Other things may
+        happen between two of them."""
         process, core, places = self._process, self._process.core, self._places
         places.settle(core)
         build = {"version": VERSION, "core": queries.CORE}
@@ -136,9 +130,7 @@ def log_lines(lines: Mapping[tuple[str, bool], int]) -> CounterMetricFamily:
 
 def _hops(counts: Sequence[int]) -> HistogramMetricFamily:
     """`counts`: requests by number of links, up to 255."""
-    numbers = [sum(counts[: bound + 1]) for bound in HOP_BOUNDS]
-    labels = [str(bound) for bound in HOP_BOUNDS]
-    buckets = [*zip(labels, numbers, strict=True), ("+Inf", sum(counts))]
+    buckets = [(str(bound), sum(counts[: bound + 1])) for bound in HOP_BOUNDS] + [("+Inf", sum(counts))]
     links = sum(hops_n * number for hops_n, number in enumerate(counts))
     return HistogramMetricFamily("broker_request_hops", "Links that requests of other brokers passed", buckets, links)
 

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import astuple
 
-from admin_api.backends.backend import Answer, DrainTarget
+from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.lists import Listing
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError, shown
@@ -35,7 +35,7 @@ REASONS: Final = {
 
 
 class OneBroker:
-    """A Backend: see there."""
+    """Each question has one answer, a view of `broker.views.schemas`; AdminError: it cannot be answered."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process: Final = process
@@ -43,10 +43,12 @@ class OneBroker:
 
     @property
     def config(self) -> Config:
+        """The configuration that it was started with."""
         return self._process.config
 
     @property
     def is_stopping(self) -> bool:
+        """Was told to stop."""
         return self._process.is_stopping
 
     @property
@@ -57,15 +59,18 @@ class OneBroker:
         return self._process.moment()
 
     async def check_ready(self) -> Answer[None]:
+        """AdminError "not-ready" unless requests of peers are taken."""
         state = state_of(self._process)
         if state != "ready":
             raise AdminError("not-ready", f"the broker is {state}", [REASONS[state]])
         return Answer(None)
 
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
+        """Text and content type, in the format that the Accept header asks for."""
         return Answer(await self._metrics.render(accept))
 
     async def status(self) -> Answer[schemas.StatusView]:
+        """The broker in one look."""
         process = self._process
         status = queries.status(
             process.core,
@@ -79,63 +84,75 @@ class OneBroker:
         return Answer(status)
 
     async def routes(self, wanted: TagFilter, brokers: frozenset[str], part: Part) -> Answer[Listed[schemas.RouteView]]:
+        """Routes with these tags, of the brokers with one of these names. No names: of all."""
         return Answer(queries.routes(self._core, self._now(), wanted, part, brokers))
 
     async def route(self, id: str) -> Answer[schemas.RouteView]:
+        """AdminError "no-such-route"."""
         found = queries.route(self._core, self._now(), id)
         if found is None:
             raise AdminError("no-such-route", f"no route has the id {shown(id)}")
         return Answer(found)
 
     async def listed(self, listing: Listing[T], part: Part) -> Answer[Listed[T]]:
+        """One of the lists of `lists`."""
         return Answer(listing.ask(self._process, part))
 
     async def service(self, name: str, part: Part) -> Answer[schemas.ServiceDetailView]:
+        """A service and a part of its routes. AdminError "no-such-service"."""
         found = queries.service(self._core, self._now(), name, part)
         if found is None:
             raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
         return Answer(found)
 
     async def connections(self, part: Part) -> Answer[Listed[schemas.ConnectionView]]:
+        """Open connections."""
         return Answer(queries.connections(self._core, self._now(), part))
 
     async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
+        """The last connections that ended, latest first."""
         return Answer(queries.closed(self._core, part))
 
     async def links(self, part: Part) -> Answer[schemas.LinksView]:
+        """Connections to other brokers, and all dials that fail."""
         return Answer(cluster_queries.links(self._core, self._now(), part, self._process.lookups()))
 
     async def drain(self, target: DrainTarget, terms: Terms) -> Answer[schemas.DrainView]:
+        """Begins a drain. AdminError "over-limit"."""
         self._change(lambda core, now: begin_drain(core.lifecycle.drains, target, terms, now))
         drain = self._find_drain(target)
         assert drain is not None  # it has just begun, and nothing else has happened since
         return Answer(drain)
 
     async def undrain(self, target: DrainTarget) -> Answer[schemas.DrainView]:
+        """Ends a drain; the view is of the moment before. AdminError "no-such-drain"."""
         drain = self._find_drain(target)
         if drain is None or not self._change(lambda core, now: end_drain(core.lifecycle.drains, target, now)):
             raise AdminError("no-such-drain", "there is no such drain; /api/v1/drains lists all")
         return Answer(drain)
 
     async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:
+        """Redirects a service. AdminError "bad-redirect", "over-limit"."""
         self._change(lambda core, now: core.cluster.set_redirect(service, to, now))
         redirect = cluster_queries.redirect(self._core, self._now(), service)
         assert redirect is not None  # it was just set, and what was heard before is older
         return Answer(redirect)
 
     async def unredirect(self, service: str) -> Answer[schemas.RedirectView]:
+        """Ends a redirect; the view is of the moment before. AdminError "no-such-redirect"."""
         redirect = cluster_queries.redirect(self._core, self._now(), service)
         if redirect is None or not self._change(lambda core, now: core.cluster.remove_redirect(service, now)):
             raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
         return Answer(redirect)
 
     async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
+        """Closes a connection. AdminError "no-such-connection"."""
         if not self._change(lambda core, now: end_connection(core, number, now)):
             raise AdminError("no-such-connection", f"no connection has the number {number}")
         return Answer(queries.closed(self._core, Part(limit=1)).items[0])
 
     async def close(self) -> None:
-        pass
+        """Asks nothing more; called once, when the API ends."""
 
     def _find_drain(self, target: DrainTarget) -> schemas.DrainView | None:
         return queries.drain(self._core, self._now(), target.route_id, target.tag)

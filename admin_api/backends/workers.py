@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
+from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.ask import ANSWER_S, SILENT_S, Query, Reply, WorkerClient, check
-from admin_api.backends.backend import Answer, DrainTarget
 from admin_api.backends.lists import BROKERS, Listing
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
+from admin_api.backends.one import OneBroker
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError
 from admin_api.metrics import log_lines
@@ -61,7 +62,7 @@ class PagePlan(NamedTuple):
 
 
 class Workers:
-    """A Backend: see there."""
+    """The questions of `OneBroker`, put to all workers."""
 
     def __init__(self, supervisor: Supervisor, answer_s: float = ANSWER_S, silent_s: float = SILENT_S) -> None:
         """`answer_s`: for one answer; `silent_s`: for one of a worker that took too long the last time."""
@@ -273,6 +274,9 @@ class Workers:
     async def _ask_page(self, path: str, question: Question, plan: PagePlan) -> Reply | None:
         query = [*question.query, ("offset", str(plan.offset)), ("limit", str(plan.limit))]
         return await self._client.ask(question.worker, path, query)
+
+
+Backend: TypeAlias = OneBroker | Workers  # what the endpoints ask
 
 
 def plan_pages(totals: Mapping[int, int], part: Part) -> list[PagePlan]:
