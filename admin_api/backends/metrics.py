@@ -20,11 +20,10 @@ from typing import Final, TypeAlias
 
 from prometheus_client import Metric, generate_latest
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from admin_api.metrics import OTHER, Families
-from admin_api.numbers import ALIKE
+from admin_api.numbers import ALIKE, counter, gauge
 from broker.views.merge import MAX
 from broker.views.schemas import STATES
 
@@ -158,13 +157,15 @@ def encoded(families: list[Metric]) -> str:
 
 def own_families(restarts: Mapping[int, int], up: Mapping[int, bool]) -> list[Metric]:
     """What only the supervisor knows, by worker."""
-    workers = GaugeMetricFamily("broker_worker_up", "1 when these metrics include the worker", labels=["worker"])
-    for worker, is_up in up.items():
-        workers.add_metric([str(worker)], float(is_up))
-    ended = CounterMetricFamily("broker_worker_restarts", "Restarts of the worker", labels=["worker"])
-    for worker, number in restarts.items():
-        ended.add_metric([str(worker)], number)
-    return [workers, ended]
+
+    def by_worker(numbers: Mapping[int, int]) -> dict[str, float]:
+        return {str(worker): number for worker, number in numbers.items()}
+
+    is_up = gauge("broker_worker_up", "1 when these metrics include the worker", by_worker, "worker")
+    return [
+        is_up.family(up),
+        counter("broker_worker_restarts", "Restarts of the worker", by_worker, "worker").family(restarts),
+    ]
 
 
 def _add(sums: dict[SampleKey, float], more: Mapping[SampleKey, float]) -> None:

@@ -99,7 +99,7 @@ def status(
         connections_accepted=connections_accepted(core),
         cluster=cluster(core),
         routes=core.table.size(),
-        services=len(_tallies(core)),
+        services=len(core.table.loads.services),
         tags=core.table.index.size(),
         generation=core.table.generation,
         streams=core.in_flight_n,
@@ -148,7 +148,7 @@ def route(core: Core, moment: Moment, id_text: str) -> schemas.RouteView | None:
 
 def services(core: Core, part: Part) -> Listed[schemas.ServiceView]:
     """All services that have a route, by name."""
-    found = sorted(_tallies(core).items())
+    found = sorted(_by_service(core).items())
     return part.listed(found, lambda item: _service_view(core, *item))
 
 
@@ -157,15 +157,11 @@ def service(core: Core, moment: Moment, name: str, part: Part) -> schemas.Servic
     found = [route for route in core.table.routes() if route.service == name]
     if not found:
         return None
-    tally = _Tally()
-    for each in found:
-        tally.add(each)
     listed = part.listed(found, lambda route: _route_view(core, route, moment))
     rows = [_traffic_view(key, total) for key, total in totals(core) if key[0] == name]
     policy = core.table.loads.services[name].policy
-    return schemas.ServiceDetailView(
-        _service_view(core, name, tally), {key: getattr(policy, key) for key in SERVICE_KEYS}, listed, rows
-    )
+    policy_view = {key: getattr(policy, key) for key in SERVICE_KEYS}
+    return schemas.ServiceDetailView(_service_view(core, name, found), policy_view, listed, rows)
 
 
 def connections(core: Core, moment: Moment, part: Part) -> Listed[schemas.ConnectionView]:
@@ -221,7 +217,7 @@ def totals(core: Core) -> list[tuple[TotalKey, Total]]:
 
 def service_routes(core: Core) -> dict[str, int]:
     """How many routes each service has."""
-    return {name: tally.routes for name, tally in _tallies(core).items()}
+    return {name: len(routes) for name, routes in _by_service(core).items()}
 
 
 def waiting(core: Core) -> schemas.WaitingView:
@@ -297,28 +293,12 @@ def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> 
     return found + [0] * (len(fractions) - len(found))
 
 
-class _Tally:
-    """Sums over the routes of one service."""
-
-    def __init__(self) -> None:
-        self.routes = 0
-        self.remote = 0
-        self.requests = 0
-        self.in_flight = 0
-
-    def add(self, route: Route) -> None:
-        self.routes += 1
-        self.remote += not isinstance(route.owner, Peer)
-        self.requests += route.load.requests
-        self.in_flight += route.load.in_flight
-
-
-def _tallies(core: Core) -> dict[str, _Tally]:
-    """By service name. One pass over the table: some 2 ms for 10 000 routes, interpreted."""
-    tallies: dict[str, _Tally] = defaultdict(_Tally)
+def _by_service(core: Core) -> dict[str, list[Route]]:
+    """Routes by service name. One pass over the table: some 2 ms for 10 000 routes, interpreted."""
+    found: dict[str, list[Route]] = defaultdict(list)
     for route in core.table.routes():
-        tallies[route.service].add(route)
-    return tallies
+        found[route.service].append(route)
+    return found
 
 
 def _route_view(core: Core, route: Route, moment: Moment) -> schemas.RouteView:
@@ -352,15 +332,15 @@ def _masks(core: Core) -> list[tuple[str, Slots]]:
     return [(name, getattr(masks, name)) for name in STATES]
 
 
-def _service_view(core: Core, name: str, tally: _Tally) -> schemas.ServiceView:
+def _service_view(core: Core, name: str, routes: Sequence[Route]) -> schemas.ServiceView:
     load = core.table.loads.services[name]
     breakers = core.health.breakers
     return schemas.ServiceView(
         service=name,
-        routes=tally.routes,
-        remote=tally.remote,
-        requests=tally.requests,
-        in_flight=tally.in_flight,
+        routes=len(routes),
+        remote=sum(not isinstance(route.owner, Peer) for route in routes),
+        requests=sum(route.load.requests for route in routes),
+        in_flight=sum(route.load.in_flight for route in routes),
         awaited=load.awaited_n,
         ejected=load.ejected_n,
         is_refusing=breakers.is_open(name),
