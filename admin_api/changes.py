@@ -21,9 +21,11 @@ from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.tags import Tag
 
 MAX_ID_DIGITS: Final = 18  # of a connection's number
-ROUTE_DRAIN: Final = "/api/v1/routes/{id:[^/]+}/drain"
-TAG_DRAIN: Final = "/api/v1/drains/tags/{key:[^/]+}/{value:.*}"  # a value may hold slashes, or be empty
-BROKER_DRAIN: Final = "/api/v1/drains/broker"
+DRAINS: Final = (
+    "/api/v1/routes/{id:[^/]+}/drain",
+    "/api/v1/drains/tags/{key:[^/]+}/{value:.*}",  # a value may hold slashes, or be empty
+    "/api/v1/drains/broker",
+)
 REDIRECT: Final = "/api/v1/redirects/{service:.+}"  # a service's name may hold slashes
 CONNECTION: Final = "/api/v1/connections/{id:[^/]+}"
 
@@ -42,19 +44,9 @@ async def drain(backend: Backend, request: web.Request) -> Answer[DrainView]:
     return await backend.drain(target, await terms_of(request, backend.config.server))
 
 
-async def undrain(backend: Backend, request: web.Request) -> Answer[DrainView]:
-    """It is in service again."""
-    return await backend.undrain(_target(request))
-
-
 async def redirect(backend: Backend, request: web.Request) -> Answer[RedirectView]:
     """Requests for a service go to another one."""
     return await backend.redirect(request.match_info["service"], await destination_of(request))
-
-
-async def unredirect(backend: Backend, request: web.Request) -> Answer[RedirectView]:
-    """They go where they ask for again."""
-    return await backend.unredirect(request.match_info["service"])
 
 
 async def close(backend: Backend, request: web.Request) -> Answer[ClosedConnectionView]:
@@ -66,14 +58,10 @@ async def close(backend: Backend, request: web.Request) -> Answer[ClosedConnecti
 
 
 CHANGES: Final = (
-    ChangePath("PUT", ROUTE_DRAIN, drain),
-    ChangePath("DELETE", ROUTE_DRAIN, undrain),
-    ChangePath("PUT", TAG_DRAIN, drain),
-    ChangePath("DELETE", TAG_DRAIN, undrain),
-    ChangePath("PUT", BROKER_DRAIN, drain),
-    ChangePath("DELETE", BROKER_DRAIN, undrain),
+    *(ChangePath("PUT", path, drain) for path in DRAINS),
+    *(ChangePath("DELETE", path, lambda backend, asked: backend.undrain(_target(asked))) for path in DRAINS),
     ChangePath("PUT", REDIRECT, redirect),
-    ChangePath("DELETE", REDIRECT, unredirect),
+    ChangePath("DELETE", REDIRECT, lambda backend, asked: backend.unredirect(asked.match_info["service"])),
     ChangePath("DELETE", CONNECTION, close),
 )
 
