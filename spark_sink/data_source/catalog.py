@@ -16,7 +16,7 @@ from spark_sink.data_source.options import Offsets
 from spark_sink.data_source.stores import Store
 from spark_sink.errors import BadFile, LostRows, first_line
 from spark_sink.event_files.folder import LOG, EventFile, Listing
-from spark_sink.event_files.store import LogFile, SegmentFile, Span
+from spark_sink.event_files.store import LogFile, SegmentFile
 from spark_sink.event_files.wal import HEADLESS_BYTES
 
 ARCHIVE_S: Final = 60.0  # how often the archive is looked through, when nothing is missing that may be there
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     """Rows of one file."""
 
     file: EventFile
-    span: Span  # places in the stream
+    span: range  # places in the stream
 
 
 class Catalog:
@@ -51,7 +51,7 @@ class Catalog:
         self._listing = Listing()  # with the archive as of the last look into it
         self._look_at = 0.0  # monotonic; when to look into the archive again
         # By stream and number: the size of a log, 0 of a segment, and the rows; None: a log has no head yet.
-        self._spans: Final[dict[tuple[str, int], tuple[int, Span | None]]] = {}
+        self._spans: Final[dict[tuple[str, int], tuple[int, range | None]]] = {}
         self._told: Final[set[str]] = set()  # places of files that were named
         self._is_stale = False  # a file was not where it should be: sealed, archived or removed since we looked
 
@@ -105,11 +105,11 @@ class Catalog:
                 self.lost(stream, span)
         return [piece for _, pieces, _ in found for piece in pieces]
 
-    def lost(self, stream: str, span: Span, why: str = "") -> None:
+    def lost(self, stream: str, span: range, why: str = "") -> None:
         """Rows are not there any more. LostRows, unless the options say that it is enough to say it."""
         cause = why or "they were removed before they were read, or their files cannot be read"
         sentence = (
-            f"{self._source} of {stream}: the {span.rows} rows {span.first} to {span.end - 1} are not in "
+            f"{self._source} of {stream}: the {len(span)} rows {span.start} to {span.stop - 1} are not in "
             f"{self._store.name} any more: {cause}"
         )
         if self._fails:
@@ -157,26 +157,26 @@ class Catalog:
             spans = (self._span(stream, number) for number in (reversed(numbers) if is_last else numbers))
             span = next((span for span in spans if span is not None), None)
             if span is not None:
-                found[stream] = span.end if is_last else span.first
+                found[stream] = span.stop if is_last else span.start
         return found
 
-    def _pieces_of(self, stream: str, start: int, end: int) -> tuple[list[Piece], list[Span]]:
+    def _pieces_of(self, stream: str, start: int, end: int) -> tuple[list[Piece], list[range]]:
         """Rows that are there, and those that are not."""
         pieces, lost, place = [], [], start
         for file, span in self._from(stream, start) if start < end else ():
-            if span.first >= end:
+            if span.start >= end:
                 break
-            if span.first > place:
-                lost.append(Span(place, span.first - place))
-            first, last = max(place, span.first), min(span.end, end)
+            if span.start > place:
+                lost.append(range(place, span.start))
+            first, last = max(place, span.start), min(span.stop, end)
             if last > first:
-                pieces.append(Piece(file, Span(first, last - first)))
+                pieces.append(Piece(file, range(first, last)))
                 place = last
         if place < end:
-            lost.append(Span(place, end - place))
+            lost.append(range(place, end))
         return pieces, lost
 
-    def _from(self, stream: str, start: int) -> Iterator[tuple[EventFile, Span]]:
+    def _from(self, stream: str, start: int) -> Iterator[tuple[EventFile, range]]:
         """Files from the one on that holds the place `start`, in their order."""
         numbers = self._listing.numbers(stream, self._source, LOG)
         for at in range(self._first_beyond(stream, numbers, start), len(numbers), 16 * THREADS_N):
@@ -196,11 +196,11 @@ class Catalog:
         def end_of(at: int) -> int:
             """Of one that cannot be read: the end of the one before it."""
             spans = (self._span(stream, numbers[at]) for at in range(at, -1, -1))
-            return next((span.end for span in spans if span is not None), 0)
+            return next((span.stop for span in spans if span is not None), 0)
 
         return bisect_right(range(len(numbers)), place, key=end_of)
 
-    def _span(self, stream: str, number: int) -> Span | None:
+    def _span(self, stream: str, number: int) -> range | None:
         """Rows of a file; None: there are none to read yet, it is gone, or it is none of ours, which is said."""
         key, file = (stream, number), self._find(stream, number)
         if file is None:
@@ -219,16 +219,15 @@ class Catalog:
             self._tell(file.place, f"{self._store.name}: {file.place} is passed over: {error}")
         return None
 
-    def _rows_of(self, file: EventFile, wanted: Span) -> pa.Table:
+    def _rows_of(self, file: EventFile, wanted: range) -> pa.Table:
         """The rows at these places. FileNotFoundError: it is gone. BadFile: it is none of ours, or holds fewer."""
         found = self._opened(file, is_whole=True)
-        span = found.span(self._source) if found is not None else Span(0, 0)
-        if found is None or not span.first <= wanted.first <= wanted.end <= span.end:
-            raise BadFile(
-                f"it should hold the rows {wanted.first} to {wanted.end} and holds {span.first} to {span.end}"
-            )
+        span = found.span(self._source) if found is not None else range(0)
+        if found is None or not span.start <= wanted.start <= wanted.stop <= span.stop:
+            there = f"{span.start} to {span.stop}" if span else "none"
+            raise BadFile(f"it should hold the rows {wanted.start} to {wanted.stop} and holds {there}")
         try:
-            return found.rows(self._source).slice(wanted.first - span.first, wanted.rows)
+            return found.rows(self._source).slice(wanted.start - span.start, len(wanted))
         except pa.ArrowException as error:
             raise BadFile(f"it has other columns than events have: {first_line(error)}") from error
 

@@ -101,7 +101,7 @@ class EventReader:
                 parts.append([])
                 rows = 0
             parts[-1].append(piece)
-            rows += piece.span.rows
+            rows += len(piece.span)
         return parts
 
     def whole(self) -> list[list[Piece]]:

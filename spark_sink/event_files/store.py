@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,18 +27,6 @@ from spark_sink.event_files.layout import check_file, open_file
 from spark_sink.event_files.renamed import name_in
 from spark_sink.event_files.wal import WalContent
 from spark_sink.schema import ARROW_SCHEMAS
-
-
-class Span(NamedTuple):
-    """The rows of a file, by their places in the stream."""
-
-    first: int  # rows of this source and stream before this file
-    rows: int
-
-    @property
-    def end(self) -> int:
-        """The place after its last row."""
-        return self.first + self.rows
 
 
 class SegmentFile:
@@ -66,12 +54,12 @@ class SegmentFile:
         """As its footer says it."""
         return self._footer.get("broker_name", "")
 
-    def span(self, _source: str) -> Span:
-        """Which rows it has. BadFile: it does not say."""
+    def span(self, _source: str) -> range:
+        """Which rows it has, by their places in the stream. BadFile: it does not say."""
         first_row = self._footer.get("first_row", "")
         if not first_row.isdigit():
             raise BadFile("it has no row numbers: a writer before schema version 3 made it")
-        return Span(int(first_row), self._parquet.metadata.num_rows)
+        return range(int(first_row), int(first_row) + self._parquet.metadata.num_rows)
 
     @cached_property
     def _paths(self) -> list[str]:
@@ -128,10 +116,10 @@ class LogFile:
             raise BadFile(f"it is a log of {header.broker_id}, epoch {header.epoch}")
         self.broker_name: Final = header.broker_name
 
-    def span(self, source: str) -> Span:
-        """Which rows of a source it has."""
-        before, own = self._content.head.before, self._content.ledger
-        return Span(before.rows.get(source, 0), own.rows.get(source, 0))
+    def span(self, source: str) -> range:
+        """Which rows of a source it has, by their places in the stream."""
+        first = self._content.head.before.rows.get(source, 0)
+        return range(first, first + self._content.ledger.rows.get(source, 0))
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
