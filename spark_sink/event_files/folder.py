@@ -13,8 +13,9 @@ the same folder.
 import os
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -75,21 +76,22 @@ class Listing:
         self.foreign_n = 0
         self.rest: Final = rest
         # stream and source -> folder and whether it is of the archive -> numbers
-        self._numbers: Final[dict[tuple[str, str], dict[tuple[str, bool], array[int]]]] = {}
+        self._numbers: Final[dict[tuple[str, str], dict[tuple[str, bool], array[int]]]] = defaultdict(_no_numbers)
         self._ordered: Final[set[tuple[str, str]]] = set()  # of which these ascend
         self._joined: Final[dict[tuple[str, ...], array[int]]] = {}  # stream and sources -> numbers
 
     def add(self, file: EventFile) -> None:
         """One more, before anybody asks."""
-        self._numbers_of(file.stream, file.source, file.folder, file.is_archived).append(file.number)
+        self._numbers[file.stream, file.source][file.folder, file.is_archived].append(file.number)
 
     def add_place(self, place: str, *, is_file: bool = True) -> None:
         """The same, or something foreign."""
         folder, _, name = place.rpartition("/")  # without an EventFile in between: a look takes a third less
         source, is_archived = _source_of(folder)
-        stream, number = _parts_of(source, name) if is_file else ("", 0)
+        suffix = LOG_SUFFIX if source == LOG else SUFFIX
+        stream, number = parts_of(name, suffix) if is_file and source else ("", 0)
         if number:
-            self._numbers_of(stream, source, folder, is_archived).append(number)
+            self._numbers[stream, source][folder, is_archived].append(number)
         elif not name.startswith("."):
             self.add_foreign(place)
 
@@ -104,7 +106,7 @@ class Listing:
         for key, folders in older._numbers.items():
             archived = {place: numbers for place, numbers in folders.items() if place[1]}
             if archived:
-                self._numbers[key] = self._numbers.get(key, {}) | archived
+                self._numbers[key].update(archived)
 
     def streams(self, *sources: str) -> list[str]:
         """`<broker>-<epoch>` of all that have a file of these sources; of any, without."""
@@ -152,13 +154,6 @@ class Listing:
             found.append(f"{self.foreign_n - len(self.foreign)} more files are none of a writer of events")
         return found
 
-    def _numbers_of(self, stream: str, source: str, folder: str, is_archived: bool) -> "array[int]":
-        folders = self._numbers.setdefault((stream, source), {})
-        numbers = folders.get((folder, is_archived))
-        if numbers is None:
-            numbers = folders[folder, is_archived] = array("q")
-        return numbers
-
     def _in_folders(self, stream: str, source: str) -> "dict[tuple[str, bool], array[int]]":
         """Numbers by folder, ascending."""
         key = (stream, source)
@@ -181,6 +176,10 @@ class Listing:
         return found
 
 
+def _no_numbers() -> "dict[tuple[str, bool], array[int]]":
+    return defaultdict(partial(array, "q"))
+
+
 @lru_cache(1024)
 def _source_of(folder: str) -> tuple[str, bool]:
     """Of files in a folder, and whether it is of the archive; an empty source: none of ours."""
@@ -189,11 +188,6 @@ def _source_of(folder: str) -> tuple[str, bool]:
     if folder == LOG_FOLDER:
         return LOG, False
     return (source, is_archived) if source in SOURCES and (is_archived or not above) else ("", False)
-
-
-def _parts_of(source: str, name: str) -> tuple[str, int]:
-    """Stream and number; "" and 0: it is no name in a folder of this source."""
-    return parts_of(name, LOG_SUFFIX if source == LOG else SUFFIX) if source else ("", 0)
 
 
 def list_folder(

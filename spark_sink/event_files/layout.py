@@ -11,12 +11,14 @@ Spark, pyarrow and DuckDB pass over names that begin with a dot. A crash before 
     <events>/_archive/…/<source>/                               segments that a reader has moved
 """
 
+import contextlib
 import errno
 import fcntl
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -150,11 +152,10 @@ def open_file(path: Path | str) -> BinaryIO:
 
 def is_file(path: Path | str) -> bool:
     """There is a file of this name, and nothing else."""
-    try:
+    with contextlib.suppress(NoFile, OSError):
         check_file(path)
-    except (NoFile, OSError):
-        return False
-    return True
+        return True
+    return False
 
 
 def why_foreign(path: Path) -> str:
@@ -188,7 +189,8 @@ def seal(folder: Path, name: str, data: bytes | memoryview, disk: Disk) -> Path:
         disk.write_synced(hidden, data)
         disk.rename(hidden, path)
     except OSError:
-        _remove_quietly(hidden, disk)  # a full disk wants its half file back
+        with contextlib.suppress(OSError):  # `recover` of the next writer will
+            disk.remove(hidden)  # a full disk wants its half file back
         raise
     disk.sync_folder(folder)
     return path
@@ -227,14 +229,6 @@ def origin_of(stream: str) -> tuple[str, int]:
     return broker_id, int(epoch)
 
 
-def archived_folders(events: Path, sources: Collection[str]) -> Iterator[Path]:
-    """Those in the archive that hold segments of these sources, sorted from the top down; links are not followed."""
-    for folder, below, _ in os.walk(events / ARCHIVE):
-        below.sort()
-        if os.path.basename(folder) in sources:
-            yield Path(folder)
-
-
 def paths_for_spark(folder: Path, without: Collection[Path] = ()) -> list[Path]:
     """What Spark is to read of a folder of segments: the folder, or its files one by one where something else is among
     them, which Spark would wait for, or follow; or one that it is to do without."""
@@ -245,11 +239,10 @@ def paths_for_spark(folder: Path, without: Collection[Path] = ()) -> list[Path]:
     return [folder] if len(files) == len(found) else sorted(files)
 
 
-def is_published(events: Path, source: str, name: str) -> bool:
-    """Is the segment in its folder, or in the archive where its reader put it?"""
-    if is_file(events / source / name):
-        return True
-    return any(is_file(folder / name) for folder in archived_folders(events, (source,)))
+def find_segment(events: Path, source: str, name: str) -> Path | None:
+    """Where it is: in its folder, or in the archive where its reader put it, links not followed; None: nowhere."""
+    archived = (Path(folder) for folder, _, _ in os.walk(events / ARCHIVE) if os.path.basename(folder) == source)
+    return next((folder / name for folder in chain((events / source,), archived) if is_file(folder / name)), None)
 
 
 def _check_mode(mode: int) -> None:
@@ -266,10 +259,3 @@ def _lock(handle: int) -> bool:
     except OSError as error:
         return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
     return os.fstat(handle).st_nlink > 0  # it was not removed while we waited
-
-
-def _remove_quietly(path: Path, disk: Disk) -> None:
-    try:
-        disk.remove(path)
-    except OSError:
-        return  # `recover` of the next writer will

@@ -19,7 +19,7 @@ import pyarrow as pa
 from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFile, BadFolder
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
-from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, archived_folders, is_file, origin_of
+from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, find_segment, origin_of
 from spark_sink.event_files.store import LogFile, SegmentFile, micros, range_of, read_file
 from spark_sink.history.records import RECORD_COLUMNS, Record, Run, ranges_of, records_of
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
@@ -135,8 +135,7 @@ class Logs:
             try:
                 return SegmentFile(self._events / file.place, file)
             except FileNotFoundError:
-                folders = archived_folders(self._events, (source,))  # its reader may have moved it there
-                moved = next((folder / file.name for folder in folders if is_file(folder / file.name)), None)
+                moved = find_segment(self._events, source, file.name)  # its reader may have
                 if moved is None:
                     raise BadFile("it was removed meanwhile") from None
                 return SegmentFile(moved, file)

@@ -18,7 +18,7 @@ from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
 from spark_sink.event_files.folder import LOG, list_written
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
-from spark_sink.event_files.layout import LOG_SUFFIX, Disk, is_published, parts_of, seal, segment_name
+from spark_sink.event_files.layout import LOG_SUFFIX, Disk, find_segment, parts_of, seal, segment_name
 from spark_sink.event_files.store import read_file
 from spark_sink.event_files.wal import HEADLESS_BYTES, Ledger, WalContent, WalHead, encode_wal_frame
 
@@ -82,7 +82,7 @@ class Log:
         name = segment_name(self.header.broker_id, self.header.epoch, self.number)
         tables = tables_of(self.header, frames, known)
         for source, table in tables.items():
-            if self._is_found and is_published(events, source, name):
+            if self._is_found and find_segment(events, source, name) is not None:
                 continue
             metadata = segment_metadata(self.header, source, self.before.rows.get(source, 0), self.number)
             seal(events / source, name, parquet_bytes(table, metadata), self._disk)
