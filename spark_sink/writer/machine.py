@@ -51,13 +51,6 @@ class _Retry:
         self.at = NEVER  # monotonic; inf: it does not fail
         self.pause_s = 0.0
 
-    def failed(self, now: float) -> None:
-        self.pause_s = min(max(FIRST_RETRY_S, self.pause_s * 2), LAST_RETRY_S)
-        self.at = now + self.pause_s
-
-    def succeeded(self) -> None:
-        self.at, self.pause_s = NEVER, 0.0
-
 
 class Writer:
     """Time comes in as parameters (`now` monotonic, `wall_s` since the epoch, seconds)."""
@@ -210,11 +203,9 @@ class Writer:
             if self._ended_at_s is not None and self._total.seq and not self._total.is_over:
                 self._append(frame_of(_died(self._total.seq + 1, self._ended_at_s), 0, wall_s), now)
         except OSError as error:
-            self._appending.failed(now)
-            self._failed(error, now)
+            self._failed(self._appending, error, now)
             return False
-        self._appending.succeeded()
-        self._healed(now)
+        self._succeeded(self._appending, now)
         return True
 
     def _append(self, frame: BufferedFrame, now: float) -> None:
@@ -287,16 +278,14 @@ class Writer:
                 self._disk.remove(closed.path)
             except OSError as error:
                 closed.frames = []  # what waits for a disk waits on it
-                self._sealing.failed(now)
-                self._failed(error, now)
+                self._failed(self._sealing, error, now)
                 return False
             self._disk.close(closed.handle)
             self._closed.popleft()
             self._state.segments += made
             if self._is_own(closed):
                 self._state.sealed_seq = max(self._state.sealed_seq, closed.ledger.seq)
-        self._sealing.succeeded()
-        self._healed(now)
+        self._succeeded(self._sealing, now)
         with contextlib.suppress(OSError):
             self._state.free_bytes = self._disk.free_bytes(_existing(self._events))
         return True
@@ -350,7 +339,9 @@ class Writer:
             del self._known[number]
         self._forget_above = len(self._known) + MAX_DEFINITIONS
 
-    def _failed(self, error: OSError, now: float) -> None:
+    def _failed(self, what: _Retry, error: OSError, now: float) -> None:
+        what.pause_s = min(max(FIRST_RETRY_S, what.pause_s * 2), LAST_RETRY_S)
+        what.at = now + what.pause_s
         is_new = not self._state.error
         self._state.error = str(error)[:MAX_ERROR_TEXT]
         if is_new:  # said once per failure, not per try
@@ -358,7 +349,8 @@ class Writer:
             held = f"at most {self._settings.max_held_bytes >> 20} MiB of records wait in memory"
             self._say(f"{self._events} cannot be written ({error}); {held} and it is tried again")
 
-    def _healed(self, now: float) -> None:
+    def _succeeded(self, what: _Retry, now: float) -> None:
+        what.at, what.pause_s = NEVER, 0.0
         if self._state.error and self._appending.at == NEVER and self._sealing.at == NEVER:
             self._state.error = ""
             lost = f"{self._dropped} records were dropped" if self._dropped else "nothing was lost"
