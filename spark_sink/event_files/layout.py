@@ -128,7 +128,9 @@ class Disk:
         os.close(handle)
 
     def free_bytes(self, folder: Path) -> int:
-        """Bytes that are free in its file system for who is not root."""
+        """Bytes that are free in its file system for who is not root; the folder may not be there yet."""
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
         state = os.statvfs(folder)
         return state.f_bavail * state.f_frsize
 
@@ -210,11 +212,6 @@ def recover(folder: Path, owner: str, now_s: float, disk: Disk) -> list[str]:
         except OSError:
             continue  # it went away meanwhile, or cannot be removed: then sealing over it will tell
     return removed
-
-
-def is_segment(name: str) -> bool:
-    """Is it the name of a segment?"""
-    return parts_of(name) != ("", 0)
 
 
 def parts_of(name: str, suffix: str = SUFFIX) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from broker.events import BROKER_DIED, BROKER_STOPPED
 from spark_sink.columns import fitted
 from spark_sink.errors import first_line
 from spark_sink.event_files.footer import footer_of
-from spark_sink.event_files.layout import is_segment, parts_of
+from spark_sink.event_files.layout import parts_of
 from spark_sink.event_files.renamed import name_in, renamed
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, REQUESTS, SCHEMA_VERSION
 
@@ -71,7 +71,7 @@ def read(file: str, content: pa.Buffer) -> tuple[GoodFile, pa.Table] | BadFile:
     The rows have the columns of the source, those that an older writer did not know without values."""
     path = PurePosixPath(file)
     source = path.parent.name
-    if not is_segment(path.name):
+    if parts_of(path.name) == ("", 0):
         return BadFile(file, "its name is not <broker>-<epoch>-<number>.parquet, so it is no segment of a broker")
     try:
         parquet = pq.ParquetFile(pa.BufferReader(content))

@@ -235,7 +235,7 @@ class Writer:
 
     def _leave_room(self, size: int) -> None:
         least = self._settings.min_free_bytes
-        if least and (free := self._disk.free_bytes(_existing(self._events))) < least + size:
+        if least and (free := self._disk.free_bytes(self._events)) < least + size:
             raise OSError(f"{free >> 20} MiB are free, {least >> 20} MiB are left to others")
 
     def _open_wal(self) -> Log:
@@ -287,7 +287,7 @@ class Writer:
                 self._state.sealed_seq = max(self._state.sealed_seq, closed.ledger.seq)
         self._succeeded(self._sealing, now)
         with contextlib.suppress(OSError):
-            self._state.free_bytes = self._disk.free_bytes(_existing(self._events))
+            self._state.free_bytes = self._disk.free_bytes(self._events)
         return True
 
     # What others left
@@ -365,10 +365,3 @@ def _died(seq: int, at_s: float) -> LifecycleEvent:
     number that came; `at_s`: when the input ended, seconds since the epoch."""
     detail = "the broker ended without BrokerStopped; records that the writer had not received are missing"
     return LifecycleEvent(BROKER_DIED, seq, int(at_s * 1000), detail=detail)
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
