@@ -21,15 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_sink.errors import BadFolder
-from spark_sink.event_files.layout import (
-    ARCHIVE,
-    LOG_FOLDER,
-    LOG_SUFFIX,
-    SUFFIX,
-    origin_of,
-    parts_of,
-    why_foreign,
-)
+from spark_sink.event_files.layout import ARCHIVE, LOG_FOLDER, LOG_SUFFIX, SUFFIX, origin_of, parts_of, why_foreign
 
 SOURCES: Final = ("flows", "lifecycle", "requests")
 LOG: Final = "log"  # stands for the source of a log, which holds records of all of them
