@@ -4,7 +4,6 @@ Times that end in `_us` are microseconds since 1970; others are ISO texts. Nothi
 """
 
 import json
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -13,9 +12,8 @@ from spark_sink.report.facts import Facts
 
 def json_report(facts: Facts) -> str:
     """One object, in ASCII."""
-    return json.dumps(asdict(facts), default=_text, allow_nan=False) + "\n"
+    return json.dumps(facts, default=_value, allow_nan=False) + "\n"
 
 
-def _text(value: Any) -> str:
-    assert isinstance(value, datetime)  # all else in the facts is of JSON
-    return value.isoformat()
+def _value(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else vars(value)

@@ -1,27 +1,25 @@
 """Every number of the report, decided once: printers and plots only lay out."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from broker import events as kinds
 from spark_sink.errors import BadFolder
-from spark_sink.report.cluster.facts import Cluster, cluster_of
-from spark_sink.report.cluster.gaps import Gaps, gaps_of
-from spark_sink.report.cluster.load import BROKER_LOAD, Loads, loads_of
-from spark_sink.report.cluster.losses import with_losses
-from spark_sink.report.cluster.runs import RunFacts, RunKey, runs_of
-from spark_sink.report.reading import END_US, TableReader, read_tables
-from spark_sink.report.routes.lifetimes import Lifetimes, lifetimes_of
+from spark_sink.report.cluster.facts import cluster_of
+from spark_sink.report.cluster.gaps import gaps_of
+from spark_sink.report.cluster.load import BROKER_LOAD, loads_of
+from spark_sink.report.cluster.runs import make_runs
+from spark_sink.report.reading import END_US, Record, TableReader, read_tables
+from spark_sink.report.routes.lifetimes import lifetimes_of
 from spark_sink.report.times import SECOND_US
-from spark_sink.report.traffic.balance import Balances, balances_of
-from spark_sink.report.traffic.callers import Callers, Rejections, callers_of, rejections_of
-from spark_sink.report.traffic.facts import Traffic, traffic_of
-from spark_sink.report.traffic.fanout import Fanouts, fanouts_of
+from spark_sink.report.traffic.balance import balances_of
+from spark_sink.report.traffic.callers import callers_of, rejections_of
+from spark_sink.report.traffic.facts import traffic_of
+from spark_sink.report.traffic.fanout import fanouts_of
 from spark_sink.report.traffic.grains import Source, by_the_second, source_of
-from spark_sink.report.traffic.instances import ByTag, Instances, by_tag, instances_of
-from spark_sink.report.traffic.periods import Period, period_before
+from spark_sink.report.traffic.instances import by_tag, instances_of
+from spark_sink.report.traffic.periods import period_before
 from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, SESSIONS, check_tables
 from spark_sink.timestamps import micros_of, moment_at
 
@@ -35,34 +33,8 @@ _TOLD_COLUMNS: Final = "broker_id, epoch, seq, us, kind, event, route_id, servic
 _RUN: Final = "broker_id, epoch, broker_name, us"
 
 
-@dataclass(frozen=True)
-class EventCount:
-    event: str
-    count: int
-    first_us: int
-    last_us: int
-
-
-@dataclass(frozen=True)
-class Facts:
-    """All that the report tells."""
-
-    since: datetime | None  # what was asked for; None: all there is
-    first: datetime | None  # of all records; None: there are none
-    last: datetime | None
-    traffic: Traffic
-    before: Period | None  # the same length of time before; None: the tables do not tell of it
-    instances: Instances
-    by_tag: ByTag
-    balances: Balances
-    fanouts: Fanouts
-    lifetimes: Lifetimes
-    callers: Callers
-    rejections: Rejections
-    cluster: Cluster
-    loads: Loads
-    events: list[EventCount]
-    gaps: Gaps
+class Facts(Record):
+    """All that the report tells, see `_facts`."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,30 +61,33 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
     seen = " UNION ALL ".join(f"SELECT {_RUN} FROM {table}" for table in (lifecycle, "left_routes", "snapshots"))
     run = "broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS last_us"
     reader.make("heard", f"SELECT {run} FROM ({seen}) GROUP BY broker_id, epoch")
-    runs = with_losses(runs_of(reader), reader)
-    events = reader.rows(f"SELECT event, count(*), min(us), max(us) FROM {lifecycle} GROUP BY event ORDER BY event")
+    make_runs(reader)
+    events = reader.records(
+        "SELECT event, count(*) AS count, min(us) AS first_us, max(us) AS last_us "
+        f"FROM {lifecycle} GROUP BY event ORDER BY event"
+    )
     place = {name: number for number, name in kinds.KIND_NAMES.items()}
-    events.sort(key=lambda row: place.get(row[0], len(place) + 1))
+    events.sort(key=lambda one: place.get(one.event, len(place) + 1))
     shown = by_the_second(reader, source)
-    times = _times(reader, shown, runs)
+    first_us, last_us = _span(reader, shown)
     traffic = traffic_of(reader, shown)
-    cluster = cluster_of(reader, runs)
+    cluster = cluster_of(reader)
     return Facts(
-        since=None if since is None else moment_at(begin_us),
-        first=moment_at(min(times)) if times else None,
-        last=moment_at(max(times)) if times else None,
+        since=None if since is None else moment_at(begin_us),  # what was asked for; None: all there is
+        first=None if first_us is None else moment_at(first_us),  # of all records; None: there are none
+        last=None if last_us is None else moment_at(last_us),
         traffic=traffic,
-        before=period_before(reader, source, traffic.latencies.model),
+        before=period_before(reader, source, traffic.latencies.model),  # the same length of time before, or None
         instances=instances_of(reader),
         by_tag=by_tag(reader, tag),
         balances=balances_of(reader),
         fanouts=fanouts_of(reader, begin_us),
-        lifetimes=lifetimes_of(reader, runs),
+        lifetimes=lifetimes_of(reader),
         callers=callers_of(reader, begin_us),
         rejections=rejections_of(reader, begin_us),
         cluster=cluster,
-        loads=loads_of(reader, [(broker.broker_id, broker.name) for broker in cluster.brokers]),
-        events=[EventCount(*row) for row in events],
+        loads=loads_of(reader, cluster.brokers),
+        events=events,
         gaps=gaps_of(reader, begin_us),
     )
 
@@ -136,20 +111,20 @@ def _make_snapshots(reader: TableReader, begin_us: int) -> None:
     reader.make("there", f"SELECT DISTINCT * FROM ({' UNION ALL '.join(parts)})")
 
 
-def _times(reader: TableReader, source: Source, runs: dict[RunKey, RunFacts]) -> list[int]:
-    """The first and the last moments of the tables. A piece of traffic in which a broker's first known run began does
-    so with that run."""
+def _span(reader: TableReader, source: Source) -> tuple[int | None, int | None]:
+    """The first and the last moment of the tables. A piece of traffic in which a broker's first known run began does so
+    with that run."""
     lifecycle, gaps = (reader.rows_of(table, source.begin_us) for table in (LIFECYCLE, GAPS))
     moments = (lifecycle, "left_routes", gaps, "(SELECT last_us AS us FROM heard)")
-    spans = [reader.rows(f"SELECT min(us), max(us) FROM {rows}")[0] for rows in moments]
-    times = [us for span in spans for us in span if us is not None]
-    known = {run.broker_id: run.started_us for run in sorted(runs.values(), key=lambda run: -run.epoch)}
+    spans = [f"SELECT min(us) AS low, max(us) AS high FROM {rows}" for rows in moments]
     size_us = source.grain_s * SECOND_US
-    for broker_id, first_us, last_us in reader.rows(
-        f"SELECT broker_id, min(us), max(us) FROM {source.rows} GROUP BY broker_id"
-    ):
-        started_us = known.get(broker_id)
-        is_first = started_us is not None and started_us // size_us * size_us == first_us
-        first_us = started_us if is_first else first_us
-        times += [first_us, max(first_us, last_us)]
-    return times
+    runs = (
+        "SELECT broker_id, started_us FROM runs QUALIFY row_number() OVER (PARTITION BY broker_id ORDER BY epoch) = 1"
+    )
+    pieces = f"SELECT broker_id, min(us) AS first_us, max(us) AS last_us FROM {source.rows} GROUP BY broker_id"
+    spans.append(
+        f"SELECT CASE WHEN started_us // {size_us} * {size_us} = first_us THEN started_us ELSE first_us END AS low, "
+        f"greatest(low, last_us) FROM ({pieces}) LEFT JOIN ({runs}) USING (broker_id)"
+    )
+    [(first_us, last_us)] = reader.rows(f"SELECT min(low), max(high) FROM ({' UNION ALL '.join(spans)})")
+    return first_us, last_us

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from spark_sink.report.cluster.gaps import Gap
+from spark_sink.report.reading import Record
 from spark_sink.report.texts import NO_NAME, number_of, plain, shortened
 from spark_sink.report.times import Bins
 from spark_sink.timestamps import moment_at
@@ -210,7 +210,7 @@ def bars_over_time(bins: Bins, counts: Sequence[int], name: str, colour: str, se
     }
 
 
-def stacked_over_time(title: str, most: float, bins: Bins, gaps: Sequence[Gap]) -> Values:
+def stacked_over_time(title: str, most: float, bins: Bins, gaps: Sequence[Record]) -> Values:
     """The layout of `bars_over_time`."""
     shapes = gap_lines(gaps, bins)
     axis = count_axis(title, most)
@@ -226,7 +226,7 @@ def line_over_time(
     return common | values | {"line": line, "marker": {"size": 5}, "hovertemplate": hover}
 
 
-def gap_lines(gaps: Sequence[Gap], bins: Bins) -> list[Values]:
+def gap_lines(gaps: Sequence[Record], bins: Bins) -> list[Values]:
     """Shapes: where records are missing."""
     first, last = bins.first_us, bins.first_us + bins.count * bins.step_s * 1_000_000
     shapes: list[Values] = []

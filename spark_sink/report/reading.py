@@ -5,8 +5,9 @@ Names that come from strangers are values, never text of SQL; files are paramete
 
 import glob
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME
@@ -16,11 +17,16 @@ from spark_sink.timestamps import moment_at
 
 MEMORY: Final = "512MB"  # of DuckDB; what needs more lies on disk
 THREADS: Final = 2  # each holds a piece of a file
-FETCH_ROWS: Final = 10_000  # that `TableReader.each` holds
 END_US: Final = 253_402_300_800_000_000  # the year 10000
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
+
+
+class Record(SimpleNamespace):
+    """Facts that belong together: a row of an answer, named as the columns of its query, or a few of those. The names
+    are those of `--json`."""
+
 
 # kind of a column -> DuckDB's type, and what the report takes of it: no text and no number is null, times are µs
 _KINDS: Final = {
@@ -99,35 +105,36 @@ class TableReader:
         """Keeps the answer as a table of this name. `values`: of the query's `?`."""
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}", values)
 
-    def number(self, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        """Makes a table of these rows with their `place`, 0, 1, 2 … `columns`: of texts, or with a type, `n BIGINT`."""
-        typed = [column.partition(" ") for column in columns]
-        made = "".join(f"unnest(?::{kind or 'VARCHAR'}[]) AS {column}, " for column, _, kind in typed)
-        values = [[row[place] for row in rows] for place in range(len(columns))]
-        self.make(name, f"SELECT {made}unnest(range(?)) AS place", [*values, len(rows)])
-
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
         """A short answer."""
         return self._connection.execute(query, values).fetchall()  # type: ignore[no-any-return]
 
-    def each(self, query: str, values: Sequence[Any] = ()) -> Iterator[Row]:
-        """An answer of any length, a few rows at a time; nothing else may be asked meanwhile."""
+    def records(self, query: str, values: Sequence[Any] = ()) -> list[Record]:
+        """The same with the names of its columns, also within lists of structs."""
         answer = self._connection.execute(query, values)
-        while rows := answer.fetchmany(FETCH_ROWS):
-            yield from rows
+        names = [column[0] for column in answer.description]
+        return [Record(**dict(zip(names, map(_named, row), strict=True))) for row in answer.fetchall()]
 
-    def top(
-        self, keys: str, source: str, limit: int, more: Sequence[str] = (), values: Sequence[Any] = ()
-    ) -> tuple[list[Row], int]:
-        """The groups with the most requests that are not 0, equals by key: keys, requests, and the sums of the columns
-        `more`; and how many groups there are in all."""
-        sums = "".join(f", sum({name})::BIGINT" for name in more)
-        found = self.rows(
-            f"SELECT {keys}, sum(requests)::BIGINT AS n{sums}, count(*) OVER () FROM {source} "
-            f"GROUP BY {keys} HAVING n > 0 ORDER BY n DESC, {keys} LIMIT {limit}",
+    def ranked(self, query: str, values: Sequence[Any] = ()) -> tuple[list[Record], int]:
+        """The first records of many, and how many there are: the query's column `total`, which is not kept."""
+        records = self.records(query, values)
+        return records, max((vars(record).pop("total") for record in records), default=0)
+
+    def top(self, name: str, keys: str, source: str, limit: int, more: str = "", values: Sequence[Any] = ()) -> Record:
+        """The groups with the most requests that are not 0, equals by key: keys, requests and `more`, named sums; how
+        many groups there are, and the requests of all. The rows are kept as a table of this name, with their `place`,
+        0, 1, 2 …"""
+        order = f"requests DESC, {keys}"
+        self.make(
+            name,
+            f"SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS place, count(*) OVER () AS total, "
+            f"(sum(requests) OVER ())::BIGINT AS of_all FROM (SELECT {keys}, sum(requests)::BIGINT AS requests{more} "
+            f"FROM {source} GROUP BY {keys}) WHERE requests > 0 ORDER BY {order} LIMIT {limit}",
             values,
         )
-        return [row[:-1] for row in found], found[0][-1] if found else 0
+        rows, count = self.ranked(f"SELECT * EXCLUDE place FROM {name} ORDER BY place")
+        requests = max((vars(row).pop("of_all") for row in rows), default=0)
+        return Record(rows=rows, count=count, requests=requests)
 
     def has_lost_files(self) -> bool:
         """Compaction has replaced some since the beginning."""
@@ -164,3 +171,10 @@ def read_tables(tables: Path, read: Callable[[TableReader], T]) -> T:
 def _day(us: int) -> str:
     """The name of its folder."""
     return f"date={moment_at(us):%Y-%m-%d}"
+
+
+def _named(value: Any) -> Any:
+    """Structs of DuckDB as records."""
+    if isinstance(value, list):
+        return list(map(_named, value))
+    return Record(**value) if isinstance(value, dict) else value

@@ -1,8 +1,10 @@
 """Time in reports: the bins of the plots over time."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from spark_sink.timestamps import moment_at
 
@@ -26,6 +28,13 @@ class Bins:
     def of(self, us: str) -> str:
         """SQL: the number of the bin of a moment, which is in one."""
         return f"(({us} - {self.first_us}) // {self.step_s * SECOND_US})"
+
+    def lines(self, rows: Iterable[Sequence[Any]], empty: Any = None) -> defaultdict[Any, list[Any]]:
+        """By key the value of each bin, of rows of key, number of the bin and value. `empty`: where there is no row."""
+        lines: defaultdict[Any, list[Any]] = defaultdict(lambda: [empty] * self.count)
+        for key, number, value in rows:
+            lines[key][number] = value
+        return lines
 
     def starts(self) -> list[datetime]:
         """When each bin begins."""

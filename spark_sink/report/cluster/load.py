@@ -4,47 +4,35 @@ The event comes once a minute; of several in one bin the largest number counts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from spark_sink.report.reading import TableReader
-from spark_sink.report.times import MINUTE_US, Bins, bins_of
+from spark_sink.report.reading import Record, TableReader
+from spark_sink.report.times import MINUTE_US, bins_of
 
 BROKER_LOAD: Final = "BrokerLoad"
 MAX_LOADS: Final = 8  # brokers: colours that a person can tell apart
-MEASURES: Final = ("cpu_permille", "loop_lag_max_us", "connections", "in_flight")  # tags of the event
+MEASURES: Final = ("cpu_permille", "loop_lag_max_us", "connections", "in_flight")  # tags of the event; 1000: one core
 
 
-@dataclass(frozen=True)
-class BrokerLoad:
-    """Per bin; None: nothing was recorded."""
-
-    broker: str  # name
-    cpu_permille: list[int | None]  # 1000: one core
-    loop_lag_max_us: list[int | None]
-    connections: list[int | None]
-    in_flight: list[int | None]
-
-
-@dataclass(frozen=True)
-class Loads:
-    bins: Bins
-    rows: list[BrokerLoad]  # in the order of the cluster's brokers
-    count: int
-
-
-def loads_of(reader: TableReader, brokers: Sequence[tuple[str, str]]) -> Loads:
-    """`brokers`: ids and names, the most important first. Of the table `told`."""
+def loads_of(reader: TableReader, brokers: Sequence[Record]) -> Record:
+    """Of each of these brokers a list for each measure, per bin; None: nothing was recorded. Of the table `told`."""
     told = f"(FROM told WHERE event = '{BROKER_LOAD}')"
-    [(low_us, high_us)] = reader.rows(f"SELECT min(us), max(us) // {MINUTE_US} * {MINUTE_US} FROM {told}")
-    bins = bins_of(None if low_us is None else low_us // MINUTE_US * MINUTE_US, high_us)
+    minute = f"us // {MINUTE_US} * {MINUTE_US}"
+    [(low_us, high_us)] = reader.rows(f"SELECT min({minute}), max({minute}) FROM {told}")
+    bins = bins_of(low_us, high_us)
     largest = ", ".join(f"max(try_cast(map_extract(tags, '{name}')[1] AS BIGINT))" for name in MEASURES)
-    found: dict[str, list[list[int | None]]] = {}
-    for broker_id, number, *values in reader.rows(
-        f"SELECT broker_id, {bins.of('us')} AS number, {largest} FROM {told} GROUP BY broker_id, number"
-    ):
-        lines = found.setdefault(broker_id, [[None] * bins.count for _ in MEASURES])
-        for line, value in zip(lines, values, strict=True):
-            line[number] = value
-    rows = [BrokerLoad(name, *found[broker_id]) for broker_id, name in brokers if broker_id in found]
-    return Loads(bins, rows[:MAX_LOADS], len(found))
+    found = bins.lines(
+        (
+            (broker_id, number, values)
+            for broker_id, number, *values in reader.rows(
+                f"SELECT broker_id, {bins.of('us')} AS number, {largest} FROM {told} GROUP BY broker_id, number"
+            )
+        ),
+        (None,) * len(MEASURES),
+    )
+    rows = [
+        Record(broker=one.name, **dict(zip(MEASURES, map(list, zip(*found[one.broker_id], strict=True)), strict=True)))
+        for one in brokers
+        if one.broker_id in found
+    ]
+    return Record(bins=bins, rows=rows[:MAX_LOADS], count=len(found))

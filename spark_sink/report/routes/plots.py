@@ -27,7 +27,8 @@ from spark_sink.report.figures import (
     time_of,
     time_us,
 )
-from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE, Lifetime
+from spark_sink.report.reading import Record
+from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE
 from spark_sink.report.routes.sections import end_of
 from spark_sink.report.texts import count_of, duration_of, latency_of, named, number_of, short_ids
 
@@ -59,7 +60,7 @@ def lifetimes_plot(facts: Facts) -> Plot | None:
     rows = sorted(lifetimes.shown, key=lambda route: (route.service, route.lifetimes[0].from_us))
     short = short_ids(route.route_id for route in rows)
     names = [f"{label(route.service, 20)} {harmless(short[route.route_id])}" for route in rows]
-    by_end: dict[str, list[tuple[int, Lifetime]]] = {}
+    by_end: dict[str, list[tuple[int, Record]]] = {}
     for place, route in enumerate(rows):
         for lifetime in route.lifetimes:
             by_end.setdefault(_end_word(lifetime), []).append((place, lifetime))
@@ -244,7 +245,7 @@ def loads_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary + (f" {left} brokers with fewer requests are left out." if left else ""))
 
 
-def _end_word(lifetime: Lifetime) -> str:
+def _end_word(lifetime: Record) -> str:
     if lifetime.ended_as == "left" and lifetime.reason not in ("", "left"):
         return LOST
     return lifetime.ended_as if lifetime.ended_as in END_COLOURS else LOST
@@ -257,5 +258,5 @@ def _beside(x: float, y: float) -> str:
     return "middle right" if x > 0 else "middle left"
 
 
-def _length_ms(lifetime: Lifetime) -> int:
-    return max(0, lifetime.to_us - lifetime.from_us) // 1000
+def _length_ms(lifetime: Record) -> int:
+    return int(max(0, lifetime.to_us - lifetime.from_us) // 1000)

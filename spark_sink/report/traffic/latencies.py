@@ -4,15 +4,13 @@ A bucket holds latencies that differ by at most 1/16, so its middle is at most 1
 the slowest request.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from broker.events import MAX_BUCKET, bucket_high_us, bucket_low_us
+from broker.events import MAX_BUCKET
 from spark_sink.report.reading import TableReader
 
 FRACTIONS: Final = (0.5, 0.9, 0.99, 0.999)
 P99: Final = FRACTIONS.index(0.99)
-
-Percentiles: TypeAlias = tuple[int, ...]  # µs, as FRACTIONS
 
 
 def buckets_of(rows: str, keys: str, condition: str) -> str:
@@ -40,16 +38,19 @@ def percentile_buckets(source: str, keys: str) -> str:
     )
 
 
-def percentiles_of(reader: TableReader, source: str, keys: str) -> dict[Any, Percentiles]:
-    """By key, a tuple; groups without a latency are not there."""
-    width = len(FRACTIONS) + 2
-    return {
-        tuple(row[:-width]): tuple(middle_us(bucket, row[-1]) for bucket in row[-width:-2])
-        for row in reader.rows(percentile_buckets(source, keys))
-    }
+def percentiles(source: str, keys: str) -> str:
+    """A query: keys and `latencies_us`, as FRACTIONS; groups without a latency are not there."""
+    middles = ", ".join(middle_us(f"b{number}") for number in range(len(FRACTIONS)))
+    return f"SELECT {keys}, [{middles}] AS latencies_us FROM ({percentile_buckets(source, keys)})"
 
 
-def middle_us(bucket: int, slowest_us: int) -> int:
-    """What a bucket tells of the latencies in it."""
-    bucket = min(max(bucket, 0), MAX_BUCKET)
-    return min((bucket_low_us(bucket) + bucket_high_us(bucket) - 1) // 2, slowest_us)
+def percentiles_of(reader: TableReader, source: str, keys: str) -> dict[Any, list[int]]:
+    """By key, a tuple."""
+    return {tuple(key): latencies for *key, latencies in reader.rows(percentiles(source, keys))}
+
+
+def middle_us(bucket: str, slowest: str = "slowest") -> str:
+    """SQL: what a bucket of `broker.events.bucket_of` tells of the latencies in it."""
+    number = f"least({bucket}, {MAX_BUCKET})::BIGINT"
+    octave = f"greatest(({number} >> 4) - 1, 0)"  # so many low bits of a latency are lost
+    return f"least((({number} - ({octave} << 4)) << {octave}) + ((1 << {octave}) - 1) // 2, {slowest})"

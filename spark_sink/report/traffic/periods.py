@@ -1,9 +1,8 @@
 """The same length of time before the one that the report tells, so far as the tables reach back."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from spark_sink.report.reading import TableReader
+from spark_sink.report.reading import Record, TableReader
 from spark_sink.report.times import SECOND_US
 from spark_sink.report.traffic.facts import HAS_LATENCY, IS_ERROR
 from spark_sink.report.traffic.grains import Source, table_of, totals_of
@@ -13,17 +12,9 @@ from spark_sink.tables import TRAFFIC
 DAY_US: Final = 86_400 * SECOND_US
 
 
-@dataclass(frozen=True)
-class Period:
-    from_us: int
-    to_us: int
-    requests: int
-    errors: int
-    p99_us: int | None  # of the model that the report shows; None: no request has one
-
-
-def period_before(reader: TableReader, source: Source, model: str) -> Period | None:
-    """None: all is told, or the tables begin later, as far as a day without requests before it tells."""
+def period_before(reader: TableReader, source: Source, model: str) -> Record | None:
+    """Requests, errors and p99 of this model. None: all is told, or the tables begin later, as far as a day without
+    requests before it tells."""
     if not source.begin_us or source.high_us is None:
         return None
     to_us = source.begin_us
@@ -36,4 +27,5 @@ def period_before(reader: TableReader, source: Source, model: str) -> Period | N
     [(requests, errors)] = reader.rows(f"SELECT {sums} FROM {totals}")
     reader.make("earlier", buckets_of(totals, "model", f"{HAS_LATENCY} AND model = ?"), [model])
     latencies = percentiles_of(reader, "earlier", "model").get((model,))
-    return Period(from_us, to_us, requests, errors, latencies[P99] if latencies else None)
+    p99_us = latencies[P99] if latencies else None  # None: no request has one
+    return Record(from_us=from_us, to_us=to_us, requests=requests, errors=errors, p99_us=p99_us)

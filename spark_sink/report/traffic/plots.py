@@ -36,10 +36,10 @@ from spark_sink.report.figures import (
     time_of,
     upright,
 )
+from spark_sink.report.reading import Record
 from spark_sink.report.section import PERCENTILES
 from spark_sink.report.texts import count_of, latency_of, named, number_of, rate_of, share_of, short_ids, step_of
 from spark_sink.report.times import Bins
-from spark_sink.report.traffic.callers import Ranking
 from spark_sink.report.traffic.latencies import P99
 
 OUTCOME_COLOURS: Final = {
@@ -325,14 +325,15 @@ def fanouts_plot(facts: Facts) -> Plot | None:
     if not rows:
         return None
     names = [label(row.service) for row in rows]
-    averages = [row.average for row in rows]
+    averages = [row.branches / row.multicasts for row in rows]
     bars = count_bars(names, averages, BLUE) | {
-        "text": [f"{row.average:.2f}" for row in rows],
+        "text": [f"{average:.2f}" for average in averages],
         "customdata": [row.multicasts for row in rows],
         "hovertemplate": "%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
     }
-    widest = max(rows, key=lambda row: row.average)
-    summary = f"The widest on average is {named(widest.service)}: {widest.average:.2f} routes."
+    widest = max(averages)
+    service = rows[averages.index(widest)].service
+    summary = f"The widest on average is {named(service)}: {widest:.2f} routes."
     if facts.fanouts.count > len(rows):
         summary += f" {len(rows)} of {number_of(facts.fanouts.count)} services are shown, those with most multicasts."
     return Plot([bars], bars_layout(names, "routes per multicast, average", averages), summary)
@@ -419,7 +420,7 @@ def words_plot(facts: Facts) -> Plot | None:
     return _ranking_plot(facts.rejections.by_word, "code words")
 
 
-def _ranking_plot(ranking: Ranking, noun: str) -> Plot | None:
+def _ranking_plot(ranking: Record, noun: str) -> Plot | None:
     if not ranking.names:
         return None
     names = [label(name) for name in ranking.names]

@@ -3,6 +3,7 @@
 from typing import Final
 
 from spark_sink.report.facts import Facts
+from spark_sink.report.reading import Record
 from spark_sink.report.section import PERCENTILES, SPARK_WIDTH, Section, over_time, shown_of
 from spark_sink.report.texts import (
     NO_NAME,
@@ -20,7 +21,7 @@ from spark_sink.report.texts import (
     step_of,
 )
 from spark_sink.report.times import SECOND_US
-from spark_sink.report.traffic.callers import Ranking
+from spark_sink.report.traffic.fanout import routes_at
 from spark_sink.report.traffic.instances import ENOUGH
 from spark_sink.report.traffic.latencies import FRACTIONS, P99
 from spark_sink.tables import FAILED_OUTCOMES
@@ -253,9 +254,9 @@ def fanout_section(facts: Facts) -> Section:
         [
             named(row.service),
             number_of(row.multicasts),
-            f"{row.average:.2f}",
+            f"{row.branches / row.multicasts:.2f}",
             number_of(sum(count for _, count in row.counts)) if row.counts else NO_NAME,
-            *map(number_of, map(row.percentile, (0.0, 0.5, 1.0))),
+            *(number_of(routes_at(fraction, row.counts)) for fraction in (0.0, 0.5, 1.0)),
             f"{row.answers / row.asked:.2f}" if row.asked else NO_NAME,
             number_of(row.incomplete) if row.asked and row.counts else NO_NAME,
         ]
@@ -313,7 +314,7 @@ def by_word_section(facts: Facts) -> Section:
     return _ranking_section("Rejected by code word", "code word", facts.rejections.by_word, "", NO_REJECTION, "words")
 
 
-def _ranking_section(title: str, noun: str, ranking: Ranking, note: str, nothing: str, plot: str) -> Section:
+def _ranking_section(title: str, noun: str, ranking: Record, note: str, nothing: str, plot: str) -> Section:
     cells = [[named(name), number_of(count)] for name, count in zip(ranking.names, ranking.requests, strict=True)]
     note = (note + shown_of(len(cells), ranking.count, noun)).rstrip()
     return Section(title, [noun, "requests"], ["requests"], cells, note, nothing, True, plot)

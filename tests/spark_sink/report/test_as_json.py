@@ -1,6 +1,5 @@
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -14,10 +13,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_json_has_every_fact(case: Case) -> None:
     told = json.loads(json_report(case.facts))
-    facts = asdict(case.facts)
-    assert list(told) == list(facts)
+    assert list(told) == list(vars(case.facts))
     assert told["traffic"]["requests"] == case.facts.traffic.requests
-    assert told["callers"] == json.loads(json.dumps(facts["callers"]))
+    assert told["callers"]["rows"] == list(map(vars, case.facts.callers.rows))
     assert case.facts.first is not None
     assert told["first"] == case.facts.first.isoformat()
 
@@ -25,7 +23,7 @@ def test_json_has_every_fact(case: Case) -> None:
 def test_the_document_lists_the_names(case: Case) -> None:
     text = (ROOT / "docs" / "spark" / "reports.md").read_text(encoding="utf-8").partition("## As JSON")[2]
     listed = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
-    facts = asdict(case.facts)
+    facts = json.loads(json_report(case.facts))
     assert list(listed) == list(facts)
     for name, said in listed.items():
         if isinstance(facts[name], dict):

@@ -182,7 +182,7 @@ def test_plots_draw_the_numbers_of_the_facts(case: Case) -> None:
     assert plots["fanouts"]["data"][0]["x"] == [one.branches / one.multicasts for one in facts.fanouts.rows]
     counted = [fanout.counts for fanout in facts.fanouts.rows if fanout.counts]
     for trace, counts in zip(plots["fanout-counts"]["data"], counted, strict=False):
-        assert list(zip(trace["x"], trace["y"], strict=True)) == counts
+        assert list(zip(trace["x"], trace["y"], strict=True)) == list(map(tuple, counts))
     lifetimes = sum(len(route.lifetimes) for route in facts.lifetimes.shown)
     assert sum(len(trace["x"]) for trace in plots["stays"]["data"]) == lifetimes
     assert len(plots["flapping"]["data"][0]["x"]) == sum(len(one.ends_us) for one in facts.lifetimes.flapping)

@@ -1,8 +1,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-from spark_sink.report.cluster.load import MAX_LOADS, BrokerLoad
+from spark_sink.report.cluster.load import MAX_LOADS
 from spark_sink.report.facts import read_facts
+from spark_sink.report.reading import Record
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import load_row, origin, write
 
@@ -31,4 +32,6 @@ def test_odd_loads_are_none_and_brokers_beyond_the_colours_are_counted(tmp_path:
     write(tmp_path, {"lifecycle": [*events, odd]})
     told = read_facts(tmp_path).loads
     assert (len(told.rows), told.count) == (MAX_LOADS, MAX_LOADS + 2)
-    assert told.rows[0] == BrokerLoad("broker-1", [100, None], [0, None], [1, 3], [1, None])
+    assert told.rows[0] == Record(
+        broker="broker-1", cpu_permille=[100, None], loop_lag_max_us=[0, None], connections=[1, 3], in_flight=[1, None]
+    )

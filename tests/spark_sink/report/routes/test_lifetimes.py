@@ -2,12 +2,13 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_sink.report.facts import read_facts
+from spark_sink.report.reading import Record
 from spark_sink.report.routes import lifetimes as lifetimes_module
-from spark_sink.report.routes.lifetimes import Flapping, Lifetimes
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, Row, event_row, origin, session_row, traffic_row, write
@@ -79,7 +80,7 @@ def test_flapping_equals_plain_python(case: Case) -> None:
     for route_id, mine in ends.items():
         mine.sort()
         if any(third - first <= 600_000_000 for first, third in zip(mine, mine[2:], strict=False)):
-            expected.append(Flapping(route_id, services[route_id], mine))
+            expected.append(Record(route_id=route_id, service=services[route_id], ends_us=mine))
     expected.sort(key=lambda one: (-len(one.ends_us), one.route_id))
     assert case.facts.lifetimes.flapping_count == len(expected) > 0
     assert case.facts.lifetimes.flapping == expected[: lifetimes_module.MAX_FLAPPING]
@@ -97,7 +98,7 @@ def test_flapping_is_three_short_stays_within_ten_minutes(
     assert read_facts(tmp_path).lifetimes.flapping_count == is_flapping
 
 
-def lifetimes_of(folder: Path, rows: dict[str, list[Row]]) -> Lifetimes:
+def lifetimes_of(folder: Path, rows: dict[str, list[Row]]) -> Any:
     write(folder, rows)
     return read_facts(folder).lifetimes
 

@@ -114,7 +114,7 @@ def test_a_short_span_with_single_requests_is_told_by_the_second(tmp_path: Path)
     told = read_facts(tmp_path).traffic
     assert (told.bins.step_s, told.bins.count, told.seconds) == (1, 6, 6)
     assert told.over_time == [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [0] * 6]
-    assert told.latencies.over_time == [(1000,) * 4] * 6
+    assert told.latencies.over_time == [[1000] * 4] * 6
     assert reference.per_bin(
         [{"minute": row["event_time"]} for row in singles], told.bins.starts(), 1, lambda row: 1
     ) == (told.all_over_time)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_sink.report.facts import read_facts
-from spark_sink.report.traffic.instances import MAX_INSTANCES, Instance, TagValue
+from spark_sink.report.traffic.instances import MAX_INSTANCES
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import Row, event_row, histogram, session_row, traffic_row, write
@@ -52,7 +52,7 @@ def test_the_slowest_beside_its_service_is_first_and_rare_ones_are_last(tmp_path
     told = read_facts(tmp_path).instances
     assert [one.route_id for one in told.rows] == ["bad", "other", "c", "a", "b", "rare"]
     bad = told.rows[0]
-    assert bad == Instance("even", "bad", 100, 0, 2002, 0, bad.p50_us, bad.p99_us, bad.median_p50_us, bad.median_p99_us)
+    assert [*vars(bad).values()][:6] == ["even", "bad", 100, 0, 2002, 0]
     assert bad.p50_us == bad.p99_us == pytest.approx(30_000, rel=1 / 32)
     assert bad.median_p50_us == bad.median_p99_us == pytest.approx(1000, rel=1 / 32)
 
@@ -68,10 +68,10 @@ def test_requests_by_a_tag_of_their_routes(tmp_path: Path) -> None:
     ]  # fmt: skip
     write(tmp_path, {"traffic": traffic, "lifecycle": [joined], "sessions": [left], "routes": [seen]})
     told = read_facts(tmp_path).by_tag
-    thousand = (1000,) * 4
+    thousand = [1000] * 4
     assert (told.tag, told.count) == ("region", 3)
-    assert told.rows == [
-        TagValue("eu", 2, 8, 0, thousand), TagValue("", 0, 4, 0, thousand), TagValue("us", 1, 2, 2, thousand)
+    assert [tuple(vars(row).values()) for row in told.rows] == [
+        ("eu", 2, 8, 0, thousand), ("", 0, 4, 0, thousand), ("us", 1, 2, 2, thousand)
     ]  # fmt: skip
     assert [row.value for row in read_facts(tmp_path, tag="zone").by_tag.rows] == ["", "z'1"]
     assert read_facts(tmp_path, tag="'; --").by_tag.rows == []

@@ -2,7 +2,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from spark_sink.report.facts import read_facts
-from spark_sink.report.traffic.periods import Period
+from spark_sink.report.reading import Record
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.tables import NOON, histogram, rolled_up, traffic_row, write
 
@@ -18,7 +18,8 @@ def test_the_period_before_is_as_long_and_ends_where_this_one_begins(tmp_path: P
     begin = NOON - 20 * MINUTE
     mine = [row for row in rows if begin <= row["minute"] < NOON]
     requests, errors = sum(map(reference.requests, mine)), sum(map(reference.errors, mine))
-    assert told == Period(reference.us(begin), reference.us(NOON), requests, errors, 2000)
+    times = {"from_us": reference.us(begin), "to_us": reference.us(NOON)}
+    assert told == Record(requests=requests, errors=errors, p99_us=2000, **times)
 
 
 def test_there_is_none_where_the_tables_begin_later_or_all_is_told(tmp_path: Path) -> None:
