@@ -1,7 +1,5 @@
 """The facts as tables of texts, in chapters: what a terminal, Markdown and the page's tables are printed from."""
 
-from dataclasses import replace
-
 from spark_sink.report.facts import DEFAULT_TAG, Facts
 from spark_sink.report.routes import sections as routes
 from spark_sink.report.section import Chapter, Figure
@@ -67,7 +65,7 @@ def chapters(facts: Facts) -> list[Chapter]:
     stays = [routes.lifetimes_section(facts), routes.flapping_section(facts), routes.service_lifetimes_section(facts)]
     cluster = [routes.links_section(facts), routes.brokers_section(facts)]
     if facts.traffic.bins.count == 1:
-        traffic, ended = [replace(services, plot="services")], [replace(outcomes, plot="outcomes")]
+        traffic, ended = [services], [outcomes]
     else:
         traffic = [requests.over_time_section(facts), services]
         ended = [requests.outcomes_over_time_section(facts), requests.errors_over_time_section(facts), outcomes]

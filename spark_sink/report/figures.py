@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from spark_sink.report.reading import Record
-from spark_sink.report.texts import NO_NAME, number_of, plain, shortened
+from spark_sink.report.texts import NO_NAME, number_of, plain, short_ids, shortened
 from spark_sink.report.times import Bins
 from spark_sink.timestamps import moment_at
 
@@ -58,6 +58,12 @@ class Plot:
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """A name as plotly shall show it: shortened, and nothing in it is markup."""
     return harmless(shortened(plain(text) if text else NO_NAME, limit))
+
+
+def route_labels(rows: Sequence[Record]) -> list[str]:
+    """Of rows with a service and a route."""
+    short = short_ids(row.route_id for row in rows)
+    return [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
 
 
 def harmless(text: str) -> str:
@@ -126,9 +132,14 @@ def count_axis(title: str, most: float = 0) -> Values:
     return {"title": {"text": title}, "rangemode": "tozero", "tickformat": form, "automargin": True, "tickangle": 0}
 
 
-def count_bars(names: Sequence[str], counts: Sequence[float], colours: str | Sequence[str]) -> Values:
-    """A lying bar for each name, with its count behind it. `names`: as `label` makes them."""
-    return {
+def bar_plot(
+    names: Sequence[str], counts: Sequence[float], colours: str | Sequence[str], title: str, summary: str, **values: Any
+) -> Plot:
+    """A lying bar for each name, with its count behind it and place for that behind the longest. `names`: as `label`
+    makes them; `values`: what is other than in bars of requests."""
+    most = max(1, *counts)
+    axis = count_axis(title, most) | {"range": [0, most]}
+    bars = {
         "type": "bar",
         "orientation": "h",
         "x": list(counts),
@@ -142,13 +153,8 @@ def count_bars(names: Sequence[str], counts: Sequence[float], colours: str | Seq
         "hovertemplate": "%{hovertext}<br>%{x:,} requests<extra></extra>",
         "showlegend": False,
     }
-
-
-def bars_layout(names: Sequence[str], title: str, counts: Sequence[float]) -> Values:
-    """Of `count_bars`: with place behind the longest for its count."""
-    most = max(1, *counts)
-    axis = count_axis(title, most) | {"range": [0, most]}
-    return row_layout(names, xaxis=axis, right=20 + DIGIT_PX * len(number_of(round(most))))
+    right = 20 + DIGIT_PX * len(number_of(round(most)))
+    return Plot([bars | values], row_layout(names, xaxis=axis, right=right), summary)
 
 
 def is_one_bar(data: Sequence[Values]) -> bool:
@@ -218,22 +224,18 @@ def stacked_over_time(title: str, most: float, bins: Bins, gaps: Sequence[Record
 
 
 def line_over_time(
-    name: str, x: Sequence[str], y: Sequence[float | None], colour: str, hover: str, **values: Any
+    name: str, x: Sequence[str], y: Sequence[float | None], colour: str, hover: str, size: int = 5, **values: Any
 ) -> Values:
-    """A line with a dot for each value. `hover`: what a dot says of itself."""
+    """A line with a dot for each value. `hover`: what a dot says of itself; `size`: of dots."""
     common: Values = {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y}
-    line = {"color": colour, "width": 2}
-    return common | values | {"line": line, "marker": {"size": 5}, "hovertemplate": hover}
+    return common | values | {"line": {"color": colour, "width": 2}, "marker": {"size": size}, "hovertemplate": hover}
 
 
 def gap_lines(gaps: Sequence[Record], bins: Bins) -> list[Values]:
     """Shapes: where records are missing."""
     first, last = bins.first_us, bins.first_us + bins.count * bins.step_s * 1_000_000
-    shapes: list[Values] = []
-    for gap in gaps:
-        if first <= gap.at_us <= last and len(shapes) < MAX_GAP_LINES:
-            shapes.append(upright(time_us(gap.at_us), {"color": RED, "width": 1.5, "dash": "dot"}))
-    return shapes
+    inside = [gap.at_us for gap in gaps if first <= gap.at_us <= last]
+    return [upright(time_us(us), {"color": RED, "width": 1.5, "dash": "dot"}) for us in inside[:MAX_GAP_LINES]]
 
 
 def upright(x: Any, line: Values) -> Values:

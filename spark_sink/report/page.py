@@ -6,7 +6,7 @@ policy in the page's head names the two scripts that may run by their hashes, an
 
 import html
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -16,31 +16,9 @@ from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import Plot, is_one_bar
 from spark_sink.report.printers import TITLE, nothing_of
-from spark_sink.report.routes.plots import cluster_plot, flapping_plot, lifetimes_plot, loads_plot, routes_plot
 from spark_sink.report.section import Chapter, Figure, Section
 from spark_sink.report.texts import moment_of, span_of
-from spark_sink.report.traffic import plots as requests
 
-PLOTS: Final[dict[str, Callable[[Facts], Plot | None]]] = {
-    "services": requests.services_plot,
-    "outcomes": requests.outcomes_plot,
-    "errors": requests.errors_plot,
-    "percentiles": requests.percentiles_plot,
-    "latencies": requests.latencies_plot,
-    "p99": requests.p99_plot,
-    "instances": requests.instances_plot,
-    "balance": requests.balance_plot,
-    "fanouts": requests.fanouts_plot,
-    "fanout-counts": requests.fanout_counts_plot,
-    "stays": lifetimes_plot,
-    "flapping": flapping_plot,
-    "callers": requests.callers_plot,
-    "tags": requests.tags_plot,
-    "words": requests.words_plot,
-    "cluster": cluster_plot,
-    "routes": routes_plot,
-    "loads": loads_plot,
-}
 LONG_ROWS: Final = 12  # a table with more may go over several pages of paper
 LONG_VALUE: Final = 9  # characters of a figure in large letters
 SHORT_CELL: Final = 36  # characters that stand in one line; ids and times do
@@ -51,7 +29,9 @@ _FOLDER: Final = Path(__file__).parent
 def html_report(facts: Facts, made_at: datetime) -> str:
     """The whole page. MissingPart: plotly is not installed."""
     plotly = plotly_script()
-    plots = {} if facts.is_empty else {name: made for name, make in PLOTS.items() if (made := make(facts)) is not None}
+    told = [] if facts.is_empty else chapters(facts)
+    sections = [section for chapter in told for section in chapter.sections]
+    plots = {one.plot: plot for one in sections if one.draw and (plot := one.draw(facts)) is not None}
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     style = (_FOLDER / "page.css").read_text(encoding="utf-8")
     tail = [
@@ -60,7 +40,7 @@ def html_report(facts: Facts, made_at: datetime) -> str:
         f"<script>{plotly}</script>",
         f"<script>{script}</script>",
     ]
-    return html_page(TITLE, style, "\n".join([*_body(facts, plots), *tail]), (plotly, script))
+    return html_page(TITLE, style, "\n".join([*_body(facts, told, plots), *tail]), (plotly, script))
 
 
 def plots_json(plots: dict[str, Plot]) -> str:
@@ -72,7 +52,7 @@ def plots_json(plots: dict[str, Plot]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _body(facts: Facts, plots: dict[str, Plot]) -> list[str]:
+def _body(facts: Facts, told: Sequence[Chapter], plots: dict[str, Plot]) -> list[str]:
     lines = ["<header>", f"<h1>{TITLE}</h1>"]
     if facts.is_empty:
         return [*lines, f'<p class="warning" role="status">{_text(nothing_of(facts))}</p>', "</header>"]
@@ -84,14 +64,13 @@ def _body(facts: Facts, plots: dict[str, Plot]) -> list[str]:
     if said:
         lines.append(f'<p class="warning" role="alert">{_text(said)} <a href="#records">What is missing</a></p>')
     lines += [*_figures(headline(facts)), "</header>"]
-    made = chapters(facts)
     lines += ['<nav aria-label="Chapters"><ul>']
-    lines += [f'<li><a href="#{chapter.name}">{_text(chapter.title)}</a></li>' for chapter in made]
+    lines += [f'<li><a href="#{chapter.name}">{_text(chapter.title)}</a></li>' for chapter in told]
     lines += ["</ul></nav>", "<main>"]
     lines.append(
         '<noscript><p class="warning">The plots need JavaScript; the tables hold the same numbers.</p></noscript>'
     )
-    for chapter in made:
+    for chapter in told:
         lines += _chapter(chapter, plots)
     return [*lines, "</main>"]
 

@@ -46,10 +46,8 @@ def print_report(facts: Facts, console: Console) -> None:
         peak = rate_of(max(traffic.all_over_time), traffic.bins.step_s)
         line.append(f"  requests, up to {peak}; {length_of(traffic.bins.step_s)} or more per block", "dim")
         console.print(line)
-    for chapter in chapters(facts):
-        for section in chapter.sections:
-            if section.is_brief:
-                _print_section(section, console)
+    for section in (section for chapter in chapters(facts) for section in chapter.sections if section.is_brief):
+        _print_section(section, console)
 
 
 def _print_section(section: Section, console: Console) -> None:

@@ -27,6 +27,10 @@ class Record(SimpleNamespace):
     """Facts that belong together: a row of an answer, named as the columns of its query, or a few of those. The names
     are those of `--json`."""
 
+    def pick(self, names: str) -> list[Any]:
+        """The values of these, separated by spaces."""
+        return [getattr(self, name) for name in names.split()]
+
 
 # kind of a column -> DuckDB's type, and what the report takes of it: no text and no number is null, times are µs
 _KINDS: Final = {

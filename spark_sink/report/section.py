@@ -1,17 +1,20 @@
 """One table of the report as texts, and what belongs together with it in a chapter."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from spark_sink.report.texts import count_of, moment_of, number_of, plain
+from spark_sink.report.facts import Facts
+from spark_sink.report.figures import Plot
+from spark_sink.report.texts import count_of, moment_of, named, number_of, plain
 from spark_sink.report.times import Bins
-from spark_sink.report.traffic.latencies import FRACTIONS
 
 BRIEF_ROWS: Final = 10  # of a table on a terminal
 NOTHING: Final = "Nothing is recorded."
 SPARK_WIDTH: Final = 40  # characters
-PERCENTILES: Final = tuple(f"p{100 * fraction:g}" for fraction in FRACTIONS)
+
+Cell: TypeAlias = str | int | None  # a text, a count, or nothing
+Draw: TypeAlias = Callable[[Facts], Plot | None]
 
 
 @dataclass(frozen=True)
@@ -29,34 +32,57 @@ class Section:
     """One table of the report; cells are texts."""
 
     title: str
-    columns: Sequence[str]
-    numeric: Sequence[str]  # which of them are numbers
+    columns: list[str]
+    numeric: list[str]  # which of them are numbers
     rows: list[list[str]]
-    note: str = ""  # a sentence below the table, or empty
-    nothing: str = NOTHING  # in the place of a table without rows
-    is_brief: bool = False  # also on a terminal, its first rows
-    plot: str = ""  # name of the plot that shows the same; empty: the table is all
-
-    def __post_init__(self) -> None:
-        """Whatever text comes here, none of it steers a terminal or a browser."""
-        object.__setattr__(self, "columns", list(map(plain, self.columns)))
-        object.__setattr__(self, "numeric", list(map(plain, self.numeric)))
-        object.__setattr__(self, "rows", [list(map(plain, row)) for row in self.rows])
+    note: str  # a sentence below the table, or empty
+    nothing: str  # in the place of a table without rows
+    is_brief: bool  # also on a terminal, its first rows
+    plot: str  # name of the plot that shows the same; empty: the table is all
+    draw: Draw | None  # makes that plot, or None where there is nothing to draw
 
 
 @dataclass(frozen=True)
 class Chapter:
     name: str  # of the page's anchor
     title: str
-    sections: list[Section] = field(default_factory=list)
+    sections: list[Section]
+
+
+def table(
+    title: str,
+    columns: str | Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    note: str = "",
+    nothing: str = NOTHING,
+    *,
+    of: tuple[int, str] = (0, ""),
+    is_brief: bool = False,
+    plot: tuple[str, Draw] | None = None,
+) -> Section:
+    """`columns`: their heads, `name | >count`, or a list of them; `>` before those of numbers, and `<` before a text
+    that may begin so. `of`: how many rows there are in all, and their noun. `plot`: its name, and what makes it.
+    Whatever text comes here, none of it steers a terminal or a browser."""
+    heads = columns.split(" | ") if isinstance(columns, str) else columns
+    cells = [[named(cell) if isinstance(cell, str) else number_of(cell) for cell in row] for row in rows]
+    numeric = [plain(head[1:]) for head in heads if head.startswith(">")]
+    heads = [plain(head[1:] if head[:1] in ("<", ">") else head) for head in heads]
+    note = " ".join(filter(None, (note, shown_of(len(cells), *of))))
+    return Section(title, heads, numeric, cells, note, nothing, is_brief, *(plot or ("", None)))
 
 
 def over_time(
-    title: str, bins: Bins, names: Sequence[str], lines: Iterable[Iterable[str]], plot: str, nothing: str = ""
+    title: str,
+    bins: Bins,
+    names: Sequence[str],
+    lines: Iterable[Iterable[Cell]],
+    plot: tuple[str, Draw],
+    nothing: str = "",
 ) -> Section:
     """Of the cells of each of the names, one per bin. `nothing`: what is said in the place of the table, or empty."""
-    cells = [] if nothing else [[moment_of(start), *row] for start, *row in zip(bins.starts(), *lines, strict=True)]
-    return Section(title, ["from (UTC)", *names], names, cells, nothing=nothing or NOTHING, plot=plot)
+    rows = [] if nothing else [[moment_of(start), *row] for start, *row in zip(bins.starts(), *lines, strict=True)]
+    heads = ["from (UTC)", *(f">{named(name)}" for name in names)]
+    return table(title, heads, rows, nothing=nothing or NOTHING, plot=plot)
 
 
 def shown_of(shown: int, total: int, noun: str) -> str:

@@ -1,13 +1,16 @@
 """How numbers, times and names of the report look to a person."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from spark_sink import terminal
+from spark_sink.report.traffic.latencies import FRACTIONS
 from spark_sink.terminal import plain as plain
+from spark_sink.timestamps import moment_at
 
 NO_NAME: Final = "-"  # stands for an empty name
+PERCENTILES: Final = tuple(f"p{100 * fraction:g}" for fraction in FRACTIONS)
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -73,7 +76,19 @@ def latency_of(us: int | None) -> str:
     return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
 
 
-def duration_of(ms: int) -> str:
+def latencies_of(percentiles: Sequence[int] | None) -> list[str]:
+    """Of each of PERCENTILES."""
+    return [latency_of(us) for us in percentiles or (None,) * len(PERCENTILES)]
+
+
+def end_of(end: str, reason: str) -> str:
+    """How a stay ended: `left: keepalive-timeout`; one word where both are the same."""
+    return plain(end if reason in ("", end) else f"{end}: {reason}")
+
+
+def duration_of(ms: int | None) -> str:
+    if ms is None:
+        return NO_NAME
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
     minutes, seconds = divmod(ms // 1000, 60)
@@ -96,11 +111,13 @@ def length_of(seconds: int) -> str:
     return step if step[0].isdigit() else f"1 {step}"
 
 
-def moment_of(at: datetime | None) -> str:
+def moment_of(at: datetime | int | None) -> str:
+    """`at`: a moment, or µs."""
+    at = moment_at(at) if isinstance(at, int) else at
     return NO_NAME if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def span_of(first: datetime | None, last: datetime | None) -> str:
+def span_of(first: datetime | int | None, last: datetime | int | None) -> str:
     """`2026-11-22 21:22:53 to 21:22:57 UTC`: the day once where it is one."""
     begin, end = moment_of(first), moment_of(last)
     day = begin[:11]

@@ -22,6 +22,7 @@ from spark_sink.report.figures import (
     layout,
     line_over_time,
     marks,
+    route_labels,
     row_layout,
     time_axis,
     time_of,
@@ -29,8 +30,7 @@ from spark_sink.report.figures import (
 )
 from spark_sink.report.reading import Record
 from spark_sink.report.routes.lifetimes import BROKER_DIED, BROKER_STOPPED, STILL_THERE
-from spark_sink.report.routes.sections import end_of
-from spark_sink.report.texts import count_of, duration_of, latency_of, named, number_of, short_ids
+from spark_sink.report.texts import count_of, duration_of, end_of, latency_of, named, number_of
 
 LOST: Final = "lost"  # left, and not by its own will
 # how a stay ended -> its colour, and the pattern of those whose end nobody recorded
@@ -58,8 +58,7 @@ def lifetimes_plot(facts: Facts) -> Plot | None:
     if not lifetimes.shown:
         return None
     rows = sorted(lifetimes.shown, key=lambda route: (route.service, route.lifetimes[0].from_us))
-    short = short_ids(route.route_id for route in rows)
-    names = [f"{label(route.service, 20)} {harmless(short[route.route_id])}" for route in rows]
+    names = route_labels(rows)
     by_end: dict[str, list[tuple[int, Record]]] = {}
     for place, route in enumerate(rows):
         for lifetime in route.lifetimes:
@@ -108,8 +107,7 @@ def flapping_plot(facts: Facts) -> Plot | None:
     rows = facts.lifetimes.flapping
     if not rows:
         return None
-    short = short_ids(row.route_id for row in rows)
-    names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
+    names = route_labels(rows)
     x = [time_us(end_us) for row in rows for end_us in row.ends_us]
     y = [place for place, row in enumerate(rows) for _ in row.ends_us]
     told = [name for name, row in zip(names, rows, strict=True) for _ in row.ends_us]
@@ -196,8 +194,8 @@ def routes_plot(facts: Facts) -> Plot | None:
     for broker, colour in zip(told, COLOURS, strict=False):
         name = label(broker.name)
         hover = "%{x}<br>%{y:,} routes<extra>" + name + "</extra>"
-        line = line_over_time(name, x, broker.routes_over_time, colour, hover, connectgaps=True)
-        data.append(line | {"line": line["line"] | {"shape": "hv"}, "marker": {"size": 4}})
+        line = line_over_time(name, x, broker.routes_over_time, colour, hover, 4, connectgaps=True)
+        data.append(line | {"line": line["line"] | {"shape": "hv"}})
     largest = max(count or 0 for broker in told for count in broker.routes_over_time)
     figure = layout(340, xaxis=bins_axis(cluster.bins), yaxis=count_axis("own routes", largest), showlegend=True)
     last = [next(count for count in reversed(broker.routes_over_time) if count is not None) for broker in told]
@@ -230,7 +228,7 @@ def loads_plot(facts: Facts) -> Plot | None:
             broker = label(row.broker)
             hover = "%{x}<br>" + title + " %{y:,}<extra>" + broker + "</extra>"
             group = {"legendgroup": broker, "showlegend": panel == 0, "yaxis": axis}
-            data.append(line_over_time(broker, x, line, colour, hover, **group) | {"marker": {"size": 4}})
+            data.append(line_over_time(broker, x, line, colour, hover, 4, **group))
     bottom = f"y{len(LOADS)}"
     figure = layout(680, xaxis=bins_axis(loads.bins) | {"anchor": bottom}, showlegend=True, **panels)
     cpu = [(value, row.broker) for row in loads.rows for value in row.cpu_permille if value is not None]

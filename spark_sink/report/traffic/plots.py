@@ -17,11 +17,10 @@ from spark_sink.report.figures import (
     SLATE,
     Plot,
     Values,
-    bars_layout,
+    bar_plot,
     bars_over_time,
     bins_axis,
     count_axis,
-    count_bars,
     gap_lines,
     harmless,
     label,
@@ -30,6 +29,7 @@ from spark_sink.report.figures import (
     layout,
     line_over_time,
     marks,
+    route_labels,
     row_layout,
     short_latency,
     stacked_over_time,
@@ -37,8 +37,17 @@ from spark_sink.report.figures import (
     upright,
 )
 from spark_sink.report.reading import Record
-from spark_sink.report.section import PERCENTILES
-from spark_sink.report.texts import count_of, latency_of, named, number_of, rate_of, share_of, short_ids, step_of
+from spark_sink.report.texts import (
+    PERCENTILES,
+    count_of,
+    latency_of,
+    named,
+    number_of,
+    rate_of,
+    share_of,
+    short_ids,
+    step_of,
+)
 from spark_sink.report.times import Bins
 from spark_sink.report.traffic.latencies import P99
 
@@ -63,29 +72,23 @@ def services_plot(facts: Facts) -> Plot | None:
     traffic = facts.traffic
     if not traffic.requests:
         return None
-    names = [label(service) for service in traffic.services]
-    others = traffic.service_count - len(names)
+    bins, step = traffic.bins, step_of(traffic.bins.step_s)
+    others = traffic.service_count - len(traffic.services)
+    names = [*map(label, traffic.services), *([f"{number_of(others)} others"] if others > 0 else [])]
     busiest = f"{named(traffic.services[0])} had the most, {number_of(traffic.service_requests[0])}"
-    if traffic.bins.count == 1:
-        left = [f"{number_of(others)} others"] if others > 0 else []
-        counts = [sum(counts) for counts in traffic.over_time[: len(names) + len(left)]]
-        data = [count_bars([*names, *left], counts, BLUE)]
-        step = step_of(traffic.bins.step_s)
-        summary = f"{count_of(traffic.requests, 'request')}, all within one {step}; {busiest}."
-        return Plot(data, bars_layout([*names, *left], "requests", counts), summary)
-    step_s = traffic.bins.step_s
+    requests = count_of(traffic.requests, "request")
+    if bins.count == 1:
+        counts = [sum(counts) for counts in traffic.over_time[: len(names)]]
+        return bar_plot(names, counts, BLUE, "requests", f"{requests}, all within one {step}; {busiest}.")
     data = [
-        bars_over_time(traffic.bins, counts, name, colour, step_s)
-        for name, counts, colour in zip(names, traffic.over_time, COLOURS, strict=False)
+        bars_over_time(bins, counts, name, colour, bins.step_s)
+        for name, counts, colour in zip(names, traffic.over_time, service_colours(facts), strict=False)
     ]
-    if others > 0:
-        data.append(bars_over_time(traffic.bins, traffic.over_time[-1], f"{number_of(others)} others", GREY, step_s))
     most = max(traffic.all_over_time)
-    figure = stacked_over_time("requests per second", most / step_s, traffic.bins, facts.gaps.rows)
+    figure = stacked_over_time("requests per second", most / bins.step_s, bins, facts.gaps.rows)
     summary = (
-        f"{count_of(traffic.requests, 'request')} to {count_of(traffic.service_count, 'service')}, "
-        f"{rate_of(traffic.requests, traffic.seconds)} on average and {rate_of(most, step_s)} in the busiest "
-        f"{step_of(step_s)}; {busiest}."
+        f"{requests} to {count_of(traffic.service_count, 'service')}, {rate_of(traffic.requests, traffic.seconds)} on "
+        f"average and {rate_of(most, bins.step_s)} in the busiest {step}; {busiest}."
     )
     if others > 0:
         summary += f" {number_of(others)} services with fewer requests are put together as others."
@@ -102,43 +105,38 @@ def outcomes_plot(facts: Facts) -> Plot | None:
         return None
     said = f"{number_of(traffic.errors)} of {count_of(traffic.requests, 'request')} were errors"
     said += f" ({share_of(traffic.errors, traffic.requests)})"
-    step = step_of(traffic.bins.step_s)
-    if traffic.bins.count == 1:
+    bins, step = traffic.bins, step_of(traffic.bins.step_s)
+    if bins.count == 1:
         rows = traffic.outcomes[:MAX_OUTCOME_BARS]
-        names = [label(": ".join(filter(None, (row.outcome, row.word)))) for row in rows]
-        counts = [row.requests for row in rows]
-        bars = count_bars(names, counts, [OUTCOME_COLOURS.get(row.outcome, GREY) for row in rows])
-        return Plot([bars], bars_layout(names, "requests", counts), f"{said}, all within one {step}.")
+        names = [label(": ".join(filter(None, row.pick("outcome word")))) for row in rows]
+        colours = [OUTCOME_COLOURS.get(row.outcome, GREY) for row in rows]
+        return bar_plot(names, [row.requests for row in rows], colours, "requests", f"{said}, all within one {step}.")
     order = list(OUTCOME_COLOURS)
-    series = sorted(
-        zip(traffic.outcome_names, traffic.outcomes_over_time, strict=True),
-        key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order),
-    )
+    series = dict(zip(traffic.outcome_names, traffic.outcomes_over_time, strict=True))
     data = [
-        bars_over_time(traffic.bins, counts, label(name), OUTCOME_COLOURS.get(name, GREY)) for name, counts in series
+        bars_over_time(bins, series[name], label(name), OUTCOME_COLOURS.get(name, GREY))
+        for name in sorted(series, key=lambda name: order.index(name) if name in order else len(order))
     ]
     shares = [
         100 * errors / count if count else None
         for errors, count in zip(traffic.errors_over_time, traffic.all_over_time, strict=True)
     ]
     hover = "%{x}<br>%{y:.2f} % errors<extra></extra>"
-    x = _middles(traffic.bins)
-    data.append(line_over_time("share of errors", x, shares, RED, hover, xaxis="x", yaxis="y2"))
+    line = line_over_time("share of errors", _middles(bins), shares, RED, hover, xaxis="x", yaxis="y2")
     figure = layout(
         440,
         barmode="stack",
-        xaxis=bins_axis(traffic.bins) | {"anchor": "y2"},
+        xaxis=bins_axis(bins) | {"anchor": "y2"},
         yaxis=count_axis(f"requests per {step}", max(traffic.all_over_time)) | {"domain": [0.36, 1]},
         yaxis2=count_axis("errors, %") | {"domain": [0, 0.26]},
-        shapes=gap_lines(facts.gaps.rows, traffic.bins),
+        shapes=gap_lines(facts.gaps.rows, bins),
         showlegend=True,
     )
-    worst = max(range(len(shares)), key=lambda place: shares[place] or 0)
-    summary = said
     if traffic.errors:
-        at = traffic.bins.starts()[worst]
-        summary += f"; the worst {step} began at {at:%Y-%m-%d %H:%M} UTC with {shares[worst] or 0:.2f} %"
-    return Plot(data, figure, summary + ".")
+        worst = max(share or 0 for share in shares)
+        at = bins.starts()[shares.index(worst)]
+        said += f"; the worst {step} began at {at:%Y-%m-%d %H:%M} UTC with {worst:.2f} %"
+    return Plot([*data, line], figure, f"{said}.")
 
 
 def errors_plot(facts: Facts) -> Plot | None:
@@ -156,8 +154,8 @@ def errors_plot(facts: Facts) -> Plot | None:
     most = max(traffic.errors_over_time)
     figure = stacked_over_time(f"errors per {step}", most, traffic.bins, facts.gaps.rows)
     totals = [sum(counts) for counts in traffic.service_errors_over_time]
-    worst = max(range(len(totals)), key=lambda place: totals[place])
-    summary = f"{count_of(traffic.errors, 'error')}, {number_of(totals[worst])} of them at {named(names[worst])}"
+    worst = max(totals)
+    summary = f"{count_of(traffic.errors, 'error')}, {number_of(worst)} of them at {named(names[totals.index(worst)])}"
     return Plot(data, figure, f"{summary}. Up to {number_of(most)} per {step}.")
 
 
@@ -171,8 +169,7 @@ def instances_plot(facts: Facts) -> Plot | None:
     rows = facts.instances.rows
     if not rows:
         return None
-    short = short_ids(row.route_id for row in rows)
-    names = [f"{label(row.service, 20)} {harmless(short[row.route_id])}" for row in rows]
+    names = route_labels(rows)
     places = list(range(len(rows)))
     series = (
         ("median route of the service", [row.median_p99_us for row in rows], SLATE, "line-ns", 22),
@@ -185,7 +182,7 @@ def instances_plot(facts: Facts) -> Plot | None:
         x = [max(1, us) for us in values]
         data.append(marks(name, x, places, list(map(latency_of, values)), hover, marker, text=names))
     axis = latency_axis([us for _, values, *_ in series for us in values]) | {"title": {"text": "p99"}}
-    slowest = rows[0]
+    slowest, short = rows[0], short_ids(row.route_id for row in rows)
     summary = (
         f"{named(slowest.service)} {short[slowest.route_id]} is slowest beside its service: p99 "
         f"{latency_of(slowest.p99_us)} and {latency_of(slowest.median_p99_us)} for the median route."
@@ -326,17 +323,21 @@ def fanouts_plot(facts: Facts) -> Plot | None:
         return None
     names = [label(row.service) for row in rows]
     averages = [row.branches / row.multicasts for row in rows]
-    bars = count_bars(names, averages, BLUE) | {
-        "text": [f"{average:.2f}" for average in averages],
-        "customdata": [row.multicasts for row in rows],
-        "hovertemplate": "%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
-    }
     widest = max(averages)
     service = rows[averages.index(widest)].service
     summary = f"The widest on average is {named(service)}: {widest:.2f} routes."
     if facts.fanouts.count > len(rows):
         summary += f" {len(rows)} of {number_of(facts.fanouts.count)} services are shown, those with most multicasts."
-    return Plot([bars], bars_layout(names, "routes per multicast, average", averages), summary)
+    return bar_plot(
+        names,
+        averages,
+        BLUE,
+        "routes per multicast, average",
+        summary,
+        text=[f"{average:.2f}" for average in averages],
+        customdata=[row.multicasts for row in rows],
+        hovertemplate="%{hovertext}<br>%{x:.2f} routes on average<br>%{customdata:,} multicasts<extra></extra>",
+    )
 
 
 def fanout_counts_plot(facts: Facts) -> Plot | None:
@@ -424,12 +425,11 @@ def _ranking_plot(ranking: Record, noun: str) -> Plot | None:
     if not ranking.names:
         return None
     names = [label(name) for name in ranking.names]
-    data = [count_bars(names, ranking.requests, ORANGE)]
     summary = f"Most: {named(ranking.names[0])} with {count_of(ranking.requests[0], 'request')}."
     left = ranking.count - len(names)
     if left > 0:
         summary += f" {number_of(left)} more {noun} with {count_of(ranking.others, 'request')} are left out."
-    return Plot(data, bars_layout(names, "rejected requests", ranking.requests), summary)
+    return bar_plot(names, ranking.requests, ORANGE, "rejected requests", summary)
 
 
 def _middles(bins: Bins) -> list[str]:

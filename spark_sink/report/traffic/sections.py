@@ -4,11 +4,12 @@ from typing import Final
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.reading import Record
-from spark_sink.report.section import PERCENTILES, SPARK_WIDTH, Section, over_time, shown_of
+from spark_sink.report.section import SPARK_WIDTH, Draw, Section, over_time, table
 from spark_sink.report.texts import (
-    NO_NAME,
+    PERCENTILES,
     bytes_of,
     change_of,
+    latencies_of,
     latency_of,
     length_of,
     named,
@@ -21,137 +22,122 @@ from spark_sink.report.texts import (
     step_of,
 )
 from spark_sink.report.times import SECOND_US
+from spark_sink.report.traffic import plots
 from spark_sink.report.traffic.fanout import routes_at
 from spark_sink.report.traffic.instances import ENOUGH
-from spark_sink.report.traffic.latencies import FRACTIONS, P99
+from spark_sink.report.traffic.latencies import P99
 from spark_sink.tables import FAILED_OUTCOMES
-from spark_sink.timestamps import moment_at
 
 NO_ANSWERS: Final = "No request that waits for an answer reached a route."
 NO_MULTICAST: Final = "No multicast reached a route."
 NO_REJECTION: Final = "No request was rejected."
+NO_REQUESTS: Final = "No requests are recorded."
+_LATENCIES: Final = " | ".join(f">{name}" for name in PERCENTILES)
 
 
 def services_section(facts: Facts) -> Section:
+    """With the plot where there is none over time."""
     traffic = facts.traffic
-    cells = [
-        [named(service), number_of(count), share_of(count, traffic.requests), sparkline(counts, SPARK_WIDTH)]
-        for service, count, counts in zip(
-            traffic.services, traffic.service_requests, traffic.over_time[:-1], strict=True
-        )
-    ]
-    others = traffic.service_count - len(traffic.services)
+    bins = traffic.bins
+    rows = list(zip(traffic.services, traffic.service_requests, traffic.over_time, strict=False))
+    others = traffic.service_count - len(rows)
     if others > 0:
-        counts = traffic.over_time[-1]
-        share = share_of(sum(counts), traffic.requests)
-        cells.append([f"{number_of(others)} others", number_of(sum(counts)), share, sparkline(counts, SPARK_WIDTH)])
-    columns = ["service", "requests", "share", "over time"]
-    if traffic.bins.count < 2:
-        columns, cells = columns[:-1], [row[:-1] for row in cells]
-    note = f"One block stands for {length_of(traffic.bins.step_s)} or more." if traffic.bins.count > 1 else ""
-    return Section("Busiest services", columns, columns[1:3], cells, note, "No requests are recorded.", True)
+        rows.append((f"{number_of(others)} others", sum(traffic.over_time[-1]), traffic.over_time[-1]))
+    cells = [
+        [name, count, share_of(count, traffic.requests), sparkline(counts, SPARK_WIDTH)] for name, count, counts in rows
+    ]
+    columns, note = (
+        "service | >requests | >share | over time",
+        f"One block stands for {length_of(bins.step_s)} or more.",
+    )
+    if bins.count < 2:
+        columns, note, cells = columns.removesuffix(" | over time"), "", [row[:-1] for row in cells]
+    plot = ("services", plots.services_plot) if bins.count == 1 else None
+    return table("Busiest services", columns, cells, note, NO_REQUESTS, is_brief=True, plot=plot)
 
 
 def traffic_section(facts: Facts) -> Section:
-    rows = facts.traffic.rows
     cells = [
         [
-            named(row.service),
-            row.model,
-            number_of(row.requests),
-            number_of(row.errors),
-            *(latency_of(us) for us in row.latencies_us or (None,) * len(FRACTIONS)),
-            latency_of(row.max_us) if row.latencies_us else NO_NAME,
+            *row.pick("service model requests errors"),
+            *latencies_of(row.latencies_us),
+            latency_of(row.max_us) if row.latencies_us else None,
         ]
-        for row in rows
+        for row in facts.traffic.rows
     ]
-    numeric = ["requests", "errors", *PERCENTILES, "max"]
+    columns = f"service | model | >requests | >errors | {_LATENCIES} | >max"
     note = (
         f"Errors: outcome {', '.join(FAILED_OUTCOMES)}. Latencies: from the first frame to the end, of requests that "
-        "reached a route, in models that have an answer; percentiles are at most 1/32 from the truth. "
-    ) + shown_of(len(rows), facts.traffic.row_count, "row")
-    columns = ["service", "model", *numeric]
-    return Section("Requests per service and model", columns, numeric, cells, note.rstrip(), is_brief=True)
+        "reached a route, in models that have an answer; percentiles are at most 1/32 from the truth."
+    )
+    count = facts.traffic.row_count, "row"
+    return table("Requests per service and model", columns, cells, note, of=count, is_brief=True)
 
 
 def volume_section(facts: Facts) -> Section:
-    rows = facts.traffic.rows
-    cells = [
-        [named(row.service), row.model, *map(number_of, row.sizes[:2]), *map(bytes_of, row.sizes[2:])] for row in rows
-    ]
-    numeric = ["items in", "items out", "bytes in", "bytes out"]
-    note = shown_of(len(rows), facts.traffic.row_count, "row")
-    return Section("Payloads and bytes", ["service", "model", *numeric], numeric, cells, note)
+    cells = [[row.service, row.model, *row.sizes[:2], *map(bytes_of, row.sizes[2:])] for row in facts.traffic.rows]
+    columns = "service | model | >items in | >items out | >bytes in | >bytes out"
+    return table("Payloads and bytes", columns, cells, of=(facts.traffic.row_count, "row"))
 
 
 def before_section(facts: Facts) -> Section:
     """Only where the tables tell of the time before."""
     traffic, before = facts.traffic, facts.before
-    assert before is not None
     latencies = traffic.latencies.all_us
     length_s = (before.to_us - before.from_us) / SECOND_US
     p99_us = latencies[P99] if latencies else None
+    both = traffic, before
     cells = [
-        [
-            "requests",
-            number_of(traffic.requests),
-            number_of(before.requests),
-            change_of(traffic.requests, before.requests),
-        ],
-        ["requests per second", *(rate_of(one.requests, length_s) for one in (traffic, before)), NO_NAME],
-        ["errors", number_of(traffic.errors), number_of(before.errors), change_of(traffic.errors, before.errors)],
-        ["share of errors", *(share_of(one.errors, one.requests) for one in (traffic, before)), NO_NAME],
+        ["requests", traffic.requests, before.requests, change_of(traffic.requests, before.requests)],
+        ["requests per second", *(rate_of(one.requests, length_s) for one in both), None],
+        ["errors", traffic.errors, before.errors, change_of(traffic.errors, before.errors)],
+        ["share of errors", *(share_of(one.errors, one.requests) for one in both), None],
         ["p99", latency_of(p99_us), latency_of(before.p99_us), change_of(p99_us or 0, before.p99_us or 0)],
     ]
-    columns = ["", "this time", "before", "change"]
-    note = f"Before: {span_of(moment_at(before.from_us), moment_at(before.to_us))}."
-    return Section("Beside the same length of time before", columns, columns[1:], cells, note, is_brief=True)
+    note = f"Before: {span_of(before.from_us, before.to_us)}."
+    columns = " | >this time | >before | >change"
+    return table("Beside the same length of time before", columns, cells, note, is_brief=True)
 
 
 def requests_by_tag_section(facts: Facts) -> Section:
     by_tag = facts.by_tag
     cells = [
         [
-            named(row.value),
-            *map(number_of, (row.routes, row.requests, row.errors)),
+            *row.pick("value routes requests errors"),
             share_of(row.errors, row.requests),
-            *(latency_of(us) for us in row.latencies_us or (None,) * len(FRACTIONS)),
+            *latencies_of(row.latencies_us),
         ]
         for row in by_tag.rows
     ]
-    numeric = ["routes", "requests", "errors", "share", *PERCENTILES]
-    note = (
-        f"Requests to one route, by its tag. - is for routes without it. {shown_of(len(cells), by_tag.count, 'value')}"
-    )
-    nothing = f"No route has the tag {named(by_tag.tag)}."
-    title = f"Requests by {named(by_tag.tag)}"
-    return Section(title, [named(by_tag.tag), *numeric], numeric, cells, note.rstrip(), nothing, True)
+    tag = named(by_tag.tag)
+    columns = [f"<{tag}", *f">routes | >requests | >errors | >share | {_LATENCIES}".split(" | ")]
+    note = "Requests to one route, by its tag. - is for routes without it."
+    nothing = f"No route has the tag {tag}."
+    return table(f"Requests by {tag}", columns, cells, note, nothing, of=(by_tag.count, "value"), is_brief=True)
 
 
 def over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
     title = f"Requests per {step_of(traffic.bins.step_s)} and service"
-    lines = (map(number_of, counts) for counts in traffic.over_time)
-    return over_time(title, traffic.bins, [*map(named, traffic.services), "others"], lines, "services")
+    names = [*traffic.services, "others"]
+    return over_time(title, traffic.bins, names, traffic.over_time, ("services", plots.services_plot))
 
 
 def errors_over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
     title = f"Errors per {step_of(traffic.bins.step_s)} and service"
-    lines = (map(number_of, counts) for counts in traffic.service_errors_over_time)
+    names, lines = [*traffic.services, "others"], traffic.service_errors_over_time
     nothing = "" if traffic.errors else "No request ended with an error."
-    return over_time(title, traffic.bins, [*map(named, traffic.services), "others"], lines, "errors", nothing)
+    return over_time(title, traffic.bins, names, lines, ("errors", plots.errors_plot), nothing)
 
 
 def deadlines_section(facts: Facts) -> Section:
-    rows = facts.traffic.deadlines
     cells = [
-        [named(row.service), number_of(row.requests), number_of(row.deadlines), share_of(row.deadlines, row.requests)]
-        for row in rows
+        [row.service, row.requests, row.deadlines, share_of(row.deadlines, row.requests)]
+        for row in facts.traffic.deadlines
     ]
-    columns = ["service", "requests", "deadlines", "share"]
-    nothing = "No request passed its deadline."
-    return Section("Requests that passed their deadline", columns, columns[1:], cells, "", nothing, bool(rows))
+    columns, nothing = "service | >requests | >deadlines | >share", "No request passed its deadline."
+    return table("Requests that passed their deadline", columns, cells, "", nothing, is_brief=bool(cells))
 
 
 def instances_section(facts: Facts) -> Section:
@@ -159,61 +145,73 @@ def instances_section(facts: Facts) -> Section:
     short = short_ids(row.route_id for row in rows)
     cells = [
         [
-            named(row.service),
+            row.service,
             short[row.route_id],
             rate_of(row.requests, facts.traffic.seconds),
             share_of(row.errors, row.requests),
             share_of(row.service_errors, row.service_requests),
-            *map(latency_of, (row.p50_us, row.median_p50_us, row.p99_us, row.median_p99_us)),
+            *map(latency_of, row.pick("p50_us median_p50_us p99_us median_p99_us")),
         ]
         for row in rows
     ]
-    numeric = ["rate", "errors", "of all", "p50", "median", "p99", "median p99"]
+    columns = "service | route | >rate | >errors | >of all | >p50 | >median | >p99 | >median p99"
     note = (
         "Of all: errors of all routes of the service. Median: of its median route. Routes with fewer than "
-        f"{ENOUGH} answers come last. "
-    ) + shown_of(len(rows), facts.instances.count, "route")
-    nothing = "No service had answers from two routes."
-    columns = ["service", "route", *numeric]
-    return Section(
-        "Slowest routes beside their service", columns, numeric, cells, note.rstrip(), nothing, True, "instances"
+        f"{ENOUGH} answers come last."
+    )
+    return table(
+        "Slowest routes beside their service",
+        columns,
+        cells,
+        note,
+        "No service had answers from two routes.",
+        of=(facts.instances.count, "route"),
+        is_brief=True,
+        plot=("instances", plots.instances_plot),
     )
 
 
 def outcomes_section(facts: Facts) -> Section:
+    """With the plot where there is none over time."""
     cells = [
-        [one.outcome, named(one.word), number_of(one.requests), share_of(one.requests, facts.traffic.requests)]
+        [one.outcome, one.word, one.requests, share_of(one.requests, facts.traffic.requests)]
         for one in facts.traffic.outcomes
     ]
-    columns = ["outcome", "code word", "requests", "share"]
-    return Section("Outcomes", columns, columns[2:], cells, nothing="No requests are recorded.", is_brief=True)
+    columns = "outcome | code word | >requests | >share"
+    plot = ("outcomes", plots.outcomes_plot) if facts.traffic.bins.count == 1 else None
+    return table("Outcomes", columns, cells, nothing=NO_REQUESTS, is_brief=True, plot=plot)
 
 
 def outcomes_over_time_section(facts: Facts) -> Section:
     traffic = facts.traffic
     title = f"Outcomes per {step_of(traffic.bins.step_s)}"
-    lines = [map(number_of, counts) for counts in traffic.outcomes_over_time]
-    lines.append(map(share_of, traffic.errors_over_time, traffic.all_over_time))
-    return over_time(title, traffic.bins, [*traffic.outcome_names, "errors"], lines, "outcomes")
+    lines = [*traffic.outcomes_over_time, map(share_of, traffic.errors_over_time, traffic.all_over_time)]
+    names = [*traffic.outcome_names, "errors"]
+    return over_time(title, traffic.bins, names, lines, ("outcomes", plots.outcomes_plot))
 
 
 def latency_over_time_section(facts: Facts) -> Section:
     bins, latencies = facts.traffic.bins, facts.traffic.latencies
     title = f"Latency per {step_of(bins.step_s)}, {latencies.model or 'no requests'}"
-    lines = ([latency_of(us[place] if us else None) for us in latencies.over_time] for place in range(len(FRACTIONS)))
-    return over_time(title, bins, PERCENTILES, lines, "percentiles", "" if latencies.all_us else NO_ANSWERS)
+    lines = zip(*map(latencies_of, latencies.over_time), strict=True)
+    nothing = "" if latencies.all_us else NO_ANSWERS
+    return over_time(title, bins, PERCENTILES, lines, ("percentiles", plots.percentiles_plot), nothing)
 
 
 def latency_of_services_section(facts: Facts) -> Section:
     latencies = facts.traffic.latencies
     cells = [
-        [named(service), *(latency_of(us) for us in percentiles)]
+        [service, *latencies_of(percentiles)]
         for service, percentiles in zip(latencies.services, latencies.of_services, strict=True)
     ]
-    title = f"Latency per service, {latencies.model or 'no requests'}"
-    note = shown_of(len(cells), latencies.service_count, "service")
-    columns = ["service", *PERCENTILES]
-    return Section(title, columns, PERCENTILES, cells, note, NO_ANSWERS, plot="latencies")
+    return table(
+        f"Latency per service, {latencies.model or 'no requests'}",
+        f"service | {_LATENCIES}",
+        cells,
+        nothing=NO_ANSWERS,
+        of=(latencies.service_count, "service"),
+        plot=("latencies", plots.latencies_plot),
+    )
 
 
 def p99_over_time_section(facts: Facts) -> Section:
@@ -221,7 +219,7 @@ def p99_over_time_section(facts: Facts) -> Section:
     title = f"p99 per {step_of(bins.step_s)} and service"
     lines = (map(latency_of, line) for line in latencies.p99_over_time)
     nothing = "" if latencies.services else NO_ANSWERS
-    return over_time(title, bins, list(map(named, latencies.services)), lines, "p99", nothing)
+    return over_time(title, bins, latencies.services, lines, ("p99", plots.p99_plot), nothing)
 
 
 def balance_section(facts: Facts) -> Section:
@@ -229,103 +227,105 @@ def balance_section(facts: Facts) -> Section:
     short = short_ids(row.busiest for row in rows)
     cells = [
         [
-            named(row.service),
-            row.routing,
-            *map(number_of, (row.routes, row.idle, row.requests, row.max)),
+            *row.pick("service routing routes idle requests max"),
             f"{row.max_per_mean:.2f}",
             f"{row.gini:.3f}",
             short[row.busiest],
         ]
         for row in rows
     ]
-    numeric = ["routes", "idle", "requests", "most", "max/mean", "Gini"]
-    note = (
+    return table(
+        "Requests per route",
+        "service | routing | >routes | >idle | >requests | >most | >max/mean | >Gini | busiest",
+        cells,
         "Idle routes were there and got nothing. max/mean 1 and Gini 0: all alike. A fair balancer is uneven, too, "
-        "where routes differ in their tags or in how long they were there. Multicasts are left out. "
-    ) + shown_of(len(rows), facts.balances.count, "row")
-    columns = ["service", "routing", *numeric, "busiest"]
-    nothing = "No request went to a single route."
-    return Section("Requests per route", columns, numeric, cells, note.rstrip(), nothing, True, "balance")
+        "where routes differ in their tags or in how long they were there. Multicasts are left out.",
+        "No request went to a single route.",
+        of=(facts.balances.count, "row"),
+        is_brief=True,
+        plot=("balance", plots.balance_plot),
+    )
 
 
 def fanout_section(facts: Facts) -> Section:
-    rows = facts.fanouts.rows
     cells = [
         [
-            named(row.service),
-            number_of(row.multicasts),
+            row.service,
+            row.multicasts,
             f"{row.branches / row.multicasts:.2f}",
-            number_of(sum(count for _, count in row.counts)) if row.counts else NO_NAME,
-            *(number_of(routes_at(fraction, row.counts)) for fraction in (0.0, 0.5, 1.0)),
-            f"{row.answers / row.asked:.2f}" if row.asked else NO_NAME,
-            number_of(row.incomplete) if row.asked and row.counts else NO_NAME,
+            sum(count for _, count in row.counts) if row.counts else None,
+            *(routes_at(fraction, row.counts) for fraction in (0.0, 0.5, 1.0)),
+            f"{row.answers / row.asked:.2f}" if row.asked else None,
+            row.incomplete if row.asked and row.counts else None,
         ]
-        for row in rows
+        for row in facts.fanouts.rows
     ]
-    numeric = ["multicasts", "average", "single", "least", "median", "most", "answers", "incomplete"]
-    note = (
+    return table(
+        "Multicast fan-out",
+        "service | >multicasts | >average | >single | >least | >median | >most | >answers | >incomplete",
+        cells,
         "Routes that a multicast went to. The average is of all; least, median, most and incomplete are of those that "
         "were recorded as single requests. Answers: items per route of streams; below 1 some routes gave none. "
-        "Incomplete: streams with fewer items than routes. "
-    ) + shown_of(len(rows), facts.fanouts.count, "service")
-    return Section(
-        "Multicast fan-out", ["service", *numeric], numeric, cells, note.rstrip(), NO_MULTICAST, True, "fanouts"
+        "Incomplete: streams with fewer items than routes.",
+        NO_MULTICAST,
+        of=(facts.fanouts.count, "service"),
+        is_brief=True,
+        plot=("fanouts", plots.fanouts_plot),
     )
 
 
 def fanout_counts_section(facts: Facts) -> Section:
-    cells = [
-        [named(row.service), number_of(routes), number_of(count)]
-        for row in facts.fanouts.rows
-        for routes, count in row.counts
-    ]
-    columns = ["service", "routes", "multicasts"]
+    cells = [[row.service, routes, count] for row in facts.fanouts.rows for routes, count in row.counts]
+    columns = "service | >routes | >multicasts"
     nothing = NO_MULTICAST if not facts.fanouts.rows else "The brokers recorded no single requests, only their sums."
-    return Section("Multicasts by number of routes", columns, columns[1:], cells, "", nothing, plot="fanout-counts")
+    plot = "fanout-counts", plots.fanout_counts_plot
+    return table("Multicasts by number of routes", columns, cells, "", nothing, plot=plot)
 
 
 def callers_section(facts: Facts) -> Section:
-    short = short_ids(row.caller_route for row in facts.callers.rows)
+    callers = facts.callers
+    short = short_ids(row.caller_route for row in callers.rows)
     cells = [
         [
-            named(row.caller_service),
+            row.caller_service,
             short[row.caller_route],
-            named(row.service),
-            number_of(row.requests),
-            number_of(row.errors),
-            bytes_of(row.bytes_in),
-            bytes_of(row.bytes_out),
+            *row.pick("service requests errors"),
+            *map(bytes_of, row.pick("bytes_in bytes_out")),
         ]
-        for row in facts.callers.rows
+        for row in callers.rows
     ]
-    numeric = ["requests", "errors", "bytes in", "bytes out"]
-    note = shown_of(len(cells), facts.callers.count, "row")
-    columns = ["caller", "caller's route", "called", *numeric]
-    return Section("Top callers", columns, numeric, cells, note, "No callers are recorded.", True, "callers")
+    return table(
+        "Top callers",
+        "caller | caller's route | called | >requests | >errors | >bytes in | >bytes out",
+        cells,
+        nothing="No callers are recorded.",
+        of=(callers.count, "row"),
+        is_brief=True,
+        plot=("callers", plots.callers_plot),
+    )
 
 
 def by_tag_section(facts: Facts) -> Section:
     nothing = "No request was rejected for want of a route with a tag."
-    note = "The tag of the address after which no route was left. "
-    return _ranking_section("Rejected by tag", "tag", facts.rejections.by_tag, note, nothing, "tags")
+    note = "The tag of the address after which no route was left."
+    return _ranking_section("Rejected by tag", "tag", facts.rejections.by_tag, note, nothing, ("tags", plots.tags_plot))
 
 
 def by_word_section(facts: Facts) -> Section:
-    return _ranking_section("Rejected by code word", "code word", facts.rejections.by_word, "", NO_REJECTION, "words")
+    ranking, plot = facts.rejections.by_word, ("words", plots.words_plot)
+    return _ranking_section("Rejected by code word", "code word", ranking, "", NO_REJECTION, plot)
 
 
-def _ranking_section(title: str, noun: str, ranking: Record, note: str, nothing: str, plot: str) -> Section:
-    cells = [[named(name), number_of(count)] for name, count in zip(ranking.names, ranking.requests, strict=True)]
-    note = (note + shown_of(len(cells), ranking.count, noun)).rstrip()
-    return Section(title, [noun, "requests"], ["requests"], cells, note, nothing, True, plot)
+def _ranking_section(
+    title: str, noun: str, ranking: Record, note: str, nothing: str, plot: tuple[str, Draw]
+) -> Section:
+    cells = list(zip(ranking.names, ranking.requests, strict=True))
+    count = ranking.count, noun
+    columns = f"{noun} | >requests"
+    return table(title, columns, cells, note, nothing, of=count, is_brief=True, plot=plot)
 
 
 def rejections_section(facts: Facts) -> Section:
-    rows = facts.rejections.rows
-    cells = [
-        [*map(named, (row.service, row.caller_service, row.address, row.word, row.emptied_by)), number_of(row.requests)]
-        for row in rows
-    ]
-    columns = ["service", "caller", "address", "code word", "emptied by", "requests"]
-    note = shown_of(len(rows), facts.rejections.count, "row")
-    return Section("Rejected requests", columns, ["requests"], cells, note, NO_REJECTION)
+    cells = [list(vars(row).values()) for row in facts.rejections.rows]
+    columns, count = "service | caller | address | code word | emptied by | >requests", facts.rejections.count
+    return table("Rejected requests", columns, cells, nothing=NO_REJECTION, of=(count, "row"))

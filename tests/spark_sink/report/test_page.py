@@ -15,7 +15,7 @@ import pytest
 from spark_sink.report.chapters import chapters, headline
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.figures import COLOURS, label, latency_axis
-from spark_sink.report.page import PLOTS, html_report
+from spark_sink.report.page import html_report
 from spark_sink.report.routes.plots import END_COLOURS, STATE_COLOURS
 from spark_sink.report.traffic.plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
 from tests.spark_sink.report.conftest import Case
@@ -26,6 +26,26 @@ TAGS = """
 html head meta title style body header h1 p a dl div dt dd nav ul li main section h2 figure figcaption h3
 details summary table thead tr th tbody td footer code script noscript
 """
+PLOTS = [
+    "services",
+    "outcomes",
+    "errors",
+    "percentiles",
+    "latencies",
+    "p99",
+    "instances",
+    "balance",
+    "fanouts",
+    "fanout-counts",
+    "stays",
+    "flapping",
+    "callers",
+    "tags",
+    "words",
+    "cluster",
+    "routes",
+    "loads",
+]
 FIELDS = "x y y:, x:, y:.2f x:.2f text hovertext customdata customdata:,"  # of templates
 MADE_AT = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
 
