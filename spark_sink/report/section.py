@@ -1,12 +1,27 @@
 """One table of the report as texts, and what belongs together with it in a chapter."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.figures import Plot
-from spark_sink.report.texts import count_of, moment_of, named, number_of, plain
+from spark_sink.report.reading import Record
+from spark_sink.report.texts import (
+    PERCENTILES,
+    bytes_of,
+    count_of,
+    duration_of,
+    latencies_of,
+    latency_of,
+    moment_of,
+    named,
+    number_of,
+    plain,
+    share_of,
+    short_ids,
+)
 from spark_sink.report.times import Bins
 
 BRIEF_ROWS: Final = 10  # of a table on a terminal
@@ -15,6 +30,23 @@ SPARK_WIDTH: Final = 40  # characters
 
 Cell: TypeAlias = str | int | None  # a text, a count, or nothing
 Draw: TypeAlias = Callable[[Facts], Plot | None]
+Format: TypeAlias = Callable[..., Cell]
+
+
+def _percentile(place: int, latencies_us: Sequence[int] | None) -> str:
+    return latencies_of(latencies_us)[place]
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "bytes": bytes_of,
+    "duration": duration_of,
+    "fixed": "{:.2f}".format,
+    "latency": latency_of,
+    "moment": moment_of,
+    "share": share_of,
+    **{name: partial(_percentile, place) for place, name in enumerate(PERCENTILES)},
+}
+LATENCIES: Final = " | ".join(f">{name} = {name}(latencies_us)" for name in PERCENTILES)  # columns
 
 
 @dataclass(frozen=True)
@@ -57,7 +89,7 @@ def table(
     nothing: str = NOTHING,
     *,
     of: tuple[int, str] = (0, ""),
-    is_brief: bool = False,
+    is_brief: bool = True,
     plot: tuple[str, Draw] | None = None,
 ) -> Section:
     """`columns`: their heads, `name | >count`, or a list of them; `>` before those of numbers, and `<` before a text
@@ -71,6 +103,23 @@ def table(
     return Section(title, heads, numeric, cells, note, nothing, is_brief, *(plot or ("", None)))
 
 
+def of_records(
+    title: str, columns: str, rows: Sequence[Record], *texts: str, formats: Mapping[str, Format] = {}, **more: Any
+) -> Section:
+    """The `table` of these records. `columns`: `head`, `head = name` or `head = format(name, name)`, one of FORMATS, of
+    `formats`, or `route`, which shortens the ids of a column; without a name the head is the name."""
+    formats = FORMATS | dict(formats)
+    heads, cells = [], []
+    for column in columns.split(" | "):
+        head, _, source = column.partition(" = ")
+        form, _, names = (source or head.strip("<>")).rpartition("(")
+        values = [row.pick(names.rstrip(")").replace(",", "")) for row in rows]
+        make = short_ids(one for [one] in values).__getitem__ if form == "route" else formats.get(form)
+        cells.append([make(*one) if make else one[0] for one in values])
+        heads.append(head)
+    return table(title, heads, zip(*cells, strict=True), *texts, **more)
+
+
 def over_time(
     title: str,
     bins: Bins,
@@ -82,7 +131,7 @@ def over_time(
     """Of the cells of each of the names, one per bin. `nothing`: what is said in the place of the table, or empty."""
     rows = [] if nothing else [[moment_of(start), *row] for start, *row in zip(bins.starts(), *lines, strict=True)]
     heads = ["from (UTC)", *(f">{named(name)}" for name in names)]
-    return table(title, heads, rows, nothing=nothing or NOTHING, plot=plot)
+    return table(title, heads, rows, nothing=nothing or NOTHING, is_brief=False, plot=plot)
 
 
 def shown_of(shown: int, total: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 from spark_sink.report.facts import Facts
 from spark_sink.report.routes import plots
 from spark_sink.report.routes.lifetimes import FLAPS, SHORT_MS
-from spark_sink.report.section import Section, over_time, shown_of, table
+from spark_sink.report.section import Section, of_records, over_time, shown_of, table
 from spark_sink.report.texts import (
     count_of,
     duration_of,
@@ -13,7 +13,6 @@ from spark_sink.report.texts import (
     latency_of,
     moment_of,
     short_id,
-    short_ids,
     step_of,
 )
 
@@ -22,91 +21,70 @@ NO_ROUTES: Final = "No routes are recorded."
 
 def service_lifetimes_section(facts: Facts) -> Section:
     lifetimes = facts.lifetimes
-    cells = [[*row.pick("service routes open ended short"), duration_of(row.median_ms)] for row in lifetimes.services]
-    columns = "service | >routes | >open | >ended | >short | >median lifetime"
+    columns = "service | >routes | >open | >ended | >short | >median lifetime = duration(median_ms)"
     note = f"Open: no end is recorded. Short: under {SHORT_MS // 1000} s. The median is over ended lifetimes."
-    count = lifetimes.service_count, "service"
-    return table("Route lifetimes per service", columns, cells, note, NO_ROUTES, of=count, is_brief=True)
+    title, count = "Route lifetimes per service", (lifetimes.service_count, "service")
+    return of_records(title, columns, lifetimes.services, note, NO_ROUTES, of=count)
 
 
 def flapping_section(facts: Facts) -> Section:
-    rows = facts.lifetimes.flapping
-    short = short_ids(row.route_id for row in rows)
-    cells = [
-        [row.service, short[row.route_id], len(row.ends_us), moment_of(row.ends_us[0]), moment_of(row.ends_us[-1])]
-        for row in rows
-    ]
-    return table(
+    return of_records(
         "Flapping routes",
-        "service | route | >short lifetimes | first end | last end",
-        cells,
+        "service | route = route(route_id) | >short lifetimes = len(ends_us) | first end = first(ends_us) | "
+        "last end = last(ends_us)",
+        facts.lifetimes.flapping,
         nothing=f"No route had {FLAPS} lifetimes shorter than {SHORT_MS // 1000} s within 10 minutes.",
         of=(facts.lifetimes.flapping_count, "route"),
-        is_brief=True,
         plot=("flapping", plots.flapping_plot),
+        formats={"len": len, "first": lambda us: moment_of(us[0]), "last": lambda us: moment_of(us[-1])},
     )
 
 
 def lifetimes_section(facts: Facts) -> Section:
     shown, left = facts.lifetimes.shown, facts.lifetimes.left_out
     names = {broker.broker_id: broker.name for broker in facts.cluster.brokers}
-    short = short_ids(route.route_id for route in shown)
-    cells = [
-        [
-            lifetime.service,
-            short[lifetime.route_id],
-            names.get(lifetime.broker_id, lifetime.broker_id),
-            moment_of(lifetime.from_us),
-            moment_of(lifetime.to_us),
-            duration_of(max(0, lifetime.to_us - lifetime.from_us) // 1000),
-            end_of(lifetime.ended_as, lifetime.reason),
-        ]
-        for route in shown
-        for lifetime in route.lifetimes
-    ]
-    columns = "service | route | broker | from (UTC) | to (UTC) | >length | end"
     note = shown_of(len(shown), facts.lifetimes.route_count, "route")
     note += f" {count_of(left, 'earlier lifetime')} of theirs are left out." if left else ""
-    return table("Route lifetimes", columns, cells, note, NO_ROUTES, plot=("stays", plots.lifetimes_plot))
+    return of_records(
+        "Route lifetimes",
+        "service | route = route(route_id) | broker = broker(broker_id) | from (UTC) = moment(from_us) | "
+        "to (UTC) = moment(to_us) | >length = length(from_us, to_us) | end = end(ended_as, reason)",
+        [lifetime for route in shown for lifetime in route.lifetimes],
+        note,
+        NO_ROUTES,
+        is_brief=False,
+        plot=("stays", plots.lifetimes_plot),
+        formats={
+            "broker": lambda broker_id: names.get(broker_id, broker_id),
+            "length": lambda from_us, to_us: duration_of(max(0, to_us - from_us) // 1000),
+            "end": end_of,
+        },
+    )
 
 
 def brokers_section(facts: Facts) -> Section:
-    cells = [
-        [
-            row.name,
-            short_id(row.broker_id),
-            row.state,
-            row.runs,
-            " ".join(filter(None, row.pick("version core"))),
-            *row.pick("requests errors local routes"),
-        ]
-        for row in facts.cluster.brokers
-    ]
-    columns = "broker | id | state | >runs | version | >requests | >errors | >own routes | >all routes"
-    note = "Running: as far as the records tell. Routes: of the last snapshot."
-    count = facts.cluster.broker_count, "broker"
-    return table("Brokers", columns, cells, note, "No brokers are recorded.", of=count, is_brief=True)
+    return of_records(
+        "Brokers",
+        "broker = name | id = id(broker_id) | state | >runs | version = version(version, core) | >requests | >errors | "
+        ">own routes = local | >all routes = routes",
+        facts.cluster.brokers,
+        "Running: as far as the records tell. Routes: of the last snapshot.",
+        "No brokers are recorded.",
+        of=(facts.cluster.broker_count, "broker"),
+        formats={"id": short_id, "version": lambda version, core: " ".join(filter(None, (version, core)))},
+    )
 
 
 def links_section(facts: Facts) -> Section:
-    cells = [
-        [
-            *link.pick("broker neighbour"),
-            "up" if link.is_up else "down",
-            *link.pick("ups downs"),
-            duration_of(link.up_ms),
-            link.reason,
-        ]
-        for link in facts.cluster.links
-    ]
-    return table(
+    return of_records(
         "Brokers and links",
-        "broker | neighbour | state | >went up | >went down | >was up | last reason",
-        cells,
+        "broker | neighbour | state = state(is_up) | >went up = ups | >went down = downs | >was up = duration(up_ms) | "
+        "last reason = reason",
+        facts.cluster.links,
         nothing="No link between brokers came or went.",
         of=(facts.cluster.link_count, "link"),
-        is_brief=True,
         plot=("cluster", plots.cluster_plot),
+        formats={"state": lambda is_up: "up" if is_up else "down"},
     )
 
 
@@ -136,25 +114,21 @@ def loads_section(facts: Facts) -> Section:
     title = f"Load of brokers, the most in each {step_of(loads.bins.step_s)}"
     columns = "from (UTC) | broker | >CPU, % of a core | >lag of the loop | >connections | >in flight"
     note = shown_of(len(loads.rows), loads.count, "broker")
-    return table(title, columns, cells, note, plot=("loads", plots.loads_plot))
+    return table(title, columns, cells, note, is_brief=False, plot=("loads", plots.loads_plot))
 
 
 def gaps_section(facts: Facts) -> Section:
-    cells = [
-        [
-            moment_of(row.at_us),
-            *row.pick("broker reason records requests"),
-            f"{row.first_seq} to {row.last_seq}" if row.last_seq else None,
-            row.detail,
-        ]
-        for row in facts.gaps.rows
-    ]
-    columns = "at (UTC) | broker | reason | >records | >requests | numbers | detail"
-    nothing = "No gap is known: every record that a broker numbered is here."
-    count = facts.gaps.count, "gap"
-    return table("Gaps in the records", columns, cells, nothing=nothing, of=count, is_brief=True)
+    return of_records(
+        "Gaps in the records",
+        "at (UTC) = moment(at_us) | broker | reason | >records | >requests | numbers = span(first_seq, last_seq) | "
+        "detail",
+        facts.gaps.rows,
+        nothing="No gap is known: every record that a broker numbered is here.",
+        of=(facts.gaps.count, "gap"),
+        formats={"span": lambda first_seq, last_seq: f"{first_seq} to {last_seq}" if last_seq else None},
+    )
 
 
 def events_section(facts: Facts) -> Section:
-    cells = [[row.event, row.count, moment_of(row.first_us), moment_of(row.last_us)] for row in facts.events]
-    return table("Lifecycle events", "event | >count | first | last", cells)
+    columns = "event | >count | first = moment(first_us) | last = moment(last_us)"
+    return of_records("Lifecycle events", columns, facts.events, is_brief=False)

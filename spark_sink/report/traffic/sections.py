@@ -1,10 +1,12 @@
 """Requests as tables of texts: traffic, outcomes, latencies, balance, multicasts, callers, rejections."""
 
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.reading import Record
-from spark_sink.report.section import SPARK_WIDTH, Draw, Section, over_time, table
+from spark_sink.report.section import LATENCIES, SPARK_WIDTH, Draw, Section, of_records, over_time, table
 from spark_sink.report.texts import (
     PERCENTILES,
     bytes_of,
@@ -16,7 +18,6 @@ from spark_sink.report.texts import (
     number_of,
     rate_of,
     share_of,
-    short_ids,
     span_of,
     sparkline,
     step_of,
@@ -32,7 +33,6 @@ NO_ANSWERS: Final = "No request that waits for an answer reached a route."
 NO_MULTICAST: Final = "No multicast reached a route."
 NO_REJECTION: Final = "No request was rejected."
 NO_REQUESTS: Final = "No requests are recorded."
-_LATENCIES: Final = " | ".join(f">{name}" for name in PERCENTILES)
 
 
 def services_section(facts: Facts) -> Section:
@@ -46,38 +46,30 @@ def services_section(facts: Facts) -> Section:
     cells = [
         [name, count, share_of(count, traffic.requests), sparkline(counts, SPARK_WIDTH)] for name, count, counts in rows
     ]
-    columns, note = (
-        "service | >requests | >share | over time",
-        f"One block stands for {length_of(bins.step_s)} or more.",
-    )
+    columns = "service | >requests | >share | over time"
+    note = f"One block stands for {length_of(bins.step_s)} or more."
     if bins.count < 2:
         columns, note, cells = columns.removesuffix(" | over time"), "", [row[:-1] for row in cells]
     plot = ("services", plots.services_plot) if bins.count == 1 else None
-    return table("Busiest services", columns, cells, note, NO_REQUESTS, is_brief=True, plot=plot)
+    return table("Busiest services", columns, cells, note, NO_REQUESTS, plot=plot)
 
 
 def traffic_section(facts: Facts) -> Section:
-    cells = [
-        [
-            *row.pick("service model requests errors"),
-            *latencies_of(row.latencies_us),
-            latency_of(row.max_us) if row.latencies_us else None,
-        ]
-        for row in facts.traffic.rows
-    ]
-    columns = f"service | model | >requests | >errors | {_LATENCIES} | >max"
+    columns = f"service | model | >requests | >errors | {LATENCIES} | >max = slowest(latencies_us, max_us)"
     note = (
         f"Errors: outcome {', '.join(FAILED_OUTCOMES)}. Latencies: from the first frame to the end, of requests that "
         "reached a route, in models that have an answer; percentiles are at most 1/32 from the truth."
     )
-    count = facts.traffic.row_count, "row"
-    return table("Requests per service and model", columns, cells, note, of=count, is_brief=True)
+    rows, count = facts.traffic.rows, (facts.traffic.row_count, "row")
+    formats = {"slowest": lambda latencies_us, max_us: latency_of(max_us if latencies_us else None)}
+    title = "Requests per service and model"
+    return of_records(title, columns, rows, note, of=count, formats=formats)
 
 
 def volume_section(facts: Facts) -> Section:
     cells = [[row.service, row.model, *row.sizes[:2], *map(bytes_of, row.sizes[2:])] for row in facts.traffic.rows]
     columns = "service | model | >items in | >items out | >bytes in | >bytes out"
-    return table("Payloads and bytes", columns, cells, of=(facts.traffic.row_count, "row"))
+    return table("Payloads and bytes", columns, cells, of=(facts.traffic.row_count, "row"), is_brief=False)
 
 
 def before_section(facts: Facts) -> Section:
@@ -96,24 +88,17 @@ def before_section(facts: Facts) -> Section:
     ]
     note = f"Before: {span_of(before.from_us, before.to_us)}."
     columns = " | >this time | >before | >change"
-    return table("Beside the same length of time before", columns, cells, note, is_brief=True)
+    return table("Beside the same length of time before", columns, cells, note)
 
 
 def requests_by_tag_section(facts: Facts) -> Section:
     by_tag = facts.by_tag
-    cells = [
-        [
-            *row.pick("value routes requests errors"),
-            share_of(row.errors, row.requests),
-            *latencies_of(row.latencies_us),
-        ]
-        for row in by_tag.rows
-    ]
     tag = named(by_tag.tag)
-    columns = [f"<{tag}", *f">routes | >requests | >errors | >share | {_LATENCIES}".split(" | ")]
+    columns = f"value | >routes | >requests | >errors | >share = share(errors, requests) | {LATENCIES}"
     note = "Requests to one route, by its tag. - is for routes without it."
-    nothing = f"No route has the tag {tag}."
-    return table(f"Requests by {tag}", columns, cells, note, nothing, of=(by_tag.count, "value"), is_brief=True)
+    nothing, count = f"No route has the tag {tag}.", (by_tag.count, "value")
+    told = of_records(f"Requests by {tag}", columns, by_tag.rows, note, nothing, of=count)
+    return replace(told, columns=[tag, *told.columns[1:]])
 
 
 def over_time_section(facts: Facts) -> Section:
@@ -132,54 +117,34 @@ def errors_over_time_section(facts: Facts) -> Section:
 
 
 def deadlines_section(facts: Facts) -> Section:
-    cells = [
-        [row.service, row.requests, row.deadlines, share_of(row.deadlines, row.requests)]
-        for row in facts.traffic.deadlines
-    ]
-    columns, nothing = "service | >requests | >deadlines | >share", "No request passed its deadline."
-    return table("Requests that passed their deadline", columns, cells, "", nothing, is_brief=bool(cells))
+    rows, nothing = facts.traffic.deadlines, "No request passed its deadline."
+    columns = "service | >requests | >deadlines | >share = share(deadlines, requests)"
+    return of_records("Requests that passed their deadline", columns, rows, "", nothing, is_brief=bool(rows))
 
 
 def instances_section(facts: Facts) -> Section:
-    rows = facts.instances.rows
-    short = short_ids(row.route_id for row in rows)
-    cells = [
-        [
-            row.service,
-            short[row.route_id],
-            rate_of(row.requests, facts.traffic.seconds),
-            share_of(row.errors, row.requests),
-            share_of(row.service_errors, row.service_requests),
-            *map(latency_of, row.pick("p50_us median_p50_us p99_us median_p99_us")),
-        ]
-        for row in rows
-    ]
-    columns = "service | route | >rate | >errors | >of all | >p50 | >median | >p99 | >median p99"
-    note = (
-        "Of all: errors of all routes of the service. Median: of its median route. Routes with fewer than "
-        f"{ENOUGH} answers come last."
-    )
-    return table(
+    return of_records(
         "Slowest routes beside their service",
-        columns,
-        cells,
-        note,
+        "service | route = route(route_id) | >rate = rate(requests) | >errors = share(errors, requests) | "
+        ">of all = share(service_errors, service_requests) | >p50 = latency(p50_us) | "
+        ">median = latency(median_p50_us) | >p99 = latency(p99_us) | >median p99 = latency(median_p99_us)",
+        facts.instances.rows,
+        "Of all: errors of all routes of the service. Median: of its median route. Routes with fewer than "
+        f"{ENOUGH} answers come last.",
         "No service had answers from two routes.",
         of=(facts.instances.count, "route"),
-        is_brief=True,
         plot=("instances", plots.instances_plot),
+        formats={"rate": lambda requests: rate_of(requests, facts.traffic.seconds)},
     )
 
 
 def outcomes_section(facts: Facts) -> Section:
     """With the plot where there is none over time."""
-    cells = [
-        [one.outcome, one.word, one.requests, share_of(one.requests, facts.traffic.requests)]
-        for one in facts.traffic.outcomes
-    ]
+    traffic = facts.traffic
+    cells = [[*row.pick("outcome word requests"), share_of(row.requests, traffic.requests)] for row in traffic.outcomes]
+    plot = ("outcomes", plots.outcomes_plot) if traffic.bins.count == 1 else None
     columns = "outcome | code word | >requests | >share"
-    plot = ("outcomes", plots.outcomes_plot) if facts.traffic.bins.count == 1 else None
-    return table("Outcomes", columns, cells, nothing=NO_REQUESTS, is_brief=True, plot=plot)
+    return table("Outcomes", columns, cells, nothing=NO_REQUESTS, plot=plot)
 
 
 def outcomes_over_time_section(facts: Facts) -> Section:
@@ -200,18 +165,11 @@ def latency_over_time_section(facts: Facts) -> Section:
 
 def latency_of_services_section(facts: Facts) -> Section:
     latencies = facts.traffic.latencies
-    cells = [
-        [service, *latencies_of(percentiles)]
-        for service, percentiles in zip(latencies.services, latencies.of_services, strict=True)
-    ]
-    return table(
-        f"Latency per service, {latencies.model or 'no requests'}",
-        f"service | {_LATENCIES}",
-        cells,
-        nothing=NO_ANSWERS,
-        of=(latencies.service_count, "service"),
-        plot=("latencies", plots.latencies_plot),
-    )
+    cells = [[name, *latencies_of(us)] for name, us in zip(latencies.services, latencies.of_services, strict=True)]
+    title = f"Latency per service, {latencies.model or 'no requests'}"
+    columns = ["service", *(f">{name}" for name in PERCENTILES)]
+    count, plot = (latencies.service_count, "service"), ("latencies", plots.latencies_plot)
+    return table(title, columns, cells, nothing=NO_ANSWERS, of=count, is_brief=False, plot=plot)
 
 
 def p99_over_time_section(facts: Facts) -> Section:
@@ -223,54 +181,41 @@ def p99_over_time_section(facts: Facts) -> Section:
 
 
 def balance_section(facts: Facts) -> Section:
-    rows = facts.balances.rows
-    short = short_ids(row.busiest for row in rows)
-    cells = [
-        [
-            *row.pick("service routing routes idle requests max"),
-            f"{row.max_per_mean:.2f}",
-            f"{row.gini:.3f}",
-            short[row.busiest],
-        ]
-        for row in rows
-    ]
-    return table(
+    return of_records(
         "Requests per route",
-        "service | routing | >routes | >idle | >requests | >most | >max/mean | >Gini | busiest",
-        cells,
+        "service | routing | >routes | >idle | >requests | >most = max | >max/mean = fixed(max_per_mean) | "
+        ">Gini = exact(gini) | busiest = route(busiest)",
+        facts.balances.rows,
         "Idle routes were there and got nothing. max/mean 1 and Gini 0: all alike. A fair balancer is uneven, too, "
         "where routes differ in their tags or in how long they were there. Multicasts are left out.",
         "No request went to a single route.",
         of=(facts.balances.count, "row"),
-        is_brief=True,
         plot=("balance", plots.balance_plot),
+        formats={"exact": "{:.3f}".format},
     )
 
 
 def fanout_section(facts: Facts) -> Section:
-    cells = [
-        [
-            row.service,
-            row.multicasts,
-            f"{row.branches / row.multicasts:.2f}",
-            sum(count for _, count in row.counts) if row.counts else None,
-            *(routes_at(fraction, row.counts) for fraction in (0.0, 0.5, 1.0)),
-            f"{row.answers / row.asked:.2f}" if row.asked else None,
-            row.incomplete if row.asked and row.counts else None,
-        ]
-        for row in facts.fanouts.rows
-    ]
-    return table(
+    return of_records(
         "Multicast fan-out",
-        "service | >multicasts | >average | >single | >least | >median | >most | >answers | >incomplete",
-        cells,
+        "service | >multicasts | >average = ratio(branches, multicasts) | >single = single(counts) | "
+        ">least = least(counts) | >median = median(counts) | >most = most(counts) | >answers = ratio(answers, asked) | "
+        ">incomplete = fewer(incomplete, asked, counts)",
+        facts.fanouts.rows,
         "Routes that a multicast went to. The average is of all; least, median, most and incomplete are of those that "
         "were recorded as single requests. Answers: items per route of streams; below 1 some routes gave none. "
         "Incomplete: streams with fewer items than routes.",
         NO_MULTICAST,
         of=(facts.fanouts.count, "service"),
-        is_brief=True,
         plot=("fanouts", plots.fanouts_plot),
+        formats={
+            "ratio": lambda part, whole: f"{part / whole:.2f}" if whole else None,
+            "single": lambda counts: sum(count for _, count in counts) if counts else None,
+            "least": partial(routes_at, 0.0),
+            "median": partial(routes_at, 0.5),
+            "most": partial(routes_at, 1.0),
+            "fewer": lambda number, asked, counts: number if asked and counts else None,
+        },
     )
 
 
@@ -279,28 +224,17 @@ def fanout_counts_section(facts: Facts) -> Section:
     columns = "service | >routes | >multicasts"
     nothing = NO_MULTICAST if not facts.fanouts.rows else "The brokers recorded no single requests, only their sums."
     plot = "fanout-counts", plots.fanout_counts_plot
-    return table("Multicasts by number of routes", columns, cells, "", nothing, plot=plot)
+    return table("Multicasts by number of routes", columns, cells, "", nothing, is_brief=False, plot=plot)
 
 
 def callers_section(facts: Facts) -> Section:
-    callers = facts.callers
-    short = short_ids(row.caller_route for row in callers.rows)
-    cells = [
-        [
-            row.caller_service,
-            short[row.caller_route],
-            *row.pick("service requests errors"),
-            *map(bytes_of, row.pick("bytes_in bytes_out")),
-        ]
-        for row in callers.rows
-    ]
-    return table(
+    return of_records(
         "Top callers",
-        "caller | caller's route | called | >requests | >errors | >bytes in | >bytes out",
-        cells,
+        "caller = caller_service | caller's route = route(caller_route) | called = service | >requests | >errors | "
+        ">bytes in = bytes(bytes_in) | >bytes out = bytes(bytes_out)",
+        facts.callers.rows,
         nothing="No callers are recorded.",
-        of=(callers.count, "row"),
-        is_brief=True,
+        of=(facts.callers.count, "row"),
         plot=("callers", plots.callers_plot),
     )
 
@@ -322,10 +256,10 @@ def _ranking_section(
     cells = list(zip(ranking.names, ranking.requests, strict=True))
     count = ranking.count, noun
     columns = f"{noun} | >requests"
-    return table(title, columns, cells, note, nothing, of=count, is_brief=True, plot=plot)
+    return table(title, columns, cells, note, nothing, of=count, plot=plot)
 
 
 def rejections_section(facts: Facts) -> Section:
-    cells = [list(vars(row).values()) for row in facts.rejections.rows]
-    columns, count = "service | caller | address | code word | emptied by | >requests", facts.rejections.count
-    return table("Rejected requests", columns, cells, nothing=NO_REJECTION, of=(count, "row"))
+    columns = "service | caller = caller_service | address | code word = word | emptied by = emptied_by | >requests"
+    rows, count = facts.rejections.rows, (facts.rejections.count, "row")
+    return of_records("Rejected requests", columns, rows, nothing=NO_REJECTION, of=count, is_brief=False)
