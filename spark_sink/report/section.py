@@ -100,7 +100,8 @@ def table(
     numeric = [plain(head[1:]) for head in heads if head.startswith(">")]
     heads = [plain(head[1:] if head[:1] in ("<", ">") else head) for head in heads]
     note = " ".join(filter(None, (note, shown_of(len(cells), *of))))
-    return Section(title, heads, numeric, cells, note, nothing, is_brief, *(plot or ("", None)))
+    name, draw = plot or ("", None)
+    return Section(title, heads, numeric, cells, note, nothing, is_brief, name, draw if cells else None)
 
 
 def of_records(

@@ -1,4 +1,7 @@
-"""Plots of routes and brokers: stays as a Gantt, flapping, the cluster, routes over time."""
+"""Plots of routes and brokers: stays as a Gantt, flapping, the cluster, routes over time.
+
+But for the cluster, each is made only where the table that it belongs to has rows.
+"""
 
 import math
 from typing import Final
@@ -53,10 +56,8 @@ LOADS: Final = (
 )
 
 
-def lifetimes_plot(facts: Facts) -> Plot | None:
+def lifetimes_plot(facts: Facts) -> Plot:
     lifetimes = facts.lifetimes
-    if not lifetimes.shown:
-        return None
     rows = sorted(lifetimes.shown, key=lambda route: (route.service, route.lifetimes[0].from_us))
     names = route_labels(rows)
     by_end: dict[str, list[tuple[int, Record]]] = {}
@@ -103,10 +104,8 @@ def lifetimes_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary)
 
 
-def flapping_plot(facts: Facts) -> Plot | None:
+def flapping_plot(facts: Facts) -> Plot:
     rows = facts.lifetimes.flapping
-    if not rows:
-        return None
     names = route_labels(rows)
     x = [time_us(end_us) for row in rows for end_us in row.ends_us]
     y = [place for place, row in enumerate(rows) for _ in row.ends_us]
@@ -183,12 +182,10 @@ def cluster_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary)
 
 
-def routes_plot(facts: Facts) -> Plot | None:
+def routes_plot(facts: Facts) -> Plot:
     """Own routes of each broker, from its snapshots."""
     cluster = facts.cluster
     told = [broker for broker in cluster.brokers if any(count is not None for count in broker.routes_over_time)]
-    if not told or cluster.bins.count < 2:
-        return None
     x = [time_of(start) for start in cluster.bins.starts()]
     data: list[Values] = []
     for broker, colour in zip(told, COLOURS, strict=False):

@@ -1,5 +1,6 @@
 """Routes, brokers and the records themselves as tables of texts."""
 
+from dataclasses import replace
 from typing import Final
 
 from spark_sink.report.facts import Facts
@@ -76,7 +77,8 @@ def brokers_section(facts: Facts) -> Section:
 
 
 def links_section(facts: Facts) -> Section:
-    return of_records(
+    """The brokers are drawn though there are no links."""
+    told = of_records(
         "Brokers and links",
         "broker | neighbour | state = state(is_up) | >went up = ups | >went down = downs | >was up = duration(up_ms) | "
         "last reason = reason",
@@ -86,6 +88,7 @@ def links_section(facts: Facts) -> Section:
         plot=("cluster", plots.cluster_plot),
         formats={"state": lambda is_up: "up" if is_up else "down"},
     )
+    return replace(told, draw=plots.cluster_plot)
 
 
 def routes_over_time_section(facts: Facts) -> Section:

@@ -1,6 +1,10 @@
-"""Plots of requests: traffic, outcomes, latencies, balance, multicasts, callers, rejections."""
+"""Plots of requests: traffic, outcomes, latencies, balance, multicasts, callers, rejections.
+
+Each is made only where the table that it belongs to has rows.
+"""
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -139,11 +143,9 @@ def outcomes_plot(facts: Facts) -> Plot | None:
     return Plot([*data, line], figure, f"{said}.")
 
 
-def errors_plot(facts: Facts) -> Plot | None:
+def errors_plot(facts: Facts) -> Plot:
     """Errors by service over time, in the colours that services have."""
     traffic = facts.traffic
-    if not traffic.errors or traffic.bins.count < 2:
-        return None
     names = [*map(label, traffic.services), "others"]
     data = [
         bars_over_time(traffic.bins, counts, name, colour)
@@ -164,13 +166,10 @@ def service_colours(facts: Facts) -> list[str]:
     return [*COLOURS[: len(facts.traffic.services)], GREY]
 
 
-def instances_plot(facts: Facts) -> Plot | None:
+def instances_plot(facts: Facts) -> Plot:
     """The p99 of each route beside that of the median route."""
     rows = facts.instances.rows
-    if not rows:
-        return None
     names = route_labels(rows)
-    places = list(range(len(rows)))
     series = (
         ("median route of the service", [row.median_p99_us for row in rows], SLATE, "line-ns", 22),
         ("this route", [row.p99_us for row in rows], PERCENTILE_COLOURS[P99], PERCENTILE_SYMBOLS[P99], 9),
@@ -178,9 +177,7 @@ def instances_plot(facts: Facts) -> Plot | None:
     data = []
     for name, values, colour, symbol, size in series:
         marker = {"color": colour, "size": size, "symbol": symbol, "line": {"color": colour, "width": 2}}
-        hover = "%{text}<br>p99 %{customdata}<extra>" + name + "</extra>"
-        x = [max(1, us) for us in values]
-        data.append(marks(name, x, places, list(map(latency_of, values)), hover, marker, text=names))
+        data.append(_latency_marks(name, names, values, "p99 %{customdata}<extra>" + name + "</extra>", marker))
     axis = latency_axis([us for _, values, *_ in series for us in values]) | {"title": {"text": "p99"}}
     slowest, short = rows[0], short_ids(row.route_id for row in rows)
     summary = (
@@ -190,11 +187,16 @@ def instances_plot(facts: Facts) -> Plot | None:
     return Plot(data, row_layout(names, xaxis=axis, showlegend=True), summary)
 
 
-def percentiles_plot(facts: Facts) -> Plot | None:
+def _latency_marks(name: str, names: Sequence[str], values: Sequence[int], hover: str, marker: Values) -> Values:
+    """A dot in the row of each of the names."""
+    x = [max(1, us) for us in values]  # the axis is logarithmic
+    told = list(map(latency_of, values))
+    return marks(name, x, list(range(len(x))), told, "%{text}<br>" + hover, marker, text=names)
+
+
+def percentiles_plot(facts: Facts) -> Plot:
     traffic = facts.traffic
     latencies = traffic.latencies
-    if latencies.all_us is None or traffic.bins.count < 2:
-        return None
     x = _middles(traffic.bins)
     data: list[Values] = []
     drawn: list[int] = []
@@ -210,10 +212,8 @@ def percentiles_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, f"{latencies.model} over the whole time: {told}.")
 
 
-def latencies_plot(facts: Facts) -> Plot | None:
+def latencies_plot(facts: Facts) -> Plot:
     latencies = facts.traffic.latencies
-    if not latencies.services:
-        return None
     names = [label(service) for service in latencies.services]
     rows = latencies.of_services
     line_x = [edge for row in rows for edge in (max(1, row[0]), max(1, row[-1]), None)]
@@ -221,11 +221,9 @@ def latencies_plot(facts: Facts) -> Plot | None:
     line = {"type": "scatter", "mode": "lines", "x": line_x, "y": line_y, "showlegend": False, "hoverinfo": "skip"}
     data: list[Values] = [line | {"line": {"color": GREY, "width": 2}}]
     for place, (name, colour) in enumerate(zip(PERCENTILES, PERCENTILE_COLOURS, strict=True)):
-        values = [row[place] for row in rows]
+        values = [us[place] for us in rows]
         marker = {"color": colour, "size": 10, "symbol": PERCENTILE_SYMBOLS[place]}
-        hover = "%{text}<br>" + name + " %{customdata}<extra></extra>"
-        x, y = [max(1, us) for us in values], list(range(len(rows)))
-        data.append(marks(name, x, y, list(map(latency_of, values)), hover, marker, text=names))
+        data.append(_latency_marks(name, names, values, name + " %{customdata}<extra></extra>", marker))
     figure = row_layout(names, xaxis=latency_axis([us for row in rows for us in row]))
     slowest = max(range(len(rows)), key=lambda place: rows[place][2])
     summary = f"The slowest p99 is that of {named(latencies.services[slowest])}: {latency_of(rows[slowest][2])}."
@@ -234,12 +232,10 @@ def latencies_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary)
 
 
-def p99_plot(facts: Facts) -> Plot | None:
+def p99_plot(facts: Facts) -> Plot:
     """Service by time, colour by p99: where and when it was slow."""
     traffic = facts.traffic
     latencies = traffic.latencies
-    if not latencies.services or traffic.bins.count < 2:
-        return None
     names = [label(service) for service in latencies.services]
     values = [[None if us is None else math.log10(max(1, us)) for us in row] for row in latencies.p99_over_time]
     drawn = [max(1, us) for row in latencies.p99_over_time for us in row if us is not None]
@@ -276,11 +272,9 @@ def p99_plot(facts: Facts) -> Plot | None:
     return Plot(data, row_layout(names, xaxis=bins_axis(traffic.bins) | {"showgrid": False}), summary)
 
 
-def balance_plot(facts: Facts) -> Plot | None:
+def balance_plot(facts: Facts) -> Plot:
     """Each route a dot at its share of the mean."""
     rows = facts.balances.rows[:MAX_BALANCE_ROWS]
-    if not rows:
-        return None
     names = [f"{label(row.service, 22)} · {label(row.routing)}" for row in rows]
     data: list[Values] = []
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
@@ -317,10 +311,8 @@ def balance_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary)
 
 
-def fanouts_plot(facts: Facts) -> Plot | None:
+def fanouts_plot(facts: Facts) -> Plot:
     rows = facts.fanouts.rows
-    if not rows:
-        return None
     names = [label(row.service) for row in rows]
     averages = [row.branches / row.multicasts for row in rows]
     widest = max(averages)
@@ -340,10 +332,8 @@ def fanouts_plot(facts: Facts) -> Plot | None:
     )
 
 
-def fanout_counts_plot(facts: Facts) -> Plot | None:
+def fanout_counts_plot(facts: Facts) -> Plot:
     rows = [row for row in facts.fanouts.rows if row.counts][: len(COLOURS)]
-    if not rows:
-        return None
     most = max(row.counts[-1][0] for row in rows)
     width = -(-(most + 1) // MAX_FANOUT_BARS)
     data: list[Values] = []
@@ -376,10 +366,8 @@ def fanout_counts_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary + (f" {left} services with fewer are left out." if left else ""))
 
 
-def callers_plot(facts: Facts) -> Plot | None:
+def callers_plot(facts: Facts) -> Plot:
     rows = facts.callers.rows
-    if not rows:
-        return None
     short = short_ids(row.caller_route for row in rows)
     names = [
         f"{label(row.caller_service, 16)} {harmless(short[row.caller_route])} → {label(row.service, 16)}"
@@ -413,17 +401,15 @@ def callers_plot(facts: Facts) -> Plot | None:
     return Plot(data, figure, summary)
 
 
-def tags_plot(facts: Facts) -> Plot | None:
+def tags_plot(facts: Facts) -> Plot:
     return _ranking_plot(facts.rejections.by_tag, "tags")
 
 
-def words_plot(facts: Facts) -> Plot | None:
+def words_plot(facts: Facts) -> Plot:
     return _ranking_plot(facts.rejections.by_word, "code words")
 
 
-def _ranking_plot(ranking: Record, noun: str) -> Plot | None:
-    if not ranking.names:
-        return None
+def _ranking_plot(ranking: Record, noun: str) -> Plot:
     names = [label(name) for name in ranking.names]
     summary = f"Most: {named(ranking.names[0])} with {count_of(ranking.requests[0], 'request')}."
     left = ranking.count - len(names)
