@@ -238,8 +238,9 @@ def p99_plot(facts: Facts) -> Plot:
     latencies = traffic.latencies
     names = [label(service) for service in latencies.services]
     values = [[None if us is None else math.log10(max(1, us)) for us in row] for row in latencies.p99_over_time]
-    drawn = [max(1, us) for row in latencies.p99_over_time for us in row if us is not None]
-    ticks = [us for us in latency_ticks(min(drawn), max(drawn)) if min(drawn) * 0.8 <= us <= max(drawn) * 1.25]
+    drawn = [us for row in latencies.p99_over_time for us in row if us is not None]
+    low, high = max(1, min(drawn)), max(1, *drawn)
+    ticks = [us for us in latency_ticks(low, high) if low * 0.8 <= us <= high * 1.25]
     height = row_layout(names)["height"]
     ticks = ticks[:: -(-len(ticks) * TICK_PX // (height - FRAME_PX))]
     edges = [*traffic.bins.starts(), traffic.bins.starts()[-1] + timedelta(seconds=traffic.bins.step_s)]
@@ -250,8 +251,8 @@ def p99_plot(facts: Facts) -> Plot:
             "x": [time_of(edge) for edge in edges],
             "y": list(range(len(names))),
             "z": values,
-            "zmin": math.log10(min(drawn)) - 0.1,
-            "zmax": math.log10(max(drawn)) + 0.1,
+            "zmin": math.log10(low) - 0.1,
+            "zmax": math.log10(high) + 0.1,
             "customdata": [list(map(latency_of, row)) for row in latencies.p99_over_time],
             "text": [[name] * traffic.bins.count for name in names],
             "colorscale": [[place / 3, colour] for place, colour in enumerate(PERCENTILE_COLOURS)],

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from spark_sink.report.page import html_report
 from spark_sink.report.routes.plots import END_COLOURS, STATE_COLOURS
 from spark_sink.report.traffic.plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
 from tests.spark_sink.report.conftest import Case
-from tests.spark_sink.report.tables import NOON, Made, event_row, traffic_row, write
+from tests.spark_sink.report.tables import NOON, Made, event_row, histogram, traffic_row, write
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 TAGS = """
@@ -27,24 +27,8 @@ html head meta title style body header h1 p a dl div dt dd nav ul li main sectio
 details summary table thead tr th tbody td footer code script noscript
 """
 PLOTS = [
-    "services",
-    "outcomes",
-    "errors",
-    "percentiles",
-    "latencies",
-    "p99",
-    "instances",
-    "balance",
-    "fanouts",
-    "fanout-counts",
-    "stays",
-    "flapping",
-    "callers",
-    "tags",
-    "words",
-    "cluster",
-    "routes",
-    "loads",
+    *("services", "outcomes", "errors", "percentiles", "latencies", "p99", "instances", "balance", "fanouts"),
+    *("fanout-counts", "stays", "flapping", "callers", "tags", "words", "cluster", "routes", "loads"),
 ]
 FIELDS = "x y y:, x:, y:.2f x:.2f text hovertext customdata customdata:,"  # of templates
 MADE_AT = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
@@ -254,6 +238,14 @@ def test_colours_are_told_from_the_paper(paper: str) -> None:
     for colour in {*COLOURS, *PERCENTILE_COLOURS, *outcomes, *ends, *STATE_COLOURS.values()}:
         low, high = sorted((light(colour), light(paper)))
         assert (high + 0.05) / (low + 0.05) >= 3, colour
+
+
+def test_answers_within_a_microsecond_are_drawn(tmp_path: Path) -> None:
+    minutes = (NOON + timedelta(minutes=minute) for minute in range(3))
+    write(tmp_path, {"traffic": [traffic_row(minute=minute) | histogram([0]) for minute in minutes]})
+    facts = read_facts(tmp_path)
+    assert plots_of(facts)["p99"]["data"][0]["z"] == [[0, 0, 0]]
+    assert "The highest is 0 µs: orders at 2026-11-20 12:00 UTC." in html_report(facts, MADE_AT)
 
 
 def test_many_routes_of_a_multicast_share_bars(tmp_path: Path) -> None:
