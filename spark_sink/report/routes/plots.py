@@ -60,13 +60,10 @@ def lifetimes_plot(facts: Facts) -> Plot:
     lifetimes = facts.lifetimes
     rows = sorted(lifetimes.shown, key=lambda route: (route.service, route.lifetimes[0].from_us))
     names = route_labels(rows)
-    by_end: dict[str, list[tuple[int, Record]]] = {}
-    for place, route in enumerate(rows):
-        for lifetime in route.lifetimes:
-            by_end.setdefault(_end_word(lifetime), []).append((place, lifetime))
+    stays = [(place, lifetime) for place, route in enumerate(rows) for lifetime in route.lifetimes]
     data: list[Values] = []
     for word, (colour, pattern) in END_COLOURS.items():
-        mine = by_end.get(word, [])
+        mine = [(place, lifetime) for place, lifetime in stays if _end_word(lifetime) == word]
         if not mine:
             continue
         told = [

@@ -102,16 +102,7 @@ def _latencies(reader: TableReader, source: Source) -> Record:
     model = CALLS if CALLS in models else next(iter(models), "")
     reader.make("answered", "FROM timed WHERE model = ?", [model])
     everything = percentiles_of(reader, "answered", "model").get((model,))
-    if everything is None:
-        return Record(
-            model="",
-            all_us=None,
-            over_time=[None] * bins.count,
-            services=[],
-            service_count=0,
-            of_services=[],
-            p99_over_time=[],
-        )
+    model = model if everything else None  # nothing is of that
     top = reader.top(
         "places", "service", f"(FROM sums WHERE {HAS_LATENCY} AND model = ?)", TOP_LATENCIES, values=[model]
     )
@@ -123,7 +114,7 @@ def _latencies(reader: TableReader, source: Source) -> Record:
     lines = bins.lines((*key, latencies[P99]) for key, latencies in of_both.items())
     places = range(len(top.rows))
     return Record(
-        model=model,
+        model=model or "",
         all_us=everything,
         over_time=[over_time.get((number,)) for number in range(bins.count)],
         services=[row.service for row in top.rows],  # those with the most requests of this model

@@ -7,6 +7,9 @@ from tests.spark_sink.report import reference
 from tests.spark_sink.report.conftest import Case
 from tests.spark_sink.report.tables import NOON, origin, traffic_row, write
 
+SINGLE = origin(1) | {"event_time": NOON, "service": "orders", "routing": "multicast"}
+SINGLE |= {"branches": 3, "outcome": "completed"}
+
 
 def test_fanout_equals_plain_python(case: Case) -> None:
     rows = [row for row in reference.reached(case.rows["traffic"]) if row["routing"] == "multicast"]
@@ -36,13 +39,7 @@ def test_fanout_equals_plain_python(case: Case) -> None:
 
 def test_multicasts_that_no_route_matched_are_left_out(tmp_path: Path) -> None:
     refused = traffic_row(requests=9, branches=0, routing="multicast", outcome="rejected")
-    single = origin(1) | {
-        "event_time": NOON,
-        "service": "orders",
-        "routing": "multicast",
-        "branches": 0,
-        "outcome": "rejected",
-    }
+    single = SINGLE | {"branches": 0, "outcome": "rejected"}
     sent = traffic_row(requests=2, branches=6, routing="multicast")
     write(tmp_path, {"traffic": [refused, sent], "requests": [single]})
     [told] = read_facts(tmp_path).fanouts.rows
@@ -50,12 +47,5 @@ def test_multicasts_that_no_route_matched_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_single_request_without_a_weight_stands_for_itself(tmp_path: Path) -> None:
-    single = origin(1) | {
-        "event_time": NOON,
-        "service": "orders",
-        "routing": "multicast",
-        "branches": 3,
-        "outcome": "completed",
-    }
-    write(tmp_path, {"traffic": [traffic_row(routing="multicast", branches=3)], "requests": [single]})
+    write(tmp_path, {"traffic": [traffic_row(routing="multicast", branches=3)], "requests": [SINGLE]})
     assert read_facts(tmp_path).fanouts.rows[0].counts == [[3, 1]]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.traffic import grains
-from spark_sink.tables import DAY, GRAINS, HOUR, MINUTE, TIMES
+from spark_sink.tables import GRAINS, TIMES
 from tests.spark_sink.report import reference
 from tests.spark_sink.report.tables import NOON, Made, Row, Rows, rolled_up, traffic_row, write
 
@@ -128,7 +128,3 @@ def test_a_short_span_with_single_requests_is_told_by_the_second(tmp_path: Path)
 def test_otherwise_it_is_told_by_the_minute(tmp_path: Path, traffic: list[Row], singles: list[Row]) -> None:
     write(tmp_path, {"traffic": traffic, "requests": singles})
     assert read_facts(tmp_path).traffic.bins.step_s == 60
-
-
-def test_grains_have_sizes() -> None:
-    assert grains.GRAIN_S == {MINUTE: 60, HOUR: 3600, DAY: 86_400}
