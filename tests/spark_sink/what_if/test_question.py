@@ -84,7 +84,7 @@ def test_settings_of_a_run_are_those_that_it_told() -> None:
 
 def test_settings_that_nobody_told_are_the_defaults() -> None:
     told = RunSettings({"lb_method": "", "slow_start_s": "soon", "seed": "x"})
-    assert (told.seed, told.has_seed, told.zone, told.prefers_local) == (1, False, "", True)
+    assert (told.seed, told.zone, told.prefers_local) == (1, "", True)
     assert told.policies(Question()).default.chooser == "round_robin"
     assert told.policies(Question()).default.slow_start_s == 0.0
 
