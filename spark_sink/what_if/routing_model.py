@@ -7,8 +7,10 @@ What events do not tell is not here: who is congested, who has no lease left, an
 their way out.
 """
 
+import re
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from broker import events
@@ -33,17 +35,6 @@ _LOCAL: Final = object()  # owner of a route: routing does not look into it
 _REMOTE: Final = "broker "  # begins the `peer` of a route of another broker
 _CHANGED: Final = "changed"  # why a route was replaced whose connection goes on with other tags
 _FILLER: Final = "filler "  # service of a route that only holds a slot until the snapshot is whole
-
-# class of a chooser -> the name that a policy says
-_METHODS: Final = {
-    "RoundRobin": "round_robin",
-    "Random": "random",
-    "Weighted": "weighted",
-    "LeastBusy": "least_busy",
-    "PowerOfTwo": "power_of_two",
-    "PeakEwma": "peak_ewma",
-    "ZoneFirst": "zone_first",
-}
 
 
 class RoutingModel:
@@ -93,11 +84,10 @@ class RoutingModel:
                 put_or_take(masks.ejected, route.slot)
         elif kind in (events.DRAIN_STARTED, events.DRAIN_ENDED):
             self._drain(change)
-        elif kind == events.REDIRECT_SET:
-            self._redirects[change.service] = change.detail.removeprefix("requests go to ")
-            self.query.set_redirects(self._redirects)
-        elif kind == events.REDIRECT_REMOVED:
+        elif kind in (events.REDIRECT_SET, events.REDIRECT_REMOVED):
             self._redirects.pop(change.service, None)
+            if kind == events.REDIRECT_SET:
+                self._redirects[change.service] = change.detail.removeprefix("requests go to ")
             self.query.set_redirects(self._redirects)
 
     def settle(self) -> None:
@@ -121,10 +111,6 @@ class RoutingModel:
         for filler in reversed(fillers):
             self.table.leave(filler)
 
-    def zone_of(self, caller_route: str) -> bytes:
-        """Where a caller is; the broker's zone when it has no route."""
-        return self._zones.get(caller_route, self._default_zone) if caller_route else self._default_zone
-
     def resolve(self, raw: bytes) -> Target:
         """As the broker does with an ADDRESS."""
         self.settle()
@@ -136,7 +122,8 @@ class RoutingModel:
         if now > self._now:
             self._now = now
         origin = b"" if not target.is_by_origin else self._id(caller_route) if caller_route else bytes(16)
-        return self.query.choose(target, self.zone_of(caller_route), origin, self._now)
+        zone = self._zones.get(caller_route, self._default_zone)  # the broker's own of a caller without a route
+        return self.query.choose(target, zone, origin, self._now)
 
     def ended(self, route: Route, is_awaited: bool, verdict: int, latency_us: int, ended_us: int) -> None:
         """A request that began is over."""
@@ -169,8 +156,7 @@ class RoutingModel:
         if names:
             self._copies[change.route_id] = names
         for name in names:
-            before = self.find(name)
-            self._join(change, name, before if old is not None else None)
+            self._join(change, name, self.find(name) if old is not None else None)
 
     def _join(self, change: Record, route_id: str, old: Route | None) -> None:
         """`old`: the route of the same connection, which has other tags now."""
@@ -192,17 +178,14 @@ class RoutingModel:
             masks.take(masks.draining, route.slot)
 
     def _go(self, change: Record) -> None:
-        route = self.find(change.route_id)
         if change.kind == events.ROUTE_REPLACED and change.reason == _CHANGED:
+            route = self.find(change.route_id)
             if route is not None:  # its new tags come with the next RouteJoined of the connection
                 self._changing[change.peer] = route
             return
-        if route is not None:
-            self.table.leave(route)
-        for name in self._copies.pop(change.route_id, []):
-            copy = self.find(name)
-            if copy is not None:
-                self.table.leave(copy)
+        for each in self._routes(change.route_id):
+            self.table.leave(each)
+        self._copies.pop(change.route_id, None)
 
     def _drain(self, change: Record) -> None:
         name = change.detail.rpartition(": ")[0]
@@ -265,9 +248,13 @@ def method_name(target: Target) -> str:
     """How a unicast or shard request was chosen: `power_of_two`, `sticky round_robin`, `shard maglev`."""
     if target.routing == SHARD:
         return f"shard {target.shard_method.name}" if target.shard_method is not None else "shard"
-    chooser: Chooser | None = target.chooser
-    name = _METHODS.get(type(chooser).__name__, "none")
+    name = _name_of(target.chooser)
     if name == "zone_first":
-        inner = getattr(chooser, "inner", None)
-        name = f"zone_first:{_METHODS.get(type(inner).__name__, 'none')}"
+        name += f":{_name_of(getattr(target.chooser, 'inner', None))}"
     return f"sticky {name}" if target.is_sticky else name
+
+
+@cache
+def _name_of(chooser: Chooser | None) -> str:
+    """As a policy says it: `peak_ewma` of a PeakEwma."""
+    return re.sub("(?<=.)(?=[A-Z])", "_", type(chooser).__name__).lower() if chooser is not None else "none"
