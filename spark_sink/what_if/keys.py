@@ -21,10 +21,8 @@ class Keys(Struct):
         """A request with this key; once moved is moved."""
         if key_hash & ((1 << self.bits) - 1):
             return
-        moved = self.moved
-        if moved.get(key_hash) in (None, False):
-            moved[key_hash] = is_moved
-        if len(moved) > MAX_KEYS:
+        self.moved[key_hash] = is_moved or self.moved.get(key_hash, False)
+        if len(self.moved) > MAX_KEYS:
             self._thin(self.bits + 1)
 
     def merge(self, other: "Keys") -> None:
