@@ -1,8 +1,8 @@
 """The command `rsocket-broker simulate`: options into a question, the answer to the terminal, as JSON, as a page."""
 
 import sys
-from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -14,10 +14,15 @@ from spark_sink.timestamps import micros_of
 from spark_sink.what_if.local import LocalEngine, check_folder
 from spark_sink.what_if.output import as_json, print_simulation
 from spark_sink.what_if.page import write_page
-from spark_sink.what_if.question import MAX_COPIES, Question, check_chooser, check_shard, parse_tag
+from spark_sink.what_if.question import MAX_COPIES, Question, question_of
 from spark_sink.what_if.simulation import Simulation
 from spark_sink.what_if.simulation import simulate as ask
 from spark_sink.what_if.spark import SparkEngine
+
+
+def _micros(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    moment = moment_option(context, parameter, value)
+    return micros_of(moment) if moment is not None else None
 
 
 @click.command()
@@ -43,11 +48,14 @@ from spark_sink.what_if.spark import SparkEngine
 @click.option("--seed", type=int, help="Seed of random choices: another one shows how much is chance.")
 @click.option(
     "--since",
+    "since_us",
     metavar="TIME",
-    callback=moment_option,
+    callback=_micros,
     help='Count only requests that began then or later: ISO (UTC without a zone), "10 minutes ago".',
 )
-@click.option("--until", metavar="TIME", callback=moment_option, help="Read only requests that began before this time.")
+@click.option(
+    "--until", "until_us", metavar="TIME", callback=_micros, help="Read only requests that began before this time."
+)
 @click.option("--broker", default="", help="Replay only this broker: its id or name.")
 @click.option("--service", default="", help="Count only the requests of this service.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
@@ -55,22 +63,7 @@ from spark_sink.what_if.spark import SparkEngine
 @click.option("--master", default=NEAR_MASTER, show_default=True, help="Where Spark runs.")
 @click.option("--no-spark", is_flag=True, help="Replay in this process, without Java: for small folders.")
 def simulate(
-    events: str,
-    tables: str,
-    chooser: str | None,
-    shard: str | None,
-    without: tuple[str, ...],
-    copies_of: tuple[str, ...],
-    copies: int,
-    seed: int | None,
-    since: datetime | None,
-    until: datetime | None,
-    broker: str,
-    service: str,
-    page: Path | None,
-    is_json: bool,
-    master: str,
-    no_spark: bool,
+    *, events: str, tables: str, page: Path | None, is_json: bool, master: str, no_spark: bool, **asked: Any
 ) -> None:
     """Replay recorded requests with another load balancer, and compare.
 
@@ -79,18 +72,7 @@ def simulate(
     if bool(events) == bool(tables):
         raise click.UsageError("give either --events or --tables")
     try:
-        question = Question(
-            chooser=check_chooser(chooser) if chooser is not None else None,
-            shard=check_shard(shard) if shard is not None else None,
-            without=tuple(parse_tag(text) for text in without),
-            copies_of=tuple(parse_tag(text) for text in copies_of),
-            copies=copies,
-            seed=seed,
-            since_us=micros_of(since) if since is not None else None,
-            until_us=micros_of(until) if until is not None else None,
-            broker=broker,
-            service=service,
-        )
+        question = question_of(**asked)
         if no_spark:
             simulation = ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
         else:

@@ -5,17 +5,18 @@ Plain values that travel to Spark's workers. Knows names of choosers and shard m
 
 import hashlib
 import uuid
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from broker.routing.choosers.registry import Methods
 from broker.routing.sharding.methods import ShardMethods
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.keys import NO_TAG, Key, keys_named, parse_key
 from spark_sink.errors import SinkError
-from spark_sink.history.epochs import values_of
+from spark_sink.history.epochs import FOR_EVER, values_of
 
 MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not
 
@@ -36,9 +37,14 @@ class Question(Struct, frozen=True):
     copies: int = 1
     seed: int | None = None  # of the choosers' rng
     since_us: int | None = None  # requests that began earlier are replayed and not counted
-    until_us: int | None = None  # requests that began then or later are not read
+    until_us: int | None = None  # see `end_us`
     broker: str = ""  # id or name; empty: all
     service: str = ""  # only its requests are counted; empty: all
+
+    @property
+    def end_us(self) -> int:
+        """Requests that began then or later are not read."""
+        return self.until_us if self.until_us is not None else FOR_EVER
 
     def is_without(self, tags: "TagValues") -> bool:
         """A route with these tags never was."""
@@ -75,6 +81,16 @@ def key_of(name: str) -> Key:
         return parse_key(name) if name.startswith(("well-known-0x", "extension-0x")) else Key.text(name)
     except BrokerError:
         return NO_TAG  # no broker has written this
+
+
+def question_of(*, without: Sequence[str], copies_of: Sequence[str], **asked: Any) -> Question:
+    """As the options say it. BadQuestion: it is none."""
+    question = Question(**asked)
+    if question.chooser is not None:
+        check_chooser(question.chooser)
+    if question.shard is not None:
+        check_shard(question.shard)
+    return replace(question, without=tuple(map(parse_tag, without)), copies_of=tuple(map(parse_tag, copies_of)))
 
 
 def check_chooser(name: str) -> str:
