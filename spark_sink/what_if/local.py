@@ -1,5 +1,6 @@
 """The engine without Spark: reads Parquet with pyarrow and replays in this process. For small inputs, and for tests."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,8 @@ from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, check_tables, read_table
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.records import RESULT_SCHEMA, flow_records, request_records, rows_of, sorted_rows
-from spark_sink.what_if.totals import totals_of
+from spark_sink.what_if.records import RESULT_SCHEMA, ROW_ORDER, ROW_SCHEMA, flow_records, request_records, rows_of
+from spark_sink.what_if.totals import read_totals, totals_of
 
 MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark
 BATCH: Final = 65_536  # rows that are Python objects at a time
@@ -31,10 +32,9 @@ class LocalEngine:
         """One of the two folders. BadFolder: it is not there."""
         self._events: Final = events
         self._tables: Final = tables
-        self._until_us: Final = question.until_us
+        self._until_us: Final = question.end_us
         self.problems: list[str] = []  # sentences: files that were passed over
         check_folder(events, tables)
-        self._records: pa.Table | None = None  # until somebody asks
 
     def lifecycle(self) -> pa.Table:
         if self._tables is not None:
@@ -43,33 +43,27 @@ class LocalEngine:
         return lifecycle_rows(self._read(LIFECYCLES))
 
     def totals(self) -> pa.Table:
-        return totals_of(self.records())
+        totals = read_totals(totals_of([self.records], self._until_us))
+        records = pc.sum(totals["rows"]).as_py() or 0
+        if records > MAX_RECORDS:
+            raise SinkError(
+                f"{records:,} records are more than are replayed without Spark ({MAX_RECORDS:,}): leave out "
+                "--no-spark, or narrow it with --until"
+            )
+        return totals
 
     def replay(self, plan: Plan) -> pa.Table:
-        rows = sorted_rows(list(rows_of(self.records(), plan.places)))
+        rows = pa.concat_tables([ROW_SCHEMA.empty_table(), *rows_of([self.records], plan.places)])
+        rows = rows.sort_by([(name, "ascending") for name in ROW_ORDER])
         batches = list(replay_batches(iter(rows.to_batches(max_chunksize=BATCH)), plan))
         return pa.Table.from_batches(batches, schema=RESULT_SCHEMA)
 
+    @cached_property
     def records(self) -> pa.Table:
-        """The requests of all epochs that have some, and the flows of the others."""
-        if self._records is None:
-            if self._tables is not None:
-                parts = [request_records(read_table(self._tables, REQUESTS))]
-            else:
-                requests = request_records(self._read(REQUESTS))
-                flows = flow_records(self._read(FLOWS))
-                is_also = pc.is_in(_keys(flows), value_set=pc.unique(_keys(requests)))
-                parts = [requests, flows.filter(pc.invert(is_also))]
-            records = pa.concat_tables(parts)
-            if self._until_us is not None:
-                records = records.filter(pc.less(records["started_us"], self._until_us))
-            if len(records) > MAX_RECORDS:
-                raise SinkError(
-                    f"{len(records):,} records are more than are replayed without Spark ({MAX_RECORDS:,}): leave out "
-                    "--no-spark, or narrow it with --until"
-                )
-            self._records = records
-        return self._records
+        """Of requests and flows, those beyond what is asked for, too."""
+        if self._tables is not None:
+            return request_records(read_table(self._tables, REQUESTS))
+        return pa.concat_tables([request_records(self._read(REQUESTS)), flow_records(self._read(FLOWS))])
 
     def _read(self, source: str) -> pa.Table:
         assert self._events is not None  # else it is read from tables
@@ -89,7 +83,3 @@ def lifecycle_rows(events: pa.Table) -> pa.Table:
     return events.filter(pc.is_in(events["kind"], value_set=pa.array(sorted(KINDS), pa.int64()))).select(
         LIFECYCLE_NAMES
     )
-
-
-def _keys(records: pa.Table) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(records["broker_id"], records["epoch"].cast(pa.string()), " ")

@@ -4,49 +4,57 @@ Knows what the numbers mean, and nothing of how they came about.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, to_builtins
 from rich.console import Console
 
 from broker.routing.balance import gini, max_over_mean
 from spark_sink.terminal import print_rows, say, short_ids
-from spark_sink.what_if.results import Compared, RouteLoad
+from spark_sink.what_if.results import Compared, Load, RouteLoad
 from spark_sink.what_if.simulation import Simulation
 
 MAX_ROUTES: Final = 40  # of a terminal's table; JSON and the page have all
 REPRODUCED: Final = ("chosen by", "choices", "reproduced", "")
 
 
-class ServiceLoads(Struct):
-    """The routes of one service together, as it was and as asked."""
+class Side(Struct):
+    """The routes of one service together: as it was, or as asked."""
+
+    routes: int  # that were there
+    requests: int
+    max_over_mean: float
+    gini: float
+    peak_in_flight: int  # the largest number at one route
+
+    @classmethod
+    def of(cls, loads: Sequence[Load]) -> "Side":
+        requests = [load.requests for load in loads if load.is_there or load.requests]
+        peak = max((load.peak for load in loads), default=0)
+        return cls(len(requests), sum(requests), max_over_mean(requests), gini(requests), peak)
+
+
+class ServiceLoads(NamedTuple):
+    """Both sides of one service."""
 
     service: str
-    routes: list[tuple[str, RouteLoad]]  # by Route Id, those that were there, or are as asked
-
-    def loads(self, *, real: bool) -> list[int]:
-        """Requests of each route that was there."""
-        if real:
-            return [load.real_requests for _, load in self.routes if load.was_there or load.real_requests]
-        return [load.requests for _, load in self.routes if load.is_there or load.requests]
-
-    def peak(self, *, real: bool) -> int:
-        """The largest number in flight at one route."""
-        return max((load.real_peak if real else load.peak for _, load in self.routes), default=0)
+    routes: list[tuple[str, RouteLoad]]  # by Route Id; those with the most requests first
+    real: Side
+    asked: Side
 
 
 def services_of(simulation: Simulation) -> list[ServiceLoads]:
     """The services that have requests, by name; their routes by requests, the most first."""
-    found: dict[str, ServiceLoads] = {}
+    by_service: dict[str, list[tuple[str, RouteLoad]]] = {}
     for route_id, load in simulation.result.routes.items():
-        found.setdefault(load.service, ServiceLoads(load.service, [])).routes.append((route_id, load))
-    for service in found.values():
-        service.routes.sort(key=lambda pair: (-pair[1].real_requests, -pair[1].requests, pair[0]))
-    return [
-        found[name]
-        for name in sorted(found)
-        if any(load.requests or load.real_requests for _, load in found[name].routes)
-    ]
+        by_service.setdefault(load.service, []).append((route_id, load))
+    found = []
+    for service, routes in sorted(by_service.items()):
+        routes.sort(key=lambda pair: (-pair[1].real.requests, -pair[1].asked.requests, pair[0]))
+        real, asked = (Side.of(loads) for loads in zip(*((load.real, load.asked) for _, load in routes), strict=True))
+        if real.requests or asked.requests:
+            found.append(ServiceLoads(service, routes, real, asked))
+    return found
 
 
 def print_simulation(simulation: Simulation, console: Console) -> None:
@@ -64,7 +72,7 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
     )
     routes = [(route_id, load) for service in services for route_id, load in service.routes]
     short = short_ids(route_id for route_id, _ in routes)
-    totals = {service.service: (sum(service.loads(real=True)), sum(service.loads(real=False))) for service in services}
+    totals = {service.service: service for service in services}
     _print(
         console,
         "Load per route",
@@ -79,14 +87,11 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
         [
             [
                 service,
-                f"{moves.requests:,}",
-                f"{moves.moved_requests:,}",
-                percent(moves.moved_requests, moves.requests),
-                ("" if moves.keys.is_exact else "about ") + f"{moves.keys.keys_n:,}",
-                f"{moves.keys.moved_n:,}",
-                percent(moves.keys.moved_n, moves.keys.keys_n),
+                *_parted(moves.requests, moves.moved_requests),
+                *_parted(keys.keys_n, keys.moved_n, keys.is_exact),
             ]
             for service, moves in sorted(result.shards.items())
+            for keys in [moves.keys]
         ],
     )
     _print(
@@ -118,7 +123,7 @@ def print_simulation(simulation: Simulation, console: Console) -> None:
 def reproduced_rows(simulation: Simulation) -> list[list[str]]:
     """The real choices of each method, under `REPRODUCED`."""
     return [
-        [name, f"{compared.choices:,}", f"{compared.same:,}", percent(compared.same, compared.choices)]
+        [name, *_parted(compared.choices, compared.same)]
         for name, compared in sorted(simulation.checked.compared.items())
     ]
 
@@ -134,11 +139,8 @@ def trust_text(simulation: Simulation) -> str:
 
 def compared_in_all(simulation: Simulation) -> Compared:
     """Of all methods together."""
-    total = Compared()
-    for compared in simulation.checked.compared.values():
-        total.choices += compared.choices
-        total.same += compared.same
-    return total
+    compared = simulation.checked.compared.values()
+    return Compared(sum(each.choices for each in compared), sum(each.same for each in compared))
 
 
 def as_json(simulation: Simulation) -> dict[str, Any]:
@@ -154,14 +156,14 @@ def as_json(simulation: Simulation) -> dict[str, Any]:
         "services": [
             {
                 "service": service.service,
-                "real": _json_loads(service, real=True),
-                "simulated": _json_loads(service, real=False),
+                "real": _json_side(service.real),
+                "simulated": _json_side(service.asked),
                 "routes": [
                     {
                         "route_id": route_id,
                         "is_copy": load.is_copy,
-                        "real": {"requests": load.real_requests, "peak_in_flight": load.real_peak},
-                        "simulated": {"requests": load.requests, "peak_in_flight": load.peak},
+                        "real": {"requests": load.real.requests, "peak_in_flight": load.real.peak},
+                        "simulated": {"requests": load.asked.requests, "peak_in_flight": load.asked.peak},
                     }
                     for route_id, load in service.routes
                 ],
@@ -206,29 +208,27 @@ def percent(part: int, whole: int) -> str:
     return f"{text} %"
 
 
-def _json_loads(service: ServiceLoads, *, real: bool) -> dict[str, Any]:
-    loads = service.loads(real=real)
-    return {
-        "routes": len(loads),
-        "requests": sum(loads),
-        "max_over_mean": round(max_over_mean(loads), 4),
-        "gini": round(gini(loads), 4),
-        "peak_in_flight": service.peak(real=real),
-    }
+def _parted(whole: int, part: int, is_exact: bool = True) -> list[str]:
+    return [("" if is_exact else "about ") + f"{whole:,}", f"{part:,}", percent(part, whole)]
 
 
-def _service_cells(service: ServiceLoads) -> list[str]:
-    was, then = service.loads(real=True), service.loads(real=False)
-    cells = [service.service or "-", f"{len(was):,}", f"{len(then):,}", f"{sum(was):,}", f"{sum(then):,}"]
-    cells += [f"{max_over_mean(was):.2f}", f"{max_over_mean(then):.2f}", f"{gini(was):.3f}", f"{gini(then):.3f}"]
-    return [*cells, f"{service.peak(real=True):,}", f"{service.peak(real=False):,}"]
+def _json_side(side: Side) -> dict[str, Any]:
+    rounded = {"max_over_mean": round(side.max_over_mean, 4), "gini": round(side.gini, 4)}
+    return to_builtins(side) | rounded  # type: ignore[no-any-return]
 
 
-def _route_cells(name: str, load: RouteLoad, totals: tuple[int, int]) -> list[str]:
+def _service_cells(loads: ServiceLoads) -> list[str]:
+    sides = (loads.real, loads.asked)
+    forms = (("routes", ","), ("requests", ","), ("max_over_mean", ".2f"), ("gini", ".3f"), ("peak_in_flight", ","))
+    return [loads.service or "-", *(format(getattr(side, name), form) for name, form in forms for side in sides)]
+
+
+def _route_cells(name: str, load: RouteLoad, service: ServiceLoads) -> list[str]:
     name += " (copy)" if load.is_copy else ""
-    cells = [load.service or "-", name, f"{load.real_requests:,}", f"{load.requests:,}"]
-    cells += [percent(load.real_requests, totals[0]), percent(load.requests, totals[1])]
-    return [*cells, f"{load.real_peak:,}", f"{load.peak:,}"]
+    sides = ((load.real, service.real), (load.asked, service.asked))
+    requests = [f"{mine.requests:,}" for mine, _ in sides]
+    shares = [percent(mine.requests, all_of.requests) for mine, all_of in sides]
+    return [load.service or "-", name, *requests, *shares, *(f"{mine.peak:,}" for mine, _ in sides)]
 
 
 def _both(*columns: str) -> list[str]:

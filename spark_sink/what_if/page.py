@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker.routing.balance import gini, max_over_mean
 from spark_sink.pages import html_page, plotly_script, scripts_in
 from spark_sink.terminal import short_ids
 from spark_sink.what_if.output import REPRODUCED, ServiceLoads, reproduced_rows, services_of, trust_text
@@ -41,7 +40,7 @@ def write_page(simulation: Simulation, path: Path) -> None:
 
 def _parts(simulation: Simulation) -> list[str]:
     result = simulation.result
-    services = sorted(services_of(simulation), key=lambda service: (-sum(service.loads(real=True)), service.service))
+    services = sorted(services_of(simulation), key=lambda service: (-service.real.requests, service.service))
     parts = [
         f"<p>{result.requests:,} requests, {html.escape(simulation.span)}.</p>",
         f"<p class=trust>{html.escape(trust_text(simulation))}</p>",
@@ -75,9 +74,9 @@ def _evenness(services: list[ServiceLoads]) -> Any:
     figure = _two("requests of the most loaded route / mean", "Gini coefficient")
     names = [_label(service.service) for service in services]
     for is_real in (True, False):
-        loads = [service.loads(real=is_real) for service in services]
-        _bars(figure, names, [max_over_mean(each) for each in loads], is_real=is_real, column=1, form=".2f")
-        _bars(figure, names, [gini(each) for each in loads], is_real=is_real, column=2, form=".3f")
+        sides = [service.real if is_real else service.asked for service in services]
+        _bars(figure, names, [side.max_over_mean for side in sides], is_real=is_real, column=1, form=".2f")
+        _bars(figure, names, [side.gini for side in sides], is_real=is_real, column=2, form=".3f")
     figure.add_hline(y=1, line_dash="dot", line_color="#999", row=1, col=1)
     return figure
 
@@ -89,10 +88,9 @@ def _routes(routes: list[tuple[str, Any]]) -> Any:
     short = short_ids(route_id for route_id, _ in routes)
     names = [_label(short[route_id]) + (" copy" if load.is_copy else "") for route_id, load in routes]
     for is_real in (True, False):
-        requests = [load.real_requests if is_real else load.requests for _, load in routes]
-        peaks = [load.real_peak if is_real else load.peak for _, load in routes]
-        _bars(figure, ids, requests, is_real=is_real, column=1, form=",d")
-        _bars(figure, ids, peaks, is_real=is_real, column=2, form=",d")
+        loads = [load.real if is_real else load.asked for _, load in routes]
+        _bars(figure, ids, [load.requests for load in loads], is_real=is_real, column=1, form=",d")
+        _bars(figure, ids, [load.peak for load in loads], is_real=is_real, column=2, form=",d")
     figure.update_xaxes(tickmode="array", tickvals=ids, ticktext=names)
     return figure
 
@@ -106,7 +104,7 @@ def _moves(simulation: Simulation) -> Any:
     for label, values, color in (("keys", keys, ASKED), ("requests", requests, "#f0b48f")):
         figure.add_bar(x=names, y=values, name=label, marker_color=color, texttemplate="%{y:.1f} %")
     figure.update_yaxes(title_text="% that another route owns", range=[0, 108])
-    return _laid_out(figure)
+    return figure
 
 
 def _unroutable(simulation: Simulation) -> Any:
@@ -125,9 +123,9 @@ def _unroutable(simulation: Simulation) -> Any:
         texttemplate="%{x:,d}",
         showlegend=False,
     )
-    figure.update_layout(height=max(200, 60 + 28 * len(rows)))
+    figure.update_layout(height=max(200, 90 + 28 * len(rows)))
     figure.update_yaxes(type="category", automargin=True)
-    return _laid_out(figure, height=max(200, 90 + 28 * len(rows)))
+    return figure
 
 
 def _figure() -> Any:
@@ -154,26 +152,21 @@ def _bars(figure: Any, names: list[str], values: Any, *, is_real: bool, column: 
     )
 
 
-def _laid_out(figure: Any, height: int = 380) -> Any:
-    figure.update_layout(
-        barmode="group",
-        height=height,
-        template="plotly_white",
-        margin={"l": 60, "r": 20, "t": 50, "b": 50},
-        legend={"orientation": "h", "y": 1.18, "x": 0},
-    )
-    return figure
-
-
 def _label(name: str) -> str:
     """A name from a stranger: plotly takes some of HTML for markup."""
     return html.escape(name) or "-"
 
 
 def _plot(figure: Any) -> str:
-    figure.update_xaxes(type="category") if not figure.layout.yaxis.type else None
-    if figure.layout.barmode is None:
-        figure = _laid_out(figure)
+    if not figure.layout.yaxis.type:
+        figure.update_xaxes(type="category")
+    figure.update_layout(
+        barmode="group",
+        height=figure.layout.height or 380,
+        template="plotly_white",
+        margin={"l": 60, "r": 20, "t": 50, "b": 50},
+        legend={"orientation": "h", "y": 1.18, "x": 0},
+    )
     text: str = figure.to_html(include_plotlyjs=False, full_html=False, config={"displaylogo": False})
     return text
 

@@ -7,38 +7,21 @@
 Knows no files and no Spark.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
 from spark_sink.history.epochs import NOBODY, WHOLE, Epoch
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import RESULT_SCHEMA, PartNumbers
-from spark_sink.what_if.replay import Replay, Row
+from spark_sink.what_if.replay import Replay
 from spark_sink.what_if.settings import RunSettings
-
-
-class Summary(Struct):
-    """What is known of the records of one epoch before they are replayed."""
-
-    broker_id: str
-    epoch: int
-    rows: int
-    requests: int  # that the rows stand for
-    max_weight: int  # of a request: N, where one of N was written
-    choices: int  # rows that say which choice they were
-    last_choice: int  # the largest of them
-    has_unnamed: bool  # some request names no service
-    is_flows: bool
-    last_us: int
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Of the run, see `Run`."""
-        return self.broker_id, self.epoch
+from spark_sink.what_if.totals import Summary
 
 
 class Part(Struct, frozen=True):
@@ -60,7 +43,6 @@ class Plan:
         self.parts: Final[list[Part]] = []
         self.places: Final[dict[tuple[str, int], PartNumbers]] = {}
         self.speeds: dict[tuple[str, int], dict[tuple[str, str], float]] = {}  # see `Replay`
-        self._by_time: Final = {each.key for each in summaries if each.is_flows}
         known = {epoch.run.key: number for number, epoch in enumerate(self.epochs)}
         for summary in summaries:
             number = known.get(summary.key, -1)
@@ -69,10 +51,12 @@ class Plan:
 
     def _place(self, number: int, summary: Summary) -> PartNumbers:
         epoch = self.epochs[number]
-        place = PartNumbers(lifetimes=epoch.lifetimes() if summary.is_flows else {})
+        place = PartNumbers(bool(summary.is_flow), self.question.end_us)
+        if summary.is_flow:
+            place.lifetimes = epoch.lifetimes()
         is_as_it_was = RunSettings(epoch.tags).is_asked_for(self.question)
         if is_as_it_was or summary.has_unnamed:
-            place.asked = self._add(number, WHOLE, is_asked=True, compares=is_as_it_was and not summary.is_flows)
+            place.asked = self._add(number, WHOLE, is_asked=True, compares=is_as_it_was and not summary.is_flow)
         else:
             epoch.split()
             by_unit = {
@@ -82,7 +66,7 @@ class Plan:
             place.by_service = {service: by_unit[unit] for service, unit in epoch.units().items()}
             # Whatever names a service that no route ever had: nobody is there in this part.
             place.asked = self._add(number, NOBODY, is_asked=True, compares=False)
-        if not is_as_it_was and not summary.is_flows:
+        if not is_as_it_was and not summary.is_flow:
             place.checks = self._add(number, WHOLE, is_asked=False, compares=True)
         return place
 
@@ -100,7 +84,7 @@ class Plan:
             kept = {name: getattr(question, name) for name in ("since_us", "until_us", "broker", "service")}
             question = Question(**kept)
         speeds = self.speeds.get(key, {})
-        return Replay(epoch, part.unit, question, speeds, by_time=key in self._by_time, compares=part.compares)
+        return Replay(epoch, part.unit, question, speeds, by_time=self.places[key].is_flows, compares=part.compares)
 
 
 def replay_batches(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
@@ -109,23 +93,17 @@ def replay_batches(batches: Iterator[pa.RecordBatch], plan: Plan) -> Iterator[pa
     replay: Replay | None = None
     for batch in batches:
         parts = batch.column("part").to_numpy()
-        begin = 0
-        while begin < len(parts):
-            end = begin + int((parts[begin:] != parts[begin]).argmax()) if parts[-1] != parts[begin] else len(parts)
-            if parts[begin] != number:
+        cuts = np.flatnonzero(np.diff(parts)) + 1
+        for begin, end in pairwise([0, *cuts.tolist(), len(parts)]):
+            if begin < end and parts[begin] != number:
                 if replay is not None:
                     yield _result(number, replay)
                 number = int(parts[begin])
                 replay = plan.replay_of(number)
-            assert replay is not None  # it was made with the first number
-            replay.take(_columns(batch.slice(begin, end - begin)))
-            begin = end
+            if replay is not None:  # else the batch is empty
+                replay.take(batch.slice(begin, end - begin))
     if replay is not None:
         yield _result(number, replay)
-
-
-def _columns(batch: pa.RecordBatch) -> Mapping[str, list[Any]]:
-    return {name: batch.column(name).to_pylist() for name in Row._fields}
 
 
 def _result(number: int, replay: Replay) -> pa.RecordBatch:

@@ -5,7 +5,7 @@
 Whole Arrow batches at a time; Spark's workers and the engine without Spark call the same functions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,15 @@ from msgspec import Struct
 MAX_ROWS_OF_FLOW: Final = 1000  # choices that stand for the requests of one flow record, however many these are
 
 _TEXTS: Final = ("caller_route", "route_id", "service", "model", "routing", "outcome", "word", "address_frame")
+_OF_BOTH: Final = ("broker_id", "epoch", "seq", "started_at", "branches", "address", *_TEXTS)
+REQUEST_COLUMNS: Final[tuple[str, ...]] = (
+    *_OF_BOTH,
+    "duration_us",
+    "choice",
+    "ended",
+    "weight",
+)  # that records are made of
+FLOW_COLUMNS: Final[tuple[str, ...]] = (*_OF_BOTH, "latency_sum_us", "requests", "interval_ms")
 _KEY: Final = (("broker_id", pa.string()), ("epoch", pa.int64()))
 _NUMBERS: Final = ("seq", "started_us", "duration_us", "choice", "ended", "branches", "weight")
 
@@ -36,34 +45,17 @@ ROW_SCHEMA: Final = pa.schema(
         *((name, pa.string()) for name in _TEXTS),
     ]
 )
+ROW_ORDER: Final = ("part", "position", "seq")  # in which rows are replayed
 RESULT_SCHEMA: Final = pa.schema([("part", pa.int64()), ("result", pa.binary())])
 
 _NAMES_SERVICE: Final = "(^| )service="  # in the label of an address
-_UNNAMED_SQL: Final = f"cast(coalesce(address_frame, '') != '' AND NOT address rlike '{_NAMES_SERVICE}' AS bigint)"
-
-# How a record is made of the columns of a source, in SQL that Spark understands.
-REQUEST_SQL: Final = {
-    "started_us": "unix_micros(started_at)",
-    "weight": "coalesce(weight, 1)",
-    "interval_us": "0L",
-    "is_unnamed": _UNNAMED_SQL,
-} | {name: f"coalesce({name}, 0)" for name in ("seq", "duration_us", "choice", "ended", "branches")}
-FLOW_SQL: Final = {
-    "seq": "seq",
-    "started_us": "unix_micros(started_at)",
-    "duration_us": "latency_sum_us div greatest(requests, 1)",
-    "choice": "0L",
-    "ended": "0L",
-    "branches": "coalesce(branches, 0)",
-    "weight": "requests",
-    "interval_us": "greatest(interval_ms, 1) * 1000",
-    "is_unnamed": _UNNAMED_SQL,
-}
 
 
 class PartNumbers(Struct):
     """Where the records of one epoch go."""
 
+    is_flows: bool  # its flow records are replayed, for it has no requests
+    until_us: int  # records that began then or later are not read
     checks: int = -1  # part that replays all of it with the real settings; -1: none
     asked: int = -1  # part of what no service in `by_service` is; -1: none
     by_service: dict[str, int] = {}  # service -> part
@@ -71,95 +63,77 @@ class PartNumbers(Struct):
     lifetimes: dict[str, list[tuple[int, int]]] = {}
 
 
-def records_sql(source_sql: Mapping[str, str]) -> list[str]:
-    """The select expressions of a record, in the order of `RECORD_SCHEMA`."""
-    expressions = []
-    for name in RECORD_SCHEMA.names:
-        default = f"coalesce({name}, '')" if name in _TEXTS else name
-        expressions.append(f"{source_sql.get(name, default)} AS {name}")
-    return expressions
-
-
 def request_records(table: pa.Table) -> pa.Table:
-    """The same as `REQUEST_SQL`, of an Arrow table of requests."""
-    columns = {name: _or_zero(table[name]) for name in ("seq", "duration_us", "choice", "ended", "branches")}
-    columns["started_us"] = table["started_at"].cast(pa.int64())
-    columns["weight"] = pc.coalesce(table["weight"], pa.scalar(1, pa.int64()))
-    columns["interval_us"] = pa.chunked_array([np.zeros(len(table), np.int64)])
-    return _records(table, columns)
+    """Of rows of requests with `REQUEST_COLUMNS`."""
+    columns = {name: _or_zero(table[name]) for name in ("duration_us", "choice", "ended")}
+    weight = pc.coalesce(table["weight"], pa.scalar(1, pa.int64()))
+    return _records(table, columns | {"weight": weight, "interval_us": _zeros(table)})
 
 
 def flow_records(table: pa.Table) -> pa.Table:
-    """The same as `FLOW_SQL`, of an Arrow table of flows."""
-    zeros = pa.chunked_array([np.zeros(len(table), np.int64)])
-    requests = table["requests"].to_numpy()
+    """Of rows of flows with `FLOW_COLUMNS`."""
+    requests, interval_ms = table["requests"].to_numpy(), table["interval_ms"].to_numpy()
     columns = {
-        "seq": table["seq"],
-        "started_us": table["started_at"].cast(pa.int64()),
         "duration_us": pa.chunked_array([table["latency_sum_us"].to_numpy() // np.maximum(requests, 1)]),
-        "choice": zeros,
-        "ended": zeros,
-        "branches": _or_zero(table["branches"]),
+        "choice": _zeros(table),
+        "ended": _zeros(table),
         "weight": table["requests"],
-        "interval_us": pa.chunked_array([np.maximum(table["interval_ms"].to_numpy(), 1) * 1000]),
+        "interval_us": pa.chunked_array([np.maximum(interval_ms, 1) * 1000]),
     }
     return _records(table, columns)
 
 
-def rows_of(records: pa.Table, places: Mapping[tuple[str, int], PartNumbers]) -> Iterator[pa.Table]:
+def rows_of(records: Iterable[pa.Table], places: Mapping[tuple[str, int], PartNumbers]) -> Iterator[pa.Table]:
     """The rows that records become, each for one part; records of epochs without a place become none."""
-    brokers = pc.unique(records["broker_id"]).to_pylist()
-    epochs = pc.unique(records["epoch"]).to_pylist()
-    for key in ((broker, epoch) for broker in brokers for epoch in epochs):
-        place = places.get(key)
-        if place is None:
-            continue
-        mine = records.filter(pc.and_(pc.equal(records["broker_id"], key[0]), pc.equal(records["epoch"], key[1])))
-        if not len(mine):
-            continue
-        rows = _expanded(mine, place.lifetimes)
-        if place.checks >= 0:
-            yield _placed(rows, pa.repeat(pa.scalar(place.checks, pa.int64()), len(rows)))
-        if place.asked >= 0:
-            yield _placed(rows, _parts(rows["service"], place))
-
-
-def sorted_rows(tables: list[pa.Table]) -> pa.Table:
-    """All rows, each part in its order: what Spark's shuffle does."""
-    rows = pa.concat_tables(tables) if tables else ROW_SCHEMA.empty_table()
-    return rows.sort_by([("part", "ascending"), ("position", "ascending"), ("seq", "ascending")])
+    for some in records:
+        epochs = set(pc.unique(some["epoch"]).to_pylist())
+        for (broker_id, epoch), place in places.items():
+            if epoch not in epochs:
+                continue
+            is_mine = (pc.field("broker_id") == broker_id) & (pc.field("epoch") == epoch)
+            is_read = ((pc.field("interval_us") > 0) == place.is_flows) & (pc.field("started_us") < place.until_us)
+            mine = some.filter(is_mine & is_read)
+            if not len(mine):
+                continue
+            rows = _expanded(mine, place.lifetimes) if place.is_flows else mine
+            if place.checks >= 0:
+                yield _placed(rows, pa.repeat(pa.scalar(place.checks, pa.int64()), len(rows)))
+            if place.asked >= 0:
+                yield _placed(rows, _parts(rows["service"], place))
 
 
 def _records(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
-    has_frame = pc.not_equal(pc.coalesce(table["address_frame"], pa.scalar("")), "")
-    is_named = pc.match_substring_regex(pc.coalesce(table["address"], pa.scalar("")), _NAMES_SERVICE)
-    columns["is_unnamed"] = pc.and_not(has_frame, is_named).cast(pa.int64())
-    for name in RECORD_SCHEMA.names:
-        if name in _TEXTS:
-            columns[name] = pc.coalesce(table[name].cast(pa.string()), pa.scalar(""))
-        elif name not in columns:
-            columns[name] = table[name]
-    return pa.table([columns[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
+    texts = {name: pc.coalesce(table[name].cast(pa.string()), pa.scalar("")) for name in (*_TEXTS, "address")}
+    has_frame = pc.not_equal(texts["address_frame"], "")
+    is_named = pc.match_substring_regex(texts["address"], _NAMES_SERVICE)
+    columns |= texts | {
+        "seq": _or_zero(table["seq"]),
+        "started_us": table["started_at"].cast(pa.int64()),
+        "branches": _or_zero(table["branches"]),
+        "is_unnamed": pc.and_not(has_frame, is_named).cast(pa.int64()),
+    }
+    names = RECORD_SCHEMA.names
+    return pa.table([columns[name] if name in columns else table[name] for name in names], schema=RECORD_SCHEMA)
 
 
 def _or_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.coalesce(column, pa.scalar(0, pa.int64()))
 
 
+def _zeros(table: pa.Table) -> pa.ChunkedArray:
+    return pa.chunked_array([np.zeros(len(table), np.int64)])
+
+
 def _expanded(records: pa.Table, lifetimes: Mapping[str, list[tuple[int, int]]]) -> pa.Table:
-    """Requests as they are; of a flow one row for each of its requests, evenly over that part of its interval in which
-    its route was there.
+    """Of a flow one row for each of its requests, evenly over that part of its interval in which its route was there.
 
     Of more than `MAX_ROWS_OF_FLOW` each row stands for several. Positions are then moments instead of choices."""
-    interval_us = records["interval_us"].to_numpy()
-    if not interval_us.any():
-        return records
     weight = records["weight"].to_numpy()
-    rows_n = np.where(interval_us > 0, np.minimum(weight, MAX_ROWS_OF_FLOW), 1)
+    rows_n = np.minimum(weight, MAX_ROWS_OF_FLOW)
     place = np.repeat(np.arange(len(records)), rows_n)
     number = np.arange(len(place)) - np.repeat(np.cumsum(rows_n) - rows_n, rows_n)
     share, rest = np.divmod(weight, np.maximum(rows_n, 1))
-    begins_us, spans_us = _spans(records, interval_us, lifetimes)
+    begins_us, spans_us = _spans(records, lifetimes)
     started_us = begins_us[place] + ((2 * number + 1) * spans_us[place]) // (2 * rows_n[place])
     duration_us = records["duration_us"].to_numpy()[place]
     is_routed = pc.or_(pc.not_equal(records["route_id"], ""), pc.equal(records["routing"], "multicast")).to_numpy(
@@ -179,11 +153,11 @@ def _expanded(records: pa.Table, lifetimes: Mapping[str, list[tuple[int, int]]])
     return rows
 
 
-def _spans(records: pa.Table, interval_us: Any, lifetimes: Mapping[str, list[tuple[int, int]]]) -> tuple[Any, Any]:
+def _spans(records: pa.Table, lifetimes: Mapping[str, list[tuple[int, int]]]) -> tuple[Any, Any]:
     """When the requests of each flow began at the earliest, and over how long: within its interval and a stay of its
     route."""
     begins_us = records["started_us"].to_numpy().copy()
-    spans_us = interval_us.copy()
+    spans_us = records["interval_us"].to_numpy().copy()
     for number, route_id in enumerate(records["route_id"].to_pylist()):
         first, last = int(begins_us[number]), int(begins_us[number] + spans_us[number])
         for came, went in lifetimes.get(route_id, ()):

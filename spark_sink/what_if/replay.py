@@ -14,7 +14,9 @@ Reads rows by name from Arrow batches; a worker of Spark and a test call the sam
 from collections.abc import Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from broker.events import ROUTE_SEEN
 from broker.routing.health.loads import BAD, GOOD, NEITHER
@@ -25,7 +27,7 @@ from spark_sink.history.epochs import WHOLE, Epoch
 from spark_sink.history.records import PUTS, Record
 from spark_sink.what_if.addresses import Addresses
 from spark_sink.what_if.question import Question, TagValues, copy_id
-from spark_sink.what_if.results import Compared, RouteLoad, ShardMoves, UnitResult
+from spark_sink.what_if.results import Compared, Load, RouteLoad, ShardMoves, UnitResult
 from spark_sink.what_if.routing_model import RoutingModel, method_name
 from spark_sink.what_if.settings import RunSettings
 
@@ -61,15 +63,6 @@ class Row(NamedTuple):
     weight: int
 
 
-@dataclass(slots=True)
-class InFlight:
-    """Requests in flight at a route now."""
-
-    load: RouteLoad
-    now_n: int = 0
-    real_n: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class Ending:
     """A request that is in flight: where it would have been, where it really was, or both."""
@@ -77,8 +70,8 @@ class Ending:
     row: Row
     routes: list[Route]  # those of the replay that serve it
     latency_us: int
-    there: InFlight | None
-    real: InFlight | None
+    there: Load | None
+    real: Load | None
 
     def __lt__(self, other: "Ending") -> bool:
         return False  # equals in a heap: rows of one flow that end at once
@@ -115,12 +108,11 @@ class Replay:
         self._change_at = self._next_change_at()
         self._ends: list[tuple[int, int, Ending]] = []  # a heap by `ended` and `seq`; bounded by requests in flight
         self._ends_by_time: list[tuple[int, int, Ending]] = []  # of those that went to another route
-        self._in_flight: dict[str, InFlight] = {}  # by Route Id
         self.result: Final = UnitResult()
 
-    def take(self, columns: Mapping[str, list[Any]]) -> None:
-        """Rows, in the order of their positions, as a list for each field of `Row`."""
-        for row in map(Row._make, zip(*(columns[name] for name in Row._fields), strict=True)):
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Rows, in the order of their positions, with a column for each field of `Row`."""
+        for row in map(Row._make, zip(*(rows.column(name).to_pylist() for name in Row._fields), strict=True)):
             self._take(row)
 
     def _take(self, row: Row) -> None:
@@ -171,9 +163,9 @@ class Replay:
             compared.choices += 1
             compared.same += is_same
         if route_id:
-            self._at(route_id, row.service).load.real_requests += weight
+            self._at(route_id, row.service).real.requests += weight
         if chosen is not None:
-            self._at(chosen.id_text, chosen.service).load.requests += weight
+            self._at(chosen.id_text, chosen.service).asked.requests += weight
             if not route_id:
                 _add(result.newly_routed, chosen.service, weight)
         elif route_id:
@@ -194,28 +186,24 @@ class Replay:
         """The request is in flight: really, and as it would have been."""
         if row.ended == row.choice and row.model in _UNANSWERED:
             return  # it was over at once
-        real = self._at(row.route_id, row.service) if row.route_id else None
+        real = self._at(row.route_id, row.service).real if row.route_id else None
+        there = self._at(chosen.id_text, chosen.service).asked if chosen is not None else None
         if real is not None:
-            real.real_n += 1
-            real.load.real_peak = max(real.load.real_peak, real.real_n)
-        if chosen is None:
+            real.begin()
+        if chosen is None or there is None:
             if real is not None:
                 heappush(self._ends, (row.ended, row.seq, Ending(row, [], 0, None, real)))
             return
-        there = self._at(chosen.id_text, chosen.service)
+        there.begin()
         chosen.load.began(row.model == _AWAITED)
-        there.now_n += 1
-        there.load.peak = max(there.load.peak, there.now_n)
-        if there is real:
+        if chosen.id_text == row.route_id:
             heappush(self._ends, (row.ended, row.seq, Ending(row, [chosen], row.duration_us, there, real)))
             return
         if real is not None:
             heappush(self._ends, (row.ended, row.seq, Ending(row, [], 0, None, real)))
         latency_us = self._duration_us(row, chosen.id_text)
-        heappush(
-            self._ends_by_time,
-            (row.started_us + latency_us, row.seq, Ending(row, [chosen], latency_us, there, None)),
-        )
+        ending = Ending(row, [chosen], latency_us, there, None)
+        heappush(self._ends_by_time, (row.started_us + latency_us, row.seq, ending))
 
     def _duration_us(self, row: Row, other: str) -> int:
         """How long a request would have taken at another route; as long as it did where one of them is not known.
@@ -245,9 +233,9 @@ class Replay:
         _add(self.result.not_replayed, why, weight)
         route = self._world.find(row.route_id)
         if row.route_id and weight:
-            load = self._at(row.route_id, row.service).load
-            load.real_requests += weight
-            load.requests += weight if route is not None else 0
+            load = self._at(row.route_id, row.service)
+            load.real.requests += weight
+            load.asked.requests += weight if route is not None else 0
         if row.choice and row.route_id:
             self._begin(row, route)
 
@@ -286,9 +274,9 @@ class Replay:
     def _end(self, ending: Ending) -> None:
         row = ending.row
         if ending.real is not None:
-            ending.real.real_n -= 1
+            ending.real.in_flight -= 1
         if ending.there is not None:
-            ending.there.now_n -= 1
+            ending.there.in_flight -= 1
         verdict = _VERDICTS.get(row.outcome, NEITHER)
         ended_us = row.started_us + ending.latency_us
         for route in ending.routes:
@@ -297,13 +285,13 @@ class Replay:
     def _note(self, change: Record) -> None:
         """A route is there, and its copies; also those that get no request count when loads are compared."""
         tags = TagValues(change.tags)
-        load = self._at(change.route_id, change.service).load
-        load.was_there = True
-        load.is_there |= not self._question.is_without(tags)
-        if load.is_there:
+        load = self._at(change.route_id, change.service)
+        load.real.is_there = True
+        load.asked.is_there |= not self._question.is_without(tags)
+        if load.asked.is_there:
             for number in range(1, self._question.copies_n(tags) + 1):
-                copy = self._at(copy_id(change.route_id, number), change.service).load
-                copy.is_there = copy.is_copy = True
+                copy = self._at(copy_id(change.route_id, number), change.service)
+                copy.asked.is_there = copy.is_copy = True
 
     def _position(self, change: Record) -> int:
         if change.kind == ROUTE_SEEN:
@@ -316,10 +304,10 @@ class Replay:
             return False
         return question.since_us is None or row.started_us >= question.since_us
 
-    def _at(self, route_id: str, service: str) -> InFlight:
-        found = self._in_flight.get(route_id)
+    def _at(self, route_id: str, service: str) -> RouteLoad:
+        found = self.result.routes.get(route_id)
         if found is None:
-            found = self._in_flight[route_id] = InFlight(self.result.route(route_id, service))
+            found = self.result.routes[route_id] = RouteLoad(service)
         return found
 
 

@@ -4,22 +4,35 @@ Travels from Spark's workers as JSON. Knows neither tables nor plots.
 """
 
 from collections.abc import Iterable
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from spark_sink.what_if.keys import Keys
+
+_LARGEST: Final = frozenset({"peak", "last_us"})  # numbers of which the largest counts, and not the sum
+
+
+class Load(Struct):
+    """What a route has, or would have."""
+
+    requests: int = 0
+    peak: int = 0  # requests in flight at once, at one broker
+    in_flight: int = 0  # now
+    is_there: bool = False  # in the table at some time; so it counts, even with no request
+
+    def begin(self) -> None:
+        """One more request is in flight."""
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
 
 
 class RouteLoad(Struct):
     """One route, as it really was and as it would have been."""
 
     service: str
-    real_requests: int = 0
-    requests: int = 0
-    real_peak: int = 0  # requests in flight at once, at one broker
-    peak: int = 0
-    was_there: bool = False  # in the table at some time; so it counts, even with no request
-    is_there: bool = False  # likewise, as asked
+    real: Load = field(default_factory=Load)
+    asked: Load = field(default_factory=Load)
     is_copy: bool = False
 
 
@@ -57,57 +70,29 @@ class UnitResult(Struct):
     first_us: int = 0  # of the requests that are counted; 0: there are none
     last_us: int = 0
 
-    def route(self, route_id: str, service: str) -> RouteLoad:
-        """The numbers of a route."""
-        found = self.routes.get(route_id)
-        if found is None:
-            found = self.routes[route_id] = RouteLoad(service)
-        return found
-
-    def merge(self, other: "UnitResult") -> None:
-        """Adds the numbers of another unit."""
-        self.rows += other.rows
-        self.requests += other.requests
-        self.moved_requests += other.moved_requests
-        self.multicast_requests += other.multicast_requests
-        self.real_branches += other.real_branches
-        self.branches += other.branches
-        for name, load in other.routes.items():
-            mine = self.route(name, load.service)
-            mine.real_requests += load.real_requests
-            mine.requests += load.requests
-            mine.real_peak = max(mine.real_peak, load.real_peak)
-            mine.peak = max(mine.peak, load.peak)
-            mine.was_there |= load.was_there
-            mine.is_there |= load.is_there
-            mine.is_copy |= load.is_copy
-        for name, compared in other.compared.items():
-            total = self.compared.setdefault(name, Compared())
-            total.choices += compared.choices
-            total.same += compared.same
-        for service, tags in other.unroutable.items():
-            _add(self.unroutable.setdefault(service, {}), tags)
-        _add(self.newly_routed, other.newly_routed)
-        _add(self.still_refused, other.still_refused)
-        _add(self.not_replayed, other.not_replayed)
-        for service, moves in other.shards.items():
-            mine_of = self.shards.setdefault(service, ShardMoves())
-            mine_of.requests += moves.requests
-            mine_of.moved_requests += moves.moved_requests
-            mine_of.keys.merge(moves.keys)
-        if other.first_us:
-            self.first_us = min(self.first_us or other.first_us, other.first_us)
-            self.last_us = max(self.last_us, other.last_us)
-
 
 def merged(results: Iterable[UnitResult]) -> UnitResult:
-    """All of them together."""
+    """All of them together, made of their parts: they are used up."""
     total = UnitResult()
     for result in results:
-        total.merge(result)
+        _added(total, result)
     return total
 
 
-def _add(sums: dict[str, int], more: dict[str, int]) -> None:
-    for name, number in more.items():
-        sums[name] = sums.get(name, 0) + number
+def _added(one: Any, other: Any, name: str = "") -> Any:
+    """Both together. `name`: of the field that they are."""
+    if isinstance(one, Keys):
+        one.merge(other)
+    elif isinstance(one, Struct):
+        for each in one.__struct_fields__:
+            setattr(one, each, _added(getattr(one, each), getattr(other, each), each))
+    elif isinstance(one, dict):
+        for key, value in other.items():
+            one[key] = _added(one[key], value) if key in one else value
+    elif isinstance(one, bool) or name in _LARGEST:
+        return max(one, other)
+    elif name == "first_us":
+        return min(one or other, other or one)
+    elif isinstance(one, int):
+        return one + other
+    return one

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from spark_sink.errors import BadFolder
 from spark_sink.history.epochs import Epoch, epochs_of
-from spark_sink.what_if.parts import Plan, Summary
+from spark_sink.what_if.parts import Plan
 from spark_sink.what_if.question import Question, TagValues
 from spark_sink.what_if.results import UnitResult, merged
-from spark_sink.what_if.totals import speeds_of, summaries_of
+from spark_sink.what_if.totals import Summary, speeds_of, summaries_of
 
 BY_LOAD: Final = ("least_busy", "power_of_two", "p2c", "ewma")  # in names of methods that look at who is in flight
 TIMED: Final = ("peak_ewma", "zone_first:peak_ewma", "sticky peak_ewma")  # methods that choose by the clock
@@ -69,16 +69,9 @@ def simulate(engine: Engine, question: Question) -> Simulation:
         raise BadFolder("no epoch of any broker has its beginning or a snapshot: the routes are unknown")
     plan.speeds = speeds_of(totals)
     results = engine.replay(plan)
-    asked: list[UnitResult] = []
-    checked: list[UnitResult] = []
-    for number, data in zip(results["part"].to_pylist(), results["result"].to_pylist(), strict=True):
-        part = plan.parts[number]
-        result = msgspec.json.decode(data, type=UnitResult)
-        if part.is_asked:
-            asked.append(result)
-        if part.compares:
-            checked.append(result)
-    total, check = merged(asked), merged(checked)
+    parts = [(plan.parts[part], data) for part, data in zip(*results.to_pydict().values(), strict=True)]
+    total = merged(msgspec.json.decode(data, type=UnitResult) for part, data in parts if part.is_asked)
+    check = merged(msgspec.json.decode(data, type=UnitResult) for part, data in parts if part.compares)
     notes = [*engine.problems, *_notes(epochs, summaries, total, check, question)]
     return Simulation(question, total, check, notes)
 
@@ -138,7 +131,7 @@ def _notes_of(epoch: Epoch, summary: Summary) -> list[str]:
         found.append(f"the beginning is gone: the replay starts at the snapshot of {at}, without whose turn it was")
     if "seed" not in epoch.tags:
         found.append("the seed of the broker's rng is unknown, so random choices differ")
-    if summary.is_flows:
+    if summary.is_flow:
         spread = f"{summary.requests:,} requests of flow records are spread evenly over their intervals"
         found.append(f"no single requests were written: {spread}, and in-flight figures are estimates")
     elif summary.max_weight > 1:

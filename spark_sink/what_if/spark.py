@@ -1,14 +1,15 @@
 """The engine on Spark: a shuffle brings each part into its order, `mapInArrow` replays it where it lies.
 
-    records ─ mapInArrow(rows_of) ─ repartition(part) ─ sortWithinPartitions(position) ─ mapInArrow(replay_batches)
+    rows ─ mapInArrow(totals_of) ─ the driver plans
+    rows ─ mapInArrow(rows_of) ─ repartition(part) ─ sortWithinPartitions(position) ─ mapInArrow(replay_batches)
 
 Arrow batches and not pandas frames go to Python: the replay wants columns as lists, and pandas would be a second copy.
 A worker needs this package and `broker.routing`, compiled or not: both are there wherever the wheel is installed, or
 with `--py-files`. The plan, which has the routing tables' history, travels to each task whole.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,15 +33,16 @@ from spark_sink.what_if.local import LIFECYCLE_NAMES
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import (
-    FLOW_SQL,
-    REQUEST_SQL,
+    FLOW_COLUMNS,
+    REQUEST_COLUMNS,
     RESULT_SCHEMA,
+    ROW_ORDER,
     ROW_SCHEMA,
-    PartNumbers,
-    records_sql,
+    flow_records,
+    request_records,
     rows_of,
 )
-from spark_sink.what_if.totals import TOTAL_KEYS, TOTALS, TOTALS_SQL
+from spark_sink.what_if.totals import read_totals, summed, totals_of
 
 MAX_TASKS: Final = 64  # of the replay
 ROWS_PER_TASK: Final = 100_000  # some seconds of work; a task for each part would be too many small ones
@@ -57,9 +59,8 @@ class SparkEngine:
         self._session: Final = session
         self._events: Final = events
         self._tables: Final = tables
-        self._until_us: Final = question.until_us
+        self._until_us: Final = question.end_us
         self.problems: list[str] = []  # sentences: files that were passed over
-        self._known: Any = None  # the DataFrame of records, once somebody has asked
 
     def lifecycle(self) -> pa.Table:
         events = self._segments(LIFECYCLES) if self._events else self._table(LIFECYCLE)
@@ -71,33 +72,29 @@ class SparkEngine:
         return self._collected(rows)
 
     def totals(self) -> pa.Table:
-        from pyspark.sql import functions as F  # optional: the extra spark
-
-        made = {"sum": F.sum, "max": F.max}
-        sums = [made[how](name).alias(f"{name}_{how}") for name, how in TOTALS]
-        rows = self._records().selectExpr("*", *(f"{sql} AS {name}" for name, sql in TOTALS_SQL.items()))
-        return self._collected(rows.groupBy(*TOTAL_KEYS).agg(F.count("*").alias("count_all"), *sums))
+        totals = self._mapped(partial(totals_of, until_us=self._until_us), totals_of([], 0).schema)
+        return read_totals(summed(self._collected(totals)))
 
     def replay(self, plan: Plan) -> pa.Table:
-        rows = self._records().mapInArrow(partial(prepare_batches, places=plan.places), _ddl(ROW_SCHEMA))
+        rows = self._mapped(partial(rows_of, places=plan.places), ROW_SCHEMA)
         tasks = min(MAX_TASKS, len(plan.parts), 1 + plan.rows // ROWS_PER_TASK)
-        shuffled = rows.repartition(tasks, "part").sortWithinPartitions("part", "position", "seq")
+        shuffled = rows.repartition(tasks, ROW_ORDER[0]).sortWithinPartitions(*ROW_ORDER)
         return self._collected(shuffled.mapInArrow(partial(replay_batches, plan=plan), _ddl(RESULT_SCHEMA)))
 
-    def _records(self) -> Any:
-        """The requests of all epochs that have some, and the flows of the others."""
-        if self._known is None:
-            if self._tables:
-                records = self._table(REQUEST_TABLE).selectExpr(*records_sql(REQUEST_SQL))
-            else:
-                requests = self._segments(REQUESTS).selectExpr(*records_sql(REQUEST_SQL))
-                flows = self._segments(FLOWS).selectExpr(*records_sql(FLOW_SQL))
-                keys = requests.select("broker_id", "epoch").distinct()
-                records = requests.unionByName(flows.join(keys, ["broker_id", "epoch"], "left_anti"))
-            if self._until_us is not None:
-                records = records.where(f"started_us < {self._until_us}L")
-            self._known = records
-        return self._known
+    def _mapped(self, make: Callable[..., Any], schema: pa.Schema) -> Any:
+        """What `make` makes of the records in each task."""
+        if self._tables:
+            sources = [(self._table(REQUEST_TABLE), REQUEST_COLUMNS, request_records)]
+        else:
+            sources = [
+                (self._segments(REQUESTS), REQUEST_COLUMNS, request_records),
+                (self._segments(FLOWS), FLOW_COLUMNS, flow_records),
+            ]
+        frames = [
+            rows.select(*names).mapInArrow(partial(mapped, to_records=to_records, make=make), _ddl(schema))
+            for rows, names, to_records in sources
+        ]
+        return reduce(lambda both, frame: both.unionAll(frame), frames)
 
     def _segments(self, source: str) -> Any:
         """The segments of a source, also those in the archive."""
@@ -112,15 +109,16 @@ class SparkEngine:
             paths = [path for folder in folders for path in paths_for_spark(folder, copies)]
             return self._read(columns, [f"file://{path}" for path in paths], OWN)
         # Other file systems do not tell what is below a folder without Spark.
-        live = self._try(columns, f"{self._events.rstrip('/')}/{source}", OWN)
+        live = self._read(columns, [f"{self._events.rstrip('/')}/{source}"], OWN)
         below = f"{OWN} AND _metadata.file_path LIKE '%/{source}/%'"
-        return live.unionByName(self._try(columns, f"{self._events.rstrip('/')}/{ARCHIVE}", below, is_deep=True))
+        archive = [f"{self._events.rstrip('/')}/{ARCHIVE}"]
+        return live.unionByName(self._read(columns, archive, below, is_deep=True))
 
     def _table(self, table: str) -> Any:
         columns = TABLE_COLUMNS[table]
         path = self._tables.removeprefix("file://")
         if "://" in path:
-            return self._try(columns, f"{path.rstrip('/')}/{table}", is_deep=True)
+            return self._read(columns, [f"{path.rstrip('/')}/{table}"], is_deep=True)
         folder = Path(path).absolute() / table
         files = table_files(folder.parent, table)  # or Spark waits for what is no file
         if (folder / LOG).is_dir():
@@ -128,22 +126,19 @@ class SparkEngine:
         return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
     def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:
-        """`only`: rows for which this holds. Tables behind a URI may be of an older version, too: nobody has looked."""
-        if not paths:
-            return nothing(self._session, columns)
-        reader = self._session.read.option("pathGlobFilter", "*.parquet")
-        return spark_rows(reader.option("recursiveFileLookup", str(is_deep).lower()), columns, paths).where(only)
-
-    def _try(self, columns: Sequence[Column], path: str, only: str = "true", *, is_deep: bool = False) -> Any:
-        """Empty where there is no such folder."""
+        """`only`: rows for which this holds; none where there is no such folder. Tables behind a URI may be of an older
+        version, too: nobody has looked."""
         from pyspark.errors import AnalysisException  # optional: the extra spark
 
+        reader = self._session.read.option("pathGlobFilter", "*.parquet")
+        reader = reader.option("recursiveFileLookup", str(is_deep).lower())
         try:
-            return self._read(columns, [path], only, is_deep=is_deep)
+            if paths:
+                return spark_rows(reader, columns, paths).where(only)
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
-                raise BadFolder(f"{path} cannot be read: {reason_of(error)}") from error
-            return nothing(self._session, columns)
+                raise BadFolder(f"{paths[0]} cannot be read: {reason_of(error)}") from error
+        return nothing(self._session, columns)
 
     def _collected(self, frame: Any) -> pa.Table:
         try:
@@ -152,13 +147,15 @@ class SparkEngine:
             raise SinkError(f"Spark could not replay: {reason_of(error)}") from error
 
 
-def prepare_batches(
-    batches: Iterator[pa.RecordBatch], places: Mapping[tuple[str, int], PartNumbers]
+def mapped(
+    batches: Iterator[pa.RecordBatch],
+    to_records: Callable[[pa.Table], pa.Table],
+    make: Callable[[Iterator[pa.Table]], Any],
 ) -> Iterator[pa.RecordBatch]:
-    """What a task does with records: `rows_of`."""
-    for batch in batches:
-        for rows in rows_of(pa.Table.from_batches([batch]), places):
-            yield from rows.to_batches()
+    """What a task makes of rows: records, and of these the batches of one table or some."""
+    made = make(to_records(pa.Table.from_batches([batch])) for batch in batches)
+    for table in [made] if isinstance(made, pa.Table) else made:
+        yield from table.to_batches()
 
 
 def _ddl(schema: pa.Schema) -> str:

@@ -103,7 +103,7 @@ def test_all_readers_take_the_files_that_the_log_names(tmp_path: Path) -> None:
     engines = [
         what_if_local.LocalEngine(events=None, tables=each.tables, question=Question()) for each in (source, plain)
     ]
-    assert rows_of(engines[0].records()) == rows_of(engines[1].records())
+    assert rows_of(engines[0].records) == rows_of(engines[1].records)
     assert rows_of(engines[0].lifecycle()) == rows_of(engines[1].lifecycle())
 
 

@@ -168,7 +168,7 @@ def asked(folder: Path, question: Question | None = None) -> Simulation:
 def loads(simulation: Simulation) -> dict[str, tuple[int, int]]:
     """Route Id -> requests as it was and as asked, of routes with any."""
     return {
-        route: (load.real_requests, load.requests)
+        route: (load.real.requests, load.asked.requests)
         for route, load in simulation.result.routes.items()
-        if load.real_requests or load.requests
+        if load.real.requests or load.asked.requests
     }

@@ -133,7 +133,7 @@ def test_one_of_n_counts_n_times_in_all_sums(tmp_path: Path, weight: int) -> Non
     result = asked(history.write(tmp_path), Question(without=(("zone", "b"),))).result
     assert (result.requests, result.moved_requests) == (5 * weight, 3 * weight)
     assert result.unroutable == {"orders": {"zone=b": weight}}
-    assert result.routes[name_of(1)].requests == 4 * weight
+    assert result.routes[name_of(1)].asked.requests == 4 * weight
 
 
 def test_flows_alone_are_spread_over_their_second_and_counted_to_the_last(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_sticky_choices_of_callers_without_a_route_are_counted_and_taken_as_they
     times = simulation.result.not_replayed[ANONYMOUS_STICKY]
     assert f"a request was taken as it was, {times:,} times: {ANONYMOUS_STICKY}" in simulation.notes
     loads = simulation.result.routes.values()
-    assert sum(load.requests for load in loads) > 0.98 * sum(load.real_requests for load in loads)
+    assert sum(load.asked.requests for load in loads) > 0.98 * sum(load.real.requests for load in loads)
 
 
 def test_a_latency_based_chooser_is_nearly_reproduced_and_the_report_says_so(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from broker.routing.sharding.hashes import mix
 from spark_sink.what_if import keys
 from spark_sink.what_if.keys import Keys
-from spark_sink.what_if.results import Compared, RouteLoad, ShardMoves, UnitResult, merged
+from spark_sink.what_if.results import Compared, Load, RouteLoad, ShardMoves, UnitResult, merged
 
 
 def test_keys_are_counted_once_and_once_moved_is_moved() -> None:
@@ -41,7 +41,7 @@ def test_units_add_up() -> None:
     one = UnitResult(
         rows=2,
         requests=3,
-        routes={"r": RouteLoad("orders", 2, 1, 5, 1, was_there=True)},
+        routes={"r": RouteLoad("orders", Load(2, 5, is_there=True), Load(1, 1))},
         compared={"random": Compared(2, 1)},
         unroutable={"orders": {"zone=a": 1}},
         shards={"orders": ShardMoves(3, 1, Keys({1: True}))},
@@ -52,7 +52,7 @@ def test_units_add_up() -> None:
     other = UnitResult(
         rows=1,
         requests=1,
-        routes={"r": RouteLoad("orders", 1, 1, 2, 3, is_there=True), "s": RouteLoad("stock", 1)},
+        routes={"r": RouteLoad("orders", Load(1, 2), Load(1, 3, is_there=True)), "s": RouteLoad("stock", Load(1))},
         compared={"random": Compared(1, 1)},
         unroutable={"orders": {"zone=a": 2, "zone=b": 1}},
         shards={"orders": ShardMoves(1, 0, Keys({2: False}))},
@@ -63,7 +63,10 @@ def test_units_add_up() -> None:
     assert total == UnitResult(
         rows=3,
         requests=4,
-        routes={"r": RouteLoad("orders", 3, 2, 5, 3, True, True), "s": RouteLoad("stock", 1)},
+        routes={
+            "r": RouteLoad("orders", Load(3, 5, is_there=True), Load(2, 3, is_there=True)),
+            "s": RouteLoad("stock", Load(1)),
+        },
         compared={"random": Compared(3, 2)},
         unroutable={"orders": {"zone=a": 3, "zone=b": 1}},
         shards={"orders": ShardMoves(4, 1, Keys({1: True, 2: False}))},

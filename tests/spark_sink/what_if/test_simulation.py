@@ -17,7 +17,7 @@ from spark_sink.what_if import local
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.replay import BEFORE_SNAPSHOT, NO_ADDRESS
 from tests.fakes import address, route_id
-from tests.spark_sink.what_if.histories import History, asked, loads, name_of, tags_of
+from tests.spark_sink.what_if.histories import START_US, History, asked, loads, name_of, tags_of
 
 
 def two_routes(requests: int = 10) -> History:
@@ -202,8 +202,11 @@ def test_many_requests_of_a_flow_are_some_rows_and_all_counted(tmp_path: Path) -
 
 
 def test_an_epoch_with_requests_is_not_replayed_from_its_flows_too(tmp_path: Path) -> None:
-    history = two_routes().flow(1, "orders", 5).flow(2, "orders", 5)
-    assert asked(history.write(tmp_path)).result.requests == 10
+    history = two_routes().flow(1, "orders", 5).flow(2, "orders", 5, started_at=START_US)
+    folder = history.write(tmp_path)
+    assert asked(folder).result.requests == 10
+    with pytest.raises(BadFolder, match="no requests and no flow records"):
+        asked(folder, Question(until_us=START_US + 1))  # before the first of them, too
 
 
 def test_since_until_service_and_broker_say_what_counts(tmp_path: Path) -> None:
