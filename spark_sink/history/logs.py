@@ -9,9 +9,9 @@ Opens files, names those that it has to pass over, and keeps what it has read wi
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, find_segment, orig
 from spark_sink.event_files.store import LogFile, SegmentFile, micros, range_of, read_file
 from spark_sink.history.records import RECORD_COLUMNS, Record, Run, ranges_of, records_of
 from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES
+
+T = TypeVar("T")
 
 MAX_KEPT: Final = 100_000  # records and places that are kept for the next question; all go when they are more
 
@@ -45,11 +47,10 @@ class Logs:
             raise BadFolder(f"the events folder {events} holds no events yet: is a broker writing to it?")
         self._logs: Final[dict[tuple[str, int], LogFile]] = {}  # stream and number
         self._known: Final[dict[str, Any]] = {}  # by stream
-        self._known_bounds: Final[dict[tuple[str, int, str], tuple[int, int] | None]] = {}  # with the column
+        self._times: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
         self._kinds: Final[dict[tuple[str, int], tuple[int, int] | None]] = {}
-        self._records: Final[dict[tuple[str, int], list[Record]]] = {}
-        self._places: Final[dict[tuple[str, int], list[tuple[int, int]]]] = {}
-        self._kept_n = 0  # records and places in these two
+        self._lists: Final[dict[tuple[str, str, int], list[Any]]] = {}  # records and places of logs
+        self._kept_n = 0  # that these hold
         self._seqs: Final[dict[tuple[str, str, int], tuple[Any, Any]]] = {}
         self._bad: Final[set[EventFile]] = set()
         # Whatever else lies there is no lost record.
@@ -143,26 +144,24 @@ class Logs:
             self.tell_bad(file, f"{error}")
             return None
 
-    def read(self, run: Run, source: str, number: int, names: Sequence[str]) -> pa.Table | None:
-        """These columns of one file; None: it is not there, or it cannot be read, which is said."""
+    def read(self, run: Run, source: str, number: int, names: Sequence[str]) -> pa.Table:
+        """These columns of one file; no rows: it is not there, or it cannot be read, which is said."""
         log = self._logs.get((run.stream, number))
-        if log is not None:  # while it is there its segments may not all be
-            return log.tables[source].select(list(names)) if source in log.tables else None
-        segment = self._segment(run.stream, source, number)
-        if segment is None:
-            return None
-        with contextlib.closing(segment):
-            try:
-                return segment.read(names)
-            except BadFile as error:
-                self.tell_bad(segment.file, f"{error}")
-                return None
+        if log is not None and source in log.tables:  # while it is there its segments may not all be
+            return log.tables[source].select(list(names))
+        segment = self._segment(run.stream, source, number) if log is None else None
+        if segment is not None:
+            with contextlib.closing(segment):
+                try:
+                    return segment.read(names)
+                except BadFile as error:
+                    self.tell_bad(segment.file, f"{error}")
+        return ARROW_SCHEMAS[source].empty_table().select(list(names))
 
     def range_of(self, run: Run, source: str, number: int, name: str) -> tuple[int, int] | None:
         """Of a column of one file; None: it is not there, or cannot be read."""
         if (run.stream, number) in self._logs:
-            rows = self.read(run, source, number, [name])
-            return range_of(rows[name]) if rows is not None else None
+            return range_of(self.read(run, source, number, [name])[name])
         segment = self._segment(run.stream, source, number)
         if segment is not None:
             with contextlib.closing(segment), contextlib.suppress(BadFile):  # whoever reads its rows says so
@@ -177,27 +176,30 @@ class Logs:
 
     def records(self, run: Run, number: int) -> list[Record]:
         """Lifecycle events of a log, by their numbers."""
-        key = (run.stream, number)
-        if key not in self._records:
-            rows = self.read(run, LIFECYCLES, number, RECORD_COLUMNS)
-            found = records_of(rows) if rows is not None else []
-            self._make_room(len(found))
-            self._records[key] = found
-        return self._records[key]
+        return self._kept(run, number, lambda: records_of(self.read(run, LIFECYCLES, number, RECORD_COLUMNS)))
 
     def places(self, run: Run, number: int) -> list[tuple[int, int]]:
         """Number and time of all lifecycle events and flows of a log, by their numbers; without RouteSeen events, for
         which their TableDigest stands."""
-        key = (run.stream, number)
-        if key not in self._places:
-            records = self.records(run, number)
-            places = [(record.seq, record.at_us) for record in records if record.kind != ROUTE_SEEN]
+
+        def read() -> list[tuple[int, int]]:
             flows = self.read(run, FLOWS, number, ["seq", "event_time"])
-            if flows is not None:
-                places += zip(flows["seq"].to_pylist(), micros(flows["event_time"]).tolist(), strict=True)
-            self._make_room(len(places))
-            self._places[key] = sorted(places)
-        return self._places[key]
+            told = [(each.seq, each.at_us) for each in self.records(run, number) if each.kind != ROUTE_SEEN]
+            return sorted([*told, *zip(flows["seq"].to_pylist(), micros(flows["event_time"]).tolist(), strict=True)])
+
+        return self._kept(run, number, read, "places")
+
+    def _kept(self, run: Run, number: int, read: Callable[[], list[T]], what: str = "records") -> list[T]:
+        """Of a log, read once."""
+        key = (what, run.stream, number)
+        if key not in self._lists:
+            found = read()
+            self._kept_n += len(found)
+            if self._kept_n > MAX_KEPT:
+                self._lists.clear()
+                self._kept_n = len(found)
+            self._lists[key] = found
+        return self._lists[key]
 
     def kinds(self, run: Run, number: int) -> tuple[int, int] | None:
         """The smallest and the largest kind of its lifecycle events; None: it has none, or they cannot be read."""
@@ -210,45 +212,22 @@ class Logs:
         """The numbers of all records of a file, as first and last ones of ranges: two int64 arrays."""
         key = (run.stream, source, number)
         if key not in self._seqs:
-            rows = self.read(run, source, number, ["seq"])
             if len(self._seqs) >= MAX_KEPT:
                 self._seqs.clear()
-            self._seqs[key] = ranges_of(rows["seq"].to_numpy() if rows is not None else np.empty(0, np.int64))
+            self._seqs[key] = ranges_of(self.read(run, source, number, ["seq"])["seq"].to_numpy())
         return self._seqs[key]
 
     def times(self, run: Run, number: int) -> tuple[int, int] | None:
         """The smallest and the largest time of a log, microseconds, without what is told late; None: nothing else can
         be read of it."""
-        return self._bounds(run, number, "event_time")
-
-    def last_seq(self, run: Run, number: int) -> int | None:
-        """The highest number in a log, without what is told late; None: nothing else can be read of it."""
-        bounds = self._bounds(run, number, "seq")
-        return bounds[1] if bounds is not None else None
-
-    def _bounds(self, run: Run, number: int, name: str) -> tuple[int, int] | None:
-        """Of `event_time` or `seq`."""
-        key = (run.stream, number, name)
-        if key not in self._known_bounds:
-            found = [self.range_of(run, FLOWS, number, name)]
-            if self._has_late(run, number):
-                records = [record for record in self.records(run, number) if record.kind not in LATE]
-                found += [(value, value) for value in (each.seq if name == "seq" else each.at_us for each in records)]
+        key = (run.stream, number)
+        if key not in self._times:
+            found = [self.range_of(run, FLOWS, number, "event_time")]
+            kinds = self.kinds(run, number)
+            if kinds is not None and any(kinds[0] <= kind <= kinds[1] for kind in LATE):
+                found += [(each.at_us,) * 2 for each in self.records(run, number) if each.kind not in LATE]
             else:
-                found.append(self.range_of(run, LIFECYCLES, number, name))
+                found.append(self.range_of(run, LIFECYCLES, number, "event_time"))
             known = [each for each in found if each is not None]
-            self._known_bounds[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
-        return self._known_bounds[key]
-
-    def _has_late(self, run: Run, number: int) -> bool:
-        """May there be events that are told under an earlier number?"""
-        kinds = self.kinds(run, number)
-        return kinds is not None and any(kinds[0] <= kind <= kinds[1] for kind in LATE)
-
-    def _make_room(self, more: int) -> None:
-        """For so many records or places more."""
-        self._kept_n += more
-        if self._kept_n > MAX_KEPT:
-            self._records.clear()
-            self._places.clear()
-            self._kept_n = more
+            self._times[key] = (min(low for low, _ in known), max(high for _, high in known)) if known else None
+        return self._times[key]

@@ -12,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import (
+    BROKER_DIED,
     BROKER_STARTED,
+    BROKER_STOPPED,
+    EVENTS_DROPPED,
     ROUTE_ADDED,
     ROUTE_JOINED,
     ROUTE_LEFT,
@@ -24,17 +27,15 @@ from spark_sink.event_files.store import micros as micros
 
 PUTS: Final = frozenset((ROUTE_JOINED, ROUTE_ADDED, ROUTE_SEEN))  # a route is in the table from here on
 TAKES: Final = frozenset((ROUTE_LEFT, ROUTE_REPLACED, ROUTE_REMOVED))  # it is not
+ENDS: Final = frozenset((BROKER_STOPPED, BROKER_DIED))  # of a run
+NEAR_US: Final = 120_000_000  # a digest further away from an instant says nothing of it; brokers write one a minute
 RUNNING: Final = "running"  # there are later records of this run, or nobody knows of its end
 STOPPED: Final = "stopped"  # it said BrokerStopped
 DIED: Final = "died"  # its writer says so, or the broker began another run and had not stopped
-MAX_RANGES: Final = 10_000  # of numbers, before they are joined to fewer
 
-SEEN_SQL: Final = {  # how the table `routes` has those that are not its own, for Spark
-    "event_time": "seen_at AS event_time",
-    "kind": f"{ROUTE_SEEN}L AS kind",
-    "reason": "'' AS reason",
-    "detail": "'' AS detail",
-    "choices": "0L AS choices",
+_SEEN: Final = {"kind": ROUTE_SEEN, "reason": "", "detail": "", "choices": 0}  # which the table `routes` does not say
+SEEN_SQL: Final = {name: f"{value!r} AS {name}" for name, value in _SEEN.items()} | {
+    "event_time": "seen_at AS event_time"
 }
 
 
@@ -89,13 +90,6 @@ class Position(NamedTuple):
     at_us: int
 
 
-class Window(NamedTuple):
-    """Where an instant lies among the records of a run."""
-
-    last: Position | None  # the record with the highest number of those that are not later; None: all are later
-    after: Position | None  # the first record behind it; None: there is none (yet)
-
-
 class Start(NamedTuple):
     """From where on a table is rebuilt."""
 
@@ -105,11 +99,40 @@ class Start(NamedTuple):
     digest: Record | None  # of the snapshot
 
 
+class Spot(NamedTuple):
+    """Where an instant lies among the records of a run, and what its table is made of."""
+
+    last: Position  # the record with the highest number of those that are not later
+    after: Position | None  # the first record behind it; None: there is none (yet)
+    start: Start  # the latest, not behind `last`, from which on the table is known
+    digest: Record | None  # the first TableDigest behind `last`, if it is near
+    logs: tuple[int, int] = (0, 0)  # of a folder of events: the first and the last in which all this is told
+
+    @property
+    def stops(self) -> list[tuple[int, Record | None]]:
+        """The records behind which the table is wanted, ascending, each with the digest that it is."""
+        digests = [digest for digest in (self.start.digest, self.digest) if digest is not None]
+        stops: list[tuple[int, Record | None]] = [(digest.seq, digest) for digest in digests]
+        stops.insert(int(self.start.digest is not None), (self.last.seq, None))
+        return stops
+
+    @property
+    def seen_until(self) -> int:
+        """RouteSeen events up to here count: the snapshot behind must not help the table it is compared with."""
+        return self.start.digest.seq if self.start.digest is not None else 0 if self.start.is_whole else self.last.seq
+
+    @property
+    def end(self) -> int:
+        """Up to this number nothing may be missing: what is missing before `after` may belong before the instant."""
+        return self.last.seq if self.after is None else self.after.seq
+
+
 class State(NamedTuple):
     """A table as it was behind one record."""
 
     routes: dict[str, Record]  # by route id: the record that put it there
     latest_us: int  # the latest time on any record that made it
+    end: Record | None  # of the run: BrokerStopped or BrokerDied, if it was told by then
 
 
 class Missing(NamedTuple):
@@ -120,58 +143,12 @@ class Missing(NamedTuple):
     is_known: bool  # False: the reader cannot see the numbers of all records
 
 
-class RecordReader:
-    """Records of any broker. The base of `segment_reader`, `table_reader` and `spark_reader`; a run that is passed in
-    is one of `runs`."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems: Final = problems  # sentences: files that were passed over, each once
-
-    @property
-    def near(self) -> "RecordReader":
-        """Who looks for runs and moments: this one, unless a reader of long spans has another for it."""
-        return self
-
-    def runs(self) -> list[Run]:
-        """All that there are, by broker and epoch."""
-        raise NotImplementedError
-
-    def first(self, run: Run) -> Position | None:
-        """The earliest record that is there; None: none can be read."""
-        raise NotImplementedError
-
-    def ended(self, run: Run, kind: int) -> Position | None:
-        """The record of its end, `BROKER_STOPPED` or `BROKER_DIED`; None: nobody told such an end, or not yet."""
-        raise NotImplementedError
-
-    def window(self, run: Run, at_us: int) -> Window:
-        """Where the instant lies."""
-        raise NotImplementedError
-
-    def start(self, run: Run, seq: int) -> Start:
-        """The latest record, not behind `seq`, from which on the table is known."""
-        raise NotImplementedError
-
-    def start_without_snapshot(self, run: Run, started: Position | None) -> Start:
-        """The same, where no snapshot is whole. `started`: its BrokerStarted; None: that is not there."""
-        if started is not None:
-            return Start(started.seq, started.at_us, True, None)
-        earliest = self.near.first(run)
-        assert earliest is not None  # whoever asks has a record of this run
-        return Start(earliest.seq, earliest.at_us, False, None)
-
-    def states(self, run: Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[State]:
-        """The table behind each of the records `stops` (ascending), made of those from `first` on, of RouteSeen events
-        only those up to `seen_until`. Each is to be used before the next is asked for."""
-        raise NotImplementedError
-
-    def digest_after(self, run: Run, seq: int, until_us: int) -> Record | None:
-        """The first TableDigest behind this record, not later than `until_us`."""
-        raise NotImplementedError
-
-    def missing(self, run: Run, first: int, last: int) -> Missing:
-        """Of the numbers from `first` to `last`."""
-        raise NotImplementedError
+def start_without_snapshot(started: Position | None, first: Position | None) -> Start:
+    """Of a table where no snapshot is whole. `started`: BrokerStarted, if it is there; `first`: the first record."""
+    if started is not None:
+        return Start(started.seq, started.at_us, True, None)
+    assert first is not None  # whoever asks has a record of this run
+    return Start(first.seq, first.at_us, False, None)
 
 
 def fold(routes: dict[str, Record], record: Record) -> None:
@@ -184,22 +161,25 @@ def fold(routes: dict[str, Record], record: Record) -> None:
         routes.clear()
 
 
-def states_of(records: Iterable[Record], stops: Sequence[int]) -> Iterator[State]:
+def states_of(records: Iterable[Record], stops: Iterable[int]) -> Iterator[State]:
     """The table behind each of the records `stops` (ascending), made of these records, by their numbers. Each is to be
     used before the next is asked for."""
     left = list(stops)
     routes: dict[str, Record] = {}
-    latest_us = 0
+    latest_us, end = 0, None
     for record in records:
         while left and record.seq > left[0]:
-            yield State(routes, latest_us)
+            yield State(routes, latest_us, end)
             left.pop(0)
         if not left:
             return
         fold(routes, record)
-        latest_us = max(latest_us, record.at_us)
+        if record.kind in ENDS:
+            end = record
+        if record.kind != EVENTS_DROPPED:
+            latest_us = max(latest_us, record.at_us)
     for _ in left:
-        yield State(routes, latest_us)
+        yield State(routes, latest_us, end)
 
 
 def records_of(rows: pa.Table) -> list[Record]:
@@ -225,17 +205,17 @@ def by_run(rows: pa.Table) -> Iterator[tuple[Run, pa.Table]]:
 
 
 def seen_of(routes: pa.Table) -> pa.Table:
-    """Rows of the table `routes` as RouteSeen events, see `SEEN_SQL`."""
+    """Rows of the table `routes` as RouteSeen events; `SEEN_SQL` does so in Spark."""
     rows = routes.rename_columns(["event_time" if name == "seen_at" else name for name in routes.schema.names])
-    for name, value in (("kind", ROUTE_SEEN), ("reason", ""), ("detail", ""), ("choices", 0)):
+    for name, value in _SEEN.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
     return rows
 
 
-def overlaps(dropped: Record, first: int, last: int) -> bool:
-    """Does an EventsDropped tell of numbers between these?"""
-    begin, end = dropped_range(dropped)
-    return begin <= last and end >= first
+def told_of(records: Iterable[Record], spot: Spot) -> list[Record]:
+    """The EventsDropped that tell of numbers from the start to the end of the spot."""
+    dropped = [(*dropped_range(record), record) for record in records if record.kind == EVENTS_DROPPED]
+    return [record for begin, end, record in dropped if begin <= spot.end and end >= spot.start.seq]
 
 
 def dropped_range(dropped: Record) -> tuple[int, int]:
@@ -252,45 +232,13 @@ def ranges_of(numbers: Any) -> tuple[Any, Any]:
     return numbers[np.concatenate(([0], breaks + 1))], numbers[np.concatenate((breaks, [len(numbers) - 1]))]
 
 
-class Numbers:
-    """A set of numbers as ranges: a day of records is one range when none is missing."""
-
-    def __init__(self) -> None:
-        self._firsts: list[Any] = []  # arrays
-        self._lasts: list[Any] = []
-        self._ranges = 0
-
-    def add(self, firsts: Any, lasts: Any) -> None:
-        """Ranges, as `ranges_of` gives them."""
-        self._firsts.append(firsts)
-        self._lasts.append(lasts)
-        self._ranges += len(firsts)
-        if self._ranges > MAX_RANGES:
-            self._join()
-
-    def missing(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Ranges between these two, both included, of which no number is there."""
-        self._join()
-        gaps = []
-        expected = first
-        if self._ranges:
-            for begin, end in zip(self._firsts[0].tolist(), self._lasts[0].tolist(), strict=True):
-                if begin > expected:
-                    gaps.append((expected, min(begin - 1, last)))
-                expected = max(expected, end + 1)
-                if expected > last:
-                    break
-        if expected <= last:
-            gaps.append((expected, last))
-        return gaps
-
-    def _join(self) -> None:
-        if not self._ranges:
-            return
-        firsts, lasts = np.concatenate(self._firsts), np.concatenate(self._lasts)
-        order = np.argsort(firsts, kind="stable")
-        firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
-        is_new = np.concatenate(([True], firsts[1:] > lasts[:-1] + 1))
-        ends = np.concatenate((np.flatnonzero(is_new)[1:] - 1, [len(lasts) - 1]))
-        self._firsts, self._lasts = [firsts[is_new]], [lasts[ends]]
-        self._ranges = len(self._firsts[0])
+def gaps_between(there: Sequence[tuple[Any, Any]], first: int, last: int) -> list[tuple[int, int]]:
+    """Ranges between these two, both included, of which no number is there. `there`: as `ranges_of` gives them, of any
+    files: a day of records is one range when none is missing."""
+    none = np.empty(0, np.int64)
+    firsts, lasts = (np.concatenate([none, *(each[side] for each in there)]) for side in (0, 1))
+    order = np.argsort(firsts, kind="stable")
+    begins = np.maximum(np.maximum.accumulate(np.concatenate(([first - 1], lasts[order]))) + 1, first)
+    ends = np.minimum(np.concatenate((firsts[order], [last + 1])) - 1, last)
+    is_gap = begins <= ends
+    return list(zip(begins[is_gap].tolist(), ends[is_gap].tolist(), strict=True))

@@ -12,15 +12,14 @@ from pathlib import Path
 import click
 
 from spark_sink.errors import SinkError
-from spark_sink.history.records import RecordReader
 from spark_sink.session import NEAR_MASTER, open_session
 from spark_sink.terminal import console_of, end, moment_option
-from spark_sink.time_travel.rebuild import table_at
+from spark_sink.time_travel.rebuild import Reader, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.show import filtered, print_difference, print_table_at
 from spark_sink.time_travel.spark_reader import SparkReader
 from spark_sink.time_travel.table_reader import TableReader
-from spark_sink.time_travel.values import Change, Difference, SeenRoute, TableAt, diff, route_json
+from spark_sink.time_travel.values import Difference, SeenRoute, TableAt, diff, route_json
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -70,15 +69,14 @@ def table(
     master: str | None,
 ) -> None:
     """Show the routing table of a broker at a given time, rebuilt from its events."""
-    if (events is None) == (tables is None):
-        raise click.UsageError("give either --events DIR or --tables DIR")
     try:
-        near: RecordReader
-        if events is not None:
+        near: SegmentReader | TableReader
+        if events is not None and tables is None:
             near = SegmentReader(events)
-        else:
-            assert tables is not None  # one of the two is there
+        elif tables is not None and events is None:
             near = TableReader(tables)
+        else:
+            raise click.UsageError("give either --events DIR or --tables DIR")
         with _reader(near, master or NEAR_MASTER, with_spark or master is not None) as reader:
             found = [table_at(reader, moment, broker, epoch) for moment in (at, other) if moment is not None]
     except SinkError as error:
@@ -90,7 +88,7 @@ def table(
 
 
 @contextlib.contextmanager
-def _reader(near: RecordReader, master: str, with_spark: bool) -> Iterator[RecordReader]:
+def _reader(near: SegmentReader | TableReader, master: str, with_spark: bool) -> Iterator[Reader]:
     if not with_spark:
         yield near
         return
@@ -111,18 +109,10 @@ def _show(found: TableAt, routes: list[SeenRoute], as_json: bool) -> None:
 def _show_difference(
     before: TableAt, after: TableAt, service: str | None, tags: list[tuple[str, str]], as_json: bool
 ) -> None:
-    difference = diff(before, after)
-
-    def of(changes: list[Change]) -> list[Change]:
-        """Those of which one side is to be shown."""
-        return [change for change in changes if filtered(change, service, tags)]
-
-    shown = Difference(
-        filtered(difference.joined, service, tags),
-        filtered(difference.left, service, tags),
-        of(difference.replaced),
-        of(difference.changed),
-    )
+    joined, left, *changes = diff(before, after)
+    # Of two sides one is enough to be shown.
+    replaced, changed = ([change for change in of if filtered(change, service, tags)] for of in changes)
+    shown = Difference(filtered(joined, service, tags), filtered(left, service, tags), replaced, changed)
     if as_json:
         sides = {"before": before.to_json(), "after": after.to_json()}
         for side in sides.values():

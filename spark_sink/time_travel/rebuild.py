@@ -5,28 +5,32 @@ which broker and which of its runs are meant, what is checked against what the b
 Where records come from is the matter of a Reader.
 """
 
+import itertools
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from broker.events import BROKER_DIED, BROKER_STOPPED, ROUTE_SEEN
+from broker.events import BROKER_STOPPED, ROUTE_SEEN
 from broker.routing.digest import Digest, route_mark
 from spark_sink.errors import NotKnown
 from spark_sink.history import records as history
 from spark_sink.time_travel.segment_reader import SegmentReader
+from spark_sink.time_travel.spark_reader import SparkReader
+from spark_sink.time_travel.table_reader import TableReader
 from spark_sink.time_travel.values import BROKER_START, FIRST_RECORD, SILENT, SNAPSHOT, Check, Gap, SeenRoute, TableAt
 from spark_sink.timestamps import micros_of, moment_at, moment_of, moment_text, span_text
 
-NEAR_S: Final = 120  # a digest further away from the instant says nothing of it; brokers write one a minute
+Reader: TypeAlias = SegmentReader | TableReader | SparkReader
+
 JITTER_US: Final = 1_000_000  # records that were told together; a clock that was put back by less is not told of
 MAX_GAPS: Final = 1000  # that are named; the last then covers all the others
 
 
 def table_at(
-    events: Path | history.RecordReader, at: datetime | str, broker: str | None = None, epoch: int | None = None
+    events: Path | str | Reader, at: datetime | str, broker: str | None = None, epoch: int | None = None
 ) -> TableAt:
     """The table of `broker` (its name, its id or the beginning of it; None: the only one) at an instant.
 
@@ -34,7 +38,7 @@ def table_at(
     command line. `epoch`: of that run; None: of the run that the instant is in.
     NotKnown: no such broker, or nothing is known of the instant. BadMoment: the text is none. BadFolder: no events.
     """
-    reader = events if isinstance(events, history.RecordReader) else SegmentReader(Path(events))
+    reader = SegmentReader(Path(events)) if isinstance(events, Path | str) else events
     moment = moment_of(at, datetime.now(UTC)) if isinstance(at, str) else at
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return _Journey(reader, moment, broker, epoch).table()
@@ -43,24 +47,20 @@ def table_at(
 class _Journey:
     """One question."""
 
-    def __init__(self, reader: history.RecordReader, at: datetime, broker: str | None, epoch: int | None) -> None:
+    def __init__(self, reader: Reader, at: datetime, broker: str | None, epoch: int | None) -> None:
         self._reader: Final = reader
-        self._near: Final = reader.near
+        self._near: Final = reader.near if isinstance(reader, SparkReader) else reader
         self._at: Final = at
         self._at_us: Final = micros_of(at)
-        self._runs: Final = runs_of(reader, broker)
+        self._runs: Final = runs_of(self._near, broker)
         self._notes: Final[list[str]] = []
-        self._run: Final = self._find_run(epoch)
+        self._run, self._spot = self._found(epoch)
 
     def table(self) -> TableAt:
         run, reader = self._run, self._reader
-        window = self._near.window(run, self._at_us)
-        last = window.last
-        if last is None:
-            raise NotKnown(self._too_early())
-        start = reader.start(run, last.seq)
-        after = self._near.digest_after(run, last.seq, self._at_us + NEAR_S * 1_000_000)
-        checks, state, digest = self._rebuilt(start, last, after)
+        spot = self._spot
+        start, last = spot.start, spot.last
+        checks, state, digest = self._rebuilt()
         routes = [_seen(record, self._at_us) for record in state.routes.values()]
         if state.latest_us > self._at_us + JITTER_US:
             back = span_text(state.latest_us - last.at_us)
@@ -68,7 +68,7 @@ class _Journey:
                 f"the broker's clock was put back by up to {back} before this: the moment was more than once, this is "
                 f"the last time; records up to {moment_text(moment_at(state.latest_us))} came before it"
             )
-        life = self._life(window)
+        life = self._life(state.end)
         if life == history.STOPPED:
             routes, digest = [], Digest().text
         return TableAt(
@@ -84,29 +84,28 @@ class _Journey:
             routes=tuple(sorted(routes, key=lambda route: (route.service, route.route_id))),
             digest=digest,
             checks=tuple(checks),
-            gaps=tuple(self._gaps(start, window)),
+            gaps=tuple(self._gaps()),
             problems=(*_beginning(start), *reader.problems),
             notes=tuple(self._notes),
             names={run.broker_id: run.broker_name for run in self._near.runs()},
         )
 
-    def _find_run(self, epoch: int | None) -> history.Run:
-        """The run of this epoch, or the latest that had begun."""
-        named = name_of(self._runs[-1])
+    def _found(self, epoch: int | None) -> tuple[history.Run, history.Spot]:
+        """The run of this epoch, or the latest that had begun; and where the instant lies in it."""
         if epoch is not None:
-            found = [run for run in self._runs if run.epoch == epoch]
-            if not found:
+            runs = [run for run in self._runs if run.epoch == epoch]
+            if not runs:
                 epochs = ", ".join(str(run.epoch) for run in self._runs)
-                raise NotKnown(f"{named} has no run {epoch}; there are {epochs}")
-            return found[0]
-        for run in reversed(self._runs):
-            first = self._near.first(run)
-            if first is not None and first.at_us <= self._at_us:
-                return run
-        # A run whose clock was put back behind its beginning is found by its window.
-        for run in reversed(self._runs):
-            if self._near.window(run, self._at_us).last is not None:
-                return run
+                raise NotKnown(f"{name_of(self._runs[-1])} has no run {epoch}; there are {epochs}")
+        else:
+            firsts = ((run, self._near.first(run)) for run in reversed(self._runs))
+            began = (run for run, first in firsts if first is not None and first.at_us <= self._at_us)
+            # A run whose clock was put back behind its beginning is found by where the instant lies.
+            runs = list(itertools.islice(began, 1)) or self._runs[::-1]
+        for run in runs:
+            spot = self._near.spot(run, self._at_us)
+            if spot is not None:
+                return run, spot
         raise NotKnown(self._too_early())
 
     def _too_early(self) -> str:
@@ -120,44 +119,30 @@ class _Journey:
             f"{moment_text(moment_at(first.at_us))}, {span_text(first.at_us - self._at_us)} later"
         )
 
-    def _rebuilt(
-        self, start: history.Start, last: history.Position, after: history.Record | None
-    ) -> tuple[list[Check], history.State, str]:
+    def _rebuilt(self) -> tuple[list[Check], history.State, str]:
         """The checks, the table at the instant, its digest."""
-        before = start.digest
-        if before is not None and self._at_us - before.at_us > NEAR_S * 1_000_000:
-            before = None
-        stops = [each.seq for each in (before,) if each is not None] + [last.seq]
-        stops += [after.seq] if after is not None else []
+        stops = self._spot.stops
+        states = history.states_of(self._reader.records(self._run, self._spot), [seq for seq, _ in stops])
         checks = []
-        digest = ""
-        state = history.State({}, 0)
-        # The snapshot behind the instant must not help the table that it is compared with.
-        seen_until = start.digest.seq if start.digest is not None else 0 if start.is_whole else last.seq
-        for number, each in enumerate(self._reader.states(self._run, start.seq, seen_until, stops)):
+        for (_, written), each in zip(stops, states, strict=True):
             made = digest_of(each.routes.values())
-            if before is not None and number == 0:
-                checks.append(_check(before, made))
-            elif number == len(stops) - 1 and after is not None:
-                checks.append(_check(after, made))
-            else:
-                state, digest = history.State(dict(each.routes), each.latest_us), made
+            if written is None:
+                state, digest = each._replace(routes=dict(each.routes)), made
+            elif self._at_us - written.at_us <= history.NEAR_US:
+                checks.append(Check(moment_at(written.at_us), written.seq, written.tags.get("digest", ""), made))
         return checks, state, digest
 
-    def _life(self, window: history.Window) -> str:
-        last, after = window.last, window.after
-        assert last is not None  # it was looked at
-        stopped = self._near.ended(self._run, BROKER_STOPPED)
-        if stopped is not None and stopped.seq <= last.seq:
-            ago = span_text(max(0, self._at_us - stopped.at_us))
-            self._notes.append(f"the broker had stopped at {moment_text(moment_at(stopped.at_us))}, {ago} before")
+    def _life(self, end: history.Record | None) -> str:
+        last, after = self._spot.last, self._spot.after
+        if end is not None and end.kind == BROKER_STOPPED:
+            ago = span_text(max(0, self._at_us - end.at_us))
+            self._notes.append(f"the broker had stopped at {moment_text(moment_at(end.at_us))}, {ago} before")
             return history.STOPPED
         if after is not None:
             return history.RUNNING
-        died = self._near.ended(self._run, BROKER_DIED)
-        if died is not None and died.seq == last.seq:
+        if end is not None and end.seq == last.seq:
             self._notes.append(
-                f"the broker died, as its writer recorded at {moment_text(moment_at(died.at_us))}; this is the table "
+                f"the broker died, as its writer recorded at {moment_text(moment_at(end.at_us))}; this is the table "
                 "at its last record"
             )
             return history.DIED
@@ -172,7 +157,7 @@ class _Journey:
                 "at its last record"
             )
             return history.DIED
-        if self._at_us - last.at_us > NEAR_S * 1_000_000:
+        if self._at_us - last.at_us > history.NEAR_US:
             self._notes.append(
                 f"no later record of the broker is there: {told}; it died, or its newer files are not here, or nothing "
                 "happened and events.snapshot_s is 0"
@@ -181,24 +166,21 @@ class _Journey:
             self._notes.append(f"nothing newer is there: {told}")
         return SILENT
 
-    def _gaps(self, start: history.Start, window: history.Window) -> list[Gap]:
-        """Up to the first record behind the instant: what is missing before it may belong before the instant."""
-        assert window.last is not None  # it was looked at
+    def _gaps(self) -> list[Gap]:
+        start = self._spot.start
         first = start.seq if start.is_whole else 1
-        last = window.after.seq if window.after is not None else window.last.seq
-        missing = self._reader.missing(self._run, start.seq, last)
+        missing = self._reader.missing(self._run, self._spot)
         gaps = []
         if first < start.seq:
             gaps.append(Gap(first, start.seq - 1, start.seq - first, "missing", ""))
         told = [(*history.dropped_range(record), record) for record in sorted(missing.told)]
-        covered = history.Numbers()
-        covered.add(np.array([begin for begin, _, _ in told]), np.array([end for _, end, _ in told]))
         for begin, end, record in told:
-            gaps.append(
-                Gap(begin, end, int(record.tags.get("records") or end - begin + 1), record.reason, record.detail)
-            )
+            records = int(record.tags.get("records") or end - begin + 1)
+            gaps.append(Gap(begin, end, records, record.reason, record.detail))
+        covered = [(np.array([begin]), np.array([end])) for begin, end, _ in told]
         for begin, end in missing.ranges:
-            gaps += [Gap(*some, some[1] - some[0] + 1, "missing", "") for some in covered.missing(begin, end)]
+            silent = history.gaps_between(covered, begin, end)
+            gaps += [Gap(*some, some[1] - some[0] + 1, "missing", "") for some in silent]
         if not missing.is_known:
             self._notes.append(
                 "tables do not hold the numbers of all records: gaps are those that the broker or the pipeline told of"
@@ -213,10 +195,10 @@ class _Journey:
         return gaps
 
 
-def runs_of(reader: history.RecordReader, broker: str | None) -> list[history.Run]:
+def runs_of(reader: SegmentReader | TableReader, broker: str | None) -> list[history.Run]:
     """All runs of one broker, in the order of their epochs. NotKnown: there is no such broker, or which is meant is not
     clear; the text lists those that are there."""
-    runs = list(reader.near.runs())
+    runs = reader.runs()
     if not runs:
         raise NotKnown(f"no event can be read: {'; '.join(reader.problems) or 'there is none'}")
     ids = {run.broker_id for run in runs}
@@ -260,10 +242,6 @@ def _beginning(start: history.Start) -> tuple[str, ...]:
         return ()
     begins = moment_text(moment_at(start.at_us))
     return (f"the history begins at {begins}: neither BrokerStarted nor a whole snapshot is there",)
-
-
-def _check(written: history.Record, made: str) -> Check:
-    return Check(moment_at(written.at_us), written.seq, written.tags.get("digest", ""), made)
 
 
 def _seen(record: history.Record, at_us: int) -> SeenRoute:

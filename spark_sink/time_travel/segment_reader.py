@@ -10,13 +10,14 @@ taken. Files whose sealing times say nothing any more, because they were copied,
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
-from broker.events import BROKER_STARTED, EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import BROKER_STARTED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.history import records as history
 from spark_sink.history.logs import LATE, Logs
 from spark_sink.schema import COLUMNS, LIFECYCLES
@@ -26,116 +27,125 @@ NEAR_US: Final = 10_000_000
 LATE_US: Final = (
     60_000_000  # a snapshot of 100,000 routes is told in ten seconds; as long as a broker waits for the next
 )
+NEVER_US: Final = 1 << 62
 MAX_PIECES: Final = 64  # of a run whose clock was put back; more: sealing times say nothing
 MAX_LAG_US: Final = 3_600_000_000  # by which the times between a record and its sealing differ; more: the same
 NEAR_LOGS: Final = 2  # records that were told at one moment can stand in neighbouring logs
 
-T = TypeVar("T")
 
-
-class SegmentReader(history.RecordReader):
+class SegmentReader:
     """One events folder, as it was when this was made."""
 
     def __init__(self, events: Path) -> None:
         """BadFolder: there is nothing."""
         self.logs: Final = Logs(events)
-        super().__init__(self.logs.problems)
+        self.problems: Final = self.logs.problems  # sentences: files that were passed over, each once
         self._runs: Final = self.logs.runs()
         self._firsts: Final[dict[history.Run, history.Position | None]] = {}
         self._pieces_of: Final[dict[history.Run, list[tuple[int, int]]]] = {}
 
     def runs(self) -> list[history.Run]:
-        """By broker and epoch."""
+        """All that there are, by broker and epoch."""
         return self._runs
 
     def first(self, run: history.Run) -> history.Position | None:
-        """Of the first log that can be read."""
+        """The earliest record, of the first log that can be read; None: none can."""
         if run not in self._firsts:
             found = (self.logs.places(run, number) for number in self.logs.known(run).tolist())
             self._firsts[run] = next((history.Position(*places[0]) for places in found if places), None)
         return self._firsts[run]
 
-    def ended(self, run: history.Run, kind: int) -> history.Position | None:
-        """The last lifecycle event is of no other kind, once it is there."""
-        for number in reversed(self.logs.numbers(LIFECYCLES, run)[-NEAR_LOGS:].tolist()):
-            for record in reversed(self.logs.records(run, number)):
-                if record.kind == kind:
-                    return history.Position(record.seq, record.at_us)
-        return None
-
-    def window(self, run: history.Run, at_us: int) -> history.Window:
-        """By halving, in each piece of the run in which its clock went on."""
-        numbers = self.logs.known(run)
+    def spot(self, run: history.Run, at_us: int) -> history.Spot | None:
+        """Where the instant lies, by halving, in each piece of the run in which its clock went on; None: all records
+        are later."""
+        known = self.logs.known(run)
         for begin, end in reversed(self._pieces(run)):
-            place = self._last_not_later(run, numbers, begin, end, at_us)
+            place = self._last_not_later(run, known, begin, end, at_us)
             if place < begin:
                 continue
-            near = numbers[max(begin, place - NEAR_LOGS) : place + 1].tolist()
-            places = [each for number in near for each in self.logs.places(run, number) if each[1] <= at_us]
-            for number in self._told_until(run, numbers[place + 1 :], at_us):
-                digests = (each for each in self.logs.records(run, number) if each.kind == TABLE_DIGEST)
-                places += [(digest.seq, digest.at_us) for digest in digests if digest.at_us <= at_us]
-            if places:
-                last = history.Position(*max(places))
-                return history.Window(last, self._first_behind(run, numbers[place:], last.seq))
-        return history.Window(None, self.first(run))
-
-    def start(self, run: history.Run, seq: int) -> history.Start:
-        """Backwards from there to a snapshot that is whole, or to the broker's start."""
-        numbers = self._logs_behind(run, seq)
-        for place in range(len(numbers) - 1, -1, -1):
-            kinds = self.logs.kinds(run, int(numbers[place]))
-            if kinds is None or (kinds[0] > BROKER_STARTED and kinds[1] < TABLE_DIGEST):
-                continue
-            for record in reversed(self.logs.records(run, int(numbers[place]))):
-                if record.seq > seq:
-                    continue
-                if record.kind == BROKER_STARTED:
-                    return self.start_without_snapshot(run, history.Position(record.seq, record.at_us))
-                if record.kind == TABLE_DIGEST:
-                    first = self._snapshot_first(run, numbers, place, record)
-                    if first is not None:
-                        return history.Start(first, record.at_us, True, record)
-        return self.start_without_snapshot(run, None)
-
-    def states(self, run: history.Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[history.State]:
-        """Once through the logs; the snapshot, which is told late, first."""
-        seen = self._seen(run, first, seen_until)
-        others = (record for record in self._from(run, first) if record.kind not in LATE)
-        return history.states_of(heapq.merge(seen, others, key=lambda record: record.seq), stops)
-
-    def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
-        """In the logs behind, as far as they are not too late."""
-        numbers = self.logs.known(run)
-        place = int(np.searchsorted(numbers, self._log_of(run, seq)))
-        for number in self._told_until(run, numbers[place:], until_us):
-            for record in self.logs.records(run, number):
-                if record.kind == TABLE_DIGEST and record.seq > seq and record.at_us <= until_us:
-                    return record
+            near = known[max(begin, place - NEAR_LOGS) : place + 1].tolist()
+            places = [each for number in near for each in self.logs.places(run, number)]
+            places += [(digest.seq, digest.at_us) for digest in self._digests(run, known[place + 1 :], at_us)]
+            last = max((each for each in places if each[1] <= at_us), default=None)
+            if last is not None:
+                return self._spot(run, max(begin, place - NEAR_LOGS), place, history.Position(*last), at_us)
         return None
 
-    def missing(self, run: history.Run, first: int, last: int) -> history.Missing:
-        """The numbers in all files of these logs and their neighbours."""
-        low, high = self.logs_between(run, first, last)
-        seen, told = history.Numbers(), []
+    def _spot(self, run: history.Run, low: int, place: int, last: history.Position, at_us: int) -> history.Spot:
+        """`last`: the record that the instant is behind, in the logs from `low` to `place` of those that are known."""
+        known = self.logs.known(run)
+        digests = self._digests(run, known[low:], at_us + history.NEAR_US)
+        digest = next((each for each in digests if each.seq > last.seq), None)
+        after, high = None, place
+        for number in known[place:].tolist():
+            behind = [each for each in self.logs.places(run, number) if each[0] > last.seq]
+            if behind:
+                after = history.Position(*behind[0])
+                high = int(np.searchsorted(known, number)) + NEAR_LOGS
+                break
+        told = max(self._told_until(run, known[place:], (after or last).at_us), default=0)
+        high = max(int(known[min(high, len(known) - 1)]), told)
+        start, begins = self._start(run, last.seq, high)
+        low = int(np.searchsorted(known, begins))
+        while low and max(self.logs.places(run, int(known[low - 1])), default=(0, 0))[0] > start.seq:
+            low -= 1
+        return history.Spot(last, after, start, digest, (int(known[max(0, low - NEAR_LOGS)]), high))
+
+    def _start(self, run: history.Run, seq: int, high: int) -> tuple[history.Start, int]:
+        """Backwards from the log `high` to a snapshot that is whole, or to the broker's start; and in which log that
+        begins."""
+        numbers = self.logs.numbers(LIFECYCLES, run)
+        digest, left = None, 0  # the latest of which some routes are still to be found
+        for number in reversed(numbers[numbers <= high].tolist()):
+            kinds = self.logs.kinds(run, number)
+            if kinds is None or (kinds[0] > BROKER_STARTED and kinds[1] < TABLE_DIGEST):
+                continue
+            for record in reversed(self.logs.records(run, number)):
+                if record.kind == BROKER_STARTED and record.seq <= seq:
+                    return history.start_without_snapshot(history.Position(*record[:2]), None), number
+                if record.kind == TABLE_DIGEST and record.seq <= seq:
+                    digest, left = record, len(record.snapshot)
+                elif record.kind == ROUTE_SEEN and digest is not None and record.seq in digest.snapshot:
+                    left -= 1
+                if digest is not None and not left:
+                    return history.Start(digest.snapshot.start, digest.at_us, True, digest), number
+        return history.start_without_snapshot(None, self.first(run)), 0
+
+    def records(self, run: history.Run, spot: history.Spot) -> Iterator[history.Record]:
+        """What the tables of `stops` are made of, by number. Once through the logs; the snapshot, which is told late,
+        first."""
+        numbers = self.logs.numbers(LIFECYCLES, run)
+        numbers = numbers[numbers >= spot.logs[0]].tolist()
+        seen = [
+            record
+            for number in numbers
+            if spot.start.seq <= spot.seen_until and number <= spot.logs[1] and self._has_seen(run, number)
+            for record in self.logs.records(run, number)
+            if record.kind == ROUTE_SEEN and spot.start.seq <= record.seq <= spot.seen_until
+        ]
+        others = (record for number in numbers for record in self.logs.records(run, number))
+        others = (record for record in others if record.kind not in LATE and record.seq >= spot.start.seq)
+        return heapq.merge(sorted(seen), others)
+
+    def missing(self, run: history.Run, spot: history.Spot) -> history.Missing:
+        """From the start to the end of the spot, by the numbers in all files of its logs."""
+        low, high = spot.logs
+        there = []
+        told: list[history.Record] = []
         for source in COLUMNS:
             numbers = self.logs.numbers(source, run)
             for number in numbers[(numbers >= low) & (numbers <= high)].tolist():
-                seen.add(*self.logs.ranges(run, source, number))
-        for number in self.logs.numbers(LIFECYCLES, run).tolist():
-            if low <= number <= high:
-                dropped = [each for each in self.logs.records(run, number) if each.kind == EVENTS_DROPPED]
-                told += [record for record in dropped if history.overlaps(record, first, last)]
-        return history.Missing(seen.missing(first, last), told, True)
+                there.append(self.logs.ranges(run, source, number))
+                if source == LIFECYCLES:
+                    told += history.told_of(self.logs.records(run, number), spot)
+        return history.Missing(history.gaps_between(there, spot.start.seq, spot.end), told, True)
 
-    def logs_between(self, run: history.Run, first: int, last: int) -> tuple[int, int]:
-        """Numbers of the first and the last log that records with these numbers may be in."""
-        known = self.logs.known(run)
-        low = int(np.searchsorted(known, self._log_of(run, first))) - NEAR_LOGS
-        behind = self._logs_behind(run, last)
-        high = int(np.searchsorted(known, self._log_of(run, last))) + NEAR_LOGS
-        high_number = int(known[min(high, len(known) - 1)])
-        return int(known[max(0, low)]), max(high_number, int(behind[-1]) if len(behind) else 0)
+    def _digests(self, run: history.Run, numbers: Any, until_us: int) -> Iterator[history.Record]:
+        """The TableDigests up to this moment that these logs tell."""
+        for number in self._told_until(run, numbers, until_us):
+            for record in self.logs.records(run, number):
+                if record.kind == TABLE_DIGEST and record.at_us <= until_us:
+                    yield record
 
     def _told_until(self, run: history.Run, numbers: Any, at_us: int) -> Iterator[int]:
         """Of these logs those in which something of this moment may still be told."""
@@ -146,67 +156,22 @@ class SegmentReader(history.RecordReader):
             if self._has_seen(run, number):
                 yield number
 
-    def _logs_behind(self, run: history.Run, seq: int) -> Any:
-        """Logs with lifecycle events up to the last in which something of before this record is told."""
-        known, number = self.logs.known(run), self._log_of(run, seq)
-        times = self.logs.times(run, number)
-        place = int(np.searchsorted(known, number))
-        told = self._told_until(run, known[place:], times[1] if times is not None else 0)
-        last = max(told, default=number)
-        numbers = self.logs.numbers(LIFECYCLES, run)
-        return numbers[: int(np.searchsorted(numbers, last, side="right"))]
-
-    def _seen(self, run: history.Run, first: int, last: int) -> list[history.Record]:
-        """RouteSeen events with these numbers, in their order."""
-        if last < first:
-            return []
-        numbers = self._logs_behind(run, last)
-        place = int(np.searchsorted(numbers, self._log_of(run, first)))
-        found = [
-            record
-            for number in numbers[max(0, place - NEAR_LOGS) :].tolist()
-            for record in (self.logs.records(run, number) if self._has_seen(run, number) else ())
-            if record.kind == ROUTE_SEEN and first <= record.seq <= last
-        ]
-        return sorted(found, key=lambda record: record.seq)
-
     def _has_seen(self, run: history.Run, number: int) -> bool:
         """May there be some of a snapshot?"""
         kinds = self.logs.kinds(run, number)
         return kinds is not None and kinds[1] >= TABLE_DIGEST
 
-    def _from(self, run: history.Run, first: int) -> Iterator[history.Record]:
-        numbers = self.logs.numbers(LIFECYCLES, run)
-        place = int(np.searchsorted(numbers, self._log_of(run, first)))
-        for number in numbers[max(0, place - NEAR_LOGS) :].tolist():
-            for record in self.logs.records(run, number):
-                if record.seq >= first:
-                    yield record
-
-    def _snapshot_first(self, run: history.Run, numbers: Any, place: int, digest: history.Record) -> int | None:
-        """Number of the first RouteSeen of the snapshot that the digest ends; None: not all of them are there."""
-        wanted = digest.snapshot
-        seen = 0
-        while place >= 0 and seen < len(wanted):
-            records = self.logs.records(run, int(numbers[place]))
-            seen += sum(record.kind == ROUTE_SEEN and record.seq in wanted for record in records)
-            if any(record.seq < wanted.start and record.kind != EVENTS_DROPPED for record in records):
-                break
-            place -= 1
-        return wanted.start if seen == len(wanted) else None
-
-    def _first_behind(self, run: history.Run, numbers: Any, seq: int) -> history.Position | None:
-        for number in numbers.tolist():
-            behind = [each for each in self.logs.places(run, number) if each[0] > seq]
-            if behind:
-                return history.Position(*behind[0])
-        return None
-
     def _last_not_later(self, run: history.Run, numbers: Any, begin: int, end: int, at_us: int) -> int:
         """Place of the last log between these places whose smallest time is not later; `begin` - 1: none is."""
-        later = _halved(begin, end, lambda place: self.logs.times(run, int(numbers[place])), lambda it: it[0] <= at_us)
-        found = later - 1
-        for place in range(later, end):  # small steps of the clock cannot be seen in the files
+
+        def first_us(place: int) -> int:
+            """Where nothing can be read of a log the next one decides."""
+            times = (self.logs.times(run, number) for number in numbers[place:end].tolist())
+            return next((each[0] for each in times if each is not None), NEVER_US)
+
+        low = begin + bisect_right(range(begin, end), at_us, key=first_us)
+        found = low - 1
+        for place in range(low, end):  # small steps of the clock cannot be seen in the files
             times = self.logs.times(run, int(numbers[place]))
             if times is not None and times[0] > at_us + NEAR_US:
                 break
@@ -236,22 +201,3 @@ class SegmentReader(history.RecordReader):
             if times is not None:
                 lags.append(changed[place] * 1e6 - times[1])
         return not lags or max(lags) - min(lags) <= MAX_LAG_US
-
-    def _log_of(self, run: history.Run, seq: int) -> int:
-        """Number of the first log whose records go up to this one; of the last log, if none does."""
-        known = self.logs.known(run)
-        found = _halved(0, len(known), lambda at: self.logs.last_seq(run, int(known[at])), lambda last: last < seq)
-        return int(known[min(found, len(known) - 1)])
-
-
-def _halved(low: int, high: int, ask: Callable[[int], T | None], is_before: Callable[[T], bool]) -> int:
-    """The first place whose answer is not before what is looked for; where there is none the next one decides."""
-    while low < high:
-        middle = (low + high) // 2
-        answers = ((place, answer) for place in range(middle, high) if (answer := ask(place)) is not None)
-        place, answer = next(answers, (middle, None))
-        if answer is not None and is_before(answer):
-            low = place + 1
-        else:
-            high = middle
-    return low

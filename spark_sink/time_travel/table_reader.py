@@ -4,12 +4,11 @@ The numbers of flows are in no table, so what is missing is only what the broker
 exchanges files under a reader: then the question is asked again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, TABLE_DIGEST
@@ -20,15 +19,16 @@ from spark_sink.history import records as history
 from spark_sink.tables import BAD_FILE, GAPS, LIFECYCLE, RETRIES, ROUTES, check_tables, table_schema
 
 
-class TableReader(history.RecordReader):
+class TableReader:
     """One folder of tables."""
 
     def __init__(self, tables: Path) -> None:
         """BadFolder: there are none."""
-        super().__init__([])
+        self.problems: Final[list[str]] = []  # sentences: files that were passed over, each once
         check_tables(tables)
         self._tables: Final = tables
         self._bad: Final[set[Path]] = set()
+        self._known: Final[dict[history.Run, list[history.Position]]] = {}
         names = ["broker_id", "broker_name", "epoch"]
         named = self._rows(LIFECYCLE, names).group_by(names).aggregate([])
         self._runs: Final = [run for run, _ in history.by_run(named)]
@@ -39,46 +39,40 @@ class TableReader(history.RecordReader):
 
     def first(self, run: history.Run) -> history.Position | None:
         """Of the lifecycle events."""
-        return self._end(run, "min", None)
+        return next(iter(self._positions(run)), None)
 
-    def ended(self, run: history.Run, kind: int) -> history.Position | None:
-        """Its last event of this kind."""
-        return self._end(run, "max", ds.field("kind") == kind)
-
-    def window(self, run: history.Run, at_us: int) -> history.Window:
+    def spot(self, run: history.Run, at_us: int) -> history.Spot | None:
         """All lifecycle events of the run are looked at."""
-        last = self._end(run, "max", ds.field("event_time") <= _moment(at_us))
-        if last is None:
-            return history.Window(None, self.first(run))
-        return history.Window(last, self._end(run, "min", ds.field("seq") > last.seq))
+        positions = self._positions(run)
+        place = max((number for number, each in enumerate(positions) if each.at_us <= at_us), default=-1)
+        if place < 0:
+            return None
+        last = positions[place]
+        is_digest = ds.field("kind") == TABLE_DIGEST
+        is_near = (ds.field("seq") > last.seq) & (ds.field("event_time") <= _moment(at_us + history.NEAR_US))
+        digest = next(iter(self._records(run, is_digest & is_near)), None)
+        start = self._start(run, ds.field("seq") <= last.seq)
+        return history.Spot(last, positions[place + 1] if place + 1 < len(positions) else None, start, digest)
 
-    def start(self, run: history.Run, seq: int) -> history.Start:
+    def _start(self, run: history.Run, is_before: Any) -> history.Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
-        digests = self._records(run, (ds.field("kind") == TABLE_DIGEST) & (ds.field("seq") <= seq))
-        for digest in reversed(digests):
+        for digest in reversed(self._records(run, (ds.field("kind") == TABLE_DIGEST) & is_before)):
             wanted = digest.snapshot
             if len(self._seen(run, wanted.start, wanted.stop - 1)) == len(wanted):
                 return history.Start(wanted.start, digest.at_us, True, digest)
-        is_it = (ds.field("kind") == BROKER_STARTED) & (ds.field("seq") <= seq)
-        return self.start_without_snapshot(run, self._end(run, "min", is_it))
+        started = self._records(run, (ds.field("kind") == BROKER_STARTED) & is_before)
+        return history.start_without_snapshot(history.Position(*started[0][:2]) if started else None, self.first(run))
 
-    def states(self, run: history.Run, first: int, seen_until: int, stops: Sequence[int]) -> Iterator[history.State]:
+    def records(self, run: history.Run, spot: history.Spot) -> list[history.Record]:
         """Memory holds the records of the span."""
-        is_within = (ds.field("seq") >= first) & (ds.field("seq") <= stops[-1])
-        records = sorted(self._records(run, is_within) + self._seen(run, first, seen_until))
-        return history.states_of((record for record in records if record.kind != EVENTS_DROPPED), stops)
+        is_within = (ds.field("seq") >= spot.start.seq) & (ds.field("seq") <= spot.stops[-1][0])
+        return sorted(self._records(run, is_within) + self._seen(run, spot.start.seq, spot.seen_until))
 
-    def digest_after(self, run: history.Run, seq: int, until_us: int) -> history.Record | None:
-        """The first."""
-        is_behind = (ds.field("seq") > seq) & (ds.field("event_time") <= _moment(until_us))
-        is_it = (ds.field("kind") == TABLE_DIGEST) & is_behind
-        return next(iter(self._records(run, is_it)), None)
-
-    def missing(self, run: history.Run, first: int, last: int) -> history.Missing:
+    def missing(self, run: history.Run, spot: history.Spot) -> history.Missing:
         """What was told."""
         self._tell_bad_files(run)
         dropped = self._records(run, ds.field("kind") == EVENTS_DROPPED)
-        return history.Missing([], [record for record in dropped if history.overlaps(record, first, last)], False)
+        return history.Missing([], history.told_of(dropped, spot), False)
 
     def files(self, table: str) -> list[Path]:
         """Of a table, without those that cannot be read."""
@@ -103,45 +97,40 @@ class TableReader(history.RecordReader):
         names = ["seq", "seen_at", "route_id", "service", "tags", "peer", "uptime_ms", "requests"]
         return history.records_of(history.seen_of(self._rows(ROUTES, names, _of(run) & is_within)))
 
-    def _end(self, run: history.Run, which: str, only: Any | None) -> history.Position | None:
-        """The record with the smallest (`min`) or largest (`max`) number."""
-        rows = self._rows(LIFECYCLE, ["seq", "event_time"], _of(run) if only is None else _of(run) & only)
-        if not len(rows):
-            return None
-        seq = pc.min_max(rows["seq"])[which]
-        row = rows.filter(pc.equal(rows["seq"], seq))
-        return history.Position(seq.as_py(), int(history.micros(row["event_time"])[0]))
+    def _positions(self, run: history.Run) -> list[history.Position]:
+        """Of its lifecycle events, by number."""
+        if run not in self._known:
+            rows = self._rows(LIFECYCLE, ["seq", "event_time"], _of(run)).sort_by("seq")
+            places = zip(rows["seq"].to_pylist(), history.micros(rows["event_time"]).tolist(), strict=True)
+            self._known[run] = [history.Position(*place) for place in places]
+        return self._known[run]
 
     def _rows(self, table: str, names: Sequence[str], only: Any | None = None) -> pa.Table:
         """Of all files that can be read. BadFolder: they vanish again and again."""
+        schema = table_schema(table)
         for _ in range(RETRIES):
+            found = [pa.schema([schema.field(name) for name in names]).empty_table()]
             try:
-                return self._rows_once(table, names, only)
+                for path in sorted(table_paths(self._tables / table)):
+                    if path not in self._bad:
+                        found.append(self._rows_in(path, schema, names, only))
             except FileNotFoundError:
                 continue  # compaction has replaced it meanwhile: what replaced it is there now
+            return pa.concat_tables(found)
         raise BadFolder(f"files of the table {table} in {self._tables} vanish while they are read")
 
-    def _rows_once(self, table: str, names: Sequence[str], only: Any | None) -> pa.Table:
-        schema = table_schema(table)
-        found = []
-        for path in sorted(table_paths(self._tables / table)):
-            if path in self._bad:
-                continue
-            try:
-                check_file(path, follows_links=True)
-                rows = ds.dataset(str(path), schema=schema, format="parquet").to_table(
-                    columns=list(names), filter=only, use_threads=False
-                )
-            except FileNotFoundError:
-                raise
-            except (pa.ArrowException, OSError, NoFile) as error:
-                self._bad.add(path)
-                self.problems.append(f"{path} is passed over: it cannot be read ({str(error).splitlines()[0]})")
-                continue
-            if len(rows):
-                found.append(rows)
-        empty = pa.schema([schema.field(name) for name in names]).empty_table()
-        return pa.concat_tables(found) if found else empty
+    def _rows_in(self, path: Path, schema: pa.Schema, names: Sequence[str], only: Any | None) -> pa.Table:
+        """None of a file that cannot be read, which is named."""
+        try:
+            check_file(path, follows_links=True)
+            data = ds.dataset(str(path), schema=schema, format="parquet")
+            return data.to_table(columns=list(names), filter=only, use_threads=False)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError, NoFile) as error:
+            self._bad.add(path)
+            self.problems.append(f"{path} is passed over: it cannot be read ({str(error).splitlines()[0]})")
+            return pa.schema([schema.field(name) for name in names]).empty_table()
 
 
 def _of(run: history.Run) -> Any:

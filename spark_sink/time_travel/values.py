@@ -130,12 +130,12 @@ class Difference(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "joined": [route_json(route) for route in self.joined],
-            "left": [route_json(route) for route in self.left],
-            "replaced": [_change_json(change) for change in self.replaced],
-            "changed": [_change_json(change) for change in self.changed],
-        }
+        routes = {"joined": self.joined, "left": self.left}
+        changes = {"replaced": self.replaced, "changed": self.changed}
+        found: dict[str, Any] = {word: [route_json(each) for each in of] for word, of in routes.items()}
+        for word, of in changes.items():
+            found[word] = [{"before": route_json(each.before), "after": route_json(each.after)} for each in of]
+        return found
 
     @property
     def is_empty(self) -> bool:
@@ -147,14 +147,18 @@ def diff(a: TableAt, b: TableAt) -> Difference:
     """From `a` to `b`; they may be of different brokers or runs."""
     before = {route.route_id: route for route in a.routes}
     after = {route.route_id: route for route in b.routes}
-    both = [Change(route, after[route.route_id]) for route in a.routes if route.route_id in after]
-    changed = [change for change in both if _says_other(change)]
-    return Difference(
+    difference = Difference(
         [route for route in b.routes if route.route_id not in before],
         [route for route in a.routes if route.route_id not in after],
-        [change for change in both if not _says_other(change) and _is_other_stay(change.before, change.after)],
-        changed,
+        [],
+        [],
     )
+    for change in (Change(route, after[route.route_id]) for route in a.routes if route.route_id in after):
+        if (change.before.service, change.before.tags) != (change.after.service, change.after.tags):
+            difference.changed.append(change)
+        elif _is_other_stay(*change):
+            difference.replaced.append(change)
+    return difference
 
 
 def route_json(route: SeenRoute) -> dict[str, Any]:
@@ -170,14 +174,6 @@ def route_json(route: SeenRoute) -> dict[str, Any]:
         "requests": route.requests,
         "requests_at": route.requests_at.isoformat(),
     }
-
-
-def _change_json(change: Change) -> dict[str, Any]:
-    return {"before": route_json(change.before), "after": route_json(change.after)}
-
-
-def _says_other(change: Change) -> bool:
-    return (change.before.service, change.before.tags) != (change.after.service, change.after.tags)
 
 
 def _is_other_stay(before: SeenRoute, after: SeenRoute) -> bool:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spark_sink.history import logs, records
-from spark_sink.history.records import Numbers
+from spark_sink.history import logs
+from spark_sink.history.records import gaps_between, ranges_of
 from spark_sink.time_travel import rebuild, segment_reader, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.values import EQUAL
@@ -35,7 +35,7 @@ def test_what_is_kept_is_forgotten_when_it_is_too_much(tmp_path: Path, monkeypat
     [run] = reader.runs()
     for number in reader.logs.known(run).tolist():
         reader.logs.places(run, number)
-        last = len(reader.logs._places[run.stream, number]) + len(reader.logs._records.get((run.stream, number), ()))
+        last = sum(len(found) for (_, *of), found in reader.logs._lists.items() if of == [run.stream, number])
         assert reader.logs._kept_n <= 20 + last
 
 
@@ -49,10 +49,9 @@ def test_gaps_beyond_the_bound_are_one_that_covers_them(tmp_path: Path, monkeypa
     assert gaps[-1].detail == "10 gaps"
 
 
-def test_ranges_beyond_the_bound_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_RANGES", 4)
-    numbers = Numbers()
-    for number in (9, 1, 2, 3, 8, 5, 4):
-        numbers.add(np.array([number]), np.array([number]))
-        assert numbers._ranges <= 4
-    assert numbers.missing(1, 10) == [(6, 7), (10, 10)]
+def test_gaps_are_what_no_range_holds() -> None:
+    there = [ranges_of(np.array(numbers)) for numbers in ((9,), (1, 2), (3, 8), (5, 4), (0, 1, 2))]
+    assert gaps_between(there, 1, 10) == [(6, 7), (10, 10)]
+    assert gaps_between(there, 6, 6) == [(6, 6)]
+    assert gaps_between(there, 2, 5) == []
+    assert gaps_between([], 2, 5) == [(2, 5)]

@@ -275,23 +275,17 @@ def test_records_missing_right_behind_the_instant_may_belong_before_it(tmp_path:
     assert table_at(tmp_path, after(0)).gaps == ()
 
 
-def test_without_a_start_the_first_record_that_is_there_is_one_and_all_before_it_is_missing(tmp_path: Path) -> None:
-    history = history_of((1, A), (2, B), (3, C))
-    write_segments(tmp_path, history, history.rows[2:])
-    table = table_at(tmp_path, after(9))
-    assert (table.start, table.is_complete, [route.route_id for route in table.routes]) == (FIRST_RECORD, False, [B, C])
-    assert table.gaps == (Gap(1, 2, 2, "missing", ""),)
-    assert table.problems == (BEGINS_LATE.format("12:00:02"),)
-
-
-def test_a_history_whose_numbers_begin_with_another_event_than_the_start_has_no_beginning_either(
-    tmp_path: Path,
+@pytest.mark.parametrize("lost, renumbered", [(2, 0), (1, 1)])
+def test_without_a_start_the_first_record_that_is_there_is_one_and_all_before_it_is_missing(
+    tmp_path: Path, lost: int, renumbered: int
 ) -> None:
-    history = history_of((1, A), (2, B))
-    write_segments(tmp_path, history, [row._replace(seq=row.seq - 1) for row in history.rows[1:]])
+    """Also where the numbers begin with another event than the start."""
+    history = history_of((1, A), (2, B), (3, C))
+    write_segments(tmp_path, history, [row._replace(seq=row.seq - renumbered) for row in history.rows[lost:]])
     table = table_at(tmp_path, after(9))
-    assert (table.start, table.is_complete, table.gaps) == (FIRST_RECORD, False, ())
-    assert table.problems == (BEGINS_LATE.format("12:00:01"),)
+    assert (table.start, table.is_complete, len(table.routes)) == (FIRST_RECORD, False, 4 - lost)
+    assert table.gaps == ((Gap(1, 2, 2, "missing", ""),) if not renumbered else ())
+    assert table.problems == (BEGINS_LATE.format(f"12:00:0{lost}"),)
 
 
 def test_moments_may_be_texts_and_without_a_zone_are_utc(tmp_path: Path) -> None:
