@@ -23,6 +23,7 @@ import signal
 import stat
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -168,14 +169,11 @@ def run(fd: int, events: Path, settings: Settings, state_fd: int) -> int:
         _log.error("event writer: %s", error)
         return EXIT_GARBAGE
 
-    def say(sentence: str) -> None:
+    def say(sentence: str, level: int = logging.WARNING) -> None:
         states.tell(writer.state)
-        _log.warning("event writer: %s", sentence)
+        _log.log(level, "event writer: %s", sentence)
 
-    def say_well(sentence: str) -> None:
-        states.tell(writer.state)
-        _log.info("event writer: %s", sentence)
-
+    say_well = partial(say, level=logging.INFO)
     writer = Writer(events, header, disk=Disk(), say=say, say_well=say_well, settings=settings)
     writer.begin(time.monotonic(), time.time())
     status = 0
