@@ -3,7 +3,7 @@
 import pytest
 
 from broker.core import CoreSettings
-from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP, REJECTED_RESUME, UNSUPPORTED_SETUP
+from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP, REJECTED_RESUME
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
@@ -21,17 +21,7 @@ REFUSED = [
         INVALID_SETUP,
         "bad-setup: the first frame is REQUEST_RESPONSE on stream 1, it must be SETUP on 0",
     ),
-    (
-        frames.Setup(COMPOSITE_MIME, "a/b", 1, 1, major=2, minor=7).encode(),
-        UNSUPPORTED_SETUP,
-        "bad-version: RSocket 2.7 requested, this broker supports 1.0",
-    ),
     (RESUME, REJECTED_RESUME, NO_SESSION),
-    (
-        frames.Setup(COMPOSITE_MIME, "a/b", 0, 5).encode(),
-        INVALID_SETUP,
-        "bad-setup: keepalive time 0 ms and lifetime 5 ms, both must be over 0",
-    ),
 ]
 
 

@@ -10,6 +10,7 @@ from rsocket_wire.wire.frames import MINOR_JS, Address, BrokerInfo, RouteAdd, Ro
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.keys import LB_METHOD, REGION, SERVICE_NAME, SHARD_KEY, Key
 from rsocket_wire.wire.tags import Tag
+from tests.rsocket_wire.wire import test_tags
 
 ID = parse_id("00112233-4455-6677-8899-aabbccddeeff")
 BROKER = parse_id("b0b1b2b3-b4b5-b6b7-b8b9-babbbcbdbebf")
@@ -20,13 +21,7 @@ REGION_NO_TEXT = "tags: value of io.rsocket.routing.Region: byte 0 of 2 is not U
 IDS = st.binary(min_size=16, max_size=16)
 TIMES = st.integers(0, frames.MAX_TIMESTAMP_MS)
 NAMES = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=63)
-KEYS = st.one_of(
-    st.integers(1, 0x7E).filter(lambda id: id != 0x7C).map(Key.well_known),
-    st.builds(Key.extension, st.sampled_from([0x7C, 0x7F]), st.integers(0, 0xFFFF)),
-    st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=31).map(Key.text),
-)
-TAGS = st.lists(st.builds(Tag, KEYS, st.text(alphabet=st.characters(codec="utf-8"), max_size=31).map(str.encode)))
-METADATA = st.lists(st.builds(Tag, KEYS, st.binary(max_size=127)))
+TAGS, METADATA = st.lists(test_tags.TAGS), st.lists(test_tags.METADATA)
 FLAGS = st.integers(0, frames.MAX_FLAGS)
 FRAMES = st.one_of(
     st.builds(RouteSetup, IDS, NAMES, TAGS, FLAGS),
@@ -84,12 +79,6 @@ def test_frame_is_shown_for_eyes() -> None:
     assert repr(RouteRemove(b"\x01", ID, 5)) == (
         "ROUTE_REMOVE(0.1 flags=0x000 broker_id=01 route_id=00112233-4455-6677-8899-aabbccddeeff timestamp_ms=5)"
     )
-
-
-def test_address_without_tags_keeps_its_metadata_apart() -> None:
-    frame = Address(ID, [], [Tag(LB_METHOD, b"a")])
-    assert frame.encode().hex() == HEADER + "1480" + ID.hex() + "9e0161" + "8000"
-    assert decode_frame(frame.encode()) == frame
 
 
 def test_null_tag_at_the_end_of_an_address_is_written_unless_something_follows() -> None:

@@ -12,7 +12,7 @@ from rsocket_wire.wire.tags import MAX_TAGS, Tag, check_values, decode_flat_map,
 KEYS = st.one_of(
     st.integers(1, 0x7E).filter(lambda id: id != 0x7C).map(Key.well_known),
     st.builds(Key.extension, st.sampled_from([0x7C, 0x7F]), st.integers(0, 0xFFFF)),
-    st.text(min_size=1, max_size=31).filter(lambda text: text.isprintable()).map(Key.text),
+    st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=31).map(Key.text),
 )
 METADATA = st.builds(Tag, KEYS, st.binary(max_size=127))
 TAGS = st.builds(Tag, KEYS, st.text(alphabet=st.characters(codec="utf-8"), max_size=31).map(str.encode))
