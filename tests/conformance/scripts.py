@@ -207,6 +207,13 @@ def heard(wire: Wire) -> list[bytes]:
     return [each.raw for each in wire.received()]
 
 
+def assert_arrives(world: World, wire: Wire, metadata: bytes, mime: str = COMPOSITE) -> None:
+    """A request of a new caller is all that is heard there, and each byte but its stream's is as it was sent."""
+    raw = request(REQUEST_RESPONSE, 1, metadata)
+    caller(world, mime).send(raw)
+    assert [on(1, each) for each in heard(wire)] == [raw]
+
+
 def tags_in_table(world: World) -> list[list[tuple[str, str | None]]]:
     """What the routing table says of each route, by the names that the specification gives to keys."""
     return [[(tag.key.name, tag.value) for tag in route.tags] for route in world.core.table.routes()]

@@ -224,9 +224,7 @@ def test_tags_that_only_the_destination_has_are_ignored() -> None:
     """The example of the specification: the ADDRESS wants A, B and C, the destination has D, too."""
     world = World()
     wire = destination(world, 1, "orders", ("A", "1"), ("B", "2"), ("C", "3"), ("D", "4"))
-    raw = request(REQUEST_RESPONSE, 1, scripts.forwarding(address(U, ("A", "1"), ("B", "2"), ("C", "3"))))
-    scripts.caller(world).send(raw)
-    assert heard(wire) == [on(2, raw)]
+    scripts.assert_arrives(world, wire, scripts.forwarding(address(U, ("A", "1"), ("B", "2"), ("C", "3"))))
 
 
 @pytest.mark.parametrize("flags", [0, U, M, scripts.E | U])

@@ -68,9 +68,7 @@ def test_minor_versions_of_the_same_major_version_are_compatible(minor: int) -> 
     orders = scripts.connected(
         world, scripts.setup(scripts.COMPOSITE, forwarding(route_setup(1, "orders", minor=minor)))
     )
-    raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (SERVICE_NAME, "orders"), minor=minor)))
-    caller(world).send(raw)
-    assert heard(orders) == [on(2, raw)]
+    scripts.assert_arrives(world, orders, forwarding(address(U, (SERVICE_NAME, "orders"), minor=minor)))
 
 
 @pytest.mark.parametrize("major", [1, 2, 0xFFFF])
@@ -99,10 +97,8 @@ def test_reserved_flags_change_nothing_and_are_passed_on() -> None:
     orders = scripts.connected(
         world, scripts.setup(scripts.COMPOSITE, forwarding(route_setup(1, "orders", flags=0x3FF)))
     )
-    for place, flags in enumerate([U | 0x200, U | 0x01F, 0x21F, scripts.E | U | 0x21F]):
-        raw = request(REQUEST_RESPONSE, 2 * place + 1, forwarding(address(flags, (SERVICE_NAME, "orders"))))
-        caller(world).send(raw)
-        assert heard(orders) == [on(2 * place + 2, raw)]
+    for flags in (U | 0x200, U | 0x01F, 0x21F, scripts.E | U | 0x21F):
+        scripts.assert_arrives(world, orders, forwarding(address(flags, (SERVICE_NAME, "orders"))))
 
 
 def test_header_that_is_cut_is_refused() -> None:
@@ -143,18 +139,10 @@ def test_frame_ends_with_the_metadata_that_carries_it(entry_mime: str) -> None:
     """A broker frame has no length: in composite metadata the entry's is its end, else that of the metadata."""
     world = World()
     orders = destination(world, 1, "orders")
-    wire = caller(world)
-    for place, metadata in enumerate(
-        [
-            scripts.composite(("a/b", b"before"), (entry_mime, ORDERS), ("c/d", b"\x81\x05other")),
-            scripts.composite(
-                (entry_mime, scripts.short_address(U, (SERVICE_NAME, "orders"))), ("c/d", b"\x81\x05other")
-            ),
-        ]
-    ):
-        raw = request(REQUEST_RESPONSE, 2 * place + 1, metadata)
-        wire.send(raw)
-        assert heard(orders) == [on(2 * place + 2, raw)]
+    before, other = ("a/b", b"before"), ("c/d", b"\x81\x05other")
+    scripts.assert_arrives(world, orders, scripts.composite(before, (entry_mime, ORDERS), other))
+    short = scripts.short_address(U, (SERVICE_NAME, "orders"))
+    scripts.assert_arrives(world, orders, scripts.composite((entry_mime, short), other))
 
 
 @pytest.mark.parametrize("mime", [scripts.COMPOSITE, scripts.FORWARDING, scripts.FORWARDING_V0])
@@ -164,10 +152,8 @@ def test_all_frames_share_the_mime_type(mime: str) -> None:
     first = destination(world, 1, "orders", mime=mime)
     second = caller(world, mime)
     second.send(scripts.push(scripts.carried(mime, route_setup(2, "stock"))))
-    for place, (name, wire) in enumerate([("orders", first), ("stock", second)]):
-        raw = request(REQUEST_RESPONSE, 2 * place + 1, scripts.carried(mime, address(U, (SERVICE_NAME, name))))
-        caller(world, mime).send(raw)
-        assert heard(wire) == [on(2, raw)]
+    for name, wire in (("orders", first), ("stock", second)):
+        scripts.assert_arrives(world, wire, scripts.carried(mime, address(U, (SERVICE_NAME, name))), mime)
 
 
 # ROUTE_SETUP
@@ -222,9 +208,7 @@ def test_route_setup_may_end_with_the_service_name() -> None:
 def test_service_name_is_utf8_behind_a_length_of_8_bits(name: str) -> None:
     world = World()
     wire = destination(world, 1, name)
-    raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (SERVICE_NAME, name))))
-    caller(world).send(raw)
-    assert heard(wire) == [on(2, raw)]
+    scripts.assert_arrives(world, wire, forwarding(address(U, (SERVICE_NAME, name))))
 
 
 def test_longest_service_name_has_255_bytes_and_an_empty_one_is_refused() -> None:
@@ -246,10 +230,8 @@ def test_keys_and_values_have_up_to_127_bytes() -> None:
     longest = "k" * 127
     world = World()
     wire = destination(world, 1, "orders", (longest, "v" * 127), ("empty", ""))
-    for place, (of, value) in enumerate([(longest, "v" * 127), ("empty", "")]):
-        raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (of, value))))
-        caller(world).send(raw)
-        assert heard(wire) == [on(2 * place + 2, raw)]
+    for of, value in ((longest, "v" * 127), ("empty", "")):
+        scripts.assert_arrives(world, wire, forwarding(address(U, (of, value))))
     text = "bad-route: ROUTE_SETUP tags: the key at offset 29 has no bytes"
     assert announced(route_setup(1, "orders") + b"\x00\x01a") == ([error(0, REJECTED_SETUP, text)], [])
 
@@ -261,9 +243,7 @@ def test_value_without_a_length_is_null_and_the_last() -> None:
     empty = destination(world, 2, "orders", ("beta", ""), (scripts.ZONE, "b"))
     assert [row[1] for row in scripts.tags_in_table(world)[:1]] == [("beta", None)]
     for zone, wire in (("a", null), ("b", empty)):
-        raw = request(REQUEST_RESPONSE, 1, forwarding(address(U, (scripts.ZONE, zone), ("beta", None))))
-        caller(world).send(raw)
-        assert heard(wire) == [on(2, raw)]
+        scripts.assert_arrives(world, wire, forwarding(address(U, (scripts.ZONE, zone), ("beta", None))))
 
 
 def test_first_bit_of_the_value_length_says_whether_more_follows() -> None:
@@ -428,9 +408,7 @@ def test_address_field_by_field() -> None:
     assert found.encode() == raw
     world = World()
     orders = destination(world, 1, "orders", ("color", "red"))
-    sent = request(REQUEST_RESPONSE, 1, forwarding(raw))
-    caller(world).send(sent)
-    assert heard(orders) == [on(2, sent)]
+    scripts.assert_arrives(world, orders, forwarding(raw))
 
 
 def test_flags_of_an_address_stand_where_the_diagram_has_them() -> None:
@@ -472,9 +450,7 @@ def test_every_layout_of_an_address_is_routed_and_passed_on_as_it_is(raw: bytes,
     world = World()
     tags = (("beta", ""), ("größe", "groß"), ("k" * 127, "v" * 127))
     orders = destination(world, 1, "orders", *tags, mime=mime)
-    sent = request(REQUEST_RESPONSE, 1, scripts.carried(mime, raw))
-    caller(world, mime).send(sent)
-    assert heard(orders) == [on(2, sent)]
+    scripts.assert_arrives(world, orders, scripts.carried(mime, raw), mime)
 
 
 def test_value_of_metadata_is_any_bytes_and_that_of_a_tag_is_not() -> None:
