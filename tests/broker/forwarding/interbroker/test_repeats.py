@@ -1,19 +1,26 @@
-"""Brokers remember the latest request of a link, and what stood in front of a route's latest one: nobody may notice.
+"""Brokers remember the latest request of a link, and what stood in front of a route's latest one: nobody may notice."""
 
-Whatever else comes, and whatever changes in between, is compared in `tests.fuzz.test_remembered`.
-"""
+from collections.abc import Callable
+
+import pytest
 
 from broker.core import CoreSettings
+from broker.routing.health.leases import Lease
 from broker.routing.policies import Policy
+from broker.routing.table import Route
 from rsocket_wire.errors import REJECTED
 from rsocket_wire.rsocket import frames
-from rsocket_wire.rsocket.frames import REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.frames import FOLLOWS, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import STREAMING
-from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, section, to_route
-from tests.fakes import address, addressed, error
+from rsocket_wire.wire.frames import MIME_TYPE, Address
+from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, apart, caller_mimes, section, to_route
+from tests.fakes import Wire, address, addressed, composite, error, route_id, tags_of
 
 REST = addressed(address(service="orders"), ("text/plain", b"more"))
 HEAD = annotated(section(to_route(7), "b1"))
+OF_LINKS, OTHERS = (COMPOSITE_MIME, DATA_MIME), (MIME_TYPE, "text/plain")  # mime types
+Outcome = list[tuple[str, int, int, bytes | None, bytes]]
 
 
 class Last:
@@ -25,10 +32,113 @@ class Last:
         self.service = self.broker.service("orders", 7, data_mime=DATA_MIME)
         self.other = self.broker.service("orders", 8, data_mime=DATA_MIME)
         self.link = self.broker.link("b1")
+        self.newcomers: list[Wire] = []
         if warm:
             self.link.send(frames.encode_request(REQUEST_RESPONSE, 1, b"warm", warm + REST))
             self.service.answer(self.service.one().stream_id, b"")
             self.link.one()
+
+    @property
+    def route(self) -> Route:
+        [route] = [one for one in self.broker.core.table.routes() if one.id[-1] == 7]
+        return route
+
+    def outcome(self, raw: bytes) -> Outcome:
+        """What all of them get because of the link's request, but for stream ids."""
+        self.link.send(raw)
+        return [
+            (wire.peer.name, frame.kind, frame.flags, frame.metadata, frame.data)
+            for wire in [self.service, self.other, *self.newcomers, self.link]
+            for frame in wire.received()
+        ]
+
+    def lease(self, requests_n: int) -> None:
+        """Route 7 has granted so many requests."""
+        self.route.load.lease = lease = Lease(self.broker.core.table.masks)
+        lease.join(self.route.slot)
+        if requests_n:
+            lease.grant(requests_n, 5.0, self.broker.now)
+
+    def come_back(self, service: str = "orders", mimes: tuple[str, str] = OF_LINKS) -> None:
+        """Route 7 goes, and comes on another connection."""
+        self.service.lose()
+        self.newcomers.append(self.broker.service(service, 7, True, *mimes))
+
+    def come_back_and_serve(self) -> None:
+        """With other mime types, and callers with and without those have asked already."""
+        self.come_back(mimes=OTHERS)
+        for stream_id, mimes in ((11, ("", "text/plain")), (13, (COMPOSITE_MIME, "a/b"))):
+            metadata = HEAD + composite(caller_mimes(*mimes)) + REST
+            self.link.send(frames.encode_request(REQUEST_FNF, stream_id, b"", metadata))
+        assert len(self.newcomers[0].received()) == 1
+
+
+CHANGES: dict[str, Callable[[Last], None]] = {
+    "nothing": lambda last: None,
+    "its lease is spent": lambda last: last.lease(0),
+    "its lease is there": lambda last: last.lease(3),
+    "much waits": lambda last: last.service.fill(last.service.peer.settings.max_pending_bytes // 2),
+    "it is gone": lambda last: last.service.lose(),
+    "it came back": Last.come_back,
+    "it came back with other mime types": lambda last: last.come_back(mimes=OTHERS),
+    "it came back with other mime types and serves": Last.come_back_and_serve,
+    "it came back as another service": lambda last: last.come_back("stock"),
+    "it has another name": lambda last: last.service.announce(7, "stock"),
+    "it has more tags": lambda last: last.service.announce(7, "orders", region="eu"),
+    "another route joins": lambda last: last.newcomers.append(last.broker.service("orders", 9, True, *OF_LINKS)),
+    "the broker is called b1": lambda last: last.broker.annotations.rename("b1"),
+    "requests are redirected": lambda last: last.broker.core.query.set_redirects({"orders": "stock"}),
+}
+KINDS = [REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM, REQUEST_CHANNEL]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_request_like_the_latest_is_dealt_with_as_if_it_were_the_first(change: str, kind: int) -> None:
+    raw = frames.encode_request(kind, 21, b"data", HEAD + REST, 8)
+    found = []
+    for last in (Last(HEAD), Last(b"")):
+        CHANGES[change](last)
+        found.append(last.outcome(raw))
+    assert found[0] == found[1]
+    assert found[0] or kind == REQUEST_FNF  # of which nobody could be told
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        HEAD + addressed(address(service="orders")),
+        HEAD + addressed(address(service="stock"), ("text/plain", b"more")),
+        HEAD + addressed(address(service="orders", region="eu"), ("text/plain", b"more")),
+        HEAD + addressed(address(service="orders"), ("text/plain", b"other")),
+        HEAD + addressed(address(0x200, service="orders"), ("text/plain", b"more")),
+        HEAD + composite(("text/plain", b"more")) + REST,
+        HEAD + addressed(Address(route_id(5), tags_of({"service": "orders"})).encode()),
+        HEAD + REST[:-13],
+        HEAD + REST[:50],
+        HEAD,
+        HEAD[:-1],
+        HEAD[:60],
+        HEAD[:20],
+        REST,
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, "text/plain")) + REST,
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME)) + REST,
+        HEAD + composite(caller_mimes("", "text/plain")) + REST,
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME))[:50],
+        HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME), caller_mimes("", "c/d")) + REST,
+        annotated(section(to_route(8), "b1")) + REST,
+        annotated(section(to_route(7), "b3")) + REST,
+        annotated(section(to_route(7), "b1", flags=STREAMING)) + REST,
+        annotated(section(to_route(7), "b0", "b1")) + REST,
+        annotated(section(None, "b1")) + REST,
+    ],
+)
+@pytest.mark.parametrize("flags", [0, FOLLOWS])
+@pytest.mark.parametrize("warm", [HEAD, HEAD + composite(caller_mimes(COMPOSITE_MIME, DATA_MIME))])
+def test_what_begins_otherwise_than_the_latest_is_read_anew(warm: bytes, flags: int, metadata: bytes) -> None:
+    for data in (b"", b"data", HEAD[-1:] + b"data"):
+        raw = frames.encode_request(REQUEST_CHANNEL, 21, data, metadata, 8, flags | frames.COMPLETE)
+        assert Last(warm).outcome(raw) == Last(b"").outcome(raw)
 
 
 def test_a_link_that_has_as_many_streams_as_it_may_gets_no_more_of_the_same() -> None:
@@ -75,8 +185,8 @@ def test_the_latest_are_counted_like_the_first() -> None:
     last = Last(HEAD)
     for number in (21, 23):
         last.link.send(frames.encode_request(REQUEST_STREAM, number, b"", HEAD + REST, 8))
-    path, route = last.broker.annotations.paths["b1>b2"], last.broker.core.table.routes()[0]
-    counts = (path.requests, last.broker.annotations.hop_counts, route.load.requests, last.link.peer.requests)
+    path = last.broker.annotations.paths["b1>b2"]
+    counts = (path.requests, last.broker.annotations.hop_counts, last.route.load.requests, last.link.peer.requests)
     assert counts == (3, [0, 3], 3, 3)
 
 
