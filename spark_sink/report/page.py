@@ -4,10 +4,10 @@ Names come from strangers. Every text is escaped; the plots' values are JSON tha
 policy in the page's head names the two scripts that may run by their hashes, and allows no request at all.
 """
 
-import html
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -55,17 +55,17 @@ def plots_json(plots: dict[str, Plot]) -> str:
 def _body(facts: Facts, told: Sequence[Chapter], plots: dict[str, Plot]) -> list[str]:
     lines = ["<header>", f"<h1>{TITLE}</h1>"]
     if facts.is_empty:
-        return [*lines, f'<p class="warning" role="status">{_text(nothing_of(facts))}</p>', "</header>"]
+        return [*lines, f'<p class="warning" role="status">{escape(nothing_of(facts))}</p>', "</header>"]
     asked = f", asked for from {moment_of(facts.since)} UTC on" if facts.since else ""
     span = f"{span_of(facts.first, facts.last)}{asked}"
     help_text = "In a plot, drag to look closer and double-click to go back; click a name in a legend to hide it."
     lines.append(f'<p class="soft">{span}. {help_text}</p>')
     said = warning(facts)
     if said:
-        lines.append(f'<p class="warning" role="alert">{_text(said)} <a href="#records">What is missing</a></p>')
+        lines.append(f'<p class="warning" role="alert">{escape(said)} <a href="#records">What is missing</a></p>')
     lines += [*_figures(headline(facts)), "</header>"]
     lines += ['<nav aria-label="Chapters"><ul>']
-    lines += [f'<li><a href="#{chapter.name}">{_text(chapter.title)}</a></li>' for chapter in told]
+    lines += [f'<li><a href="#{chapter.name}">{escape(chapter.title)}</a></li>' for chapter in told]
     lines += ["</ul></nav>", "<main>"]
     lines.append(
         '<noscript><p class="warning">The plots need JavaScript; the tables hold the same numbers.</p></noscript>'
@@ -81,14 +81,14 @@ def _figures(figures: Sequence[Figure]) -> list[str]:
         bad = ' class="bad"' if one.is_bad else ""
         long = " long" if len(one.value) > LONG_VALUE else ""
         lines.append(
-            f'<div{bad}><dt>{_text(one.label)}</dt><dd class="value{long}">{_text(one.value)}</dd>'
-            f'<dd class="note">{_text(one.note)}</dd></div>'
+            f'<div{bad}><dt>{escape(one.label)}</dt><dd class="value{long}">{escape(one.value)}</dd>'
+            f'<dd class="note">{escape(one.note)}</dd></div>'
         )
     return [*lines, "</dl>"]
 
 
 def _chapter(chapter: Chapter, plots: dict[str, Plot]) -> list[str]:
-    lines = ["<section>", f'<h2 id="{chapter.name}">{_text(chapter.title)}</h2>']
+    lines = ["<section>", f'<h2 id="{chapter.name}">{escape(chapter.title)}</h2>']
     for section in chapter.sections:
         lines += _plotted(section, plots.get(section.plot)) if section.plot else _card(section)
     return [*lines, "</section>"]
@@ -96,16 +96,16 @@ def _chapter(chapter: Chapter, plots: dict[str, Plot]) -> list[str]:
 
 def _plotted(section: Section, plot: Plot | None) -> list[str]:
     """A plot with the same in words and as a table; of one bar the words are enough."""
-    title = f'<h3 id="title-{section.plot}">{_text(section.title)}</h3>'
+    title = f'<h3 id="title-{section.plot}">{escape(section.title)}</h3>'
     if plot is None:
-        return ['<div class="card">', title, f'<p class="nothing">{_text(section.nothing)}</p>', "</div>"]
+        return ['<div class="card">', title, f'<p class="nothing">{escape(section.nothing)}</p>', "</div>"]
     drawing = (
         f'<div class="drawing" id="plot-{section.plot}" role="img" aria-labelledby="title-{section.plot}" '
         f'aria-describedby="words-{section.plot}" style="height:{plot.layout["height"]}px"></div>'
     )
     return [
         "<figure>",
-        f'<figcaption>{title}<p class="soft" id="words-{section.plot}">{_text(plot.summary)}</p></figcaption>',
+        f'<figcaption>{title}<p class="soft" id="words-{section.plot}">{escape(plot.summary)}</p></figcaption>',
         *([] if is_one_bar(plot.data) else [drawing]),
         "<details><summary>The same as a table</summary>",
         *_table(section),
@@ -116,41 +116,36 @@ def _plotted(section: Section, plot: Plot | None) -> list[str]:
 
 def _card(section: Section) -> list[str]:
     long = " long" if len(section.rows) > LONG_ROWS else ""
-    lines = [f'<div class="card{long}">', f"<h3>{_text(section.title)}</h3>"]
+    lines = [f'<div class="card{long}">', f"<h3>{escape(section.title)}</h3>"]
     return [*lines, *_table(section), "</div>"]
 
 
 def _table(section: Section) -> list[str]:
     if not section.rows:
-        return [f'<p class="nothing">{_text(section.nothing)}</p>']
+        return [f'<p class="nothing">{escape(section.nothing)}</p>']
     kinds = [
         "number" if column in section.numeric else "bars" if column == "over time" else "" for column in section.columns
     ]
     lines = [
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(section.title)}"><table>',
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(section.title)}"><table>',
         "<thead><tr>",
     ]
     lines += [
-        f'<th{_kind(kind)} scope="col">{_text(column)}</th>'
+        f'<th{_kind(kind)} scope="col">{escape(column)}</th>'
         for column, kind in zip(section.columns, kinds, strict=True)
     ]
     lines.append("</tr></thead><tbody>")
     for row in section.rows:
         cells = (
-            f"<td{_kind(kind or ('short' if len(cell) <= SHORT_CELL else ''))}>{_text(cell)}</td>"
+            f"<td{_kind(kind or ('short' if len(cell) <= SHORT_CELL else ''))}>{escape(cell)}</td>"
             for cell, kind in zip(row, kinds, strict=True)
         )
         lines.append(f"<tr>{''.join(cells)}</tr>")
     lines.append("</tbody></table></div>")
     if section.note:
-        lines.append(f'<p class="soft">{_text(section.note)}</p>')
+        lines.append(f'<p class="soft">{escape(section.note)}</p>')
     return lines
 
 
 def _kind(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
-
-
-def _text(text: str) -> str:
-    """Harmless between tags and in quoted attributes."""
-    return html.escape(text, quote=True)

@@ -131,9 +131,10 @@ class TableReader:
         order = f"requests DESC, {keys}"
         self.make(
             name,
-            f"SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS place, count(*) OVER () AS total, "
-            f"(sum(requests) OVER ())::BIGINT AS of_all FROM (SELECT {keys}, sum(requests)::BIGINT AS requests{more} "
-            f"FROM {source} GROUP BY {keys}) WHERE requests > 0 ORDER BY {order} LIMIT {limit}",
+            f"SELECT *, row_number() OVER (ORDER BY {order}) - 1 AS place FROM ("
+            "SELECT *, count(*) OVER () AS total, (sum(requests) OVER ())::BIGINT AS of_all FROM ("
+            f"SELECT {keys}, sum(requests)::BIGINT AS requests{more} FROM {source} GROUP BY {keys}) "
+            f"WHERE requests > 0 ORDER BY {order} LIMIT {limit})",
             values,
         )
         rows, count = self.ranked(f"SELECT * EXCLUDE place FROM {name} ORDER BY place")

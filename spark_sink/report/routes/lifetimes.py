@@ -53,9 +53,9 @@ def lifetimes_of(reader: TableReader) -> Record:
     order = "n DESC, length DESC, route_id"
     reader.make(
         "shown_routes",
-        f"SELECT *, sum(n) OVER (ORDER BY {order}) - n AS before, count(*) OVER () AS total FROM (SELECT route_id, "
-        "count(*) AS n, sum(greatest(to_us - from_us, 0)) AS length FROM stays GROUP BY route_id) "
-        f"ORDER BY {order} LIMIT {MAX_SHOWN_ROUTES}",
+        f"SELECT *, sum(n) OVER (ORDER BY {order}) - n AS before FROM (SELECT route_id, count(*) AS n, "
+        "sum(greatest(to_us - from_us, 0)) AS length, count(*) OVER () AS total FROM stays GROUP BY route_id "
+        f"ORDER BY {order} LIMIT {MAX_SHOWN_ROUTES})",
     )
     stay = ", ".join(f"'{column}': {column}" for column in _COLUMNS)
     shown, route_count = reader.ranked(
