@@ -38,6 +38,7 @@ def _percentile(place: int, latencies_us: Sequence[int] | None) -> str:
 
 
 FORMATS: Final[dict[str, Format]] = {
+    "": lambda value: value,  # a name or a count
     "bytes": bytes_of,
     "duration": duration_of,
     "fixed": "{:.2f}".format,
@@ -92,13 +93,13 @@ def table(
     is_brief: bool = True,
     plot: tuple[str, Draw] | None = None,
 ) -> Section:
-    """`columns`: their heads, `name | >count`, or a list of them; `>` before those of numbers, and `<` before a text
-    that may begin so. `of`: how many rows there are in all, and their noun. `plot`: its name, and what makes it.
-    Whatever text comes here, none of it steers a terminal or a browser."""
+    """`columns`: their heads, `name | >count`, or a list of them; `>` before those of numbers. `of`: how many rows
+    there are in all, and their noun. `plot`: its name, and what makes it. Whatever text comes here, none of it steers a
+    terminal or a browser."""
     heads = columns.split(" | ") if isinstance(columns, str) else columns
     cells = [[named(cell) if isinstance(cell, str) else number_of(cell) for cell in row] for row in rows]
     numeric = [plain(head[1:]) for head in heads if head.startswith(">")]
-    heads = [plain(head[1:] if head[:1] in ("<", ">") else head) for head in heads]
+    heads = [plain(head.removeprefix(">")) for head in heads]
     note = " ".join(filter(None, (note, shown_of(len(cells), *of))))
     name, draw = plot or ("", None)
     return Section(title, heads, numeric, cells, note, nothing, is_brief, name, draw if cells else None)
@@ -113,10 +114,10 @@ def of_records(
     heads, cells = [], []
     for column in columns.split(" | "):
         head, _, source = column.partition(" = ")
-        form, _, names = (source or head.strip("<>")).rpartition("(")
+        form, _, names = (source or head.removeprefix(">")).rpartition("(")
         values = [row.pick(names.rstrip(")").replace(",", "")) for row in rows]
-        make = short_ids(one for [one] in values).__getitem__ if form == "route" else formats.get(form)
-        cells.append([make(*one) if make else one[0] for one in values])
+        make = short_ids(one for [one] in values).__getitem__ if form == "route" else formats[form]
+        cells.append([make(*one) for one in values])
         heads.append(head)
     return table(title, heads, zip(*cells, strict=True), *texts, **more)
 

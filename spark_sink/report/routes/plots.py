@@ -139,8 +139,7 @@ def cluster_plot(facts: Facts) -> Plot | None:
     ):
         edges = [pair for pair, up in pairs.items() if up is is_up]
         if edges:
-            x = [value for edge in edges for value in (places[edge[0]][0], places[edge[1]][0], None)]
-            y = [value for edge in edges for value in (places[edge[0]][1], places[edge[1]][1], None)]
+            x, y = zip(*(at for one, other in edges for at in (places[one], places[other], (None, None))), strict=True)
             data.append(
                 {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": line, "hoverinfo": "skip"}
             )

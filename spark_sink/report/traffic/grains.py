@@ -45,11 +45,9 @@ class Source:
     @property
     def seconds(self) -> int:
         """The time that it spans."""
-        return (
-            0
-            if self.low_us is None or self.high_us is None
-            else (self.high_us - self.low_us) // SECOND_US + self.grain_s
-        )
+        if self.low_us is None or self.high_us is None:
+            return 0
+        return (self.high_us - self.low_us) // SECOND_US + self.grain_s
 
 
 def usable_grains(reader: TableReader, table: str, since_us: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import io
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,16 @@ def test_names_of_strangers_steer_neither_terminal_nor_markdown(tmp_path: Path) 
     assert "[31m[bold]</script>" in text
     assert "<" not in markdown
     assert all(re.fullmatch(r"(\|([^|\\]|\\.)*)+\|", line) for line in markdown.splitlines() if line.startswith("|"))
+
+
+def test_heads_are_the_names_as_they_are(tmp_path: Path) -> None:
+    """`>` before a head says that its column has numbers."""
+    minutes = (NOON, NOON + timedelta(minutes=1))
+    write(tmp_path, {"traffic": [traffic_row(">a | b = c(d)", route_id="r", minute=minute) for minute in minutes]})
+    facts = read_facts(tmp_path, tag=">zone")
+    assert section(facts, "Requests per minute and service").columns == ["from (UTC)", ">a | b = c(d)", "others"]
+    by_tag = section(facts, "Requests by >zone")
+    assert (by_tag.columns[0], by_tag.numeric[0]) == (">zone", "routes")
 
 
 def test_nothing_is_said_in_a_sentence(tmp_path: Path) -> None:
