@@ -71,26 +71,21 @@ def _about(service: ServiceLoads) -> str:
 
 def _evenness(services: list[ServiceLoads]) -> Any:
     """Max/mean and Gini, as it was and as asked, side by side."""
-    figure = _two("requests of the most loaded route / mean", "Gini coefficient")
     names = [_label(service.service) for service in services]
-    for is_real in (True, False):
-        sides = [service.real if is_real else service.asked for service in services]
-        _bars(figure, names, [side.max_over_mean for side in sides], is_real=is_real, column=1, form=".2f")
-        _bars(figure, names, [side.gini for side in sides], is_real=is_real, column=2, form=".3f")
+    sides = [(service.real, service.asked) for service in services]
+    max_over_mean = ("max_over_mean", "requests of the most loaded route / mean", ".2f")
+    figure = _side_by_side(names, sides, max_over_mean, ("gini", "Gini coefficient", ".3f"))
     figure.add_hline(y=1, line_dash="dot", line_color="#999", row=1, col=1)
     return figure
 
 
 def _routes(routes: list[tuple[str, Any]]) -> Any:
     """Requests and peaks in flight of each route, as it was and as asked, side by side."""
-    figure = _two("requests", "most in flight at once")
     ids = [_label(route_id) for route_id, _ in routes]
     short = short_ids(route_id for route_id, _ in routes)
     names = [_label(short[route_id]) + (" copy" if load.is_copy else "") for route_id, load in routes]
-    for is_real in (True, False):
-        loads = [load.real if is_real else load.asked for _, load in routes]
-        _bars(figure, ids, [load.requests for load in loads], is_real=is_real, column=1, form=",d")
-        _bars(figure, ids, [load.peak for load in loads], is_real=is_real, column=2, form=",d")
+    sides = [(load.real, load.asked) for _, load in routes]
+    figure = _side_by_side(ids, sides, ("requests", "requests", ",d"), ("peak", "most in flight at once", ",d"))
     figure.update_xaxes(tickmode="array", tickvals=ids, ticktext=names)
     return figure
 
@@ -134,22 +129,24 @@ def _figure() -> Any:
     return go.Figure()
 
 
-def _two(left: str, right: str) -> Any:
-    return _figure().set_subplots(rows=1, cols=2, subplot_titles=[left, right], horizontal_spacing=0.08)
-
-
-def _bars(figure: Any, names: list[str], values: Any, *, is_real: bool, column: int, form: str) -> None:
-    figure.add_bar(
-        x=names,
-        y=values,
-        name="as it was" if is_real else "as asked",
-        marker_color=REAL if is_real else ASKED,
-        legendgroup=str(is_real),
-        showlegend=column == 1,
-        hovertemplate=f"%{{x}}: %{{y:{form}}}",
-        row=1,
-        col=column,
-    )
+def _side_by_side(names: list[str], sides: list[tuple[Any, Any]], *columns: tuple[str, str, str]) -> Any:
+    """A plot for each of the columns, (attribute of a side, title, form), with two bars for each name."""
+    titles = [title for _, title, _ in columns]
+    figure = _figure().set_subplots(rows=1, cols=len(columns), subplot_titles=titles, horizontal_spacing=0.08)
+    for place, (name, color) in enumerate((("as it was", REAL), ("as asked", ASKED))):
+        for column, (attribute, _, form) in enumerate(columns, 1):
+            figure.add_bar(
+                x=names,
+                y=[getattr(side[place], attribute) for side in sides],
+                name=name,
+                marker_color=color,
+                legendgroup=str(not place),
+                showlegend=column == 1,
+                hovertemplate=f"%{{x}}: %{{y:{form}}}",
+                row=1,
+                col=column,
+            )
+    return figure
 
 
 def _label(name: str) -> str:
