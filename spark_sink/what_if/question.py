@@ -50,9 +50,10 @@ class Question(Struct, frozen=True):
         """A route with these tags never was."""
         return any(tags.has(name, value) for name, value in self.without)
 
-    def copies_n(self, tags: "TagValues") -> int:
-        """How many copies of a route with these tags there were."""
-        return self.copies if any(tags.has(name, value) for name, value in self.copies_of) else 0
+    def copy_ids(self, route_id: str, tags: "TagValues") -> list[str]:
+        """The Route Ids of the copies that there were of a route with these tags."""
+        is_copied = any(tags.has(name, value) for name, value in self.copies_of)
+        return [copy_id(route_id, number) for number in range(1, self.copies + 1)] if is_copied else []
 
     def as_text(self) -> str:
         """For people: `chooser p2c, without zone=b`; `nothing changed`."""

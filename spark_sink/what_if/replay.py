@@ -26,7 +26,7 @@ from rsocket_wire.wire.frames import SHARD
 from spark_sink.history.epochs import WHOLE, Epoch
 from spark_sink.history.records import PUTS, Record
 from spark_sink.what_if.addresses import Addresses
-from spark_sink.what_if.question import Question, TagValues, copy_id
+from spark_sink.what_if.question import Question, TagValues
 from spark_sink.what_if.results import Compared, Load, RouteLoad, ShardMoves, UnitResult
 from spark_sink.what_if.routing_model import RoutingModel, method_name
 from spark_sink.what_if.settings import RunSettings
@@ -289,8 +289,8 @@ class Replay:
         load.real.is_there = True
         load.asked.is_there |= not self._question.is_without(tags)
         if load.asked.is_there:
-            for number in range(1, self._question.copies_n(tags) + 1):
-                copy = self._at(copy_id(change.route_id, number), change.service)
+            for route_id in self._question.copy_ids(change.route_id, tags):
+                copy = self._at(route_id, change.service)
                 copy.asked.is_there = copy.is_copy = True
 
     def _position(self, change: Record) -> int:

@@ -26,7 +26,7 @@ from rsocket_wire.wire.keys import ROUTE_ID, ZONE, keys_named
 from rsocket_wire.wire.tags import Tag
 from spark_sink.history.epochs import WHOLE, values_of
 from spark_sink.history.records import PUTS, TAKES, Record
-from spark_sink.what_if.question import Question, TagValues, copy_id, key_of
+from spark_sink.what_if.question import Question, TagValues, key_of
 from spark_sink.what_if.settings import RunSettings
 
 US: Final = 1e6
@@ -152,7 +152,7 @@ class RoutingModel:
                 self.table.leave(old)
             return
         self._join(change, change.route_id, old)
-        names = [copy_id(change.route_id, number) for number in range(1, self._question.copies_n(tags) + 1)]
+        names = self._question.copy_ids(change.route_id, tags)
         if names:
             self._copies[change.route_id] = names
         for name in names:
