@@ -37,12 +37,14 @@ class LocalEngine:
         check_folder(events, tables)
 
     def lifecycle(self) -> pa.Table:
+        """Lifecycle events of the kinds that a replay needs, with what `epochs_of` wants."""
         if self._tables is not None:
             seen = seen_of(read_table(self._tables, ROUTES)).select(LIFECYCLE_NAMES)
             return pa.concat_tables([lifecycle_rows(read_table(self._tables, LIFECYCLE)), seen])
         return lifecycle_rows(self._read(LIFECYCLES))
 
     def totals(self) -> pa.Table:
+        """See `totals`."""
         totals = read_totals(totals_of([self.records], self._until_us))
         records = pc.sum(totals["rows"]).as_py() or 0
         if records > MAX_RECORDS:
@@ -53,6 +55,7 @@ class LocalEngine:
         return totals
 
     def replay(self, plan: Plan) -> pa.Table:
+        """The results of all parts that have rows."""
         rows = pa.concat_tables([ROW_SCHEMA.empty_table(), *rows_of([self.records], plan.places)])
         rows = rows.sort_by([(name, "ascending") for name in ROW_ORDER])
         batches = list(replay_batches(iter(rows.to_batches(max_chunksize=BATCH)), plan))

@@ -8,35 +8,21 @@ in a sentence of `notes`.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
-import pyarrow as pa
 
 from spark_sink.errors import BadFolder
 from spark_sink.history.epochs import Epoch, epochs_of
+from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.parts import Plan
 from spark_sink.what_if.question import Question, TagValues
 from spark_sink.what_if.results import UnitResult, merged
+from spark_sink.what_if.spark import SparkEngine
 from spark_sink.what_if.totals import Summary, speeds_of, summaries_of
 
 BY_LOAD: Final = ("least_busy", "power_of_two", "p2c", "ewma")  # in names of methods that look at who is in flight
 TIMED: Final = ("peak_ewma", "zone_first:peak_ewma", "sticky peak_ewma")  # methods that choose by the clock
-
-
-class Engine(Protocol):
-    """Where records are, and who replays them."""
-
-    problems: list[str]  # sentences: files that were passed over so far
-
-    def lifecycle(self) -> pa.Table:
-        """Columns of a lifecycle event that `epochs_of` wants, those kinds only that a replay needs."""
-
-    def totals(self) -> pa.Table:
-        """See `totals`: of each epoch its requests, or its flows where it has no requests."""
-
-    def replay(self, plan: Plan) -> pa.Table:
-        """The results of all parts that have rows."""
 
 
 class Simulation:
@@ -50,7 +36,7 @@ class Simulation:
         self.span: Final = f"{moment(result.first_us)} to {moment(result.last_us)} UTC" if result.first_us else ""
 
 
-def simulate(engine: Engine, question: Question) -> Simulation:
+def simulate(engine: LocalEngine | SparkEngine, question: Question) -> Simulation:
     """Asks the question. BadFolder: there is nothing to replay, or a question about what never was."""
     epochs = [each for each in epochs_of(engine.lifecycle()) if _is_asked(each, question)]
     if not epochs:

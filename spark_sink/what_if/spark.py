@@ -9,7 +9,7 @@ with `--py-files`. The plan, which has the routing tables' history, travels to e
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,6 +63,7 @@ class SparkEngine:
         self.problems: list[str] = []  # sentences: files that were passed over
 
     def lifecycle(self) -> pa.Table:
+        """Lifecycle events of the kinds that a replay needs, with what `epochs_of` wants."""
         events = self._segments(LIFECYCLES) if self._events else self._table(LIFECYCLE)
         rows = events.where(f"kind IN ({_KINDS})").select(*LIFECYCLE_NAMES)
         if self._tables:
@@ -72,10 +73,12 @@ class SparkEngine:
         return self._collected(rows)
 
     def totals(self) -> pa.Table:
+        """See `totals`."""
         totals = self._mapped(partial(totals_of, until_us=self._until_us), totals_of([], 0).schema)
         return read_totals(summed(self._collected(totals)))
 
     def replay(self, plan: Plan) -> pa.Table:
+        """The results of all parts that have rows."""
         rows = self._mapped(partial(rows_of, places=plan.places), ROW_SCHEMA)
         tasks = min(MAX_TASKS, len(plan.parts), 1 + plan.rows // ROWS_PER_TASK)
         shuffled = rows.repartition(tasks, ROW_ORDER[0]).sortWithinPartitions(*ROW_ORDER)
@@ -83,18 +86,21 @@ class SparkEngine:
 
     def _mapped(self, make: Callable[..., Any], schema: pa.Schema) -> Any:
         """What `make` makes of the records in each task."""
-        if self._tables:
-            sources = [(self._table(REQUEST_TABLE), REQUEST_COLUMNS, request_records)]
-        else:
-            sources = [
-                (self._segments(REQUESTS), REQUEST_COLUMNS, request_records),
-                (self._segments(FLOWS), FLOW_COLUMNS, flow_records),
-            ]
         frames = [
-            rows.select(*names).mapInArrow(partial(mapped, to_records=to_records, make=make), _ddl(schema))
-            for rows, names, to_records in sources
+            rows.mapInArrow(partial(mapped, to_records=to_records, make=make), _ddl(schema))
+            for rows, to_records in self._sources
         ]
         return reduce(lambda both, frame: both.unionAll(frame), frames)
+
+    @cached_property
+    def _sources(self) -> list[tuple[Any, Callable[[pa.Table], pa.Table]]]:
+        """Rows of the same files in each pass, and what makes records of them."""
+        if self._tables:
+            return [(self._table(REQUEST_TABLE).select(*REQUEST_COLUMNS), request_records)]
+        return [
+            (self._segments(REQUESTS).select(*REQUEST_COLUMNS), request_records),
+            (self._segments(FLOWS).select(*FLOW_COLUMNS), flow_records),
+        ]
 
     def _segments(self, source: str) -> Any:
         """The segments of a source, also those in the archive."""
