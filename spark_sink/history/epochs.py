@@ -3,7 +3,7 @@
     epoch    BrokerStarted  RouteJoined  RouteJoined  DrainStarted  RouteLeft …        whole: from the beginning on
     epoch                       ···  RouteSeen RouteSeen TableDigest  RouteLeft …      else: from the first snapshot on
 
-Decides which epochs can be replayed from where, and which parts of one can be replayed apart (`Epoch.units`). Knows
+Decides which epochs can be replayed from where, and which parts of one can be replayed apart (`Epoch.split`). Knows
 no requests.
 """
 
@@ -61,8 +61,9 @@ class Epoch:
                 seen = []
         return None, []
 
-    def split(self) -> None:
+    def split(self) -> dict[str, str]:
         """From now on each set of services whose choices have nothing to do with each other is a unit of its own.
+        Service -> unit, of all services that routes have had.
 
         A request for one service may reach routes of another one: those that carry its name as a tag, or to which it
         is redirected. Both are one unit.
@@ -76,9 +77,6 @@ class Epoch:
                             self._join(change.service, value)
             elif change.kind == events.REDIRECT_SET:
                 self._join(change.service, change.detail.removeprefix("requests go to "))
-
-    def units(self) -> dict[str, str]:
-        """Service -> unit, of all services that routes have had; empty: it is not split."""
         return {service: self._find(service) for service in sorted(self._roots)}
 
     def changes_of(self, unit: str) -> list[Record]:

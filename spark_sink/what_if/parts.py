@@ -58,12 +58,11 @@ class Plan:
         if is_as_it_was or summary.has_unnamed:
             place.asked = self._add(number, WHOLE, is_asked=True, compares=is_as_it_was and not summary.is_flow)
         else:
-            epoch.split()
+            units = epoch.split()
             by_unit = {
-                unit: self._add(number, unit, is_asked=True, compares=False)
-                for unit in sorted(set(epoch.units().values()))
+                unit: self._add(number, unit, is_asked=True, compares=False) for unit in sorted(set(units.values()))
             }
-            place.by_service = {service: by_unit[unit] for service, unit in epoch.units().items()}
+            place.by_service = {service: by_unit[unit] for service, unit in units.items()}
             # Whatever names a service that no route ever had: nobody is there in this part.
             place.asked = self._add(number, NOBODY, is_asked=True, compares=False)
         if not is_as_it_was and not summary.is_flow:

@@ -56,8 +56,7 @@ def test_services_that_share_routes_are_one_unit(tmp_path: Path) -> None:
     made = three_services().join(31, "both", **{SERVICE_NAME.name: "orders,stock"})
     made.tell(REDIRECT_SET, service="old", detail="requests go to users")
     epoch = epochs_of(engine(made.write(tmp_path), Question()).lifecycle())[0]
-    epoch.split()
-    units = epoch.units()
+    units = epoch.split()
     assert units["both"] == units["orders"] == units["stock"] != units["users"]
     assert units["old"] == units["users"]
     assert {change.service for change in epoch.changes_of(units["users"])} == {"users", "old"}
