@@ -324,9 +324,5 @@ def bucket_low_us(bucket: int) -> int:
 
 def bucket_high_us(bucket: int) -> int:
     """Smallest latency that is too large for the bucket, microseconds."""
-    return bucket_low_us(bucket) + bucket_width_us(bucket)
-
-
-def bucket_width_us(bucket: int) -> int:
-    """How many latencies fall into the bucket, microseconds."""
-    return 1 << ((bucket >> 4) - 1) if bucket >= _LINEAR else 1
+    width_us = 1 << ((bucket >> 4) - 1) if bucket >= _LINEAR else 1
+    return bucket_low_us(bucket) + width_us

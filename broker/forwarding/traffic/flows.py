@@ -7,7 +7,7 @@ exact. Where single requests are written, too, the flow hands each one on (`requ
 
 from typing import Final, NamedTuple
 
-from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_low_us, bucket_of, bucket_width_us
+from broker.events import NO_KEY, OUTCOME_NAMES, REQUEST, FlowRecord, bucket_of
 from broker.forwarding.traffic.request_log import RequestLog, address_text
 from broker.routing.health.loads import ServiceLoad
 from rsocket_wire.errors import CODE_WORDS
@@ -46,17 +46,13 @@ class Counts:
 
     __slots__ = (
         "branches",
-        "bucket",
-        "bucket_n",
         "bytes_in",
         "bytes_out",
-        "high_us",
         "histogram",
         "items_in",
         "items_out",
         "latency_max_us",
         "latency_sum_us",
-        "low_us",
         "requests",
     )
 
@@ -69,14 +65,10 @@ class Counts:
         self.bytes_out = 0
         self.latency_sum_us = 0
         self.latency_max_us = 0
-        self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them, see `settle`
-        self.bucket = 0  # the latest one; its requests are counted here first, as they come in runs
-        self.bucket_n = 0
-        self.low_us = 0  # latencies of that bucket: from
-        self.high_us = 0  # and below
+        self.histogram: dict[int, int] = {}  # bucket -> requests, at most MAX_BUCKET + 1 of them
 
     def add(self, more: "Counts") -> None:
-        """Adds other counts, whose histogram is whole."""
+        """Adds other counts."""
         self.requests += more.requests
         self.branches += more.branches
         self.items_in += more.items_in
@@ -87,19 +79,6 @@ class Counts:
         self.latency_max_us = max(self.latency_max_us, more.latency_max_us)
         for bucket, number in more.histogram.items():
             self.histogram[bucket] = self.histogram.get(bucket, 0) + number
-
-    def enter(self, latency_us: int) -> None:
-        """The next request is one of another bucket."""
-        self.settle()
-        bucket = self.bucket = bucket_of(latency_us)
-        low_us = self.low_us = bucket_low_us(bucket)
-        self.high_us = low_us + bucket_width_us(bucket)
-
-    def settle(self) -> None:
-        """Makes the histogram whole."""
-        if self.bucket_n:
-            self.histogram[self.bucket] = self.histogram.get(self.bucket, 0) + self.bucket_n
-            self.bucket_n = 0
 
 
 class FlowTexts(NamedTuple):
@@ -181,9 +160,8 @@ class Flow:
         counts.latency_sum_us += latency_us
         if latency_us > counts.latency_max_us:
             counts.latency_max_us = latency_us
-        if latency_us < counts.low_us or latency_us >= counts.high_us:
-            counts.enter(latency_us)
-        counts.bucket_n += 1
+        bucket = bucket_of(latency_us)
+        counts.histogram[bucket] = counts.histogram.get(bucket, 0) + 1
         log = self._table.request_log
         if log.every_n and (seq := log.draw()):
             if not self.number:
@@ -291,7 +269,6 @@ class FlowTable:
                 flow.number = 0
             for outcome, counts in enumerate(flow.take_counts()):
                 if counts is not None:
-                    counts.settle()
                     self._add_up(flow, outcome, counts)
                     records.append(_record(flow, outcome, counts, seq + len(records), at_ms, interval_ms))
         return records
