@@ -50,7 +50,7 @@ class Catalog:
         self._fails: Final = fails_on_loss
         self._listing = Listing()  # with the archive as of the last look into it
         self._look_at = 0.0  # monotonic; when to look into the archive again
-        # By stream and number: the size of a log, 0 of a segment, and the rows; None: a log has no head yet.
+        # By stream and number: the size of a log, -1 of a segment, and the rows; None: a log has no head yet.
         self._spans: Final[dict[tuple[str, int], tuple[int, range | None]]] = {}
         self._told: Final[set[str]] = set()  # places of files that were named
         self._is_stale = False  # a file was not where it should be: sealed, archived or removed since we looked
@@ -206,7 +206,7 @@ class Catalog:
         if file is None:
             return None
         try:
-            size = self._store.size(file) if file.is_log else 0
+            size = self._store.size(file) if file.is_log else -1
             if key not in self._spans or self._spans[key][0] != size:
                 found = self._opened(file, is_whole=False)
                 if len(self._spans) >= MAX_KNOWN:

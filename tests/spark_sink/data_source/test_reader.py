@@ -166,6 +166,20 @@ def test_a_log_that_is_being_made_is_not_there_yet(tmp_path: Path, capfd: pytest
     assert capfd.readouterr().err == ""
 
 
+def test_a_log_that_was_empty_when_it_was_seen_hides_no_segment_of_its_number(tmp_path: Path) -> None:
+    one = run(tmp_path)
+    one.seal(10)
+    log = tmp_path / LOG_FOLDER / f"{STREAM}-0000000002.wal"
+    head = log.read_bytes()
+    log.write_bytes(b"")
+    reader = reader_of(tmp_path)
+    assert reader.latest_offset() == {STREAM: 9}
+    log.write_bytes(head)
+    one.seal(10)
+    end = reader.latest_offset({STREAM: 9})
+    assert names_of(reader, {STREAM: 9}, end) == one.names[FLOWS][9:]
+
+
 def test_foreign_and_torn_files_are_named_once_and_passed_over(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
