@@ -10,11 +10,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException, HTTPResponse
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from spark_sink.data_source.stores import MAX_FILE_BYTES
+from spark_sink.data_source.stores import MAX_FILE_BYTES, check_size
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.folder import EventFile, Listing
 
@@ -27,6 +27,8 @@ MAX_ANSWER_BYTES: Final = 4 << 20  # of a part of a list; a thousand items have 
 
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
+T = TypeVar("T")
+
 # To the broker itself: never through a proxy of the environment, and never to where a redirection points.
 _opener: Final = urllib.request.OpenerDirector()
 for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler):
@@ -34,22 +36,30 @@ for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib
 _opener.add_handler(urllib.request.HTTPErrorProcessor())
 
 
-class _Item(msgspec.Struct):
-    """A stream, or a file of one."""
-
-    stream: str = ""
-    source: str = ""
-    number: int = 0
-    is_archived: bool = False
+class _Stream(msgspec.Struct):
+    stream: str
 
 
-class _Page(msgspec.Struct):
-    """A part of a list of streams, or of files."""
+class _Streams(msgspec.Struct):
+    """A part of the list of streams."""
 
-    items: list[_Item]
+    items: list[_Stream]
     total: int
-    is_written: bool = True
+    is_written: bool
     foreign: list[str] = []
+
+
+class _File(msgspec.Struct):
+    source: str
+    number: int
+    is_archived: bool
+
+
+class _Files(msgspec.Struct):
+    """A part of the list of a stream's files."""
+
+    items: list[_File]
+    total: int
 
 
 class _Problem(msgspec.Struct):
@@ -73,7 +83,7 @@ class HttpStore:
         for url in self._urls:
             offset, total = 0, 1
             while offset < total:
-                page = self._ask(f"{url}{EVENTS_PATH}?archived={archived}&limit={PAGE}&offset={offset}")
+                page = self._ask(f"{url}{EVENTS_PATH}?archived={archived}&limit={PAGE}&offset={offset}", _Streams)
                 if not page.is_written:
                     raise BadFolder(f"the broker at {url} writes no event files: start it with --events DIR")
                 for one in page.items:
@@ -91,7 +101,9 @@ class HttpStore:
         return self._get(file.place, last, {"Range": f"bytes=-{last}"})[1]
 
     def size(self, file: EventFile) -> int:
-        return self._get(file.place, 0, method="HEAD")[0]
+        size = self._get(file.place, 0, method="HEAD")[0]
+        check_size(file, size)
+        return size
 
     def _files(self, url: str, stream: str, source: str, archived: str) -> Iterator[EventFile]:
         """After the highest number that came, and not by offsets: what lies before may be removed meanwhile."""
@@ -99,15 +111,15 @@ class HttpStore:
         query = {"source": source, "archived": archived, "limit": str(PAGE)}
         after, left = 0, 1
         while left > 0:
-            page = self._ask(f"{base}?{urllib.parse.urlencode(query | {'after': str(after)})}")
+            page = self._ask(f"{base}?{urllib.parse.urlencode(query | {'after': str(after)})}", _Files)
             for one in page.items:
                 yield EventFile(stream, one.number, one.source, f"{base}/{one.source}", one.is_archived)
                 after = max(after, one.number)
             left = page.total - len(page.items) if page.items else 0
 
-    def _ask(self, url: str) -> _Page:
+    def _ask(self, url: str, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(self._get(url, MAX_ANSWER_BYTES)[1], type=_Page)
+            return msgspec.json.decode(self._get(url, MAX_ANSWER_BYTES)[1], type=kind)
         except FileNotFoundError as error:
             raise BadFolder(f"{error}; is it a broker of this version, started with --events?") from error
         except msgspec.MsgspecError as error:
@@ -122,7 +134,10 @@ class HttpStore:
             try:
                 with self._open(url, headers, method) as answer:
                     data: bytes = answer.read(most + 1)
-                    length = int(answer.headers.get("Content-Length", len(data)))
+                    told = answer.headers.get("Content-Length", None if method == "HEAD" else len(data))
+                if told is None:
+                    raise OSError(f"{url} has no Content-Length; does a proxy before the broker leave it out?")
+                length = int(told)
                 if len(data) > most:
                     raise OSError(f"{url} has more than {most} bytes, the most that are read")
                 if len(data) != length and method == "GET":
