@@ -261,6 +261,7 @@ class Writer:
             return
         if self._closed:  # they wait before it: it is read again when its turn comes
             self._wal.frames = []
+        self._wal.defined.clear()  # or a disk that takes no segments for hours would fill the memory
         self._closed.append(self._wal)
         self._wal = None
         self._roll_at = self._sync_at = NEVER
