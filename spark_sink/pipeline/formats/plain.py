@@ -97,6 +97,8 @@ class PlainTables:
                 tables.sync(folder.rpartition("/")[0])
                 tables.remove(work)
                 return True
+            for name in kept:
+                tables.remove(f"{work}/{name}")
         name = f"{folder.replace('/', '.')}{INTENT_SUFFIX}"
         tables.write(WORK, name, msgspec.json.encode(Intent(folder, sorted(new), sorted(old))))
         _carry_out(tables, name)
