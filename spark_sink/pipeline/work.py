@@ -25,7 +25,7 @@ from spark_sink.schema import REQUESTS as REQUEST_SOURCE
 from spark_sink.tables import FINEST, LIFECYCLE, MINUTE, REQUESTS, TIMES
 
 FLOW_ROWS: Final = 50_000  # records that are held before they are added up; 0.8 KB each
-# Sums of one task and day are divided by service when they are of more records, so that several tasks share the second
+# Sums of a task of Spark are divided by service when they are of more records, so that several tasks share the second
 # step. A pipeline that keeps up has fewer, and as few files as tables.
 BUCKET_RECORDS: Final = 30_000
 BUCKETS: Final = 8
@@ -61,10 +61,12 @@ class Result(NamedTuple):
 class Pieces:
     """Of some files, one after another."""
 
-    def __init__(self, root: str, without: frozenset[str]) -> None:
-        """`root`: of the events folder; files elsewhere below it are nobody's. `without`: files not to be counted."""
+    def __init__(self, root: str, without: frozenset[str], buckets: int) -> None:
+        """`root`: of the events folder; files elsewhere below it are nobody's. `without`: files not to be counted.
+        `buckets`: into which the sums of many records are divided."""
         self._root: Final = root
         self._without: Final = without
+        self._buckets: Final = buckets
         self._flows: list[pa.Table] = []  # records that are not added up yet
         self._groups: list[pa.Table] = []  # sums by `FINEST`
         self._records = 0  # that were added up
@@ -88,7 +90,7 @@ class Pieces:
         self._add_up()
         for groups in self._groups:
             for day, rows in by_day(groups, MINUTE).items():
-                for bucket, some in _by_service(rows, BUCKETS if self._records > BUCKET_RECORDS else 1):
+                for bucket, some in _by_service(rows, self._buckets if self._records > BUCKET_RECORDS else 1):
                     yield f"{FLOWS}/{day}/{bucket}", _bytes_of(some)
         if self._events:
             for day, rows in by_day(pa.concat_tables(self._events), TIMES[LIFECYCLE]).items():
@@ -148,9 +150,11 @@ def result_of(outputs: Iterator[Output]) -> Result:
     return Result(sorted(files, key=lambda file: file.file), rest)
 
 
-def done_here(files: Iterator[tuple[str, float, pa.Buffer]], root: str, without: frozenset[str]) -> Result:
+def done_here(
+    files: Iterator[tuple[str, float, pa.Buffer]], root: str, without: frozenset[str], buckets: int = 1
+) -> Result:
     """Both steps, in this process. `files`: name, time of the last change, content."""
-    work = Pieces(root, without)
+    work = Pieces(root, without, buckets)
     grouped: dict[str, list[bytes]] = {}
     for file, changed_s, content in files:
         for key, piece in work.take(file, changed_s, content):
@@ -164,7 +168,7 @@ def map_files(
     batches: Iterator[pa.RecordBatch], root: str, without: frozenset[str], name_of: Callable[[str], str]
 ) -> Iterator[pa.RecordBatch]:
     """The first step as Spark calls it, `INPUT_COLUMNS` in, `PIECE_SCHEMA` out. `name_of`: a path of Spark's."""
-    work = Pieces(root, without)
+    work = Pieces(root, without, BUCKETS)
     for batch in batches:
         times = batch.column("modificationTime").cast(pa.int64()).to_pylist()
         for place, (path, changed_us) in enumerate(zip(batch.column("path").to_pylist(), times, strict=True)):

@@ -1,14 +1,18 @@
 """How far the pipeline is: what a start does about the batch before, and what is told of the bounds."""
 
 import importlib
+from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.pipeline.batch import STOP_WORD, archived
+from spark_sink.pipeline.local import found
 from spark_sink.pipeline.progress import Progress, read_progress
+from spark_sink.pipeline.work import done_here
 from tests.broker.test_limits import number, rows
 from tests.spark_sink.pipeline.batches import files, seal_requests
 from tests.spark_sink.pipeline.folders import EventSource, assert_tables_tell, request_seqs, seal
@@ -84,6 +88,7 @@ def test_many_records_are_added_up_in_parts(source: EventSource, monkeypatch: py
     seal(source.events, records, each=50)
     monkeypatch.setattr("spark_sink.pipeline.work.FLOW_ROWS", 100)
     monkeypatch.setattr("spark_sink.pipeline.work.BUCKET_RECORDS", 100)
-    source.run()
+    contents = [(file, 0.0, pa.py_buffer(Path(file).read_bytes())) for file in found(source.places[0])]
+    source.writer().write(None, lambda without: done_here(iter(contents), str(source.events), without, buckets=8))
     assert len(list(source.tables.glob("traffic/*/*"))) > 1
     assert_tables_tell(source.tables, records)
