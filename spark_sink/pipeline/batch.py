@@ -37,6 +37,7 @@ from spark_sink.tables import BAD_FILE, GAPS, REQUESTS, table_schema
 from spark_sink.writer.retention import READER_SUFFIX, READERS, Reading
 
 SAY_EVERY_S: Final = 10.0  # how often the writer of events hears of this reader, at most
+VANISHED: Final = "it vanished while it was read"
 STOP_WORD: Final = "no new batch: the pipeline is to stop"
 
 Work = Callable[[frozenset[str]], Result]  # the tasks of a batch, on all of its files but these
@@ -78,10 +79,15 @@ class BatchWriter:
         progress = read_progress(tables)
         if not progress.is_done:
             there = [file for file in progress.files if events.exists(_place_of(events, file))]
-            lost = [BadFile(file, "it vanished while it was read") for file in progress.files if file not in there]
+            lost = [BadFile(file, VANISHED) for file in progress.files if file not in there]
             self._do(Batch(events, tables, progress), work_on(there), lost)
         archive(events, progress)
-        odd = [BadFile(file, why) for file, never in _lying(events) if not never and (why := events.why_bad(file))]
+        odd = [
+            BadFile(file, why)
+            for source in SOURCE_COLUMNS
+            for file, why in events.odd_files(source)
+            if not file.rpartition("/")[2].startswith(".") and not _why_never(events, file)
+        ]
         self._do(Batch(events, tables), lambda _without: Result([], []), odd)
 
     def tell_writer(self, events: FileSystem) -> None:
@@ -196,9 +202,9 @@ class Batch:
             try:
                 place.take(folder, file.name, self._events, file.file)
                 folders.add(folder)
-            except (FileNotFoundError, NoFile):
+            except (FileNotFoundError, NoFile) as error:
                 self.good.remove(file)
-                self.bad.append(BadFile(file.file, "it vanished while it was read"))
+                self.bad.append(BadFile(file.file, str(error) if isinstance(error, NoFile) else VANISHED))
         for folder in sorted(folders):
             self._tables.sync(folder)  # a link is only a name in its folder
 

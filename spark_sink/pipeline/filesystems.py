@@ -83,6 +83,11 @@ class LocalFileSystem:
         except OSError:
             return ""
 
+    def odd_files(self, folder: str) -> list[tuple[str, str]]:
+        """Of those in the folder, in which there is nothing to read: the whole name, and why."""
+        files = [self.file(f"{folder}/{name}") for name in self.names(folder)]
+        return [(file, why) for file in files if (why := self.why_bad(file))]
+
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""
         return os.path.exists(self.file(name))
@@ -106,8 +111,18 @@ class LocalFileSystem:
         """A file of another place, under this name, as a link where there can be one; replaces one of that name."""
         target = Path(self.file(folder)) / name
         self.disk.make_folder(target.parent)
-        if not (isinstance(source, LocalFileSystem) and _is_linked(file, target)):
-            self.write(folder, name, source.content(file))
+        if isinstance(source, LocalFileSystem) and _is_linked(file, target):
+            return
+        hidden = target.with_name(f".{name}")
+        try:
+            source.copy_out(file, hidden)
+            with hidden.open("rb") as copy:
+                os.fchmod(copy.fileno(), FILE_MODE)
+                os.fsync(copy.fileno())
+            self.disk.rename(hidden, target)
+        except OSError:
+            hidden.unlink(missing_ok=True)
+            raise
 
     def sync(self, folder: str) -> None:
         """Names in the folder are on the disk afterwards."""
@@ -126,6 +141,11 @@ class LocalFileSystem:
         target = Path(self.file(new))
         self.disk.make_folder(target.parent)
         self.disk.rename(Path(self.file(old)), target)
+
+    def copy_out(self, file: str, target: Path) -> None:
+        """A file, by its whole name, to a path of this machine. NoFile: it is something else."""
+        with open_file(file) as opened, target.open("wb") as copy:
+            shutil.copyfileobj(opened, copy, 1 << 20)
 
     def content(self, file: str, last: int = sys.maxsize) -> bytes:
         """Of a file, by its whole name, all bytes, or the last ones. NoFile: it is something else."""
@@ -180,12 +200,13 @@ class HadoopFileSystem:
             found = self._fs.listStatus(path) if self._fs.exists(path) else ()
             return sorted(one.getPath().getName() for one in found)
 
-    def why_bad(self, file: str) -> str:
-        """Why there is nothing to read in a file, in a sentence without its subject; empty: there is, or it is gone."""
-        with contextlib.suppress(FileNotFoundError), _told(file):
-            status = self._fs.getFileStatus(self._path(file))
-            return NOTHING_IN_IT if status.isFile() and status.getLen() == 0 else ""
-        return ""
+    def odd_files(self, folder: str) -> list[tuple[str, str]]:
+        """Of those in the folder, in which there is nothing to read: the whole name, and why."""
+        with _told(folder):
+            path = self._path(self.file(folder))
+            found = self._fs.listStatus(path) if self._fs.exists(path) else ()
+            empty = (one.getPath().getName() for one in found if one.isFile() and one.getLen() == 0)
+            return [(self.file(f"{folder}/{name}"), NOTHING_IN_IT) for name in sorted(empty)]
 
     def exists(self, name: str) -> bool:
         """Is there such a file or folder?"""
@@ -247,6 +268,11 @@ class HadoopFileSystem:
         with _told(old):
             self._fs.mkdirs(target.getParent())
             self._replace(self._path(self.file(old)), target)
+
+    def copy_out(self, file: str, target: Path) -> None:
+        """A file, by its whole name, to a path of this machine."""
+        with _told(file):
+            self._fs.copyToLocalFile(False, self._path(file), self._path(f"file://{target}"), True)
 
     def content(self, file: str, last: int = sys.maxsize) -> bytes:
         """Of a file, by its whole name, all bytes, or the last ones."""

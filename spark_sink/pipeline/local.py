@@ -86,9 +86,10 @@ def found(events: FileSystem) -> list[str]:
     """All files with content that are called like segments, oldest first, as Spark's source takes them."""
     files = []
     for source in SOURCE_COLUMNS:
+        odd = dict(events.odd_files(source))
         for name in events.names(source):
             file = events.file(f"{source}/{name}")
-            if is_found(name) and not events.why_bad(file):
+            if is_found(name) and file not in odd:
                 with contextlib.suppress(FileNotFoundError):
                     files.append((os.path.getmtime(file), file))
     return [file for _, file in sorted(files)]
