@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -131,6 +131,14 @@ def sources() -> dict[str, Source]:
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             found[name] = Source(path, ast.parse(text), text.count("\n"))
     return found
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared_sources() -> Iterator[None]:
+    """They are parsed once, by the one process that has all tests of this file, and gone after them."""
+    yield
+    sources.cache_clear()
+    imports_of.cache_clear()
 
 
 def modules(prefix: str) -> list[str]:
