@@ -96,9 +96,9 @@ def _chapter(chapter: Chapter, plots: dict[str, Plot]) -> list[str]:
 
 def _plotted(section: Section, plot: Plot | None) -> list[str]:
     """A plot with the same in words and as a table; of one bar the words are enough."""
+    if plot is None:  # there may be rows that no plot shows: one moment of what is drawn over time
+        return _card(section)
     title = f'<h3 id="title-{section.plot}">{escape(section.title)}</h3>'
-    if plot is None:
-        return ['<div class="card">', title, f'<p class="nothing">{escape(section.nothing)}</p>', "</div>"]
     drawing = (
         f'<div class="drawing" id="plot-{section.plot}" role="img" aria-labelledby="title-{section.plot}" '
         f'aria-describedby="words-{section.plot}" style="height:{plot.layout["height"]}px"></div>'
