@@ -70,17 +70,16 @@ def cluster(workers: int, folder: Path) -> Iterator[list[Path]]:
     processes = [started(master, environment)]
     time.sleep(5)
     processes += [started([*worker, f"spark://127.0.0.1:{PORT}"], environment) for _ in range(workers)]
-    shares.hold([process.pid for process in processes[1:]])
-    time.sleep(10)
     try:
+        shares.hold([process.pid for process in processes[1:]])
+        time.sleep(10)
         yield shares.folders
     finally:
         for process in processes:
             process.terminate()
             process.wait()
         time.sleep(3)  # executors end after their worker
-        with contextlib.suppress(OSError):
-            shares.release()
+        shares.release()
 
 
 def started(command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:

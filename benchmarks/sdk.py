@@ -26,7 +26,7 @@ from benchmarks.machine import BUILD, CannotMeasure, hear, say, start_module, st
 CALLERS: Final = ("client_sdk", "rsocket-py", "nats-py")
 MODELS: Final = ("request_response", "fire_and_forget", "request_stream", "request_stream x16")
 SERVICE: Final = "service of request_response"
-CALL_LIMIT_S: Final = 60.0  # from the start of a caller to its end
+CALL_LIMIT_S: Final = 60.0  # from the start of a caller to its end, beyond its seconds
 
 
 class Place:
@@ -48,12 +48,17 @@ class Place:
 
     def call(self, library: str, model: str, seconds: float) -> dict[str, float]:
         """One caller process from its start to its end."""
-        return call(start_module("sdk_clients", "caller", library, model, self.url, seconds, folder=self._folder))
+        words = ("caller", library, model, self.url, seconds)
+        return call(start_module("sdk_clients", *words, folder=self._folder), seconds)
 
 
-def call(process: "subprocess.Popen[str]") -> dict[str, float]:
-    """What a caller of `sdk_clients` says at its end."""
-    said, _ = process.communicate(timeout=CALL_LIMIT_S)
+def call(process: "subprocess.Popen[str]", seconds: float) -> dict[str, float]:
+    """What a caller of `sdk_clients`, which calls for so long, says at its end."""
+    try:
+        said, _ = process.communicate(timeout=seconds + CALL_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        raise CannotMeasure(f"{process.args!r} did not end within {error.timeout:.0f} s") from error
     if process.returncode:
         raise CannotMeasure(f"{process.args!r} failed, see above")
     figures: dict[str, float] = json.loads(said.splitlines()[-1])

@@ -4,6 +4,7 @@ Uses the quotas of Linux's cgroups, of either version: a process that has used i
 one. That needs root, or a cgroup that was given away. Knows nothing of brokers.
 """
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
@@ -64,9 +65,10 @@ class Shares:
             raise CannotMeasure(f"workers cannot be held to a share of a CPU: {error}") from error
 
     def release(self) -> None:
-        """Removes the cgroups; nobody is in them any more."""
+        """Removes the cgroups in which nobody is any more."""
         for folder in self.folders:
-            folder.rmdir()
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         self.folders.clear()
 
 

@@ -75,7 +75,7 @@ class Place:
         try:
             machine.hear(service)
             words = ("caller", "client_sdk", "request_response", self.urls[scheme])
-            return Run(call(self._start(*words, seconds, IN_FLIGHT_N, self._process.pid)))
+            return Run(call(self._start(*words, seconds, IN_FLIGHT_N, self._process.pid), seconds))
         finally:
             machine.stop(service)
 
