@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -28,7 +29,7 @@ class TableReader:
         check_tables(tables)
         self._tables: Final = tables
         self._bad: Final[set[Path]] = set()
-        self._known: Final[dict[history.Run, list[history.Position]]] = {}
+        self._known: tuple[history.Run, Any, Any] | None = None  # of the run that was asked for last, see `_positions`
         names = ["broker_id", "broker_name", "epoch"]
         named = self._rows(LIFECYCLE, names).group_by(names).aggregate([])
         self._runs: Final = [run for run, _ in history.by_run(named)]
@@ -39,20 +40,21 @@ class TableReader:
 
     def first(self, run: history.Run) -> history.Position | None:
         """Of the lifecycle events."""
-        return next(iter(self._positions(run)), None)
+        return _position(*self._positions(run), 0)
 
     def spot(self, run: history.Run, at_us: int) -> history.Spot | None:
         """All lifecycle events of the run are looked at."""
-        positions = self._positions(run)
-        place = max((number for number, each in enumerate(positions) if each.at_us <= at_us), default=-1)
-        if place < 0:
+        seqs, times_us = self._positions(run)
+        earlier = np.flatnonzero(times_us <= at_us)
+        if not len(earlier):
             return None
-        last = positions[place]
+        place = int(earlier[-1])
+        last = history.Position(int(seqs[place]), int(times_us[place]))
         is_digest = ds.field("kind") == TABLE_DIGEST
         is_near = (ds.field("seq") > last.seq) & (ds.field("event_time") <= _moment(at_us + history.NEAR_US))
         digest = next(iter(self._records(run, is_digest & is_near)), None)
         start = self._start(run, ds.field("seq") <= last.seq)
-        return history.Spot(last, positions[place + 1] if place + 1 < len(positions) else None, start, digest)
+        return history.Spot(last, _position(seqs, times_us, place + 1), start, digest)
 
     def _start(self, run: history.Run, is_before: Any) -> history.Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
@@ -97,13 +99,13 @@ class TableReader:
         names = ["seq", "seen_at", "route_id", "service", "tags", "peer", "uptime_ms", "requests"]
         return history.records_of(history.seen_of(self._rows(ROUTES, names, _of(run) & is_within)))
 
-    def _positions(self, run: history.Run) -> list[history.Position]:
-        """Of its lifecycle events, by number."""
-        if run not in self._known:
+    def _positions(self, run: history.Run) -> tuple[Any, Any]:
+        """The numbers of its lifecycle events, ascending, and their times in microseconds: two arrays, for a run may
+        have millions."""
+        if self._known is None or self._known[0] != run:
             rows = self._rows(LIFECYCLE, ["seq", "event_time"], _of(run)).sort_by("seq")
-            places = zip(rows["seq"].to_pylist(), history.micros(rows["event_time"]).tolist(), strict=True)
-            self._known[run] = [history.Position(*place) for place in places]
-        return self._known[run]
+            self._known = run, rows["seq"].to_numpy(), history.micros(rows["event_time"])
+        return self._known[1:]
 
     def _rows(self, table: str, names: Sequence[str], only: Any | None = None) -> pa.Table:
         """Of all files that can be read. BadFolder: they vanish again and again."""
@@ -131,6 +133,11 @@ class TableReader:
             self._bad.add(path)
             self.problems.append(f"{path} is passed over: it cannot be read ({str(error).splitlines()[0]})")
             return pa.schema([schema.field(name) for name in names]).empty_table()
+
+
+def _position(seqs: Any, times_us: Any, place: int) -> history.Position | None:
+    """None: there is none at this place."""
+    return history.Position(int(seqs[place]), int(times_us[place])) if place < len(seqs) else None
 
 
 def _of(run: history.Run) -> Any:
