@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from broker.events import EVENTS_DROPPED, ROUTE_SEEN
+from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.columns import spark_ddl
 from spark_sink.errors import SinkError
 from spark_sink.event_files.layout import SUFFIX, paths_for_spark, segment_name
@@ -33,8 +33,8 @@ class SparkReader:
         self._session: Final = session
 
     def records(self, run: history.Run, spot: history.Spot) -> list[history.Record]:
-        """Of each route the newest word up to each stop, and the record with the latest time: they make the same
-        tables as all records, and only they come to the driver."""
+        """Of each route the newest word up to each stop, and the latest time, on a TableDigest, which changes no table:
+        they make the same states as all records, and only they come to the driver."""
         from pyspark.sql import functions as F  # optional: the extra spark
 
         stops = [seq for seq, _ in spot.stops]
@@ -49,6 +49,8 @@ class SparkReader:
         newest = rows.where(is_word).groupBy("route_id", "stop").agg(F.max_by("record", "seq").alias("record"))
         newest = newest.where(f"stop > 0 OR record.kind NOT IN ({_listed(history.TAKES)})").select("record.*")
         latest = rows.groupBy("stop").agg(F.max_by("record", "event_time").alias("record")).select("record.*")
+        # Its word may be an old one about a route that has left.
+        latest = latest.withColumn("kind", F.lit(TABLE_DIGEST).cast("bigint"))
         return self._records(newest.unionAll(latest))
 
     def missing(self, run: history.Run, spot: history.Spot) -> history.Missing:

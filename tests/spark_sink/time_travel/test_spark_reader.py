@@ -8,10 +8,13 @@ from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.spark_reader import SparkReader
 from spark_sink.time_travel.table_reader import TableReader
 from spark_sink.timestamps import moment_at
-from tests.spark_sink.time_travel.histories import random_history, write_log, write_segments
+from tests.spark_sink.records import NOON_MS
+from tests.spark_sink.time_travel.histories import History, random_history, write_log, write_segments
 from tests.spark_sink.time_travel.tables import write_tables
 
 pytestmark = pytest.mark.spark
+
+MINUTE_MS = 60_000
 
 
 def test_spark_gives_the_same_of_segments_logs_and_archive(tmp_path: Path, spark: Any) -> None:
@@ -40,6 +43,20 @@ def test_spark_gives_the_same_of_tables(tmp_path: Path, spark: Any) -> None:
     write_tables(tmp_path, history)
     at = moment_at((history.at_ms - 20_000) * 1000)
     assert plain(table_at(SparkReader(spark, TableReader(tmp_path)), at)) == plain(table_at(TableReader(tmp_path), at))
+
+
+def test_a_route_that_joined_at_the_latest_time_and_has_left_stays_away(tmp_path: Path, spark: Any) -> None:
+    history = History()
+    history.at_ms = NOON_MS + 30 * MINUTE_MS
+    history.join("a" * 32, "orders", [], "unix")
+    history.at_ms = NOON_MS + 10 * MINUTE_MS  # the clock was put back
+    history.join("b" * 32, "orders", [], "unix")
+    history.leave("a" * 32)
+    write_segments(tmp_path, history)
+    at = moment_at((NOON_MS + 20 * MINUTE_MS) * 1000)
+    with_spark, without = table_at(SparkReader(spark, SegmentReader(tmp_path)), at), table_at(tmp_path, at)
+    assert [route.route_id for route in with_spark.routes] == ["b" * 32]
+    assert plain(with_spark) == plain(without)
 
 
 def plain(table: TableAt) -> dict[str, Any]:
