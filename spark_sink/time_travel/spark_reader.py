@@ -80,7 +80,7 @@ class SparkReader:
             for source, files in listed.items()
             if files
         )
-        read = self._arrow(rows.where(f"name BETWEEN '{min(names)}' AND '{max(names)}'").distinct()).to_pylist()
+        read = self._arrow(rows.filter(rows["name"].between(min(names), max(names))).distinct()).to_pylist()
         for source, files in listed.items():
             for file in files:
                 if {"source": source, "name": file.name} not in read:
@@ -104,6 +104,8 @@ class SparkReader:
         return rows if logs is None else rows.unionByName(self._session.createDataFrame(logs, SPARK_SCHEMAS[source]))
 
     def _segments(self, run: history.Run, source: str) -> Any:
+        from pyspark.sql import functions as F  # optional: the extra spark
+
         assert isinstance(self.near, SegmentReader)  # whoever asks has looked
         folders = self.near.logs.folders(source)
         if not folders:
@@ -112,9 +114,9 @@ class SparkReader:
         reader = reader.option("ignoreCorruptFiles", "true")
         paths = [f"file://{path}" for folder in folders for path in paths_for_spark(folder)]
         rows = spark_rows(reader, COLUMNS[source], paths)
-        for number in self.near.logs.open_numbers(run):  # while a log is there its segments may not all be
-            rows = rows.where(f"_metadata.file_name != '{segment_name(run.broker_id, run.epoch, number)}'")
-        return rows
+        # While a log is there its segments may not all be.
+        half = [segment_name(run.broker_id, run.epoch, number) for number in self.near.logs.open_numbers(run)]
+        return rows.filter(~F.col("_metadata.file_name").isin(half)) if half else rows
 
     def _table(self, table: str) -> Any:
         assert isinstance(self.near, TableReader)  # there are two kinds
@@ -147,7 +149,7 @@ def _listed(kinds: Iterable[int]) -> str:
 
 
 def _of(rows: Any, run: history.Run) -> Any:
-    return rows.where(f"broker_id = '{run.broker_id}' AND epoch = {run.epoch}")
+    return rows.filter((rows["broker_id"] == run.broker_id) & (rows["epoch"] == run.epoch))
 
 
 def _union(frames: Iterable[Any]) -> Any:

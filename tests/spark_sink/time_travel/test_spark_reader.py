@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from spark_sink.event_files.frames import Header
 from spark_sink.time_travel import TableAt, table_at
 from spark_sink.time_travel.segment_reader import SegmentReader
 from spark_sink.time_travel.spark_reader import SparkReader
@@ -56,6 +57,17 @@ def test_a_route_that_joined_at_the_latest_time_and_has_left_stays_away(tmp_path
     at = moment_at((NOON_MS + 20 * MINUTE_MS) * 1000)
     with_spark, without = table_at(SparkReader(spark, SegmentReader(tmp_path)), at), table_at(tmp_path, at)
     assert [route.route_id for route in with_spark.routes] == ["b" * 32]
+    assert plain(with_spark) == plain(without)
+
+
+def test_a_stream_may_have_a_quote_in_its_name(tmp_path: Path, spark: Any) -> None:
+    history = random_history(33, 40)
+    history.header = Header(broker_id="it's", broker_name="one", epoch=1)
+    number = write_segments(tmp_path, history, history.rows[:-5])
+    write_log(tmp_path, history, history.rows[-5:], number)
+    at = moment_at(history.at_ms * 1000)
+    with_spark, without = table_at(SparkReader(spark, SegmentReader(tmp_path)), at), table_at(tmp_path, at)
+    assert (with_spark.digest, with_spark.problems) == (history.digests[-1], ())
     assert plain(with_spark) == plain(without)
 
 
