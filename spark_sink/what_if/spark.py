@@ -115,25 +115,33 @@ class SparkEngine:
             paths = [path for folder in folders for path in paths_for_spark(folder, copies)]
             return self._read(columns, [f"file://{path}" for path in paths], OWN)
         # Other file systems do not tell what is below a folder without Spark.
-        live = self._read(columns, [f"{self._events.rstrip('/')}/{source}"], OWN)
+        live = self._read(columns, [f"{self._events.rstrip('/')}/{source}"], OWN, is_guess=True)
         below = f"{OWN} AND _metadata.file_path LIKE '%/{source}/%'"
         archive = [f"{self._events.rstrip('/')}/{ARCHIVE}"]
-        return live.unionByName(self._read(columns, archive, below, is_deep=True))
+        return live.unionByName(self._read(columns, archive, below, is_deep=True, is_guess=True))
 
     def _table(self, table: str) -> Any:
         columns = TABLE_COLUMNS[table]
         path = self._tables.removeprefix("file://")
         if "://" in path:
-            return self._read(columns, [f"{path.rstrip('/')}/{table}"], is_deep=True)
+            return self._read(columns, [f"{path.rstrip('/')}/{table}"], is_deep=True, is_guess=True)
         folder = Path(path).absolute() / table
         files = table_files(folder.parent, table)  # or Spark waits for what is no file
         if (folder / LOG).is_dir():
             return self._read(columns, [f"file://{file}" for file in files])
         return self._read(columns, [f"file://{folder}"] if folder.is_dir() else [], is_deep=True)
 
-    def _read(self, columns: Sequence[Column], paths: list[str], only: str = "true", *, is_deep: bool = False) -> Any:
-        """`only`: rows for which this holds; none where there is no such folder. Tables behind a URI may be of an older
-        version, too: nobody has looked."""
+    def _read(
+        self,
+        columns: Sequence[Column],
+        paths: list[str],
+        only: str = "true",
+        *,
+        is_deep: bool = False,
+        is_guess: bool = False,
+    ) -> Any:
+        """`only`: rows for which this holds. `is_guess`: nobody has looked whether there is such a folder, and none is
+        empty; tables in it may be of an older version, too. BadFolder: something cannot be read, or is gone."""
         from pyspark.errors import AnalysisException  # optional: the extra spark
 
         reader = self._session.read.option("pathGlobFilter", "*.parquet")
@@ -142,8 +150,9 @@ class SparkEngine:
             if paths:
                 return spark_rows(reader, columns, paths).where(only)
         except AnalysisException as error:
-            if error.getCondition() != "PATH_NOT_FOUND":
-                raise BadFolder(f"{paths[0]} cannot be read: {reason_of(error)}") from error
+            if not is_guess or error.getCondition() != "PATH_NOT_FOUND":
+                named = paths[0] if len(paths) == 1 else self._events or self._tables  # the reason names the file
+                raise BadFolder(f"{named} cannot be read: {reason_of(error)}") from error
         return nothing(self._session, columns)
 
     def _collected(self, frame: Any) -> pa.Table:

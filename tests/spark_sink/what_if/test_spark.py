@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker.events import ROUTE_SEEN, TABLE_DIGEST
+from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE
 from spark_sink.schema import LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, table_schema
@@ -91,3 +92,13 @@ def test_tables_give_the_same_with_and_without_spark(spark: Any, tmp_path: Path)
 
 def test_a_uri_of_nothing_is_empty(spark: Any, tmp_path: Path) -> None:
     assert SparkEngine(spark, events=f"file://{tmp_path}/no", tables="", question=Question()).lifecycle().num_rows == 0
+
+
+def test_a_file_that_vanishes_is_told(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = History().start().join(1, "orders").write(tmp_path)
+    [there] = (events / LIFECYCLES).glob("*.parquet")
+    paths = [there, there.with_name("gone.parquet")]
+    monkeypatch.setattr("spark_sink.what_if.spark.paths_for_spark", lambda *_: paths)
+    engine = SparkEngine(spark, events=str(events), tables="", question=Question())
+    with pytest.raises(BadFolder, match=rf"^{events} cannot be read: .*/gone\.parquet"):
+        engine.lifecycle()
