@@ -1,5 +1,6 @@
 """The engine without Spark: reads Parquet with pyarrow and replays in this process. For small inputs, and for tests."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -16,11 +17,19 @@ from spark_sink.schema import FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.tables import LIFECYCLE, ROUTES, check_tables, read_table
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
-from spark_sink.what_if.records import RESULT_SCHEMA, ROW_ORDER, ROW_SCHEMA, flow_records, request_records, rows_of
-from spark_sink.what_if.totals import read_totals, totals_of
+from spark_sink.what_if.records import (
+    RECORD_SCHEMA,
+    RESULT_SCHEMA,
+    ROW_ORDER,
+    ROW_SCHEMA,
+    flow_records,
+    request_records,
+    rows_of,
+)
+from spark_sink.what_if.totals import read_records, read_totals, totals_of
 
 MAX_RECORDS: Final = 5_000_000  # requests or flows, some 300 bytes each; more are for Spark
-BATCH: Final = 65_536  # rows that are Python objects at a time
+BATCH: Final = 65_536  # records that are calculated with at a time; rows that are Python objects
 
 LIFECYCLE_NAMES: Final = ("broker_id", "broker_name", "epoch", *RECORD_COLUMNS, "choices")  # that a replay needs
 
@@ -45,28 +54,37 @@ class LocalEngine:
 
     def totals(self) -> pa.Table:
         """See `totals`."""
-        totals = read_totals(totals_of([self.records], self._until_us))
+        totals = read_totals(totals_of(self._pieces(), self._until_us))
         records = pc.sum(totals["rows"]).as_py() or 0
         if records > MAX_RECORDS:
             raise SinkError(
                 f"{records:,} records are more than are replayed without Spark ({MAX_RECORDS:,}): leave out "
                 "--no-spark, or narrow it with --until"
             )
+        if records < len(self.records):
+            read = [read_records(some, totals, self._until_us) for some in self._pieces()]
+            self.records = pa.concat_tables([RECORD_SCHEMA.empty_table(), *read])
         return totals
 
     def replay(self, plan: Plan) -> pa.Table:
         """The results of all parts that have rows."""
-        rows = pa.concat_tables([ROW_SCHEMA.empty_table(), *rows_of([self.records], plan.places)])
+        rows = pa.concat_tables([ROW_SCHEMA.empty_table(), *rows_of(self._pieces(), plan.places)])
+        del self.records  # which the rows are copies of
         rows = rows.sort_by([(name, "ascending") for name in ROW_ORDER])
         batches = list(replay_batches(iter(rows.to_batches(max_chunksize=BATCH)), plan))
         return pa.Table.from_batches(batches, schema=RESULT_SCHEMA)
 
     @cached_property
     def records(self) -> pa.Table:
-        """Of requests and flows, those beyond what is asked for, too."""
+        """Of requests and flows; until the totals are known those beyond what is asked for, too."""
         if self._tables is not None:
             return request_records(read_table(self._tables, REQUESTS))
         return pa.concat_tables([request_records(self._read(REQUESTS)), flow_records(self._read(FLOWS))])
+
+    def _pieces(self) -> Iterator[pa.Table]:
+        """The records, some at a time: what is calculated of them are many more columns."""
+        for begin in range(0, len(self.records), BATCH):
+            yield self.records.slice(begin, BATCH)
 
     def _read(self, source: str) -> pa.Table:
         assert self._events is not None  # else it is read from tables

@@ -91,6 +91,18 @@ def read_totals(totals: pa.Table) -> pa.Table:
     return totals.filter(pc.and_(pc.equal(totals["is_read"], 1), pc.or_(is_request, pc.invert(is_also))))
 
 
+def read_records(records: pa.Table, totals: pa.Table, until_us: int) -> pa.Table:
+    """Those that the totals of what is read are of."""
+    is_flow = pc.greater(records["interval_us"], 0).cast(pa.int64())
+    is_read = pc.is_in(_sources(records.append_column("is_flow", is_flow)), value_set=pc.unique(_sources(totals)))
+    return records.filter(pc.and_(is_read, pc.less(records["started_us"], until_us)))
+
+
+def _sources(table: pa.Table) -> pa.ChunkedArray:
+    """The epoch of each row, and whether it is of flows, as one text."""
+    return pc.binary_join_element_wise(*(table[name].cast(pa.string()) for name in _EPOCH), " ")
+
+
 def summaries_of(totals: pa.Table) -> list[Summary]:
     """What records there are of each epoch: of requests by broker and epoch, then of flows."""
     order = [(name, "ascending") for name in ("is_flow", "broker_id", "epoch")]

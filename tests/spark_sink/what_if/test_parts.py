@@ -13,13 +13,14 @@ from rsocket_wire.wire.keys import SERVICE_NAME
 from spark_sink.errors import SinkError
 from spark_sink.history import epochs
 from spark_sink.history.epochs import Epoch, epochs_of
+from spark_sink.what_if import local
 from spark_sink.what_if.local import LocalEngine
 from spark_sink.what_if.parts import Plan, replay_batches
 from spark_sink.what_if.question import Question
 from spark_sink.what_if.records import ROW_ORDER, rows_of
 from spark_sink.what_if.results import UnitResult
 from spark_sink.what_if.totals import Summary, summaries_of
-from tests.spark_sink.what_if.histories import BROKER, History
+from tests.spark_sink.what_if.histories import BROKER, START_US, History
 
 
 def three_services() -> History:
@@ -69,7 +70,8 @@ def test_flows_are_not_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows_n", [1, 2, 7, 1000])
-def test_rows_may_come_in_any_batches(rows_n: int, tmp_path: Path) -> None:
+def test_rows_may_come_in_any_batches(rows_n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "BATCH", rows_n)
     question = Question(chooser="least_busy")
     made = three_services()
     for number in range(60):
@@ -85,6 +87,17 @@ def test_rows_may_come_in_any_batches(rows_n: int, tmp_path: Path) -> None:
         for part, data in zip(*results.to_pydict().values(), strict=True)
     }
     assert found == {"orders": 20, "stock": 20, "users": 20, epochs.WHOLE: 60}
+
+
+def test_only_records_that_are_read_are_kept(tmp_path: Path) -> None:
+    """Not what is behind the end, nor flows of an epoch that has requests."""
+    made = three_services().ask(1, "orders").ask(2, "orders")
+    made.flow(1, "orders", 5, started_at=START_US).write(tmp_path)
+    History(2).start().join(1, "orders").flow(1, "orders", 5, started_at=START_US).write(tmp_path)
+    here = engine(tmp_path, Question(until_us=made.requests[1]["started_at"]))
+    assert len(here.records) == 4
+    assert sum(each.rows for each in summaries_of(here.totals())) == 2
+    assert here.records.select(["epoch", "seq"]).to_pydict() == {"epoch": [1, 2], "seq": [11, 3]}
 
 
 def test_no_rows_are_no_results() -> None:
