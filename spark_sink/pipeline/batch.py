@@ -86,7 +86,7 @@ class BatchWriter:
             BadFile(file, why)
             for source in SOURCE_COLUMNS
             for file, why in events.odd_files(source)
-            if not file.rpartition("/")[2].startswith(".") and not _why_never(events, file)
+            if not _why_never(events, file)
         ]
         self._do(Batch(events, tables), lambda _without: Result([], []), odd)
 

@@ -12,7 +12,7 @@ from spark_sink.errors import NoFile
 from spark_sink.event_files.layout import open_file
 from spark_sink.pipeline.batch import BatchWriter, Work, is_found
 from spark_sink.pipeline.compaction import merged_bytes
-from spark_sink.pipeline.filesystems import FileSystem
+from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
 from spark_sink.pipeline.work import done_here
 from spark_sink.schema import COLUMNS as SOURCE_COLUMNS
 
@@ -30,6 +30,7 @@ class LocalEngine:
 
     def start(self, events: FileSystem, writer: BatchWriter, every: str | None) -> "LocalQuery":
         """A query that gives batches to the writer. `every`: "5 seconds"; None: what is there, once."""
+        assert isinstance(events, LocalFileSystem), "`Pipeline` refuses folders that are elsewhere"
         return LocalQuery(events, lambda files: writer.write(None, self.work_on(events, files)), every)
 
     def merged(self, tables: FileSystem, folder: str, groups: Sequence[Sequence[str]]) -> Iterator[Any]:
@@ -44,7 +45,7 @@ class LocalQuery:
 
     is_busy: Final = False
 
-    def __init__(self, events: FileSystem, write: Callable[[list[str]], None], every: str | None) -> None:
+    def __init__(self, events: LocalFileSystem, write: Callable[[list[str]], None], every: str | None) -> None:
         self._events: Final = events
         self._write: Final = write
         self._every_s: Final = None if every is None else seconds_of(every)
@@ -82,14 +83,13 @@ class LocalQuery:
         return bool(files)
 
 
-def found(events: FileSystem) -> list[str]:
+def found(events: LocalFileSystem) -> list[str]:
     """All files with content that are called like segments, oldest first, as Spark's source takes them."""
     files = []
     for source in SOURCE_COLUMNS:
-        odd = dict(events.odd_files(source))
         for name in events.names(source):
             file = events.file(f"{source}/{name}")
-            if is_found(name) and file not in odd:
+            if is_found(name) and not events.why_bad(file):
                 with contextlib.suppress(FileNotFoundError):
                     files.append((os.path.getmtime(file), file))
     return [file for _, file in sorted(files)]
