@@ -25,8 +25,9 @@ LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own te
 NEAR_MASTER: Final = "local[2]"  # of commands that answer one question
 # What pyspark says of a query, without a stack.
 _ENDED: Final = re.compile(r"terminated with exception: (?:[\w.$]+: )?(.*?)(?: SQLSTATE: \w+)?$")
-# Short jobs: the fast compiler alone and a collector without threads start a third faster.
-SHORT_JOB_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# The fast compiler alone and a collector without threads: short jobs start a third faster, and the driver of a cluster,
+# which plans and publishes, does not spend more on being compiled than it works.
+LITTLE_WORK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SQL_SETTINGS: Final = {  # of a session, whoever started Spark
     "spark.sql.session.timeZone": "UTC",
@@ -129,13 +130,15 @@ def is_submitted() -> bool:
 def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
     """Spark's settings for a job of this room that starts Spark itself."""
     settings = SQL_SETTINGS | CLIENT_SETTINGS
-    if master.startswith("local"):
+    is_here = master.startswith("local")
+    if is_here:
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings |= {"spark.driver.memory": "512m", "spark.default.parallelism": "2"}
         settings |= {"spark.sql.shuffle.partitions": "2"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    settings["spark.driver.extraJavaOptions"] = f"{java_options} {SHORT_JOB_JAVA}" if is_short else java_options
+    does_little = is_short or not is_here
+    settings["spark.driver.extraJavaOptions"] = f"{java_options} {LITTLE_WORK_JAVA}" if does_little else java_options
     return settings
 
 

@@ -84,11 +84,12 @@ def test_connect_and_spark_submit_need_no_java_and_get_what_a_session_may_change
     assert os.environ["JAVA_HOME"] == ""
 
 
-def test_local_spark_listens_on_this_machine_only_and_long_jobs_have_the_whole_compiler() -> None:
+def test_local_spark_listens_on_this_machine_only_and_has_the_whole_compiler_for_long_jobs() -> None:
     local, cluster = session_settings("local[*]", is_short=False), session_settings("yarn", is_short=False)
     assert local["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in cluster
     assert "SerialGC" not in local["spark.driver.extraJavaOptions"]
+    assert "SerialGC" in cluster["spark.driver.extraJavaOptions"], "this machine only plans and publishes"
 
 
 @pytest.mark.parametrize(
