@@ -307,7 +307,7 @@ def main(arguments: Sequence[str]) -> None:
     what, name, every = [*arguments, *["all", "both", ""][len(arguments) :]]
     engines: list[Engine] = [LocalEngine()] if name != "spark" else []
     if name != "local" and what != "formats":
-        engines.append(SparkEngine(open_session("local[2]", is_short=False)))
+        engines.append(SparkEngine(open_session("local[2]")))
     with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
         for table_format in FORMATS if what == "formats" else ():
             catch_up(LocalEngine(), Path(folder) / f"{table_format}-all", table_format)

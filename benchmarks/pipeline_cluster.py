@@ -38,7 +38,7 @@ def main() -> None:
 def measured(workers: int) -> float:
     """Events per second."""
     with tempfile.TemporaryDirectory(prefix="pipeline-") as name, cluster(workers, Path(name)) as groups:
-        engine = SparkEngine(open_session(f"spark://127.0.0.1:{PORT}", is_short=False))
+        engine = SparkEngine(open_session(f"spark://127.0.0.1:{PORT}"))
         for length_s in (WARM_S, TRAFFIC_S):
             folder = Path(name) / f"{length_s}"
             traffic, now_s = Traffic(folder / "events"), time.time()

@@ -39,7 +39,7 @@ def alert(batch: Any, number: int) -> None:
         print(f"batch {number} is dealt with", flush=True)
 
 
-spark = open_session("local[2]", is_short="--follow" not in sys.argv, name="alert")
+spark = open_session("local[2]", name="alert")
 spark.dataSource.register(RSocketBroker)
 flows = spark.readStream.format("rsocket_broker").option("source", "flows").option("url" if is_url else "path", place)
 query = flows.load().writeStream.foreachBatch(alert).option("checkpointLocation", state)

@@ -12,7 +12,7 @@ from spark_sink.session import nothing, open_session
 from spark_sink.tables import COLUMNS, table_files
 
 tables = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-data/tables").absolute()
-spark = open_session("local[2]", is_short=True, name="questions")
+spark = open_session("local[2]", name="questions")
 for name, columns in COLUMNS.items():
     files = [f"file://{path}" for path in table_files(tables, name)]
     rows = spark.read.schema(spark_ddl(columns)).parquet(*files) if files else nothing(spark, columns)

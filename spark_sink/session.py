@@ -25,8 +25,8 @@ LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own te
 NEAR_MASTER: Final = "local[2]"  # of commands that answer one question
 # What pyspark says of a query, without a stack.
 _ENDED: Final = re.compile(r"terminated with exception: (?:[\w.$]+: )?(.*?)(?: SQLSTATE: \w+)?$")
-# The fast compiler alone and a collector without threads: short jobs start a third faster, and the driver of a cluster,
-# which plans and publishes, does not spend more on being compiled than it works.
+# The fast compiler alone and a collector without threads. Python does what grows with records, so the second compiler
+# costs more than it saves: in catching up it would take a third of all CPU.
 LITTLE_WORK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SQL_SETTINGS: Final = {  # of a session, whoever started Spark
@@ -38,6 +38,8 @@ SQL_SETTINGS: Final = {  # of a session, whoever started Spark
     # Where rows are whole files: a task holds one such batch, its worker another.
     "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
     "spark.sql.streaming.stopTimeout": "2s",  # else whoever stops a query waits for its batch for ever
+    # A task for many small segments: by default it is one for 32 of them.
+    "spark.sql.files.openCostInBytes": "262144",
     # Of a thousand segments each would be a task otherwise, only to see that it is there.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
@@ -45,11 +47,11 @@ CLIENT_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProg
 SUBMITTED_SETTINGS: Final = {"spark.log.level": "ERROR"}  # else it shows each plan
 
 
-def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-broker pipeline") -> Any:
+def open_session(master: str | None, name: str = "rsocket-broker pipeline") -> Any:
     """A Spark session for a job of this room. MissingPart: no pyspark, no Java. SinkError: it did not start.
 
     `master`: as Spark spells it, `sc://host` of a Spark Connect server, or None when spark-submit has said it;
-    `is_short`: it runs for seconds; `name`: what Spark shows of it."""
+    `name`: what Spark shows of it."""
     try:
         from pyspark.sql import SparkSession  # optional: the extra spark
     except ImportError as error:
@@ -68,7 +70,7 @@ def open_session(master: str | None, *, is_short: bool, name: str = "rsocket-bro
         if master.startswith("local") or not os.environ.get("PYSPARK_PYTHON"):  # else it is that of the cluster
             os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(master)
-        settings = session_settings(master, is_short=is_short)
+        settings = session_settings(master)
     builder = builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -127,18 +129,16 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def session_settings(master: str, *, is_short: bool) -> dict[str, str]:
+def session_settings(master: str) -> dict[str, str]:
     """Spark's settings for a job of this room that starts Spark itself."""
     settings = SQL_SETTINGS | CLIENT_SETTINGS
-    is_here = master.startswith("local")
-    if is_here:
+    if master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings |= {"spark.driver.memory": "512m", "spark.default.parallelism": "2"}
         settings |= {"spark.sql.shuffle.partitions": "2"}
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    java_options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
-    does_little = is_short or not is_here
-    settings["spark.driver.extraJavaOptions"] = f"{java_options} {LITTLE_WORK_JAVA}" if does_little else java_options
+    options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {LITTLE_WORK_JAVA}"
+    settings["spark.driver.extraJavaOptions"] = options
     return settings
 
 

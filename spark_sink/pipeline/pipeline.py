@@ -114,7 +114,7 @@ class Pipeline:
         session, others = None, children()
         try:
             with _signals(self._leave):
-                session = open_session(self._master, is_short=self.every is None)
+                session = open_session(self._master)
         except (_Left, KeyboardInterrupt):
             self._is_stopping = True
             for pid in children() - others:  # its Java, which nobody else would end
@@ -248,7 +248,7 @@ def _reached(tables: str) -> Iterator[tuple[FileSystem, SparkEngine | LocalEngin
     path = local_path(tables)
     if path is not None and not path.is_dir():
         raise BadFolder(f"there is no folder of tables {path}")
-    session = None if path is not None else open_session("local[1]", is_short=True)
+    session = None if path is not None else open_session("local[1]")
     try:
         yield filesystem_of(_absolute(tables), session), LocalEngine() if session is None else SparkEngine(session)
     except OSError as error:

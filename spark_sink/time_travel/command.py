@@ -92,7 +92,7 @@ def _reader(near: SegmentReader | TableReader, master: str, with_spark: bool) ->
     if not with_spark:
         yield near
         return
-    session = open_session(master, is_short=True, name="rsocket-broker table")
+    session = open_session(master, name="rsocket-broker table")
     try:
         yield SparkReader(session, near)
     finally:

@@ -94,7 +94,7 @@ def simulate(
 def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:
     if "://" not in events + tables:
         check_folder(_path(events), _path(tables))
-    session = open_session(master, is_short=True, name="rsocket-broker simulate")
+    session = open_session(master, name="rsocket-broker simulate")
     try:
         return ask(SparkEngine(session, events=events, tables=tables, question=question), question)
     finally:

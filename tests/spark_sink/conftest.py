@@ -15,7 +15,7 @@ from tests.spark_sink.pipeline.folders import EventSource
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     try:
-        session = open_session("local[2]", is_short=True)
+        session = open_session("local[2]")
     except MissingPart as error:
         missing(str(error))
     # Code made for each query costs more than it saves on a hundred rows: a fifth of the time of these tests.

@@ -12,7 +12,15 @@ import pytest
 
 from spark_sink import session as session_module
 from spark_sink.errors import MissingPart, SinkError
-from spark_sink.session import CLIENT_SETTINGS, SQL_SETTINGS, is_submitted, open_session, reason_of, session_settings
+from spark_sink.session import (
+    CLIENT_SETTINGS,
+    LITTLE_WORK_JAVA,
+    SQL_SETTINGS,
+    is_submitted,
+    open_session,
+    reason_of,
+    session_settings,
+)
 
 
 class Builder:
@@ -58,10 +66,8 @@ def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
 
 
 def test_own_spark_gets_a_java_this_python_and_all_settings(builder: Builder, tmp_path: Path) -> None:
-    told: Any = open_session("spark://host:7077", is_short=True, name="a job")
-    assert told == {"master": "spark://host:7077", "name": "a job"} | session_settings(
-        "spark://host:7077", is_short=True
-    )
+    told: Any = open_session("spark://host:7077", name="a job")
+    assert told == {"master": "spark://host:7077", "name": "a job"} | session_settings("spark://host:7077")
     assert (os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"]) == (str(tmp_path), sys.executable)
 
 
@@ -69,27 +75,26 @@ def test_python_of_a_cluster_is_the_one_that_the_environment_says(
     builder: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    open_session("spark://host:7077", is_short=True)
+    open_session("spark://host:7077")
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
-    open_session("local[2]", is_short=True)
+    open_session("local[2]")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
 def test_connect_and_spark_submit_need_no_java_and_get_what_a_session_may_change(builder: Builder) -> None:
-    told: Any = open_session("sc://host", is_short=False, name="a job")
+    told: Any = open_session("sc://host", name="a job")
     assert told == {"remote": "sc://host", "name": "a job"} | SQL_SETTINGS
     builder.told = {}
-    told = open_session(None, is_short=False, name="a job")
+    told = open_session(None, name="a job")
     assert told == {"name": "a job"} | SQL_SETTINGS | CLIENT_SETTINGS | {"spark.log.level": "ERROR"}
     assert os.environ["JAVA_HOME"] == ""
 
 
-def test_local_spark_listens_on_this_machine_only_and_has_the_whole_compiler_for_long_jobs() -> None:
-    local, cluster = session_settings("local[*]", is_short=False), session_settings("yarn", is_short=False)
+def test_local_spark_listens_on_this_machine_only_and_java_is_compiled_by_the_fast_compiler_alone() -> None:
+    local, cluster = session_settings("local[*]"), session_settings("yarn")
     assert local["spark.driver.host"] == "127.0.0.1"
     assert "spark.driver.host" not in cluster
-    assert "SerialGC" not in local["spark.driver.extraJavaOptions"]
-    assert "SerialGC" in cluster["spark.driver.extraJavaOptions"], "this machine only plans and publishes"
+    assert all(LITTLE_WORK_JAVA in each["spark.driver.extraJavaOptions"] for each in (local, cluster))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_spark_that_does_not_start_is_one_sentence(
 ) -> None:
     builder.error = error
     with pytest.raises(kind) as raised:
-        open_session(master, is_short=True)
+        open_session(master)
     assert text in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -162,7 +167,7 @@ def test_java_that_is_gone_is_said_and_py4j_prints_no_stack_of_it(
     ):
         assert "the Java of Spark is gone" in reason_of(error)
     assert reason_of(Py4JError("An error occurred\nCaused by: x.Y: why")) == "why"
-    open_session("local[1]", is_short=True)
+    open_session("local[1]")
     for path in ("/lib/py4j/clientserver.py", "/lib/other.py"):
         record = logging.LogRecord("root", logging.ERROR, path, 1, f"of {path}", None, None)
         logging.getLogger().handle(record)

@@ -176,11 +176,11 @@ def test_folders_must_be_one_of_two(tmp_path: Path) -> None:
 def test_spark_reads_where_it_is_asked_to(events: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
 
-    def no_session(master: str, *, is_short: bool, name: str) -> None:
-        opened.append((master, is_short, name))
+    def no_session(master: str, name: str) -> None:
+        opened.append((master, name))
         raise SinkError("no Spark here")
 
     monkeypatch.setattr(command, "open_session", no_session)
     for options in (("--spark",), ("--master", "spark://x:1")):
         assert run("--events", events, *options).stderr == "no Spark here\n"
-    assert opened == [("local[2]", True, "rsocket-broker table"), ("spark://x:1", True, "rsocket-broker table")]
+    assert opened == [("local[2]", "rsocket-broker table"), ("spark://x:1", "rsocket-broker table")]
