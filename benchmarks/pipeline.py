@@ -27,7 +27,7 @@ from spark_sink.delta_log import LOG
 from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
-from spark_sink.event_files.layout import Disk, seal, segment_name
+from spark_sink.event_files.layout import ARCHIVE, Disk, seal, segment_name
 from spark_sink.pipeline.batch import BatchWriter
 from spark_sink.pipeline.compaction import compact
 from spark_sink.pipeline.filesystems import LocalFileSystem
@@ -221,18 +221,14 @@ def delay(engine: Engine, folder: Path, every: str) -> None:
     runs = threading.Thread(target=pipeline.run_queries, args=(engine,))
     runs.start()
     sealed: dict[str, float] = {}  # segment -> when its oldest event happened
-    seen: dict[str, float] = {}  # segment -> when it was in the last of the tables
+    seen: dict[str, float] = {}  # segment -> when it was archived, which is after it was in the last of the tables
     feeds = threading.Thread(target=_feed, args=(traffic, sealed))
     feeds.start()
-    stamp = 0.0
     while (feeds.is_alive() or len(seen) < len(sealed)) and runs.is_alive():
-        # A batch writes requests first, the partials then, and runs.json at last.
-        before, stamp = stamp, _stamp(folder / "tables" / "_checkpoints" / "runs.json")
-        if stamp != before:
-            for path in (folder / "tables" / "requests").glob("date=*/*.parquet"):
-                if path.name in sealed and path.name not in seen and path.stat().st_ctime <= stamp:
-                    seen[path.name] = stamp
-        time.sleep(0.01)
+        for path in (folder / "events" / ARCHIVE).glob(f"**/{REQUESTS}/*.parquet"):
+            if path.name in sealed and path.name not in seen:
+                seen[path.name] = path.stat().st_ctime
+        time.sleep(0.05)
     pipeline._stop(0, None)
     runs.join()
     run_once(engine, folder)
@@ -244,10 +240,6 @@ def delay(engine: Engine, folder: Path, every: str) -> None:
         f"{name_of(engine)}, event to table, 0.5 s segments, trigger {every!r}: "
         f"p50 {p50:.2f} s, p99 {p99:.2f} s ({len(seen)} segments)"
     )
-
-
-def _stamp(path: Path) -> float:
-    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def _feed(traffic: Traffic, sealed: dict[str, float]) -> None:
