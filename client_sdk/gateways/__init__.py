@@ -1,0 +1,1 @@
+"""Programs on the client SDK that let others in who speak no RSocket."""

@@ -1,0 +1,1 @@
+"""Where the gateway delivers to: services of an RSocket broker, or RabbitMQ brokers."""
