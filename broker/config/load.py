@@ -16,7 +16,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,24 +26,26 @@ from broker.config.extras import lack_of_events
 from broker.config.hosts import read_name, read_origin
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import (
-    MAX_SERVICES,
+    CONTROLS,
     OPTIONS,
     SECTIONS,
-    SERVICE_KEYS,
+    TABLES,
     VARIABLE_PREFIX,
     Config,
     OptionDoc,
+    Tables,
     is_chooser,
     one_of_requests,
 )
 from broker.config.principal import Principal, split_list
-from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key
+from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
+from broker.config.samwise import Endpoint, samwise_mistakes
+from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
 from broker.config.warnings import config_warnings
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
 
-SERVICE: Final = "service"  # [service.NAME]
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
 
@@ -110,12 +112,14 @@ def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, o
     _check_extras(found)
     for name, text, needle in cluster_mistakes(found.values, found.wrong):
         found.blame(name, text, needle)
+    for name, text, needle in samwise_mistakes(found.values, found.tables, found.wrong):
+        found.blame(name, text, needle)
     if found.mistakes:
         raise ConfigErrors(found.mistakes)
-    sections = {name: kind(**found.values_of(name)) for name, kind in SECTIONS.items()}
-    config = Config(**sections, service=found.services)
+    config = found.made(Config, "")
+    assert isinstance(config, Config)
     secrets_file = path or "" if found.sources["cluster.secret"][0].lines else ""
-    warnings = [found.mistake(*warning) for warning in config_warnings(config, secrets_file)]
+    warnings = [found.mistake(*warning) for warning in config_warnings(config, secrets_file, path or "")]
     return Loaded(config, warnings)
 
 
@@ -140,7 +144,8 @@ class _Findings:
         self.sources: Final = dict.fromkeys(OPTIONS, (nowhere, ""))  # name -> source of the value, name there
         self.wrong: Final[set[str]] = set()  # options that have a mistake: nothing follows from their values
         self.mistakes: Final[list[Mistake]] = []
-        self.services: Final[dict[str, dict[str, object]]] = {}  # what the tables of services say
+        # What the tables say, by their place, then by name.
+        self.tables: Final[dict[str, dict[str, dict[str, object]]]] = {place: {} for place in TABLES}
 
     def take(self, doc: OptionDoc, raw: object, source: _Source, shown: str) -> None:
         """Read one value, or note what is wrong with it."""
@@ -155,23 +160,25 @@ class _Findings:
         self.wrong.add(doc.name)
         self.mistakes.extend(source.mistake(doc.name, text, shown, needle) for text, needle in texts)
 
-    def take_service(self, name: str, content: object, source: _Source) -> None:
-        """Read the table of one service, or note all that is wrong with it."""
-        place, shown = f"{SERVICE}.{name}", f"{SERVICE}.{toml_key(name)}"
+    def take_table(self, tables: Tables, name: str, content: object, source: _Source) -> None:
+        """Read one table of those, or note all that is wrong with it."""
+        place, shown = f"{tables.place}.{name}", f"{tables.place}.{toml_key(name)}"
         if not isinstance(content, dict):
-            text = f"must be a table [{SERVICE}.NAME] of one service, not {shown_value(content)}"
+            text = f"must be a table [{tables.place}.NAME] of one {tables.what}, not {shown_value(content)}"
             self.mistakes.append(source.mistake(place, text, shown))
             return
         if not name.isprintable() or not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
-            text = f"the name of a service must be printable text of 1 to {MAX_NAME_BYTES} bytes"
+            text = f"the name of {_a(tables.what)} must be printable text of 1 to {MAX_NAME_BYTES} bytes"
             self.mistakes.append(source.mistake(place, text, shown))
-        values = self.services.setdefault(name, {})
+        values = self.tables[tables.place].setdefault(name, {})
         for key, raw in content.items():
-            doc = SERVICE_KEYS.get(key)
+            doc = tables.keys.get(key)
             try:
                 if doc is None:
-                    raise BrokerError("bad-config", f"unknown option of a service{_near_service_key(key)}")
+                    near = _near_table_key(tables, key)
+                    raise BrokerError("bad-config", f"unknown option of {_a(tables.what)}{near}")
                 values[key] = _read_value(doc, raw)
+                self.sources[f"{place}.{key}"] = source, f"{shown}.{key}"
             except BrokerError as error:
                 self.mistakes.append(source.mistake(f"{place}.{key}", error.text, f"{shown}.{key}"))
 
@@ -184,9 +191,19 @@ class _Findings:
         source, shown = self.sources[name]
         return source.mistake(name, text, shown, needle)
 
-    def values_of(self, section: str) -> dict[str, Any]:
-        """Values of one section, by key."""
-        return {doc.key: self.values[doc.name] for doc in OPTIONS.values() if doc.section == section}
+    def made(self, kind: Any, prefix: str) -> object:
+        """The values of a section as its class has them, with those of the sections and tables within it."""
+        values: dict[str, Any] = {}
+        for each in fields(kind):
+            name = prefix + each.name
+            if name in TABLES:
+                make = TABLES[name].kind
+                values[each.name] = {key: make(**own) for key, own in self.tables[name].items()}
+            elif name in SECTIONS:
+                values[each.name] = self.made(SECTIONS[name], f"{name}.")
+            else:
+                values[each.name] = self.values[name]
+        return kind(**values)
 
 
 class _WrongItems(Exception):
@@ -210,33 +227,42 @@ def _read_file(path: str, found: _Findings) -> None:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # the others: a number of 5000 digits, 500 open brackets
         line, wrong = syntax_mistake(text, str(error))
-        if re.search(r"\bsecret\b", text):  # the line that is quoted may be its value
+        if re.search(r"\b(secret|password)\b", text):  # the line that is quoted may be its value
             wrong = wrong.rpartition(": ")[0]
         found.mistakes.append(Mistake(path, line, "", wrong))
         return
     source = _Source(path, TomlLines(text))
     for section, content in document.items():
-        if section == SERVICE and isinstance(content, dict):
-            if len(content) > MAX_SERVICES:
-                wrong = f"{len(content)} services have tables of their own, the limit is {MAX_SERVICES}"
-                found.mistakes.append(source.mistake(section, wrong))
-            for name, table in content.items():
-                found.take_service(name, table, source)
-        elif section not in SECTIONS and section != SERVICE:
-            hint = _near(section, [*SECTIONS, SERVICE]) if isinstance(content, dict) else _near_option("", section)
+        if section in SECTIONS or section in TABLES:
+            _read_section(section, content, source, found)
+        else:
+            known = [name for name in (*SECTIONS, *TABLES) if "." not in name]
+            hint = _near(section, known) if isinstance(content, dict) else _near_option("", section)
             what = "section" if isinstance(content, dict) else "option outside a section"
             found.mistakes.append(source.mistake(section, f"unknown {what}{hint}"))
-        elif not isinstance(content, dict):
-            found.mistakes.append(source.mistake(section, f"must be a section, not {shown_value(content)}"))
-        else:
-            for key, raw in content.items():
-                doc = OPTIONS.get(f"{section}.{key}")
-                if doc is None:
-                    wrong = f"unknown option{_near_option(section, key)}"
-                    found.mistakes.append(source.mistake(f"{section}.{key}", wrong))
-                else:
-                    found.take(doc, raw, source, doc.name)
     found.mistakes.sort(key=lambda mistake: mistake.line)
+
+
+def _read_section(section: str, content: object, source: _Source, found: _Findings) -> None:
+    """A section with those within it, or the tables of one kind."""
+    if not isinstance(content, dict):
+        found.mistakes.append(source.mistake(section, f"must be a section, not {shown_value(content)}"))
+    elif section in TABLES:
+        tables = TABLES[section]
+        if len(content) > tables.max_n:
+            text = f"{len(content)} {_many(tables.what)} have tables of their own, the limit is {tables.max_n}"
+            found.mistakes.append(source.mistake(section, text))
+        for name, table in content.items():
+            found.take_table(tables, name, table, source)
+    else:
+        for key, raw in content.items():
+            name = f"{section}.{key}"
+            if name in SECTIONS or name in TABLES:
+                _read_section(name, raw, source, found)
+            elif name in OPTIONS:
+                found.take(OPTIONS[name], raw, source, name)
+            else:
+                found.mistakes.append(source.mistake(name, f"unknown option{_near_option(section, key)}"))
 
 
 def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
@@ -246,8 +272,8 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
         if variable in known:
             doc = known[variable]
             found.take(doc, _from_text(doc, environ[variable]), source, variable)
-        elif variable.startswith(f"{VARIABLE_PREFIX}{SERVICE.upper()}__"):
-            text = f"services have no variables, only tables [{SERVICE}.NAME] in the file"
+        elif tables := next((each for each in TABLES.values() if variable.startswith(_prefix_of(each))), None):
+            text = f"{_many(tables.what)} have no variables, only tables [{tables.place}.NAME] in the file"
             found.mistakes.append(Mistake(source.name, 0, variable, text))
         elif variable.startswith(VARIABLE_PREFIX):
             rest = variable.removeprefix(VARIABLE_PREFIX)
@@ -354,6 +380,9 @@ def _check_extras(found: _Findings) -> None:
 def _read_value(doc: OptionDoc, raw: object) -> object:
     """The option's value, from TOML's; BrokerError "bad-config" when it is none."""
     low, high = doc.option.within
+    if isinstance(raw, str) and doc.option.form in (TIME, SIZE):
+        quantity = find_time_s(raw) if doc.option.form == TIME else find_size_bytes(raw)
+        raw = quantity if quantity is not None else raw
     if doc.words:
         fits = raw in doc.words
     elif doc.hint is bool or isinstance(raw, bool):
@@ -401,6 +430,14 @@ def _read_item(form: str, item: object) -> object:
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is not printable text")
         return str(Principal.parse(item)) if form == "subject" else item
+    if form == "control":
+        if item not in CONTROLS:
+            raise BrokerError(
+                "bad-config", f"{shown_value(item)} is not {either([toml_text(word) for word in CONTROLS])}"
+            )
+        return item
+    if form == "endpoint":
+        return str(Endpoint.parse(item))
     if not isinstance(item, str):
         schemes = either(DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES)
         what = {"origin": "an origin", "name": "a host name"}.get(form, f"a URL of {schemes}")
@@ -441,10 +478,23 @@ def _near_option(section: str, key: str) -> str:
     return _NOT_NEAR
 
 
-def _near_service_key(key: str) -> str:
+def _near_table_key(tables: Tables, key: str) -> str:
     """As `_near`, for a key that only the sections of all services may have."""
     everywhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
-    return f"; {everywhere[0]} is one of all" if everywhere else _near(key, list(SERVICE_KEYS))
+    return f"; {everywhere[0]} is one of all" if everywhere else _near(key, list(tables.keys))
+
+
+def _prefix_of(tables: Tables) -> str:
+    """What a variable of such a table would begin with."""
+    return f"{VARIABLE_PREFIX}{tables.place.replace('.', '__')}__".upper()
+
+
+def _a(what: str) -> str:
+    return f"an {what}" if what[0] in "aeiou" else f"a {what}"
+
+
+def _many(what: str) -> str:
+    return f"{what}s"
 
 
 def _near(name: str, known: list[str], cutoff: float = 0.6) -> str:

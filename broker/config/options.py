@@ -5,21 +5,26 @@ the environment, the TOML file, the table in `docs/configuration.md` and the out
 all come from that declaration. Options are read and checked by `broker.config.load`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from broker.config.option import POLICY, Option
+from broker.config.option import MAX_NAME_BYTES, POLICY, Option
+from broker.config.quantities import SIZE, SIZES, TIME, TIMES
 from broker.config.sections.cluster import AnnotationOptions, ClusterOptions
 from broker.config.sections.events import EventOptions
 from broker.config.sections.limits import LimitOptions
 from broker.config.sections.process import AdminOptions, BrokerOptions, LogOptions, ServerOptions, TlsOptions
 from broker.config.sections.routing import ProtectionOptions, RoutingOptions
+from broker.config.sections.samwise import ExchangeOptions, RabbitmqOptions, SamwiseOptions
 from broker.config.toml import either, toml_text
 from broker.config.urls import Listen
 
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
+MAX_RABBITMQ: Final = 100  # tables [samwise.rabbitmq.NAME]: each is a connection
+MAX_EXCHANGES: Final = 1000  # tables [samwise.exchange.NAME]
+CONTROLS: Final = ("status", "stop", "restart")
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 POLICY_SECTIONS: Final = ("routing", "protection")
@@ -45,6 +50,7 @@ class Config:
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     annotations: AnnotationOptions = field(default_factory=AnnotationOptions)
     log: LogOptions = field(default_factory=LogOptions)
+    samwise: SamwiseOptions = field(default_factory=SamwiseOptions)
     service: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name, then by key
 
 
@@ -71,8 +77,8 @@ class OptionDoc:
 
     @property
     def variable(self) -> str:
-        """`RSB_SERVER__LISTEN`."""
-        return f"{VARIABLE_PREFIX}{self.section}__{self.key}".upper()
+        """`RSB_SERVER__LISTEN`, `RSB_SAMWISE__RETRY__TRIES`."""
+        return f"{VARIABLE_PREFIX}{self.name.replace('.', '__')}".upper()
 
     @property
     def default_text(self) -> str:
@@ -105,7 +111,8 @@ class OptionDoc:
         if self.hint is bool:
             return "true or false"
         if self.hint in (int, float):
-            return f"a {'whole ' if self.hint is int else ''}number from {low} to {high}"
+            number = f"a {'whole ' if self.hint is int else ''}number from {low} to {high}"
+            return f"{number}{_SUFFIXES.get(self.option.form, '')}"
         forms = {
             "": f"printable text of {low} to {high} bytes",
             "chooser": f"{either([toml_text(word) for word in (*CHOOSERS, *WRAPPERS)])}, the last two alone or with "
@@ -121,8 +128,22 @@ class OptionDoc:
             "text": "a list of printable texts",
             "origin": 'a list of origins, or "null"',
             "name": "a list of host names",
+            "endpoint": "a list of endpoints ipc:// and tcp://",
+            "control": f"a list of {either([toml_text(word) for word in CONTROLS])}",
         }
         return forms[self.option.form]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables of one kind, `[service.NAME]`, that a file may have many of."""
+
+    place: str  # "service": what stands in front of the name
+    what: str  # that a table is about: "service"
+    keys: Mapping[str, OptionDoc]  # what a table may have
+    max_n: int
+    kind: Any  # the class of a table's options; `dict`: only what the file says
+    text: str  # what they are, for the reference
 
 
 def is_chooser(text: str) -> bool:
@@ -142,14 +163,66 @@ def one_of_requests(text: str) -> int:
     return int(number) if is_number and 2 <= int(number) <= MAX_ONE_OF else -1
 
 
-SECTIONS: Final[dict[str, Any]] = {  # section -> its class
-    name: kind for name, kind in get_type_hints(Config).items() if is_dataclass(kind)
+def _sections(kind: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The sections in a class, each in front of those that are within it."""
+    for name, hint in get_type_hints(kind).items():
+        if is_dataclass(hint):
+            yield prefix + name, hint
+            yield from _sections(hint, f"{prefix}{name}.")
+
+
+def _docs(section: str, kind: Any) -> dict[str, OptionDoc]:
+    """The options of a class, by key."""
+    hints = get_type_hints(kind)
+    return {
+        each.name: OptionDoc(section, each.name, hints[each.name], each.default, each.metadata["option"])
+        for each in fields(kind)
+        if "option" in each.metadata
+    }
+
+
+_SUFFIXES: Final = {
+    TIME: f', or a text like "5s" ({", ".join(TIMES)})',
+    SIZE: f', or a text like "10M" ({", ".join(SIZES)})',
 }
+SECTIONS: Final[dict[str, Any]] = dict(_sections(Config))  # section -> its class; "samwise.retry" is one, too
 OPTIONS: Final = {  # name -> what it is, in the order of `Config`
-    f"{section}.{each.name}": OptionDoc(section, each.name, hint, each.default, each.metadata["option"])
-    for section, kind in SECTIONS.items()
-    for each, hint in zip(fields(kind), get_type_hints(kind).values(), strict=True)
+    doc.name: doc for section, kind in SECTIONS.items() for doc in _docs(section, kind).values()
 }
 SERVICE_KEYS: Final = {  # what [service.NAME] may have: all that is a matter of policy
     doc.key: doc for doc in OPTIONS.values() if doc.section in POLICY_SECTIONS and hasattr(POLICY, doc.key)
+}
+_NAMES_TEXT: Final = (
+    f"with names of 1 to {MAX_NAME_BYTES} bytes, quoted where TOML requires it. Only in the file: there are no "
+    "variables and flags for them."
+)
+TABLES: Final = {  # place -> the tables there
+    tables.place: tables
+    for tables in (
+        Tables(
+            "service",
+            "service",
+            SERVICE_KEYS,
+            MAX_SERVICES,
+            dict,
+            "Options of one service, NAME, which override those of `[routing]` and `[protection]` for its routes. At "
+            f"most {MAX_SERVICES} services, {_NAMES_TEXT}",
+        ),
+        Tables(
+            "samwise.rabbitmq",
+            "RabbitMQ broker",
+            _docs("samwise.rabbitmq.NAME", RabbitmqOptions),
+            MAX_RABBITMQ,
+            RabbitmqOptions,
+            f"{RabbitmqOptions.__doc__} At most {MAX_RABBITMQ}, {_NAMES_TEXT}",
+        ),
+        Tables(
+            "samwise.exchange",
+            "exchange",
+            _docs("samwise.exchange.NAME", ExchangeOptions),
+            MAX_EXCHANGES,
+            ExchangeOptions,
+            f"{ExchangeOptions.__doc__} At most {MAX_EXCHANGES}, {_NAMES_TEXT}",
+        ),
+    )
 }

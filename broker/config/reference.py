@@ -4,15 +4,10 @@ import re
 import textwrap
 from typing import Final
 
-from broker.config.option import MAX_NAME_BYTES
-from broker.config.options import MAX_SERVICES, OPTIONS, SECTIONS, SERVICE_KEYS
+from broker.config.options import OPTIONS, SECTIONS, SERVICE_KEYS, TABLES, OptionDoc, Tables
 
 CELL_WORDS: Final = 30  # of a table cell; more sentences stand below the table
-SERVICE_TEXT: Final = (
-    "Options of one service, NAME, which override those of `[routing]` and `[protection]` for its routes. At most "
-    f"{MAX_SERVICES} services, with names of 1 to {MAX_NAME_BYTES} bytes, quoted where TOML requires it. Only in the "
-    "file: there are no variables and flags for them."
-)
+EXAMPLE_NAMES: Final = {"service": '"orders.eu"', "samwise.rabbitmq": "rabbit-1", "samwise.exchange": "orders"}
 
 
 def options_markdown() -> str:
@@ -20,20 +15,14 @@ def options_markdown() -> str:
     lines: list[str] = []
     for section, kind in SECTIONS.items():
         lines += [f"### [{section}]", "", kind.__doc__ or "", ""]
-        lines += ["| key, flag | default | unit | takes | what and why | example |", "|---|---|---|---|---|---|"]
-        details: list[str] = []
-        for doc in OPTIONS.values():
-            if doc.section == section:
-                what, rest = _for_cell(doc.option.why)
-                key = f"`{doc.key}`, `{doc.option.flag}`" if doc.option.flag else f"`{doc.key}`"
-                cells = [key, f"`{doc.default_text}`", doc.unit, doc.takes, what]
-                lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
-                if rest:
-                    details.append(f"- `{doc.key}`: {rest}")
-        lines += ["", *details, ""] if details else [""]
-    keys = ", ".join(f"`{key}`" for key in SERVICE_KEYS)
-    lines += ["### [service.NAME]", "", SERVICE_TEXT, "", f"Keys: {keys}.", ""]
-    lines += ["```toml", *_service_toml(), "```", ""]
+        lines += _table([doc for doc in OPTIONS.values() if doc.section == section])
+    for tables in TABLES.values():
+        lines += [f"### [{tables.place}.NAME]", "", tables.text, ""]
+        if tables.keys is SERVICE_KEYS:  # their tables stand above
+            lines += [f"Keys: {', '.join(f'`{key}`' for key in tables.keys)}.", ""]
+        else:
+            lines += _table(list(tables.keys.values()))
+        lines += ["```toml", *_example(tables), "```", ""]
     return "\n".join(lines)
 
 
@@ -48,9 +37,24 @@ def options_toml() -> str:
                 unit = f" ({doc.unit})" if doc.unit else ""
                 lines += [f"# {doc.takes}{unit}; example: {doc.option.example}; {doc.variable}"]
                 lines += [f"{doc.key} = {doc.default_text}", ""]
-    lines += textwrap.wrap(SERVICE_TEXT.replace("`", ""), 110, initial_indent="# ", subsequent_indent="# ")
-    lines += ["#", *(f"# {line}" for line in _service_toml()), ""]
+    for tables in TABLES.values():
+        lines += textwrap.wrap(tables.text.replace("`", ""), 110, initial_indent="# ", subsequent_indent="# ")
+        lines += ["#", *(f"# {line}" for line in _example(tables)), ""]
     return "\n".join(lines)
+
+
+def _table(docs: list[OptionDoc]) -> list[str]:
+    """A table of options, and below it what does not fit into it."""
+    lines = ["| key, flag | default | unit | takes | what and why | example |", "|---|---|---|---|---|---|"]
+    details: list[str] = []
+    for doc in docs:
+        what, rest = _for_cell(doc.option.why)
+        key = f"`{doc.key}`, `{doc.option.flag}`" if doc.option.flag else f"`{doc.key}`"
+        cells = [key, f"`{doc.default_text}`", doc.unit, doc.takes, what]
+        lines.append(f"| {' | '.join(cells)} | `{doc.option.example}` |")
+        if rest:
+            details.append(f"- `{doc.key}`: {rest}")
+    return [*lines, "", *details, ""] if details else [*lines, ""]
 
 
 def _for_cell(text: str) -> tuple[str, str]:
@@ -62,9 +66,12 @@ def _for_cell(text: str) -> tuple[str, str]:
     return " ".join(sentences[:fitting]), " ".join(sentences[fitting:])
 
 
-def _service_toml() -> list[str]:
-    """A table of a service with all that may stand in it, as an example."""
+def _example(tables: Tables) -> list[str]:
+    """A table with all that may stand in it, as an example."""
     return [
-        '[service."orders.eu"]',
-        *(f"{key} = {doc.option.example}  # default: {doc.name}" for key, doc in SERVICE_KEYS.items()),
+        f"[{tables.place}.{EXAMPLE_NAMES[tables.place]}]",
+        *(
+            f"{key} = {doc.option.example}  # default: {doc.default_text if doc.name not in OPTIONS else doc.name}"
+            for key, doc in tables.keys.items()
+        ),
     ]

@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.config.certificates import is_open_to_all
 from broker.config.options import Config
+from broker.config.sections.samwise import RabbitmqOptions
 from broker.config.toml import shown_value
 
 CHMOD: Final = "chmod o-r prevents that"
@@ -14,8 +15,9 @@ CHMOD: Final = "chmod o-r prevents that"
 Warning = tuple[str, str, str]  # the option, a sentence, and the item of a list or nothing
 
 
-def config_warnings(config: Config, secrets_file: str) -> list[Warning]:
-    """All of them. `secrets_file`: the configuration's file if a secret stands in it, else empty."""
+def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[Warning]:
+    """All of them. `file`: the configuration's, empty if there is none; `secrets_file`: likewise, if a secret of the
+    cluster stands in it."""
     found: list[Warning] = []
     for listen in config.server.listen:
         if not listen.is_tls and not listen.is_local:
@@ -35,4 +37,12 @@ def config_warnings(config: Config, secrets_file: str) -> list[Warning]:
     if secrets_file and is_open_to_all(secrets_file):
         text = f"every user of this machine may read {shown_value(secrets_file)}, which holds it; {CHMOD}"
         found.append(("cluster.secret", text, ""))
+    curve_key = config.samwise.curve_key
+    if curve_key and is_open_to_all(curve_key):
+        text = f"every user of this machine may read {shown_value(curve_key)}; {CHMOD}"
+        found.append(("samwise.curve_key", text, ""))
+    for name, rabbitmq in config.samwise.rabbitmq.items():
+        if rabbitmq.password != RabbitmqOptions.password and file and is_open_to_all(file):
+            text = f"every user of this machine may read {shown_value(file)}, which holds it; {CHMOD}"
+            found.append((f"samwise.rabbitmq.{name}.password", text, ""))
     return found

@@ -41,6 +41,9 @@ def test_every_option_has_a_reason_an_example_and_a_unit_where_it_counts(doc: Op
 NEEDS = {  # lines of its section without which an option is wrong
     "cluster.peers": ('secret = "one that is long enough"',),
     "cluster.auth": ('principals = ["commonName=b"]',),
+    "samwise.endpoints": ('dir = "stored"',),
+    "samwise.backend": ("rabbitmq.one.port = 5672",),
+    "samwise.curve_clients": ('curve_key = "curve_key"',),
 }
 
 
@@ -51,9 +54,13 @@ def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
     for name in ("certificate", "key", "client_ca"):  # which an example listener needs, and cluster.auth
         if doc.section != "tls":
             lines.append(f'[tls]\n{name} = "{name}"' if name == "certificate" else f'{name} = "{name}"')
+    (folder / "curve_key").write_text(f'secret-key = "{"k" * 40}"')
     text = "\n".join([f"[{doc.section}]", *NEEDS.get(doc.name, ()), *lines])
     if doc.option.form == "file":  # the example's file is not here; it is the only thing wrong
         (mistake,) = mistakes_of(folder, text)
         assert mistake.endswith("cannot be read: No such file or directory")
+    elif doc.name == "samwise.curve_clients":  # nor is the example's folder, in which keys must be
+        (mistake,) = mistakes_of(folder, text)
+        assert mistake.endswith("holds no public key, *.key")
     else:
         assert of_file(folder, text) != Config()
