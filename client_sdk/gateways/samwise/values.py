@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 ROUND_ROBIN: Final = "round robin"
@@ -30,11 +30,16 @@ OPTIONS: Final = (
     "cluster_id",
 )
 
+# What libsamwise does otherwise than the documents say.
+HEADER_PAIRS: Final = "header-pairs"  # it counts pairs of header frames, not frames
+REPEATED_OPTIONS: Final = "repeated-options"  # it writes content_type into all twelve options
+
 
 class Refused(Exception):
     """A request that the gateway does not accept: the caller gets -1 and the text, and nothing is stored.
 
-    `reason`: one word for counters: version, action, frames, number, empty, text, full, disk, limit, backend, control.
+    `reason`: one word for counters: version, action, control, frames, number, empty, text, strict, limit, full, disk,
+    backend.
     """
 
     def __init__(self, text: str, reason: str) -> None:
@@ -57,6 +62,7 @@ class Publish:
     options: Mapping[str, str]  # of OPTIONS, only those that are not empty
     headers: tuple[tuple[str, bytes], ...]  # in the order in which they were given
     payload: bytes
+    quirks: tuple[str, ...] = field(default=(), compare=False)  # HEADER_PAIRS, REPEATED_OPTIONS: counted, not stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
