@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.commands.main import main
-from broker.config.extras import EVENTS_LINE, EVENTS_MODULES
+from broker.config.extras import EVENTS_LINE, EVENTS_MODULES, SAMWISE_MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"rsocket_wire", "broker", "client_sdk", "admin_api", "spark_sink"}
@@ -31,12 +31,13 @@ for name in sys.argv[2:]:
 
 
 def modules_of_the_base() -> list[str]:
-    """All but spark_sink, the demo, which reads tables, and what runs when it is imported."""
+    """All but spark_sink, the demo, which reads tables, gateways, and what runs when it is imported."""
     names = []
     for package in sorted(PACKAGES - {"spark_sink"}):
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            if not name.endswith(".__main__") and name not in ("broker.commands.demo", "broker.commands.script"):
+            is_other = name in ("broker.commands.demo", "broker.commands.script") or ".gateways." in name
+            if not name.endswith(".__main__") and not is_other:
                 names.append(name)
     return names
 
@@ -60,7 +61,7 @@ def no_events() -> Iterator[None]:
 
 
 def test_clients_and_brokers_need_no_extra() -> None:
-    extras = ",".join([*EVENTS_MODULES, "pyspark", "plotly", "opentelemetry", "pandas"])
+    extras = ",".join([*EVENTS_MODULES, *SAMWISE_MODULES, "pyspark", "plotly", "opentelemetry", "pandas"])
     command = [sys.executable, "-c", IMPORT_ALL, extras, *modules_of_the_base()]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
 

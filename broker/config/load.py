@@ -46,6 +46,7 @@ from broker.config.warnings import config_warnings
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
 
+CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certificates that sign others
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
 
@@ -190,6 +191,14 @@ class _Findings:
         """One in the source that gave `name` its value."""
         source, shown = self.sources[name]
         return source.mistake(name, text, shown, needle)
+
+    def all_values(self) -> list[tuple[str, OptionDoc, object]]:
+        """Of all options, and of those in tables: by which name, which option, and the value."""
+        values = [(name, OPTIONS[name], value) for name, value in self.values.items()]
+        for tables in TABLES.values():
+            for name, own in self.tables[tables.place].items():
+                values += [(f"{tables.place}.{name}.{key}", tables.keys[key], value) for key, value in own.items()]
+        return values
 
     def made(self, kind: Any, prefix: str) -> object:
         """The values of a section as its class has them, with those of the sections and tables within it."""
@@ -339,19 +348,18 @@ def _check_tls(found: _Findings) -> None:
 
 def _check_files(found: _Findings) -> None:
     """Files that are read must be there; a directory that is written may be missing, but must not be a file."""
-    for doc in OPTIONS.values():
-        path = found.values[doc.name]
+    for name, doc, path in found.all_values():
         if doc.option.form not in ("file", "directory") or not isinstance(path, str) or not path:
             continue
         try:
             if doc.option.form == "file":
                 Path(path).open("rb").close()
             elif Path(path).exists() and not Path(path).is_dir():
-                found.blame(doc.name, f"{shown_value(path)} is not a directory")
+                found.blame(name, f"{shown_value(path)} is not a directory")
         except OSError as error:
             shown = "the file" if doc.option.is_secret else shown_value(path)
-            found.blame(doc.name, f"{shown} cannot be read: {error.strerror}")
-            found.wrong.add(doc.name)
+            found.blame(name, f"{shown} cannot be read: {error.strerror}")
+            found.wrong.add(name)
 
 
 def _check_certificates(found: _Findings) -> None:
@@ -365,9 +373,8 @@ def _check_certificates(found: _Findings) -> None:
         elif (fault := fault_of_pair(certificate, key)) is not None:
             which, text = fault
             found.blame(f"tls.{which}", f"{shown_value(certificate if which == CERTIFICATE else key)} {text}")
-    for name in ("tls.client_ca", "cluster.ca"):
-        roots = str(found.values[name] or "")
-        if roots and name not in found.wrong and (text := fault_of_roots(roots)):
+    for name, doc, roots in found.all_values():
+        if doc.key in CA_KEYS and roots and name not in found.wrong and (text := fault_of_roots(str(roots))):
             found.blame(name, f"{shown_value(roots)} {text}")
 
 

@@ -15,7 +15,7 @@ MAX_SHORT_BYTES: Final = 255  # of a short string of AMQP 0-9-1
 
 BackendName = Literal["services", "rabbitmq"]
 Durability = Literal["fsync", "os"]
-Distribution = Literal["round robin", "redundant"]
+Distribution = Literal["", "round robin", "redundant"]
 ExchangeType = Literal["direct", "fanout"]
 DeliveryMode = Literal["", "1", "2"]
 
@@ -59,16 +59,16 @@ class MessageDefaults:
     """What empty frames of a publishing request stand for. Empty: nothing; a frame that is needed is then refused."""
 
     distribution: Distribution = option(
-        "round robin",
-        "Default of distribution: one destination, or several different ones.",
-        '"redundant"',
+        "",
+        "Default of distribution: round robin, one destination; redundant, several different ones.",
+        '"round robin"',
     )
     min_acknowledged: int = option(
-        1,
-        'Default of "min. acknowledged": how many different destinations must acknowledge a redundant message.',
+        0,
+        'Default of "min. acknowledged": how many destinations must acknowledge a redundant message. 0: none.',
         "2",
         "destinations",
-        within=(1, 1000),
+        within=(0, 1000),
     )
     exchange: str = _property("the exchange", '"orders"')
     routing_key: str = _property("the routing key", '"new"')
@@ -96,9 +96,17 @@ class RabbitmqOptions:
     user: str = option("guest", "The user; RabbitMQ lets guest in from its own machine only.", '"samwise"')
     password: str = option("guest", "The user's password.", '"a long one"', is_secret=True)
     virtual_host: str = option("/", "The virtual host.", '"shop"', within=(1, MAX_NAME_BYTES))
+    tls: bool = option(False, "Whether the connection is encrypted; its port is 5671 then, mostly.", "true")
+    ca: str = option(
+        "",
+        "CA certificates, PEM, that sign that of the broker. Empty: those of the system.",
+        '"/etc/rabbitmq/ca.pem"',
+        form="file",
+    )
     heartbeat: float = option(
         3.0,
-        "Interval of heartbeats; a broker that is silent for two of them counts as lost.",
+        "Interval of heartbeats, in whole seconds, rounded up; a broker that is silent for a little more than three of "
+        "them counts as lost.",
         '"10s"',
         "seconds",
         within=(1, 3600),

@@ -8,7 +8,7 @@ import pytest
 
 from broker.config.options import OPTIONS, SERVICE_KEYS, Config
 from broker.config.reference import options_markdown, options_toml
-from tests.broker.config.sources import of_file
+from tests.broker.config.sources import of_file, write_pem
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -38,6 +38,8 @@ def test_the_examples_of_tables_of_the_gateway_are_right(folder: Path, place: st
     """Each option there has another value than the default."""
     at = options_toml().index(f"# [samwise.{place}.{name}]")
     example = options_toml()[at:].partition("\n\n")[0].replace("# ", "", 1).replace("\n# ", "\n")
+    write_pem(folder)
+    example = example.replace("/etc/rabbitmq/ca.pem", "certificate")
     made = getattr(of_file(folder, example).samwise, place)[name]
     default = type(made)()
     assert [each.name for each in fields(made) if getattr(made, each.name) == getattr(default, each.name)] == []

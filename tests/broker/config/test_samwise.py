@@ -79,6 +79,11 @@ def test_tables_of_rabbitmq_brokers_and_exchanges_are_kept_by_name(folder: Path)
             '[samwise.exchange.a]\nservce = "b"',
             "2: samwise.exchange.a.servce: unknown option of an exchange; did you mean service?",
         ),
+        (
+            '[samwise.rabbitmq.a]\nca = "nothing"',
+            '2: samwise.rabbitmq.a.ca: "nothing" cannot be read: No such file or directory',
+        ),
+        ('[samwise.rabbitmq.a]\nca = "junk"', '2: samwise.rabbitmq.a.ca: "junk" holds no certificate in PEM'),
         ('[samwise]\ncontrols = ["exit"]', '2: samwise.controls: "exit" is not "status", "stop" or "restart"'),
         (
             '[samwise]\ncurve_clients = "."',
