@@ -39,6 +39,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.terminal",  # how commands show tables and lengths of time
         "spark_sink.timestamps",
     ),
+    # Programs on the client SDK, each a process of its own, whose options stand in the broker's configuration.
+    "client_sdk.gateways": ("rsocket_wire", "client_sdk", "broker.config", "broker.log"),
     "broker.commands": ("rsocket_wire", "broker", "client_sdk", "spark_sink", "admin_api"),
 }
 # Modules that may import more than their package, and why.

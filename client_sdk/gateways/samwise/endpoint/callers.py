@@ -51,13 +51,14 @@ class Callers(AsyncioAuthenticator):
             return
         self.stop()
         asyncio.get_running_loop().remove_reader(self._monitor.FD)
-        self._router.disable_monitor()  # closes the monitor, too
+        self._router.disable_monitor()
+        self._monitor.close(0)
         self._monitor = None
 
     def _take_events(self) -> None:
         """All that came: ZeroMQ waits for whoever lets a thousand of them lie, and tells of new ones only then."""
         monitor = self._monitor
-        while monitor is not None and monitor.EVENTS & zmq.POLLIN:
+        while monitor is not None and has_come(monitor):
             event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self._descriptors.add(event["value"])
@@ -71,3 +72,8 @@ class Callers(AsyncioAuthenticator):
             self._send_zap_reply(msg[1], TRY_LATER, b"too many callers")
         else:
             await super().handle_zap_message(msg)
+
+
+def has_come(socket: "zmq.Socket[bytes]") -> bool:
+    """There is a message to read. Its descriptor only tells when that may have changed."""
+    return int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN != 0

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 MAX_ENVELOPE_FRAMES: Final = 16  # caller, hops and delimiter; a longer one is taken for a request without delimiter
+MAX_ID_BYTES: Final = 255  # of a hop, as ZeroMQ allows it
 MAX_VERSION_DIGITS: Final = 10  # of a frame that may be the version of a request
 
 

@@ -23,13 +23,13 @@ import stat
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import zmq
 from zmq.auth import load_certificate
 
-from client_sdk.gateways.samwise.endpoint.callers import Callers
-from client_sdk.gateways.samwise.endpoint.envelopes import MAX_ENVELOPE_FRAMES, envelope_n
+from client_sdk.gateways.samwise.endpoint.callers import Callers, has_come
+from client_sdk.gateways.samwise.endpoint.envelopes import MAX_ENVELOPE_FRAMES, MAX_ID_BYTES, envelope_n
 from client_sdk.gateways.samwise.endpoint.rates import Rates
 from client_sdk.gateways.samwise.replies import reply_frames
 from client_sdk.gateways.samwise.requests import Rules, read_request
@@ -38,7 +38,9 @@ from rsocket_wire.errors import BrokerError
 
 MAX_WAITING: Final = 4096  # requests without an answer; then nothing more is read until one has it
 MAX_WAITING_BYTES: Final = 64 << 20  # of them
-STUCK_S: Final = 0.3  # without any answer, after which reading goes on and what would wait is refused: a status must not
+STUCK_S: Final = (
+    0.3  # without any answer, after which reading goes on and what would wait is refused: a status must not
+)
 TURN_FRAMES: Final = 4096  # read in one turn of the loop, 4 ms
 MAX_UNSENT: Final = 10_000  # answers of one caller that does not read them; the next are dropped
 MAX_UNREAD: Final = 64  # messages of one caller that ZeroMQ reads ahead
@@ -47,6 +49,7 @@ KEEPALIVE_S: Final = 60  # of silence, after which the system asks whether a cal
 LINGER_S: Final = 0.5  # for the last answers
 STOP_S: Final = 5.0  # for requests on their way when the server stops
 
+MAX_ENVELOPE_BYTES: Final = MAX_ENVELOPE_FRAMES * MAX_ID_BYTES
 _log: Final = logging.getLogger(__name__)
 
 
@@ -100,6 +103,16 @@ class Server:
         """Open connections of callers."""
         return self._callers.connected_n
 
+    @property
+    def refused_callers_n(self) -> int:
+        """Connections that were not let in, because there were too many."""
+        return self._callers.refused_n
+
+    @property
+    def waiting_n(self) -> int:
+        """Requests that have no answer yet."""
+        return self._waiting_n
+
     def start(self) -> None:
         """Listens on all endpoints; BrokerError "cannot-listen" and on none."""
         router = self._socket
@@ -141,6 +154,9 @@ class Server:
         await asyncio.to_thread(self._context.term)  # waits until the last answers are out, LINGER_S at most
 
     def _close_sockets(self) -> None:
+        for endpoint in self.endpoints:  # ZeroMQ leaves their files there
+            if endpoint.startswith("ipc:///"):
+                Path(endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
         self._callers.close()
         self._socket.close()
 
@@ -152,16 +168,15 @@ class Server:
         elif self._settings.curve_key is not None:
             try:
                 router.CURVE_PUBLICKEY, router.CURVE_SECRETKEY = load_certificate(self._settings.curve_key)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, TypeError) as error:
                 raise BrokerError("bad-config", f"{self._settings.curve_key}: {error}") from None
             router.CURVE_SERVER = 1
         router.IPV6 = int("[" in place)
         try:
             router.bind(endpoint)
         except zmq.ZMQError as error:
-            reason = os.strerror(error.errno).lower() if error.errno < zmq.ZMQBaseErrno else str(error.strerror)
-            raise BrokerError("cannot-listen", f"{endpoint}: {reason}") from None
-        self.endpoints.append(router.LAST_ENDPOINT.rstrip(b"\0").decode())
+            raise BrokerError("cannot-listen", f"{endpoint}: {zmq.strerror(error.errno or 0).lower()}") from None
+        self.endpoints.append(router.getsockopt_string(zmq.LAST_ENDPOINT))
 
     def _read_soon(self) -> None:
         if self._again is None and self._is_open:
@@ -173,19 +188,21 @@ class Server:
         router, incoming = self._socket, self._incoming
         left = TURN_FRAMES
         while left > 0:
-            if incoming.is_between and (self._must_wait() or not router.EVENTS & zmq.POLLIN):
+            if incoming.is_between and (self._must_wait() or not has_come(router)):
                 return
             frame = router.recv(zmq.NOBLOCK)
             left -= 1
             if not incoming.is_whole(frame, has_more=bool(router.RCVMORE)):
                 continue
-            self._take(*incoming.take())
+            self._take(incoming.take())
         self._read_soon()
 
     def _must_wait(self) -> bool:
         """All places are taken: nothing is read until one is free, unless none becomes free."""
-        if self._is_stuck or not self._is_full():
+        if not self._is_full():
             return False
+        if self._is_stuck:
+            return self._waiting_n >= 2 * MAX_WAITING  # refusals wait as well, behind what is stuck
         if self._stuck is None:
             self._stuck = self._loop.call_later(STUCK_S, self._get_stuck)
         return True
@@ -198,15 +215,16 @@ class Server:
         self._is_stuck = True
         self._read_soon()
 
-    def _take(self, frames: list[bytes], excess: str) -> None:
-        """One message. `excess`: which limit it is over."""
+    def _take(self, message: "_Message") -> None:
+        frames = message.frames
         caller = frames[0]
         at = envelope_n(frames)
         waiting = _Waiting(frames[:at])
         try:
-            excess = excess or self._rates.find_excess(caller, self._loop.time())
-            if excess:
-                raise Refused(f"malformed request: {excess}", "limit")
+            if message.is_cut:
+                raise Refused(f"malformed request: {self._excess(message, at)}", "limit")
+            if excess := self._rates.find_excess(caller, self._loop.time()):
+                raise Refused(f"too many requests: {excess}", "limit")
             request = read_request(frames[at:], self._settings.rules)
             if self._is_stuck and self._is_full() and isinstance(request, Publish | Rpc):
                 raise Refused(f"busy: {self._waiting_n} requests wait and none is answered", "limit")
@@ -221,7 +239,7 @@ class Server:
         queue.append(waiting)
         self._waiting_n += 1
         if waiting.answer is None:
-            waiting.size = sum(map(len, frames))
+            waiting.size = message.size
             self._waiting_bytes += waiting.size
             task = self._loop.create_task(self._answer(request, caller, waiting))
             self._tasks.add(task)
@@ -249,6 +267,13 @@ class Server:
                 self._stuck.cancel()
                 self._stuck = None
         self._read_soon()  # there is a place, and sending may have hidden what came
+
+    def _excess(self, message: "_Message", at: int) -> str:
+        rules = self._settings.rules
+        if message.frames_n - at > rules.max_frames:
+            return f"{message.frames_n - at} frames, {rules.max_frames} are allowed"
+        size = message.size - sum(map(len, message.frames[:at]))
+        return f"{size} bytes, {rules.max_message_bytes} are allowed"
 
     def _send(self, waiting: "_Waiting") -> None:
         """ZeroMQ drops what is for a caller that is gone, and what one does not read."""
@@ -280,27 +305,39 @@ class _Incoming:
         self._frames: list[bytes] = []
         self._frames_n = 0
         self._bytes = 0
+        self._is_cut = False
 
     def is_whole(self, frame: bytes, *, has_more: bool) -> bool:
         """Takes one frame; `take` gives the message if this was the last one."""
         self._frames_n += 1
         self._bytes += len(frame)
-        if self._frames_n <= MAX_ENVELOPE_FRAMES or (
-            self._frames_n <= self._max_frames + MAX_ENVELOPE_FRAMES and self._bytes <= self._max_bytes
-        ):
+        is_too_much = (
+            self._frames_n > self._max_frames + MAX_ENVELOPE_FRAMES
+            or self._bytes > self._max_bytes + MAX_ENVELOPE_BYTES
+        )
+        if not is_too_much:
             self._frames.append(frame)
+        else:
+            self._is_cut = True
+            if self._frames_n <= MAX_ENVELOPE_FRAMES:
+                self._frames.append(frame[:MAX_ID_BYTES])  # of the request or a part of the envelope
         self.is_between = not has_more
         return self.is_between
 
-    def take(self) -> tuple[list[bytes], str]:
-        """The frames, the caller's first, and which limit they are over; then frames are missing."""
-        frames, frames_n, size = self._frames, self._frames_n, self._bytes
-        self._frames, self._frames_n, self._bytes = [], 0, 0
-        if len(frames) == frames_n:
-            return frames, ""
-        if frames_n > self._max_frames + MAX_ENVELOPE_FRAMES:
-            return frames, f"{frames_n} frames, {self._max_frames} are allowed"
-        return frames, f"{size} bytes, {self._max_bytes} are allowed"
+    def take(self) -> "_Message":
+        """The message, and nothing of it is left here."""
+        message = _Message(self._frames, self._frames_n, self._bytes, self._is_cut)
+        self._frames, self._frames_n, self._bytes, self._is_cut = [], 0, 0, False
+        return message
+
+
+class _Message(NamedTuple):
+    """All frames, the caller's first; of one that is cut the first ones."""
+
+    frames: list[bytes]
+    frames_n: int  # that it had
+    size: int  # bytes that they had
+    is_cut: bool
 
 
 def _is_tcp(endpoint: str) -> bool:

@@ -1,0 +1,1 @@
+"""The ZeroMQ side of the gateway."""
