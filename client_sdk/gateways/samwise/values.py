@@ -38,8 +38,8 @@ REPEATED_OPTIONS: Final = "repeated-options"  # it writes content_type into all 
 class Refused(Exception):
     """A request that the gateway does not accept: the caller gets -1 and the text, and nothing is stored.
 
-    `reason`: one word for counters: version, action, control, frames, number, empty, text, strict, limit, full, disk,
-    backend.
+    `reason`: one word for counters: version, action, frames, number, empty, text, full, disk, limit, backend, control,
+    stopping, internal.
     """
 
     def __init__(self, text: str, reason: str) -> None:
@@ -116,6 +116,6 @@ class Message:
     id: int  # ascending in the order in which messages were stored
     uid: str  # 32 hex digits, the same in each attempt: receivers drop repeats by it
     stored_at_ms: int  # since the epoch
-    tries_n: int  # how often a delivery of it was begun; 0: never
+    tries_n: int  # how often it was published and not acknowledged
     acknowledged_by: frozenset[str]  # names of destinations
     publish: Publish

@@ -13,12 +13,14 @@ class NotDelivered(Exception):
     """A destination did not acknowledge a message: it is tried again, there or elsewhere.
 
     `is_hopeless`: no destination will ever take it as it is, so it becomes a dead letter at once.
+    `is_away`: nothing was published, because the destination is not there (any more): no try is used up.
     """
 
-    def __init__(self, reason: str, *, is_hopeless: bool = False) -> None:
+    def __init__(self, reason: str, *, is_hopeless: bool = False, is_away: bool = False) -> None:
         super().__init__(reason)
         self.reason: Final = reason
         self.is_hopeless: Final = is_hopeless
+        self.is_away: Final = is_away
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,10 @@ class DestinationState:
 class Backend(Protocol):
     """Services of an RSocket broker, or 1..n RabbitMQ brokers."""
 
+    # True: each message can go to each destination (RabbitMQ). False: which there are depends on its exchange
+    # (services), so what finds none must not hold up the messages for other exchanges.
+    has_fixed_destinations: bool
+
     async def start(self, on_change: Callable[[], None]) -> None:
         """Begins to connect, and does not wait for it. `on_change`: called whenever destinations come or go."""
 
@@ -47,7 +53,8 @@ class Backend(Protocol):
         """Carries out the command. Refused: with the destination's own reason."""
 
     async def destinations(self, message: Message) -> Sequence[str]:
-        """Names of those that could take it now, in a fixed order; none: nothing is up. `ANY`: the backend chooses."""
+        """Names of those that could take it now, in a fixed order; none: nothing is up. `ANY` alone: the backend
+        chooses, for a message that wants one acknowledgement. All messages of one exchange find the same ones."""
 
     async def deliver(self, message: Message, to: str) -> str:
         """Hands it to one destination and waits for its acknowledgement; the name of the one that gave it. Never two at
