@@ -1,0 +1,397 @@
+"""What the store keeps, as tables of one SQLite file. Knows no threads, no asyncio and no clock.
+
+    waiting   id uid stored_at_ms bytes tries_n due_at_ms lane acknowledged_by reason publish
+    dead      id uid stored_at_ms bytes tries_n dead_at_ms     acknowledged_by reason publish
+    totals    next_id waiting_n waiting_bytes dead_n dead_bytes        (one row, written in each transaction)
+
+A message of `waiting` is new, or at hand in memory, as long as it has neither `due_at_ms` nor `lane`. With `due_at_ms`
+it was tried and is tried again then; with `lane` it waits until the first of its lane finds a destination. Only these
+two are in indexes: a message that passes without trouble is one row that is appended and deleted.
+
+Large columns stand last, so that a row is looked through without reading them. Deleted rows leave free pages, which
+the next ones take; of more than KEPT_PAGES the file is cut, a step at a time (auto_vacuum = incremental), since moving
+pages in each transaction would cost all callers time.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from client_sdk.gateways.samwise.values import Message, Publish, Refused
+
+SCHEMA: Final = 1  # PRAGMA user_version
+MAX_ROWS: Final = 100  # of one statement; sqlite3 lets other threads run before and after each, which takes its time
+MAX_SCANNED: Final = 2_000  # rows looked at in one reading of new messages: some ms, in which no caller gets its answer
+WAL_PAGES: Final = 8_192  # 32 MiB: until they are written into the file itself, which waits for the disk twice
+KEPT_PAGES: Final = 16_384  # 64 MiB of free pages stay in the file
+FREED_PAGES: Final = 256  # given back in one step
+
+_COLUMNS: Final = "id, uid, stored_at_ms, tries_n, acknowledged_by, publish"
+_CREATE: Final = f"""
+CREATE TABLE waiting (id INTEGER PRIMARY KEY, uid TEXT NOT NULL, stored_at_ms INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    tries_n INTEGER NOT NULL DEFAULT 0, due_at_ms INTEGER, lane TEXT, acknowledged_by TEXT NOT NULL DEFAULT '[]',
+    reason TEXT NOT NULL DEFAULT '', publish BLOB NOT NULL);
+CREATE INDEX waiting_due ON waiting (due_at_ms, id) WHERE due_at_ms IS NOT NULL;
+CREATE INDEX waiting_lane ON waiting (lane, id) WHERE lane IS NOT NULL;
+CREATE TABLE dead (id INTEGER PRIMARY KEY, uid TEXT NOT NULL, stored_at_ms INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    tries_n INTEGER NOT NULL, dead_at_ms INTEGER NOT NULL, acknowledged_by TEXT NOT NULL, reason TEXT NOT NULL,
+    publish BLOB NOT NULL);
+CREATE TABLE totals (next_id INTEGER, waiting_n INTEGER, waiting_bytes INTEGER, dead_n INTEGER, dead_bytes INTEGER);
+INSERT INTO totals VALUES (1, 0, 0, 0, 0);
+PRAGMA user_version = {SCHEMA};
+"""
+
+NOBODY: Final[frozenset[str]] = frozenset()
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Publish).decode
+
+Put: TypeAlias = tuple[Publish, str, int, bytes]  # message, uid, when (ms since the epoch), message as it is stored
+Row: TypeAlias = tuple[Any, ...]  # _COLUMNS, bytes, and what else a query asks for
+
+
+class StoreError(Exception):
+    """The file cannot be used: the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is stored."""
+
+    next_id: int
+    waiting_n: int
+    waiting_bytes: int
+    dead_n: int
+    dead_bytes: int
+    oldest_at_ms: int | None = None  # when the message was stored that waits longest; None: none waits
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A stored message as operators see it."""
+
+    message: Message
+    reason: str  # of the last failure; empty: none yet
+    due_at_ms: int | None  # when it is tried again; None: as soon as a destination takes it, or never
+    dead_at_ms: int | None  # since when it is a dead letter; None: it is not
+
+
+def encode_publish(publish: Publish) -> bytes:
+    """As it is stored: names and values, so that later versions may add some."""
+    return _encode(publish)
+
+
+class Tables:
+    """One file, which nobody else has open. Methods that take lists do so because callers' work is put together."""
+
+    def __init__(self, path: Path, *, is_synced: bool, max_messages: int, max_bytes: int) -> None:
+        """`is_synced`: what is committed survives a power failure, too. StoreError: it is in use, or not ours."""
+        self.path: Final = path
+        self.max_messages: Final = max_messages
+        self.max_bytes: Final = max_bytes
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # messages are nobody else's business
+            self.connection: Final = sqlite3.connect(
+                path, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"store {path}: {error}") from error
+        try:
+            self._open(is_synced)
+        except sqlite3.Error as error:
+            self.connection.close()
+            is_locked = "locked" in str(error)
+            raise StoreError(f"store {path}: {'another gateway uses it' if is_locked else error}") from error
+        except StoreError:
+            self.connection.close()
+            raise
+        next_id, *counts = self.connection.execute("SELECT * FROM totals").fetchone()
+        self._written = self.totals = replace(Totals(next_id, *counts), oldest_at_ms=self._oldest_at_ms())
+
+    def _open(self, is_synced: bool) -> None:
+        run = self.connection.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")  # until it is closed or the process ends, however that happens
+        run("PRAGMA auto_vacuum = INCREMENTAL")  # before there are tables
+        run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+        run(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+        run(f"PRAGMA journal_size_limit = {WAL_PAGES * 4096}")
+        run("BEGIN EXCLUSIVE")
+        (version,) = run("PRAGMA user_version").fetchone()
+        if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+            for statement in _CREATE.split(";\n"):
+                run(statement)
+        elif version != SCHEMA:
+            raise StoreError(f"store {self.path}: it has schema {version}, this version reads {SCHEMA}")
+        run("COMMIT")
+
+    def close(self) -> None:
+        """The file is whole and free for others."""
+        self.connection.close()
+
+    # Transactions
+
+    def begin(self) -> None:
+        self.connection.execute("BEGIN")
+
+    def commit(self) -> None:
+        """When it returns, all since `begin` is there for good."""
+        if self.totals != self._written:
+            self.connection.execute(
+                "UPDATE totals SET next_id = ?, waiting_n = ?, waiting_bytes = ?, dead_n = ?, dead_bytes = ?",
+                (
+                    self.totals.next_id,
+                    self.totals.waiting_n,
+                    self.totals.waiting_bytes,
+                    self.totals.dead_n,
+                    self.totals.dead_bytes,
+                ),
+            )
+            self.totals = replace(self.totals, oldest_at_ms=self._oldest_at_ms())
+        self.connection.execute("COMMIT")
+        self._written = self.totals
+
+    def rollback(self) -> None:
+        """All is as it was at `begin`."""
+        self.totals = self._written
+        if self.connection.in_transaction:  # a full disk has ended it already
+            self.connection.execute("ROLLBACK")
+
+    def free_pages(self) -> bool:
+        """Gives a step of what is free back to the disk; False: nothing more to give."""
+        (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
+        if free <= KEPT_PAGES:
+            return False
+        self.connection.execute(f"PRAGMA incremental_vacuum({min(FREED_PAGES, free - KEPT_PAGES)})").fetchall()
+        return True
+
+    # Callers
+
+    def put(self, puts: list[Put]) -> list[Message | Refused]:
+        """Stores them in this order. For each what is stored, or why it is not."""
+        results: list[Message | Refused] = []
+        rows: list[tuple[object, ...]] = []
+        now = self.totals
+        next_id, stored_n, stored_bytes = now.next_id, now.waiting_n + now.dead_n, now.waiting_bytes + now.dead_bytes
+        added_bytes = 0
+        for publish, uid, at_ms, encoded in puts:
+            size = len(encoded)
+            if stored_n + len(rows) >= self.max_messages:
+                results.append(Refused(f"buffer full: {self.max_messages} messages, max_messages", "full"))
+            elif stored_bytes + added_bytes + size > self.max_bytes:
+                what = f"{stored_bytes + added_bytes} bytes and {size} more, max_bytes is {self.max_bytes}"
+                results.append(Refused(f"buffer full: {what}", "full"))
+            else:
+                rows.append((next_id, uid, at_ms, size, encoded))
+                message = Message(
+                    id=next_id, uid=uid, stored_at_ms=at_ms, tries_n=0, acknowledged_by=NOBODY, publish=publish
+                )
+                results.append(message)
+                added_bytes += size
+                next_id += 1
+        for at in range(0, len(rows), MAX_ROWS):
+            some = rows[at : at + MAX_ROWS]
+            self.connection.execute(_insert(len(some)), [value for row in some for value in row])
+        self._count(len(rows), added_bytes, next_id=next_id)
+        return results
+
+    # Delivery
+
+    def delivered(self, ids: list[int]) -> None:
+        """They are done with. Ids that are not there are nothing."""
+        self._delete("waiting", ids)
+
+    def acknowledged(self, changes: list[tuple[int, Iterable[str]]]) -> None:
+        """Who has acknowledged each, all in all."""
+        rows = [(json.dumps(sorted(names)), id) for id, names in changes]
+        self.connection.executemany("UPDATE waiting SET acknowledged_by = ? WHERE id = ?", rows)
+
+    def later(self, changes: list[tuple[int, int, int, str]]) -> None:
+        """id, when it is due (ms since the epoch), tries, why it failed."""
+        rows = [(due_at_ms, tries_n, reason, id) for id, due_at_ms, tries_n, reason in changes]
+        self.connection.executemany("UPDATE waiting SET due_at_ms = ?, tries_n = ?, reason = ? WHERE id = ?", rows)
+
+    def park(self, changes: list[tuple[int, str, int, str]]) -> None:
+        """id, lane, tries, why it failed (empty: it did not)."""
+        rows = [(lane, tries_n, reason, id) for id, lane, tries_n, reason in changes]
+        self.connection.executemany("UPDATE waiting SET lane = ?, tries_n = ?, reason = ? WHERE id = ?", rows)
+
+    def bury(self, changes: list[tuple[int, int, str, int]]) -> None:
+        """id, tries, the last reason, since when it is dead (ms since the epoch)."""
+        for id, tries_n, reason, at_ms in changes:
+            moved = self.connection.execute(
+                "INSERT INTO dead SELECT id, uid, stored_at_ms, bytes, ?, ?, acknowledged_by, ?, publish"
+                " FROM waiting WHERE id = ?",
+                (tries_n, at_ms, reason, id),
+            )
+            if moved.rowcount:
+                self._count_dead(1, self._delete("waiting", [id]))
+
+    def read_new(self, after_id: int, max_n: int, max_bytes: int) -> tuple[list[Message], int]:
+        """The new ones behind this id, in order, and the id up to which there are no others."""
+        first = self.connection.execute("SELECT min(id) FROM waiting WHERE id > ?", (after_id,)).fetchone()[0]
+        if first is None:
+            return [], self.totals.next_id - 1
+        last = min(first + MAX_SCANNED, self.totals.next_id) - 1
+        messages, is_all = self._read(
+            f"SELECT {_COLUMNS}, bytes FROM waiting"
+            " WHERE id BETWEEN ? AND ? AND due_at_ms IS NULL AND lane IS NULL ORDER BY id",
+            (first, last),
+            max_n,
+            max_bytes,
+        )
+        return messages, last if is_all else messages[-1].id
+
+    def take_due(self, now_ms: int, max_n: int, max_bytes: int) -> tuple[list[Message], int | None]:
+        """Those that are due, the earliest first, and when the next one is; None: no other waits for a moment."""
+        messages, _ = self._read(
+            f"SELECT {_COLUMNS}, bytes FROM waiting WHERE due_at_ms <= ? ORDER BY due_at_ms, id",
+            (now_ms,),
+            max_n,
+            max_bytes,
+        )
+        self._at_hand(messages)
+        return messages, self.next_due_at_ms()
+
+    def take_lane(self, lane: str, max_n: int, max_bytes: int) -> tuple[list[Message], bool]:
+        """The first ones of a lane, and whether these were all."""
+        query = f"SELECT {_COLUMNS}, bytes FROM waiting WHERE lane = ? ORDER BY id"
+        messages, is_all = self._read(query, (lane,), max_n, max_bytes)
+        self._at_hand(messages)
+        return messages, is_all
+
+    def next_due_at_ms(self) -> int | None:
+        """When the next message is due that was tried before (ms since the epoch); None: none."""
+        found: int | None = self.connection.execute(
+            "SELECT min(due_at_ms) FROM waiting WHERE due_at_ms IS NOT NULL"
+        ).fetchone()[0]
+        return found
+
+    def limit_due(self, latest_at_ms: int) -> None:
+        """None is due later than this: clocks were set back, or the configuration changed."""
+        self.connection.execute("UPDATE waiting SET due_at_ms = ? WHERE due_at_ms > ?", (latest_at_ms, latest_at_ms))
+
+    def lanes(self) -> list[str]:
+        """Those in which messages wait."""
+        found: list[str] = []
+        lane = self.connection.execute("SELECT min(lane) FROM waiting WHERE lane IS NOT NULL").fetchone()[0]
+        while lane is not None:  # from one to the next by the index: a million messages may be in one
+            found.append(lane)
+            lane = self.connection.execute("SELECT min(lane) FROM waiting WHERE lane > ?", (lane,)).fetchone()[0]
+        return found
+
+    # Operators
+
+    def list_waiting(self, after_id: int, max_n: int, max_bytes: int) -> list[Letter]:
+        """A page of those that wait, by id; empty: there are no others."""
+        query = f"SELECT {_COLUMNS}, bytes, reason, due_at_ms FROM waiting WHERE id > ? ORDER BY id"
+        return [Letter(_message(row), row[7], row[8], None) for row in self._rows(query, (after_id,), max_n, max_bytes)]
+
+    def list_dead(self, after_id: int, max_n: int, max_bytes: int) -> list[Letter]:
+        """A page of dead letters, by id; empty: there are no others."""
+        query = f"SELECT {_COLUMNS}, bytes, reason, dead_at_ms FROM dead WHERE id > ? ORDER BY id"
+        return [Letter(_message(row), row[7], None, row[8]) for row in self._rows(query, (after_id,), max_n, max_bytes)]
+
+    def requeue(self, ids: Sequence[int], now_ms: int) -> int:
+        """Dead letters are tried again, as often as others, where they are not acknowledged; how many there were."""
+        n = 0
+        for id in ids:
+            self.connection.execute(
+                "INSERT INTO waiting (id, uid, stored_at_ms, bytes, due_at_ms, acknowledged_by, reason, publish)"
+                " SELECT id, uid, stored_at_ms, bytes, ?, acknowledged_by, reason, publish FROM dead WHERE id = ?",
+                (now_ms, id),
+            )
+            (found,) = self.connection.execute("SELECT changes()").fetchone()
+            if found:
+                n += 1
+                self._count(1, self._delete("dead", [id]))
+        return n
+
+    def remove(self, ids: Sequence[int]) -> int:
+        """They are gone, dead or waiting; how many there were."""
+        before = self.totals.waiting_n + self.totals.dead_n
+        self._delete("waiting", ids)
+        self._delete("dead", ids)
+        return before - self.totals.waiting_n - self.totals.dead_n
+
+    # Helpers
+
+    def _delete(self, table: str, ids: Sequence[int]) -> int:
+        """How many bytes they had."""
+        freed = 0
+        for at in range(0, len(ids), MAX_ROWS):
+            some = ids[at : at + MAX_ROWS]
+            those = f"FROM {table} WHERE id IN ({_marks(len(some))})"
+            n, size = self.connection.execute(f"SELECT count(*), ifnull(sum(bytes), 0) {those}", some).fetchone()
+            self.connection.execute(f"DELETE {those}", some)
+            freed += size
+            if table == "waiting":
+                self._count(-n, -size)
+            else:
+                self._count_dead(-n, -size)
+        return freed
+
+    def _at_hand(self, messages: list[Message]) -> None:
+        ids = [(message.id,) for message in messages]
+        self.connection.executemany("UPDATE waiting SET due_at_ms = NULL, lane = NULL WHERE id = ?", ids)
+
+    def _read(self, query: str, values: tuple[object, ...], max_n: int, max_bytes: int) -> tuple[list[Message], bool]:
+        """As many as fit, one at least, and whether these were all."""
+        rows = self._rows(query, values, max_n + 1, max_bytes)
+        is_all = len(rows) <= max_n and sum(row[6] for row in rows) <= max_bytes
+        return [_message(row) for row in (rows if is_all else rows[: max(1, min(max_n, len(rows) - 1))])], is_all
+
+    def _rows(self, query: str, values: tuple[object, ...], max_n: int, max_bytes: int) -> list[Row]:
+        """As many as it takes to be over max_bytes."""
+        rows = []
+        cursor = self.connection.execute(query + " LIMIT ?", (*values, max_n))
+        for row in cursor:
+            rows.append(row)
+            max_bytes -= row[6]
+            if max_bytes < 0:
+                break
+        cursor.close()
+        return rows
+
+    def _count(self, n: int, size: int, *, next_id: int | None = None) -> None:
+        now = self.totals
+        self.totals = replace(
+            now,
+            next_id=next_id or now.next_id,
+            waiting_n=now.waiting_n + n,
+            waiting_bytes=now.waiting_bytes + size,
+        )
+
+    def _count_dead(self, n: int, size: int) -> None:
+        self.totals = replace(self.totals, dead_n=self.totals.dead_n + n, dead_bytes=self.totals.dead_bytes + size)
+
+    def _oldest_at_ms(self) -> int | None:
+        row = self.connection.execute("SELECT stored_at_ms FROM waiting ORDER BY id LIMIT 1").fetchone()
+        return row[0] if row else None
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        id=row[0],
+        uid=row[1],
+        stored_at_ms=row[2],
+        tries_n=row[3],
+        acknowledged_by=frozenset(json.loads(row[4])),
+        publish=_decode(row[5]),
+    )
+
+
+@cache
+def _marks(n: int) -> str:
+    return ", ".join("?" * n)
+
+
+@cache
+def _insert(n: int) -> str:
+    return f"INSERT INTO waiting (id, uid, stored_at_ms, bytes, publish) VALUES {', '.join(['(?, ?, ?, ?, ?)'] * n)}"

@@ -1,0 +1,422 @@
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from client_sdk.gateways.samwise.store import FSYNC, OS, Store
+from client_sdk.gateways.samwise.tables import MAX_SCANNED, Letter, StoreError, Tables, Totals, encode_publish
+from client_sdk.gateways.samwise.values import Message, Refused
+from tests.client_sdk.gateways.samwise.messages import publish
+
+ROOT = Path(__file__).parents[4]
+SMALL = len(encode_publish(publish()))  # bytes of one
+# A gateway without sockets: puts what the test's parent kills it at, and says what was answered.
+PUTTER = """
+import asyncio, sys
+from pathlib import Path
+from client_sdk.gateways.samwise.store import Store
+from tests.client_sdk.gateways.samwise.messages import publish
+
+async def caller(store, n):
+    while True:
+        message = await store.put(publish(b"%d" % n), 1)
+        print(message.id, message.uid, flush=True)
+
+async def main():
+    store = Store(Path(sys.argv[1]), durability=sys.argv[2])
+    await store.open()
+    await asyncio.gather(*(caller(store, n) for n in range(8)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    store = Store(tmp_path / "store", durability=OS)
+    await store.open()
+    yield store
+    await store.close()
+
+
+async def reopened(store: Store) -> Store:
+    await store.close()
+    await store.open()
+    return store
+
+
+async def put_n(store: Store, n: int, *, exchange: str = "orders") -> list[Message]:
+    return await asyncio.gather(*(store.put(publish(b"%d" % i, exchange=exchange), 1000 + i) for i in range(n)))
+
+
+async def limit_pages(store: Store, n: int) -> None:
+    """The disk is full when the file has so many pages; 0: it is full as it is."""
+    await store._read(lambda tables: tables.connection.execute(f"PRAGMA max_page_count = {n or 1}").fetchall())
+
+
+async def test_what_was_put_is_read_as_it_was(store: Store) -> None:
+    given = publish(
+        b"\x00\xff", acks_n=3, options={"type": "ü", "priority": "9"}, headers=(("a", b"\xfe"), ("a", b""), ("", b"1"))
+    )
+    stored = await store.put(given, 17)
+    assert stored == Message(
+        id=1, uid=stored.uid, stored_at_ms=17, tries_n=0, acknowledged_by=frozenset(), publish=given
+    )
+    assert len(bytes.fromhex(stored.uid)) == 16
+    assert await (await reopened(store)).read_new(0, 10) == ([stored], 1)
+
+
+async def test_callers_at_once_have_ids_in_their_order_and_different_uids(store: Store) -> None:
+    heard: list[Message] = []
+    store.on_stored = heard.append
+    messages = await put_n(store, 250)
+    assert [message.id for message in messages] == list(range(1, 251))
+    assert [message.publish.payload for message in messages] == [b"%d" % i for i in range(250)]
+    assert len({message.uid for message in messages}) == 250
+    assert heard == messages
+
+
+async def test_callers_that_wait_share_a_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = []
+    commit = Tables.commit
+
+    def counted(tables: Tables) -> None:
+        commits.append(tables.totals.next_id)
+        commit(tables)
+
+    monkeypatch.setattr(Tables, "commit", counted)
+    with store._changed:  # the thread takes nothing meanwhile
+        waiting = [asyncio.ensure_future(store.put(publish(), 1)) for _ in range(64)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+    assert commits == [65]
+
+
+async def test_a_caller_that_left_is_heard_of_all_the_same(store: Store) -> None:
+    heard: list[Message] = []
+    store.on_stored = heard.append
+    with store._changed:
+        gone = asyncio.ensure_future(store.put(publish(b"gone"), 1))
+        await asyncio.sleep(0)
+        gone.cancel()
+    await store.put(publish(b"there"), 2)
+    assert [message.publish.payload for message in heard] == [b"gone", b"there"]
+
+
+async def test_a_full_store_refuses_until_there_is_room(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", max_messages=2)
+    await store.open()
+    await put_n(store, 2)
+    with pytest.raises(Refused, match="buffer full: 2 messages, max_messages") as refused:
+        await store.put(publish(), 1)
+    assert refused.value.reason == "full"
+    store.delivered(1)
+    await store.written()
+    assert (await store.put(publish(), 1)).id == 3
+    await store.close()
+
+
+async def test_dead_letters_take_room_as_others_do(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", max_messages=1)
+    await store.open()
+    await put_n(store, 1)
+    store.bury(1, 3, "no", 5)
+    with pytest.raises(Refused):
+        await store.put(publish(), 1)
+    assert await store.remove([1]) == 1
+    assert (await store.put(publish(), 1)).id == 2
+    await store.close()
+
+
+async def test_bytes_are_bounded_and_a_smaller_message_of_the_same_commit_still_fits(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", max_bytes=3 * SMALL)
+    await store.open()
+    big, small = await asyncio.gather(
+        store.put(publish(bytes(3 * SMALL)), 1), store.put(publish(), 2), return_exceptions=True
+    )
+    assert isinstance(big, Refused)
+    assert big.reason == "full"
+    assert isinstance(small, Message)
+    assert store.totals == Totals(2, 1, SMALL, 0, 0, oldest_at_ms=2)
+    await store.close()
+
+
+async def test_a_full_disk_refuses_and_takes_messages_again_when_there_is_room(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put_n(store, 3)
+    await limit_pages(store, 0)
+    with pytest.raises(Refused, match="not stored: database or disk is full") as refused:
+        await store.put(publish(bytes(100_000)), 1)
+    assert refused.value.reason == "disk"
+    with pytest.raises(Refused):
+        await store.put(publish(bytes(100_000)), 1)
+    assert store.totals.waiting_n == 3
+    assert (await store.put(publish(b"small"), 4)).id == 4  # fits into a page that is there
+    await limit_pages(store, 100_000)
+    assert (await store.put(publish(bytes(100_000)), 5)).id == 5
+    assert len((await store.read_new(0, 10))[0]) == 5
+    assert caplog.messages == [f"samwise store {store.path}: not written: database or disk is full"]
+
+
+async def test_on_a_full_disk_one_large_message_does_not_take_small_ones_with_it(store: Store) -> None:
+    await put_n(store, 3)
+    await limit_pages(store, 0)
+    with store._changed:
+        asked = [asyncio.ensure_future(store.put(publish(each), 1)) for each in (b"a", bytes(100_000), b"b")]
+        await asyncio.sleep(0)
+    first, large, second = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(large, Refused)
+    assert isinstance(first, Message)
+    assert isinstance(second, Message)
+    assert (first.id, second.id) == (4, 5)
+
+
+async def test_what_is_delivered_while_the_disk_takes_nothing_is_written_later(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.RETRY_S", 0.001)
+    await put_n(store, 2)
+    await store._read(lambda tables: tables.connection.execute("PRAGMA query_only = 1"))
+    store.delivered(1)
+    with pytest.raises(Refused):
+        await store.put(publish(), 1)
+    assert store.unwritten_n == 1
+    assert store.totals.waiting_n == 2
+    await store._read(lambda tables: tables.connection.execute("PRAGMA query_only = 0"))
+    await store.written()
+    assert store.unwritten_n == 0
+    assert [message.id for message in (await store.read_new(0, 10))[0]] == [2]
+
+
+async def test_a_store_is_for_one_gateway(store: Store) -> None:
+    second = Store(store.path)
+    with pytest.raises(StoreError, match="another gateway uses it"):
+        await second.open()
+    await store.close()
+    await second.open()
+    await second.close()
+
+
+async def test_files_that_are_not_stores_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("this is no store" * 100)
+    with pytest.raises(StoreError, match=r"text: file is not a database"):
+        await Store(tmp_path / "text").open()
+    with pytest.raises(StoreError, match="No such file or directory"):
+        await Store(tmp_path / "nowhere" / "store").open()
+
+
+async def test_a_store_of_another_version_is_refused(store: Store) -> None:
+    await store._read(lambda tables: tables.connection.execute("PRAGMA user_version = 7"))
+    await store.close()
+    with pytest.raises(StoreError, match="it has schema 7, this version reads 1"):
+        await store.open()
+
+
+async def test_nobody_else_may_read_messages(store: Store) -> None:
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+
+
+def test_durabilities_are_two() -> None:
+    with pytest.raises(ValueError, match="durability is 'disk', it must be one of fsync, os"):
+        Store(Path("store"), durability="disk")
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [(FSYNC, 2), (OS, 1)])
+async def test_only_fsync_waits_for_the_disk(tmp_path: Path, durability: str, synchronous: int) -> None:
+    store = Store(tmp_path / "store", durability=durability)
+    await store.open()
+    modes = await store._read(
+        lambda tables: [
+            tables.connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("synchronous", "journal_mode", "auto_vacuum")
+        ]
+    )
+    assert modes == [synchronous, "wal", 2]
+    await store.close()
+
+
+async def test_new_messages_are_read_in_windows(store: Store) -> None:
+    messages = await put_n(store, 5)
+    assert await store.read_new(0, 2) == (messages[:2], 2)
+    assert await store.read_new(2, 2) == (messages[2:4], 4)
+    assert await store.read_new(4, 2) == (messages[4:], 5)
+    assert await store.read_new(5, 2) == ([], 5)
+
+
+async def test_windows_are_bounded_by_bytes_and_have_one_message_at_least(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = await put_n(store, 4)
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.MAX_READ_BYTES", 2 * SMALL)
+    assert await store.read_new(0, 10) == (messages[:2], 2)
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.MAX_READ_BYTES", 1)
+    assert await store.read_new(0, 10) == (messages[:1], 1)
+
+
+async def test_a_reading_looks_at_few_rows_however_many_wait_elsewhere(store: Store) -> None:
+    n = MAX_SCANNED + 10
+    messages = await put_n(store, n)
+    for message in messages[:-1]:
+        store.park(message.id, "away", 0, "")
+    assert await store.read_new(0, 10) == ([], MAX_SCANNED)
+    assert await store.read_new(MAX_SCANNED, 10) == ([messages[-1]], n)
+
+
+async def test_reading_jumps_over_what_is_gone(store: Store) -> None:
+    await put_n(store, 2 * MAX_SCANNED)
+    for id in range(1, 2 * MAX_SCANNED):
+        store.delivered(id)
+    await store.written()
+    found, up_to = await store.read_new(0, 10)
+    assert ([message.id for message in found], up_to) == ([2 * MAX_SCANNED], 2 * MAX_SCANNED)
+
+
+async def test_ids_are_never_used_again(store: Store) -> None:
+    await put_n(store, 3)
+    for id in (1, 2, 3):
+        store.delivered(id)
+    await store.written()
+    assert (await (await reopened(store)).put(publish(), 1)).id == 4
+
+
+async def test_a_retry_is_taken_once_when_it_is_due(store: Store) -> None:
+    await put_n(store, 3)
+    store.later(2, 5000, 1, "refused")
+    store.later(1, 6000, 2, "late")
+    assert await store.take_due(4999, 10) == ([], 5000)
+    (message,), next_at_ms = await store.take_due(5999, 10)
+    assert (message.id, message.tries_n, next_at_ms) == (2, 1, 6000)
+    assert await store.take_due(5999, 10) == ([], 6000)
+    assert [found.id for found in (await store.read_new(0, 10))[0]] == [2, 3]  # as a start finds them
+
+
+async def test_no_retry_is_due_later_than_the_configuration_says(store: Store) -> None:
+    await put_n(store, 2)
+    store.later(1, 10_000_000, 1, "")
+    store.later(2, 7, 1, "")
+    assert await store.resume(5000) == ([], 7)
+    assert len((await store.take_due(5000, 10))[0]) == 2
+
+
+async def test_lanes_keep_the_order_of_ids(store: Store) -> None:
+    await put_n(store, 4)
+    for id, lane in ((4, "b"), (3, "a"), (1, "a"), (2, "a")):
+        store.park(id, lane, 0, "")
+    assert await store.resume(0) == (["a", "b"], None)
+    found, is_all = await store.take_lane("a", 2)
+    assert ([message.id for message in found], is_all) == ([1, 2], False)
+    found, is_all = await store.take_lane("a", 2)
+    assert ([message.id for message in found], is_all) == ([3], True)
+    assert await store.resume(0) == (["b"], None)
+
+
+async def test_acknowledgements_and_tries_survive(store: Store) -> None:
+    await put_n(store, 1)
+    store.acknowledged(1, {"rabbit-2", "rabbit-1"})
+    store.later(1, 1, 2, "no answer")
+    await reopened(store)
+    (message,), _ = await store.take_due(1, 1)
+    assert (message.acknowledged_by, message.tries_n) == (frozenset({"rabbit-1", "rabbit-2"}), 2)
+
+
+async def test_dead_letters_are_seen_requeued_and_removed(store: Store) -> None:
+    first, second, third = await put_n(store, 3)
+    store.acknowledged(1, ["rabbit-1"])
+    store.bury(1, 3, "refused by rabbit-2", 77)
+    store.bury(2, 3, "nonsense", 78)
+    dead = await store.list_dead(0, 10)
+    assert [(letter.message.id, letter.reason, letter.dead_at_ms, letter.message.tries_n) for letter in dead] == [
+        (1, "refused by rabbit-2", 77, 3),
+        (2, "nonsense", 78, 3),
+    ]
+    assert dead[1].message.publish == second.publish
+    assert await store.list_dead(1, 10) == dead[1:]
+    assert await store.list_waiting(0, 10) == [Letter(third, "", None, None)]
+    assert store.totals == Totals(4, 1, SMALL - 4, 2, 2 * (SMALL - 4), oldest_at_ms=1002)
+    assert await store.requeue([1, 3, 99], 500) == 1
+    (again,), _ = await store.take_due(500, 10)
+    assert (again.id, again.uid, again.tries_n, again.acknowledged_by) == (1, first.uid, 0, frozenset({"rabbit-1"}))
+    assert await store.remove([2, 3, 99]) == 2
+    assert (store.totals.waiting_n, store.totals.dead_n) == (1, 0)
+
+
+async def test_totals_are_there_after_a_start_without_counting(store: Store) -> None:
+    await put_n(store, 3)
+    store.delivered(1)
+    store.bury(2, 1, "", 1)
+    await store.written()
+    before = store.totals
+    assert before == Totals(4, 1, SMALL - 4, 1, SMALL - 4, oldest_at_ms=1002)
+    assert (await reopened(store)).totals == before
+
+
+async def test_what_is_told_of_messages_that_are_gone_changes_nothing(store: Store) -> None:
+    await put_n(store, 1)
+    await store.remove([1])
+    store.acknowledged(1, ["a"])
+    store.later(1, 1, 1, "")
+    store.park(1, "a", 1, "")
+    store.bury(1, 1, "", 1)
+    store.delivered(1)
+    await store.written()
+    assert store.totals == Totals(2, 0, 0, 0, 0)
+
+
+async def test_deleted_messages_give_their_space_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("client_sdk.gateways.samwise.tables.KEPT_PAGES", 10)
+    monkeypatch.setattr("client_sdk.gateways.samwise.tables.FREED_PAGES", 20)
+    for _ in range(20):
+        await store.put(publish(bytes(100_000)), 1)
+    for id in range(1, 21):
+        store.delivered(id)
+    await store.written()
+    while await store._read(lambda tables: tables.connection.execute("PRAGMA freelist_count").fetchone()[0]) > 10:
+        pass  # a step whenever the thread has nothing else to do
+    await store.close()
+    assert store.path.stat().st_size < 40 * 4096
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    await store.close()
+    with pytest.raises(StoreError, match="it is closed"):
+        await store.put(publish(), 1)
+
+
+@pytest.mark.parametrize("durability", [OS, FSYNC])
+async def test_after_kill_9_all_that_was_answered_is_there(tmp_path: Path, durability: str) -> None:
+    path = tmp_path / "store"
+    answered = set()
+    for round_n in range(3):
+        with subprocess.Popen(  # noqa: ASYNC220
+            [sys.executable, "-c", PUTTER, str(path), durability],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            for line in process.stdout:
+                answered.add(line)
+                if len(answered) == 100 * (round_n + 1):
+                    process.send_signal(signal.SIGKILL)
+            # What it said before it died counts, except for a line that was cut.
+    answered = {line for line in answered if line.endswith("\n")}
+    store = Store(path)
+    await store.open()
+    found = set()
+    after = 0
+    while True:
+        messages, up_to = await store.read_new(after, 1000)
+        found |= {f"{message.id} {message.uid}\n" for message in messages}
+        if up_to == after:
+            break
+        after = up_to
+    assert len(answered) >= 300
+    assert answered - found == set()
+    assert store.totals.waiting_n == len(found)
+    await store.close()
