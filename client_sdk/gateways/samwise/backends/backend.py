@@ -36,9 +36,10 @@ class DestinationState:
 class Backend(Protocol):
     """Services of an RSocket broker, or 1..n RabbitMQ brokers."""
 
-    # True: each message can go to each destination (RabbitMQ). False: which there are depends on its exchange
-    # (services), so what finds none must not hold up the messages for other exchanges.
-    has_fixed_destinations: bool
+    @property
+    def has_fixed_destinations(self) -> bool:
+        """True: each message can go to each destination (RabbitMQ). False: which there are depends on its exchange
+        (services), so what finds none must not hold up the messages for other exchanges."""
 
     async def start(self, on_change: Callable[[], None]) -> None:
         """Begins to connect, and does not wait for it. `on_change`: called whenever destinations come or go."""
