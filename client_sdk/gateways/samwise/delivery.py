@@ -53,6 +53,9 @@ class Retry:
     threshold_s: float = 10.0  # for an acknowledgement, after which the delivery has failed
 
 
+SAMD_RETRY: Final = Retry()  # as samd has it without configuration
+
+
 # What becomes of messages: to be written, in this order.
 
 

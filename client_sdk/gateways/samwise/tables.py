@@ -84,7 +84,7 @@ class Letter:
 
 def encode_publish(publish: Publish) -> bytes:
     """As it is stored: names and values, so that later versions may add some."""
-    return _encode(publish)
+    return _encode(replace(publish, quirks=()) if publish.quirks else publish)
 
 
 class Tables:

@@ -38,8 +38,8 @@ REPEATED_OPTIONS: Final = "repeated-options"  # it writes content_type into all 
 class Refused(Exception):
     """A request that the gateway does not accept: the caller gets -1 and the text, and nothing is stored.
 
-    `reason`: one word for counters: version, action, frames, number, empty, text, full, disk, limit, backend, control,
-    stopping, internal.
+    `reason`: one word for counters: version, action, control, frames, number, empty, text, strict, limit, full, disk,
+    backend, stopping, internal.
     """
 
     def __init__(self, text: str, reason: str) -> None:

@@ -50,6 +50,9 @@ class Backend(Protocol):
     def check(self, publish: Publish) -> None:
         """Refused: no destination could ever take this, or it would hurt others; so it is not stored."""
 
+    async def check_mandatory(self, publish: Publish) -> None:
+        """For a message with `mandatory`, after `check`: Refused when no destination is there for it now."""
+
     async def rpc(self, rpc: Rpc) -> None:
         """Carries out the command. Refused: with the destination's own reason."""
 

@@ -1,0 +1,418 @@
+"""The gateway without its sockets: takes requests, stores what is published, and delivers it.
+
+    request ──► handle ──► backend.check ──► store.put ──► Reply
+                                                │ on_stored
+                 delivery (who, when) ◄─────────┘
+                    │        ▲
+                    │ begin  │ acknowledged, failed        fates ──► store
+                    ▼        │
+                 backend.deliver, a task for each that is under way
+
+One task feeds: it reads from the store what there is room for, and begins what `delivery` says. Tasks of deliveries are
+as many as destinations may have under way, however many messages wait. Another task looks at the time.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from client_sdk.clock import Clock
+from client_sdk.gateways.samwise.backends.backend import ANY, Backend, NotDelivered
+from client_sdk.gateways.samwise.delivery import (
+    SAMD_RETRY,
+    WINDOW_N,
+    Acknowledged,
+    Dead,
+    Delivery,
+    Done,
+    Later,
+    Parked,
+    ReadNew,
+    Retry,
+    TakeDue,
+    Want,
+)
+from client_sdk.gateways.samwise.state import Counters, GatewayState, count, status_text
+from client_sdk.gateways.samwise.store import Store
+from client_sdk.gateways.samwise.tables import Letter, StoreError
+from client_sdk.gateways.samwise.values import Control, Message, Ping, Publish, Refused, Reply, Request, Rpc, Status
+
+TICK_S: Final = 0.1  # between two looks at the time: so late may a retry be, or the end of a wait
+PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not fill the log
+ASK_S: Final = 5.0  # for a backend to say which destinations there are
+GRACE_S: Final = 5.0  # for acknowledgements under way when the gateway stops
+MAX_UNWRITTEN: Final = WINDOW_N  # ends of deliveries not on disk: a crash repeats no more of them
+
+_log: Final = logging.getLogger("client_sdk")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDelivered:
+    """A destination has acknowledged a message."""
+
+    at_ms: int  # since the epoch
+    uid: str
+    exchange: str
+    to: str
+    after_ms: int  # since it was stored
+    tries_n: int  # that failed before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDead:
+    """A message is a dead letter."""
+
+    at_ms: int  # since the epoch
+    uid: str
+    exchange: str
+    reason: str
+    after_ms: int  # since it was stored
+    tries_n: int
+
+
+GatewayEvent = MessageDelivered | MessageDead
+
+
+class Gateway:
+    """One store and one backend, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        store: Store,
+        backend: Backend,
+        *,
+        retry: Retry = SAMD_RETRY,
+        strict_redundancy: bool = False,
+        on_event: Callable[[GatewayEvent], None] = lambda event: None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`strict_redundancy`: what wants more acknowledgements than there are destinations now is refused, instead of
+        kept until there are enough. `on_event` is called as things happen, and must not wait. Opens nothing yet."""
+        self.store: Final = store
+        self.backend: Final = backend
+        self.delivery: Final = Delivery(retry, has_fixed_destinations=backend.has_fixed_destinations)
+        self.counters: Final = Counters()
+        self._retry: Final = retry
+        self._strict_redundancy: Final = strict_redundancy
+        self._on_event: Final = on_event
+        self._clock: Final = Clock() if clock is None else clock
+        self._epoch_s = 0.0  # of the clock's zero, as of `start`: moments never go back, whatever is set
+        self._started_at_ms = 0
+        self._is_accepting = False
+        self._wake: Final = asyncio.Event()
+        self._is_late = False  # something could not be read or written, and is looked at again
+        self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
+        self._attempts: Final[dict[tuple[int, str], asyncio.Task[None]]] = {}  # deliveries under way
+        self._overdue: Final[set[tuple[int, str]]] = set()  # those of them that were cancelled for it
+        self._asked: Final[asyncio.Queue[str]] = asyncio.Queue(1)
+
+    async def start(self) -> None:
+        """StoreError: the store cannot be used. Destinations may come later."""
+        self._epoch_s = time.time() - self._clock.now()
+        self._started_at_ms = now_ms = self._now_ms()
+        self.store.on_stored = self._stored
+        await self.store.open()
+        try:
+            lanes, due_at_ms = await self.store.resume(now_ms + round(self._retry.interval_s * 1000))
+            self.delivery.resume(self.store.totals.next_id - 1, lanes, due_at_ms)
+            await self.backend.start(self._changed)
+        except BaseException:
+            await self.store.close()
+            raise
+        self._is_accepting = True
+        self._wake.set()
+        self._tasks = [asyncio.create_task(self._feed()), asyncio.create_task(self._tick())]
+
+    async def stop(self, grace_s: float = GRACE_S) -> None:
+        """Accepts nothing, begins nothing, waits so long for acknowledgements, and closes backend and store. What is
+        not acknowledged then is delivered after the next start."""
+        self._is_accepting = False
+        await _end(self._tasks)
+        self._tasks = []
+        if self._attempts:
+            await asyncio.wait(self._attempts.values(), timeout=grace_s)
+        await _end(list(self._attempts.values()))
+        await self.backend.close()
+        await self.store.close()
+
+    async def asked(self) -> str:
+        """STOP or RESTART, when a caller asks for it."""
+        return await self._asked.get()
+
+    # Callers
+
+    async def handle(self, request: Request) -> Reply:
+        """The answer to one request; of a Publish after it is on disk. Never raises."""
+        try:
+            return await self._carry_out(request)
+        except Refused as refused:
+            return self.refuse(refused)
+        except Exception:
+            _log.exception("samwise gateway: a request failed")
+            return self.refuse(Refused("internal error, see the log of the gateway", "internal"))
+
+    def refuse(self, refused: Refused) -> Reply:
+        """The answer to a request that is not accepted, which is counted."""
+        count(self.counters.refused, refused.reason)
+        return Reply(False, refused.text)
+
+    async def _carry_out(self, request: Request) -> Reply:
+        if not self._is_accepting:
+            raise Refused("the gateway stops", "stopping")
+        match request:
+            case Publish():
+                await self._publish(request)
+            case Rpc():
+                await self.backend.rpc(request)
+            case Status():
+                return Reply(True, status_text(self.state()))
+            case Control():
+                if self._asked.empty():  # the first one counts
+                    self._asked.put_nowait(request.action)
+            case Ping():
+                pass
+        return Reply(True)
+
+    async def _publish(self, publish: Publish) -> None:
+        self.backend.check(publish)
+        if publish.mandatory:
+            await self.backend.check_mandatory(publish)
+        if self._strict_redundancy and publish.acks_n > 1:
+            await self._check_redundancy(publish)
+        await self.store.put(publish, self._now_ms())
+        self.counters.accepted_n += 1
+        for quirk in publish.quirks:
+            count(self.counters.quirks, quirk)
+
+    async def _check_redundancy(self, publish: Publish) -> None:
+        asked = Message(
+            id=0, uid="", stored_at_ms=self._now_ms(), tries_n=0, acknowledged_by=frozenset(), publish=publish
+        )
+        there_n = len(await self._destinations(asked))
+        if there_n < publish.acks_n:
+            text = f"redundant: {publish.acks_n} acknowledgements wanted, {there_n} destinations are there"
+            raise Refused(text, "backend")
+
+    # Operators. StoreError: the disk does not give it.
+
+    def state(self) -> GatewayState:
+        """As it is now; waits for nothing."""
+        counters, totals = self.counters, self.store.totals
+        oldest_at_ms = totals.oldest_at_ms
+        return GatewayState(
+            started_at_ms=self._started_at_ms,
+            accepted_n=counters.accepted_n,
+            refused=dict(counters.refused),
+            quirks=dict(counters.quirks),
+            acknowledged=dict(counters.acknowledged),
+            retried=dict(counters.retried),
+            failed=dict(counters.failed),
+            delivered_n=counters.delivered_n,
+            died_n=counters.died_n,
+            totals=totals,
+            oldest_age_s=None if oldest_at_ms is None else max(0, self._now_ms() - oldest_at_ms) / 1000,
+            under_way_n=len(self._attempts),
+            destinations=self.backend.state(),
+        )
+
+    async def list_waiting(self, after_id: int, max_n: int) -> list[Letter]:
+        """A page of messages that wait, by id; empty: there are no others."""
+        return await self.store.list_waiting(after_id, max_n)
+
+    async def list_dead(self, after_id: int, max_n: int) -> list[Letter]:
+        """A page of dead letters, by id; empty: there are no others."""
+        return await self.store.list_dead(after_id, max_n)
+
+    async def requeue(self, ids: Sequence[int]) -> int:
+        """Dead letters are tried again, at once; how many of these there were."""
+        now_ms = self._now_ms()
+        n = await self.store.requeue(ids, now_ms)
+        self.delivery.requeued(now_ms)
+        self._wake.set()
+        return n
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        """Messages and dead letters are gone; how many of these there were. What is under way may still arrive."""
+        n = await self.store.remove(ids)
+        for id in ids:
+            self.delivery.forget(id)
+        self._wake.set()
+        return n
+
+    # Delivery
+
+    def _now_ms(self) -> int:
+        return int((self._epoch_s + self._clock.now()) * 1000)
+
+    def _stored(self, message: Message) -> None:
+        self.delivery.stored(message)
+        self._wake.set()
+
+    def _changed(self) -> None:
+        self.delivery.changed()
+        self._wake.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_S)
+            at_ms = self.delivery.next_at_ms()
+            if self._is_late or (at_ms is not None and at_ms <= self._now_ms()):
+                self._wake.set()
+
+    async def _feed(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._is_late = False
+            try:
+                while await self._round():
+                    await asyncio.sleep(0)  # callers and destinations have their turn
+            except StoreError:  # said by the store
+                self._is_late = True
+            except Exception:
+                _log.exception("samwise gateway: bug in the delivery")
+                self._is_late = True
+                await self._clock.sleep(PAUSE_S)
+
+    async def _round(self) -> bool:
+        """Reads and begins what there is room for; False: that was nothing."""
+        for attempt in self.delivery.overdue(self._now_ms()):
+            self._overdue.add(attempt)
+            self._attempts[attempt].cancel()
+        if self.store.unwritten_n >= MAX_UNWRITTEN:
+            self._is_late = True
+            return False
+        wants = self.delivery.wants(self._now_ms())
+        for want in wants:
+            await self._read(want)
+        is_begun = await self._begin()
+        return bool(wants) or is_begun
+
+    async def _read(self, want: Want) -> None:
+        match want:
+            case ReadNew():
+                try:
+                    messages, up_to = await self.store.read_new(want.after_id, want.max_n)
+                except StoreError:
+                    self.delivery.got_new([], want.after_id)
+                    raise
+                self.delivery.got_new(messages, up_to)
+            case TakeDue():
+                self.delivery.got_due(*await self.store.take_due(self._now_ms(), want.max_n))
+            case _:
+                messages, is_all = await self.store.take_lane(want.lane, want.max_n)
+                self.delivery.got_lane(want.lane, messages, is_all=is_all)
+
+    async def _begin(self) -> bool:
+        """Whether a message had its turn."""
+        is_begun = False
+        while (message := self.delivery.head(self._now_ms())) is not None:
+            is_begun = True
+            destinations = await self._destinations(message)
+            for to in self.delivery.begin(message, destinations, self._now_ms()):
+                self._attempts[message.id, to] = asyncio.create_task(self._attempt(message, to))
+                if message.tries_n:
+                    count(self.counters.retried, _name(message, to))
+            self._write()
+        self._write()
+        return is_begun
+
+    async def _destinations(self, message: Message) -> Sequence[str]:
+        """None where the backend does not say, which it does next time perhaps."""
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await self.backend.destinations(message)
+        except TimeoutError:
+            return ()
+        except Exception:
+            _log.exception("samwise gateway: the backend does not say which destinations there are")
+            return ()
+
+    async def _attempt(self, message: Message, to: str) -> None:
+        """One delivery, from its beginning to what came of it."""
+        each = (message.id, to)
+        try:
+            by = await self.backend.deliver(message, to)
+        except NotDelivered as error:
+            self._failed(message, to, error.reason, is_away=error.is_away, is_hopeless=error.is_hopeless)
+        except asyncio.CancelledError:
+            if each not in self._overdue:
+                raise  # the gateway stops; the message is on disk
+            self._failed(message, to, f"no acknowledgement within {self._retry.threshold_s:g} s")
+        except Exception as error:
+            _log.exception("samwise gateway: a delivery failed")
+            self._failed(message, to, type(error).__name__)
+        else:
+            self.delivery.acknowledged(message.id, to, by)
+            self._acknowledged(message, by)
+        finally:
+            del self._attempts[each]
+            self._overdue.discard(each)
+        self._write()
+        self._wake.set()
+
+    def _failed(
+        self, message: Message, to: str, reason: str, *, is_away: bool = False, is_hopeless: bool = False
+    ) -> None:
+        count(self.counters.failed, _name(message, to))
+        self.delivery.failed(message.id, to, reason, is_away=is_away, is_hopeless=is_hopeless)
+
+    def _acknowledged(self, message: Message, by: str) -> None:
+        count(self.counters.acknowledged, by)
+        now_ms = self._now_ms()
+        self._on_event(
+            MessageDelivered(
+                at_ms=now_ms,
+                uid=message.uid,
+                exchange=message.publish.exchange,
+                to=by,
+                after_ms=max(0, now_ms - message.stored_at_ms),
+                tries_n=message.tries_n,
+            )
+        )
+
+    def _write(self) -> None:
+        for fate in self.delivery.take_fates():
+            message = fate.message
+            match fate:
+                case Done():
+                    self.counters.delivered_n += 1
+                    self.store.delivered(message.id)
+                case Acknowledged(names=names):
+                    self.store.acknowledged(message.id, names)
+                case Later(due_at_ms=due_at_ms, reason=reason):
+                    self.store.later(message.id, due_at_ms, message.tries_n, reason)
+                case Parked(lane=lane, reason=reason):
+                    self.store.park(message.id, lane, message.tries_n, reason)
+                case Dead(reason=reason):
+                    self._bury(message, reason)
+
+    def _bury(self, message: Message, reason: str) -> None:
+        now_ms = self._now_ms()
+        self.counters.died_n += 1
+        self.store.bury(message.id, message.tries_n, reason, now_ms)
+        self._on_event(
+            MessageDead(
+                at_ms=now_ms,
+                uid=message.uid,
+                exchange=message.publish.exchange,
+                reason=reason,
+                after_ms=max(0, now_ms - message.stored_at_ms),
+                tries_n=message.tries_n,
+            )
+        )
+
+
+def _name(message: Message, to: str) -> str:
+    """Under which a delivery is counted whose destination nobody knows yet."""
+    return to if to != ANY else message.publish.exchange
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels tasks and waits until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
