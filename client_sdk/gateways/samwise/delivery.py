@@ -260,6 +260,10 @@ class Delivery:
         for message in messages:
             self._add(message, lane)
 
+    def reading_failed(self) -> None:
+        """The disk did not give what was wanted last, or not all of it: it is wanted again."""
+        self._is_reading = False
+
     # Destinations
 
     def changed(self) -> None:

@@ -286,20 +286,19 @@ class Gateway:
             self._is_late = True
             return False
         wants = self.delivery.wants(self._now_ms())
-        for want in wants:
-            await self._read(want)
+        try:
+            for want in wants:
+                await self._read(want)
+        except Exception:
+            self.delivery.reading_failed()
+            raise
         is_begun = await self._begin()
         return bool(wants) or is_begun
 
     async def _read(self, want: Want) -> None:
         match want:
             case ReadNew():
-                try:
-                    messages, up_to = await self.store.read_new(want.after_id, want.max_n)
-                except StoreError:
-                    self.delivery.got_new([], want.after_id)
-                    raise
-                self.delivery.got_new(messages, up_to)
+                self.delivery.got_new(*await self.store.read_new(want.after_id, want.max_n))
             case TakeDue():
                 self.delivery.got_due(*await self.store.take_due(self._now_ms(), want.max_n))
             case _:

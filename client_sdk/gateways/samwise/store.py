@@ -7,8 +7,8 @@
 
 While the thread commits, others come, and all of them are the next transaction: 64 callers share one wait for the
 disk. `put` has its answer after the commit, so what was answered is there after kill -9; with `durability` FSYNC after
-a power failure, too. Deliveries that end (`delivered`, `later` …) wait for nobody: what a crash forgets of them is
-delivered again.
+a power failure, too. For the end of a delivery (`delivered`, `later` …) nobody waits: it is written with the next
+answer, or LINGER_S later, and what a crash forgets of it is delivered again.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ OS: Final = "os"  # it survives the end of the process, whatever ends it
 DURABILITIES: Final = (FSYNC, OS)
 
 QUIET_S: Final = 60.0  # between two lines in the log: a full disk may refuse each caller
+LINGER_S: Final = 0.02  # that ends of deliveries wait for somebody to share a commit with; a crash repeats so many more
 RETRY_S: Final = 1.0  # until what a full disk did not take is written again
 MAX_READ_BYTES: Final = 16 * 1024 * 1024  # of messages in one reading, and one more: memory and callers bear it
 
@@ -84,6 +85,8 @@ class Store:
         self._puts: list[_Job] = []
         self._jobs: list[_Job] = []  # in the order in which they were asked for
         self._ends: list[_Job] = []  # of messages that are done with: nothing that is asked depends on their order
+        self._is_urgent = False  # somebody waits for one of them
+        self._is_asleep = False  # the thread has nothing to do
         self._is_closing = False
         # The thread's own.
         self._kept: list[_Job] = []  # what the disk did not take; no more than there are messages under way
@@ -178,7 +181,7 @@ class Store:
         """Returns when all that was told before is on disk, which may take until there is room on it. StoreError: the
         store was closed before."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tell(self._ends, _nothing, None, done)
+        self._tell(self._jobs, _nothing, None, done)
         await done
 
     # Operators
@@ -226,7 +229,10 @@ class Store:
     def _add(self, jobs: list[_Job], job: _Job) -> None:
         with self._changed:
             jobs.append(job)
-            self._changed.notify()
+            if job.answer is not None or self._is_asleep:
+                self._is_urgent |= job.answer is not None
+                self._is_asleep = False
+                self._changed.notify()
 
     def _resolve(self, jobs: list[_Job], totals: Totals) -> None:
         """In the order in which the thread has done them."""
@@ -249,9 +255,13 @@ class Store:
         is_closing = False
         while not is_closing:
             with self._changed:
-                is_idle = not (self._puts or self._jobs or self._ends or self._is_closing)
-                if is_idle and (self._kept or not has_spare):
+                if not self._has_work() and (self._kept or not has_spare):
+                    self._is_asleep = not self._kept
                     self._changed.wait(RETRY_S if self._kept else None)
+                    self._is_asleep = False
+                if self._has_work():
+                    self._changed.wait_for(lambda: self._is_urgent or self._is_closing, LINGER_S)
+                self._is_urgent = False
                 jobs = self._kept + self._puts + self._jobs + self._ends
                 for each in (self._puts, self._jobs, self._ends):
                     each.clear()
@@ -267,6 +277,9 @@ class Store:
         loop.call_soon_threadsafe(self._resolve, self._kept, tables.totals)
         self._kept = []
         tables.close()
+
+    def _has_work(self) -> bool:
+        return bool(self._puts or self._jobs or self._ends or self._is_closing)
 
     def _do(self, tables: Tables, jobs: list[_Job]) -> list[_Job]:
         """Those that have a result now; the others are kept."""

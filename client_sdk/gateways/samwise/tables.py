@@ -183,10 +183,12 @@ class Tables:
         for publish, uid, at_ms, encoded in puts:
             size = len(encoded)
             if stored_n + len(rows) >= self.max_messages:
-                results.append(Refused(f"buffer full: {self.max_messages} messages, max_messages", "full"))
+                text = f"buffer full: {self.max_messages} messages are stored, no more may be (max_messages)"
+                results.append(Refused(text, "full"))
             elif stored_bytes + added_bytes + size > self.max_bytes:
-                what = f"{stored_bytes + added_bytes} bytes and {size} more, max_bytes is {self.max_bytes}"
-                results.append(Refused(f"buffer full: {what}", "full"))
+                has = f"{stored_bytes + added_bytes} bytes are stored"
+                text = f"buffer full: {has}, {size} more are over {self.max_bytes} (max_bytes)"
+                results.append(Refused(text, "full"))
             else:
                 rows.append((next_id, uid, at_ms, size, encoded))
                 message = Message(

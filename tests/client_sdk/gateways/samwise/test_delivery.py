@@ -324,6 +324,15 @@ def test_a_million_messages_are_read_a_window_at_a_time() -> None:
     assert delivery.wants(0) == []
 
 
+def test_what_the_disk_did_not_give_is_wanted_again() -> None:
+    delivery = Delivery(Retry(), has_fixed_destinations=True)
+    delivery.resume(2, ["lane"], 5)
+    wants = delivery.wants(5)
+    delivery.reading_failed()
+    assert sorted(map(str, delivery.wants(5))) == sorted(map(str, wants))
+    assert len(wants) == 3
+
+
 def test_a_message_that_comes_while_others_wait_on_disk_is_read_behind_them() -> None:
     delivery = Delivery(Retry(), has_fixed_destinations=True)
     delivery.resume(7, [], None)

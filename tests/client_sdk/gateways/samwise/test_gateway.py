@@ -190,6 +190,17 @@ async def test_ping_rpc_and_status_are_answered(run: Run) -> None:
     )
 
 
+async def test_ping_is_answered_whatever_is_stored_and_whoever_is_down(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", max_messages=1)
+    gateway = Gateway(store, FakeBackend())
+    await gateway.start()
+    full = Reply(False, "buffer full: 1 messages are stored, no more may be (max_messages)")
+    assert await asyncio.gather(*(gateway.handle(publish()) for _ in range(3))) == [OK, full, full]
+    assert await gateway.handle(Ping(100)) == OK
+    assert gateway.state().refused == {"full": 2}
+    await gateway.stop(0)
+
+
 async def test_the_first_stop_or_restart_is_told_to_the_command(run: Run) -> None:
     running = await run(FakeBackend())
     assert await running.gateway.handle(Control(120, RESTART)) == OK
@@ -337,6 +348,25 @@ async def test_reading_goes_on_when_the_disk_gives_messages_again(run: Run, monk
     monkeypatch.setattr(store, "read_new", read_new)
     await running.turn_until(lambda: running.waiting_n() == 0)
     assert len(running.backend.delivered) == WINDOW_N + 1
+
+
+async def test_messages_that_are_due_are_not_given_up_for_the_disk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = await run(FakeBackend("a"))
+    running.backend.failure = NotDelivered("no")
+    await running.put(b"1")
+    await until(lambda: running.gateway.state().failed == {"a": 1})
+    take_due, errors_n = running.gateway.store.take_due, 0
+
+    async def broken(now_ms: int, max_n: int) -> tuple[list[Message], int | None]:
+        nonlocal errors_n
+        errors_n += 1
+        raise StoreError("disk I/O error")
+
+    monkeypatch.setattr(running.gateway.store, "take_due", broken)
+    await running.turn_until(lambda: errors_n > 1)
+    running.backend.failure = None
+    monkeypatch.setattr(running.gateway.store, "take_due", take_due)
+    await running.turn_until(lambda: running.waiting_n() == 0)
 
 
 async def test_a_backend_that_does_not_say_where_to_is_asked_again(run: Run, caplog: pytest.LogCaptureFixture) -> None:

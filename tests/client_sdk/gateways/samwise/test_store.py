@@ -13,6 +13,7 @@ from client_sdk.gateways.samwise.store import FSYNC, OS, Store
 from client_sdk.gateways.samwise.tables import MAX_SCANNED, Letter, StoreError, Tables, Totals, encode_publish
 from client_sdk.gateways.samwise.values import Message, Refused
 from tests.client_sdk.gateways.samwise.messages import publish
+from tests.system.support.waits import until
 
 ROOT = Path(__file__).parents[4]
 SMALL = len(encode_publish(publish()))  # bytes of one
@@ -82,20 +83,46 @@ async def test_callers_at_once_have_ids_in_their_order_and_different_uids(store:
     assert heard == messages
 
 
-async def test_callers_that_wait_share_a_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[Totals]:
+    """What was stored at each."""
     commits = []
     commit = Tables.commit
 
     def counted(tables: Tables) -> None:
-        commits.append(tables.totals.next_id)
         commit(tables)
+        commits.append(tables.totals)
 
     monkeypatch.setattr(Tables, "commit", counted)
+    return commits
+
+
+async def test_callers_that_wait_share_a_commit(store: Store, commits: list[Totals]) -> None:
     with store._changed:  # the thread takes nothing meanwhile
         waiting = [asyncio.ensure_future(store.put(publish(), 1)) for _ in range(64)]
         await asyncio.sleep(0)
     await asyncio.gather(*waiting)
-    assert commits == [65]
+    assert [totals.next_id for totals in commits] == [65]
+
+
+async def test_ends_of_deliveries_share_the_commit_of_the_next_answer(
+    store: Store, commits: list[Totals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.LINGER_S", 30)
+    await put_n(store, 3)
+    commits.clear()
+    store.delivered(1)
+    store.later(2, 7, 1, "")
+    await store.put(publish(), 5)
+    assert [(totals.next_id, totals.waiting_n) for totals in commits] == [(5, 3)]
+
+
+async def test_ends_of_deliveries_are_written_though_nobody_asks(store: Store) -> None:
+    await put_n(store, 2)
+    store.delivered(1)
+    await until(lambda: store.totals.waiting_n == 1)
+    store.bury(2, 1, "", 1)
+    await until(lambda: store.totals.dead_n == 1)
 
 
 async def test_a_caller_that_left_is_heard_of_all_the_same(store: Store) -> None:
@@ -113,7 +140,7 @@ async def test_a_full_store_refuses_until_there_is_room(tmp_path: Path) -> None:
     store = Store(tmp_path / "store", max_messages=2)
     await store.open()
     await put_n(store, 2)
-    with pytest.raises(Refused, match="buffer full: 2 messages, max_messages") as refused:
+    with pytest.raises(Refused, match="buffer full: 2 messages are stored") as refused:
         await store.put(publish(), 1)
     assert refused.value.reason == "full"
     store.delivered(1)
@@ -142,6 +169,7 @@ async def test_bytes_are_bounded_and_a_smaller_message_of_the_same_commit_still_
     )
     assert isinstance(big, Refused)
     assert big.reason == "full"
+    assert big.text.startswith("buffer full: 0 bytes are stored, ")
     assert isinstance(small, Message)
     assert store.totals == Totals(2, 1, SMALL, 0, 0, oldest_at_ms=2)
     await store.close()
