@@ -1,0 +1,192 @@
+"""One message as RabbitMQ gets it: its frames, and what is refused because it would close the channel for everybody.
+
+AMQP 0-9-1, basic.publish and the properties of class basic. What RabbitMQ 3.10 does with each fault is told beside it.
+Knows no connections.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from pamqp.body import ContentBody
+from pamqp.commands import Basic
+from pamqp.constants import DOMAIN_REGEX
+from pamqp.frame import marshal
+from pamqp.header import ContentHeader
+
+from client_sdk.gateways.samwise.backends.backend import NotDelivered
+from client_sdk.gateways.samwise.values import Message, Publish, Refused
+
+ID_HEADER: Final = "x-samwise-id"  # the same in each attempt: receivers drop repeats by it
+CHANNEL: Final = 1  # of a connection: the one that publishes
+MAX_SHORT_BYTES: Final = 255  # of a short string of AMQP: its length has 8 bits
+MAX_EXCHANGE_CHARACTERS: Final = 127  # of the name of an exchange (AMQP 0-9-1, domain exchange-name)
+MAX_HEADER_NAME_BYTES: Final = 128  # AMQP 0-9-1, 4.2.5.5
+MAX_EXPIRATION_DIGITS: Final = 18  # of milliseconds: 31 million years
+# Of the frame with options and headers, which cannot be cut: a longer one closes the connection (501). RabbitMQ's
+# `frame_max` unless it is configured otherwise.
+MAX_HEADER_BYTES: Final = 131_072
+FRAME_BYTES: Final = 8  # around the content of a frame: type, channel, length, end
+
+_MARK: Final = "malformed publishing request"
+# RabbitMQ takes lists there, which no request of Samwise can say, and closes the channel for text (406).
+_LISTS: Final = frozenset({"CC", "BCC"})
+_DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+_EXCHANGE: Final = DOMAIN_REGEX["exchange-name"]
+
+
+class Publication:
+    """A message on its way to one broker."""
+
+    __slots__ = ("_broker", "_header", "_method", "body", "exchange", "is_suspect", "outcome", "uid")
+
+    def __init__(self, message: Message, outcome: "asyncio.Future[None]", broker: str) -> None:
+        """NotDelivered, hopeless, for a message that cannot be written, which `check` would have refused."""
+        publish = message.publish
+        try:
+            method = Basic.Publish(
+                exchange=publish.exchange, routing_key=publish.routing_key, mandatory=publish.mandatory
+            )
+            header = ContentHeader(body_size=len(publish.payload), properties=_properties(message))
+            self._method = marshal(method, CHANNEL)
+            self._header = marshal(header, CHANNEL)
+        except (TypeError, ValueError) as error:
+            raise NotDelivered(f"{broker}: cannot be written: {error}", is_hopeless=True) from None
+        self._broker: Final = broker
+        self.body = publish.payload
+        self.exchange: Final = publish.exchange
+        self.uid: Final = message.uid
+        self.outcome: Final = outcome  # result: acknowledged; NotDelivered; cancelled by whoever waited
+        self.is_suspect = False  # it was in flight when RabbitMQ closed the channel, so it goes alone
+
+    @property
+    def size(self) -> int:
+        """Bytes of it, but for what is around the frames of its body."""
+        return len(self._method) + len(self._header) + len(self.body)
+
+    @property
+    def longest_bytes(self) -> int:
+        """Of a frame that cannot be cut."""
+        return len(self._header)
+
+    def frames(self, frame_max_bytes: int) -> list[bytes]:
+        """All frames of it; the body in as many as the connection's longest frame makes of it (0: no limit)."""
+        longest = (frame_max_bytes or len(self.body) + FRAME_BYTES) - FRAME_BYTES
+        parts = range(0, len(self.body), longest) if self.body else ()
+        bodies = (marshal(ContentBody(self.body[at : at + longest]), CHANNEL) for at in parts)
+        return [self._method, self._header, *bodies]
+
+    def drop(self) -> None:
+        """Nobody waits for it any more; what RabbitMQ says of it is ignored."""
+        self._method = self._header = self.body = b""
+
+    def acknowledged(self) -> None:
+        """RabbitMQ has it."""
+        if not self.outcome.done():
+            self.outcome.set_result(None)
+
+    def failed(self, reason: str, *, is_away: bool = False, is_hopeless: bool = False) -> None:
+        """It has not, or nobody knows; `is_away`: it was not written."""
+        if not self.outcome.done():
+            text = f"{self._broker}: {reason}"
+            self.outcome.set_exception(NotDelivered(text, is_away=is_away, is_hopeless=is_hopeless))
+
+
+def check(publish: Publish, users: Mapping[str, str]) -> None:
+    """Refused when RabbitMQ would close a channel or a connection for it; `users`: the gateway's at each broker."""
+    if publish.immediate:
+        # 540 NOT_IMPLEMENTED closes the connection.
+        raise _refused("immediate is set, which RabbitMQ does not implement", "backend")
+    if len(publish.exchange) > MAX_EXCHANGE_CHARACTERS or _EXCHANGE.fullmatch(publish.exchange) is None:
+        text = f"must be at most {MAX_EXCHANGE_CHARACTERS} letters, digits, spaces and -_.:@#,/+"
+        raise _refused(f"exchange {publish.exchange[:40]!r} {text}", "text")
+    _check_short("routing key", publish.routing_key)
+    for name, value in publish.options.items():
+        _check_short(name, value)
+    _check_options(publish, users)
+    names = set[str]()
+    for name, _ in publish.headers:
+        size = len(name.encode())
+        if size > MAX_HEADER_NAME_BYTES:
+            raise _refused(f"the name of header {name[:40]!r} has {size} bytes of {MAX_HEADER_NAME_BYTES}", "text")
+        if name in names:
+            raise _refused(f"header {name!r} is given twice", "backend")
+        if name in _LISTS:
+            raise _refused(f"header {name!r} has to be a list for RabbitMQ, which a request cannot say", "backend")
+        if name == ID_HEADER:
+            raise _refused(f"header {name!r} is the gateway's own", "backend")
+        names.add(name)
+    size = _header_bytes(publish)
+    if size > MAX_HEADER_BYTES:
+        raise _refused(f"options and headers have {size} bytes, at most {MAX_HEADER_BYTES} can be sent", "limit")
+
+
+def _check_options(publish: Publish, users: Mapping[str, str]) -> None:
+    options = publish.options
+    if "cluster_id" in options:
+        raise _refused("cluster_id is reserved by AMQP 0-9-1, it must be empty", "backend")
+    mode = options.get("delivery_mode", "1")
+    if mode not in ("1", "2"):
+        raise _refused(f"delivery_mode is {mode[:40]!r}, it must be 1 (transient) or 2 (persistent)", "number")
+    priority = options.get("priority", "0")
+    if not _is_decimal(priority, 3) or int(priority) > 255:
+        raise _refused(f"priority is {priority[:40]!r}, it must be 0..255", "number")
+    expiration = options.get("expiration", "0")
+    if not _is_decimal(expiration, MAX_EXPIRATION_DIGITS):
+        # 406 PRECONDITION_FAILED closes the channel, as for the two that follow.
+        raise _refused(f"expiration is {expiration[:40]!r}, it must be milliseconds in decimal digits", "number")
+    said = options.get("user_id")
+    for broker, user in users.items():
+        if said not in (None, user):
+            raise _refused(f"user_id is {said!r}, the gateway's user at {broker} is {user!r}", "backend")
+    if options.get("reply_to") == _DIRECT_REPLY_TO:
+        raise _refused(f"reply_to is {_DIRECT_REPLY_TO}, and the gateway takes no replies", "backend")
+
+
+def _header_bytes(publish: Publish) -> int:
+    """Of the frame with options and headers: |frame (8)|class, body size, flags (14)|length (4)|own id (50)|others|."""
+    options = sum(1 + len(value.encode()) for value in publish.options.values())
+    return FRAME_BYTES + 68 + options + sum(6 + len(name.encode()) + len(value) for name, value in publish.headers)
+
+
+def _check_short(name: str, value: str) -> None:
+    size = len(value.encode())
+    if size > MAX_SHORT_BYTES:
+        raise _refused(f"{name} has {size} bytes, at most {MAX_SHORT_BYTES} can be sent", "text")
+
+
+def _refused(text: str, reason: str) -> Refused:
+    return Refused(f"{_MARK}: {text}", reason)
+
+
+def _is_decimal(text: str, most_digits: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= most_digits
+
+
+def _properties(message: Message) -> Basic.Properties:
+    publish = message.publish
+    options = publish.options
+    mode, priority = options.get("delivery_mode"), options.get("priority")
+    return Basic.Properties(
+        content_type=options.get("content_type"),
+        content_encoding=options.get("content_encoding"),
+        headers={ID_HEADER: message.uid, **{name: _header(value) for name, value in publish.headers}},
+        delivery_mode=None if mode is None else int(mode),
+        priority=None if priority is None else int(priority),
+        correlation_id=options.get("correlation_id"),
+        reply_to=options.get("reply_to"),
+        expiration=options.get("expiration"),
+        message_id=options.get("message_id"),
+        message_type=options.get("type"),
+        user_id=options.get("user_id"),
+        app_id=options.get("app_id"),
+        cluster_id=options.get("cluster_id", ""),
+    )
+
+
+def _header(value: bytes) -> str | bytearray:
+    """A long string where it is text, as nearly all are; bytes ("x") where it is not."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return bytearray(value)
