@@ -1,0 +1,447 @@
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from client_sdk.gateways.samwise.backends.backend import NotDelivered
+from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitBroker
+from client_sdk.gateways.samwise.values import DECLARE, DELETE, OPTIONS, Refused, Rpc
+from tests.client_sdk.gateways.samwise.rabbitmq import (
+    CERTIFICATE,
+    HOST,
+    START_S,
+    USER,
+    Consumer,
+    RabbitNode,
+    RabbitNodes,
+    free_port,
+)
+from tests.client_sdk.gateways.samwise.samples import publish, stored
+from tests.system.support.waits import soon, until
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+NAMES = ("rabbit-1", "rabbit-2")
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNodes]:
+    with RabbitNodes(tmp_path_factory.mktemp("rabbitmq")) as started:
+        yield started
+
+
+@pytest.fixture
+def first(nodes: RabbitNodes) -> RabbitNode:
+    return nodes.nodes["rabbit-1"]
+
+
+@pytest.fixture
+def second(nodes: RabbitNodes) -> RabbitNode:
+    return nodes.nodes["rabbit-2"]
+
+
+@pytest.fixture
+async def both(nodes: RabbitNodes) -> AsyncIterator[RabbitBackend]:
+    """Delivers to both."""
+    backend = RabbitBackend([broker_of(node) for node in nodes.nodes.values()])
+    await started(backend, 2)
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+async def consumer(first: RabbitNode) -> AsyncIterator[Consumer]:
+    """At the first node."""
+    async with Consumer.at(first) as connected:
+        yield connected
+
+
+def broker_of(node: RabbitNode, **others: Any) -> RabbitBroker:
+    return RabbitBroker(**{"name": node.name, "host": HOST, "port": node.port, **others})
+
+
+def certificate() -> str:
+    text = CERTIFICATE.read_text()
+    return text[text.index("-----BEGIN CERTIFICATE") :]
+
+
+async def started(backend: RabbitBackend, up_n: int) -> None:
+    await backend.start(lambda: None)
+    await until(lambda: sum(state.is_up for state in backend.state()) == up_n)
+
+
+def details(backend: RabbitBackend) -> list[str]:
+    return [state.detail for state in backend.state()]
+
+
+async def outcomes(*deliveries: "asyncio.Task[str]") -> list[str]:
+    """What each delivery came to: the name of who has it, or why nobody has."""
+    said = await soon(asyncio.gather(*deliveries, return_exceptions=True))
+    return [each if isinstance(each, str) else str(each) for each in said]
+
+
+def deliver(backend: RabbitBackend, to: str = "rabbit-1", **fields: Any) -> "asyncio.Task[str]":
+    """One more delivery; begun in the order of these calls."""
+    return asyncio.ensure_future(backend.deliver(stored(publish(**fields)), to))
+
+
+async def test_all_options_and_headers_arrive_as_they_were_given(both: RabbitBackend, consumer: Consumer) -> None:
+    texts = {name: f"the {name}" for name in OPTIONS if name not in ("delivery_mode", "priority", "cluster_id")}
+    options = {**texts, "delivery_mode": "2", "priority": "7", "expiration": "60000", "user_id": USER}
+    headers = (("shop", "Käthe".encode()), ("raw", b"\xff\x00"), ("empty", b""))
+    queue = await consumer.queue("amq.direct", "key")
+    message = stored(publish("amq.direct", "key", b"body", options=options, headers=headers))
+    both.check(message.publish)
+    assert await soon(both.deliver(message, "rabbit-1")) == "rabbit-1"
+    [arrived] = await consumer.take(queue, 1)
+    found = dict(arrived.header.properties)
+    assert found == {
+        **{name: value for name, value in texts.items() if name != "type"},
+        "message_type": "the type",
+        "delivery_mode": 2,
+        "priority": 7,
+        "expiration": "60000",
+        "user_id": USER,
+        "timestamp": None,
+        "cluster_id": "",
+        "headers": {"x-samwise-id": message.uid, "shop": "Käthe", "raw": bytearray(b"\xff\x00"), "empty": ""},
+    }
+    assert arrived.body == b"body"
+
+
+async def test_what_was_not_given_does_not_arrive(both: RabbitBackend, consumer: Consumer) -> None:
+    queue = await consumer.queue()
+    message = stored(publish("", queue))
+    await soon(both.deliver(message, "rabbit-1"))
+    [arrived] = await consumer.take(queue, 1)
+    said = {name: value for name, value in arrived.header.properties if value not in (None, "")}
+    assert said == {"headers": {"x-samwise-id": message.uid}}
+    assert arrived.body == b""
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_bodies_longer_than_a_frame_arrive_whole(both: RabbitBackend, nodes: RabbitNodes, name: str) -> None:
+    payload = bytes(number % 251 for number in range(1_000_003))
+    async with Consumer.at(nodes.nodes[name]) as consumer:
+        queue = await consumer.queue()
+        assert await outcomes(deliver(both, name, routing_key=queue, payload=payload)) == [name]
+        assert await consumer.bodies(queue, 1) == [payload]
+
+
+async def test_headers_longer_than_a_frame_of_a_broker_cost_their_own_message_only(both: RabbitBackend) -> None:
+    before = details(both)
+    message = stored(publish("amq.direct", headers=(("long", b"x" * 10_000),)))
+    assert await soon(both.deliver(message, "rabbit-1")) == "rabbit-1"
+    with pytest.raises(
+        NotDelivered, match=r"rabbit-2: options and headers have \d+ bytes, the broker's frame_max is 8192"
+    ) as failed:
+        await soon(both.deliver(message, "rabbit-2"))
+    assert failed.value.is_hopeless
+    assert await outcomes(deliver(both, "rabbit-2", exchange="amq.direct")) == ["rabbit-2"]
+    assert details(both) == before
+
+
+async def test_messages_arrive_in_the_order_of_the_calls_over_several_exchanges(
+    both: RabbitBackend, consumer: Consumer
+) -> None:
+    queue = await consumer.queue("amq.direct", "key")
+    await consumer.channel.queue_bind(queue, "amq.fanout")
+    await consumer.channel.queue_bind(queue, "amq.topic", "#")
+    exchanges = ["amq.direct", "amq.fanout", "amq.topic"]
+    numbers = range(500)
+    assert await outcomes(
+        *(deliver(both, exchange=exchanges[n // 7 % 3], routing_key="key", payload=b"%d" % n) for n in numbers)
+    ) == ["rabbit-1"] * len(numbers)
+    assert await consumer.bodies(queue, len(numbers)) == [b"%d" % n for n in numbers]
+
+
+async def test_a_message_for_both_is_once_at_each(both: RabbitBackend, consumer: Consumer, second: RabbitNode) -> None:
+    async with Consumer.at(second) as other:
+        queues = [await each.queue("amq.fanout") for each in (consumer, other)]
+        message = stored(publish("amq.fanout", payload=b"for all"))
+        names = await both.destinations(message)
+        assert names == list(NAMES)
+        assert await soon(asyncio.gather(*(both.deliver(message, name) for name in names))) == list(NAMES)
+        arrived = [*await consumer.take(queues[0], 1), *await other.take(queues[1], 1)]
+        assert [each.header.properties.headers for each in arrived] == [{"x-samwise-id": message.uid}] * 2
+
+
+async def test_forty_messages_by_turns_are_twenty_at_each(
+    both: RabbitBackend, consumer: Consumer, second: RabbitNode
+) -> None:
+    async with Consumer.at(second) as other:
+        queues = [await each.queue("amq.fanout") for each in (consumer, other)]
+        tasks = [deliver(both, NAMES[n % 2], exchange="amq.fanout", payload=b"%d" % n) for n in range(40)]
+        assert await outcomes(*tasks) == list(NAMES) * 20
+        assert await consumer.bodies(queues[0], 20) == [b"%d" % n for n in range(0, 40, 2)]
+        assert await other.bodies(queues[1], 20) == [b"%d" % n for n in range(1, 40, 2)]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "fault"),
+    [
+        ("there-is-none", "rabbit-1: NOT_FOUND - no exchange 'there-is-none' in vhost '/'"),
+        (
+            "amq.rabbitmq.trace",
+            "rabbit-1: ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'",
+        ),
+    ],
+)
+async def test_an_exchange_that_takes_nothing_costs_its_own_messages_only(
+    both: RabbitBackend, consumer: Consumer, exchange: str, fault: str
+) -> None:
+    """The others arrive once, and in their order."""
+    queue = await consumer.queue("amq.direct", "key")
+    tasks = [
+        deliver(both, exchange=exchange if n % 10 == 5 else "amq.direct", routing_key="key", payload=b"%d" % n)
+        for n in range(100)
+    ]
+    assert await outcomes(*tasks) == [fault if n % 10 == 5 else "rabbit-1" for n in range(100)]
+    assert await consumer.bodies(queue, 90) == [b"%d" % n for n in range(100) if n % 10 != 5]
+
+
+async def test_an_exchange_that_is_made_later_is_found_then(both: RabbitBackend, consumer: Consumer) -> None:
+    queue = await consumer.queue()
+    [fault] = await outcomes(deliver(both, exchange="later"))
+    assert "NOT_FOUND" in fault
+    await both.rpc(Rpc(version=110, broker="rabbit-1", action=DECLARE, name="later", type="fanout"))
+    await consumer.channel.queue_bind(queue, "later")
+    assert await outcomes(deliver(both, exchange="later", payload=b"now")) == ["rabbit-1"]
+    assert await consumer.bodies(queue, 1) == [b"now"]
+    await both.rpc(Rpc(version=110, broker="rabbit-1", action=DELETE, name="later"))
+
+
+async def test_an_exchange_that_others_delete_costs_its_own_messages_only(
+    both: RabbitBackend, consumer: Consumer
+) -> None:
+    """Many are in flight then, to it and to others; these are not lost, and fail not."""
+    await consumer.channel.exchange_declare("passing", exchange_type="fanout")
+    queue = await consumer.queue("amq.direct", "key")
+    warm = [deliver(both, exchange=exchange, routing_key="key", payload=b"0") for exchange in ("passing", "amq.direct")]
+    assert await outcomes(*warm) == ["rabbit-1"] * 2
+    await consumer.channel.exchange_delete("passing")
+    tasks = [
+        deliver(both, exchange="passing" if n % 10 == 5 else "amq.direct", routing_key="key", payload=b"%d" % n)
+        for n in range(1, 101)
+    ]
+    fault = "rabbit-1: NOT_FOUND - no exchange 'passing' in vhost '/'"
+    assert await outcomes(*tasks) == [fault if n % 10 == 5 else "rabbit-1" for n in range(1, 101)]
+    arrived = await consumer.bodies(queue, await consumer.count(queue))
+    assert {int(each) for each in arrived} == {n for n in range(101) if n % 10 != 5}
+
+
+async def test_a_mandatory_message_without_a_queue_is_not_acknowledged_and_later_is(
+    both: RabbitBackend, consumer: Consumer
+) -> None:
+    queue = await consumer.queue("amq.direct", "key")
+    options = {"message_id": "the same"}  # of all: not by this one is it known which came back
+    keys = ["key", "nowhere", "key"]
+    tasks = [deliver(both, exchange="amq.direct", routing_key=key, mandatory=True, options=options) for key in keys]
+    assert await outcomes(*tasks) == ["rabbit-1", "rabbit-1: unroutable: 312 NO_ROUTE", "rabbit-1"]
+    assert len(await consumer.take(queue, 2)) == 2
+    await consumer.channel.queue_bind(queue, "amq.direct", "nowhere")
+    assert await outcomes(deliver(both, exchange="amq.direct", routing_key="nowhere", mandatory=True)) == ["rabbit-1"]
+
+
+async def test_a_delivery_that_nobody_waits_for_any_more_disturbs_nothing(
+    both: RabbitBackend, consumer: Consumer
+) -> None:
+    queue = await consumer.queue()
+    tasks = [deliver(both, routing_key=queue, payload=b"%d" % n) for n in range(100)]
+    await asyncio.sleep(0)  # all are begun
+    for task in tasks[::2]:
+        task.cancel()
+    assert await outcomes(*tasks[1::2]) == ["rabbit-1"] * 50
+    arrived = await consumer.bodies(queue, await consumer.count(queue))
+    assert [each for each in arrived if int(each) % 2] == [b"%d" % n for n in range(1, 100, 2)]
+    assert [state.waiting_n for state in both.state()] == [0, 0]
+
+
+async def test_rpc_declares_and_deletes_at_the_named_broker_only(
+    both: RabbitBackend, consumer: Consumer, second: RabbitNode
+) -> None:
+    await both.rpc(Rpc(version=110, broker="rabbit-2", action=DECLARE, name="theirs", type="topic"))
+    async with Consumer.at(second) as other:
+        await other.channel.exchange_declare("theirs", exchange_type="topic")  # as it is: neither durable nor internal
+        [fault] = await outcomes(deliver(both, exchange="theirs"))
+        assert "NOT_FOUND" in fault
+        await both.rpc(Rpc(version=110, broker="rabbit-2", action=DELETE, name="theirs"))
+        await other.channel.exchange_declare("theirs", exchange_type="fanout")  # it was gone, so it may be another
+        await other.channel.exchange_delete("theirs")
+
+
+async def test_rpc_without_a_broker_is_for_all(both: RabbitBackend) -> None:
+    await both.rpc(Rpc(version=110, broker="", action=DECLARE, name="ours", type="direct"))
+    assert await outcomes(*(deliver(both, name, exchange="ours") for name in NAMES)) == list(NAMES)
+    await both.rpc(Rpc(version=110, broker="", action=DELETE, name="ours"))
+    faults = await outcomes(*(deliver(both, name, exchange="ours") for name in NAMES))
+    assert faults == [f"{name}: NOT_FOUND - no exchange 'ours' in vhost '/'" for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("broker", "action", "name", "type", "fault"),
+    [
+        ("rabbit-1", DECLARE, "e", "nonsense", "rabbit-1: COMMAND_INVALID - unknown exchange type 'nonsense'"),
+        ("rabbit-2", DECLARE, "amq.mine", "direct", "rabbit-2: ACCESS_REFUSED - exchange name 'amq.mine' contains"),
+        (
+            "",
+            DECLARE,
+            "amq.direct",
+            "fanout",
+            "rabbit-1: PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'amq.direct' in vhost '/': received "
+            "'fanout' but current is 'direct'. rabbit-2: PRECONDITION_FAILED - inequivalent arg 'type'",
+        ),
+        ("rabbit-1", DELETE, "amq.direct", "", "rabbit-1: ACCESS_REFUSED - deletion of system exchange 'amq.direct'"),
+        ("rabbit-1", DECLARE, "a!", "direct", "rabbit-1: Invalid value for exchange"),
+        ("rabbit-3", DELETE, "e", "", "there is no broker 'rabbit-3', there are: rabbit-1, rabbit-2"),
+    ],
+)
+async def test_what_rabbitmq_refuses_is_refused_in_its_words_and_disturbs_nothing(
+    both: RabbitBackend, consumer: Consumer, broker: str, action: str, name: str, type: str, fault: str
+) -> None:
+    queue = await consumer.queue()
+    before = details(both)
+    tasks = [deliver(both, routing_key=queue) for _ in range(50)]
+    with pytest.raises(Refused) as refused:
+        await soon(both.rpc(Rpc(version=110, broker=broker, action=action, name=name, type=type)))
+    assert refused.value.text.startswith(f"malformed rpc request: {fault}")
+    assert refused.value.reason == "backend"
+    assert await outcomes(*tasks) == ["rabbit-1"] * 50
+    assert len(await consumer.take(queue, 50)) == 50
+    assert details(both) == before  # the connections are the same
+
+
+async def test_declare_durable_makes_durable_exchanges(first: RabbitNode, consumer: Consumer) -> None:
+    backend = RabbitBackend([broker_of(first)], declare_durable=True)
+    await backend.rpc(Rpc(version=110, broker="", action=DECLARE, name="lasting", type="direct"))
+    await consumer.channel.exchange_declare("lasting", exchange_type="direct", durable=True)
+    await backend.rpc(Rpc(version=110, broker="", action=DELETE, name="lasting"))
+    await backend.close()
+
+
+async def test_a_broker_that_cannot_be_reached_is_down_and_the_others_work(first: RabbitNode) -> None:
+    away = RabbitBroker(name="away", host=HOST, port=free_port())
+    changes: list[str] = []
+    backend = RabbitBackend([away, broker_of(first)])
+    await backend.start(lambda: changes.append("changed"))
+    await until(lambda: backend.state()[1].is_up and "Connect call failed" in backend.state()[0].detail)
+    message = stored(publish("amq.direct"))
+    assert await backend.destinations(message) == ["rabbit-1"]
+    assert changes == ["changed"]
+    with pytest.raises(NotDelivered, match="away: ") as failed:
+        await backend.deliver(message, "away")
+    assert failed.value.is_away
+    with pytest.raises(Refused, match="malformed rpc request: away: "):
+        await soon(backend.rpc(Rpc(version=110, broker="away", action=DELETE, name="e")))
+    assert await soon(backend.deliver(message, "rabbit-1")) == "rabbit-1"
+    await backend.close()
+
+
+@pytest.mark.parametrize(
+    ("others", "fault"),
+    [
+        ({"password": "wrong"}, "ACCESS_REFUSED"),
+        ({"vhost": "no/such one"}, "virtual host 'no/such one' does not exist, or is not for user 'guest', or is full"),
+    ],
+)
+async def test_a_broker_that_does_not_let_the_gateway_in_is_down_with_its_reason(
+    first: RabbitNode, others: dict[str, str], fault: str
+) -> None:
+    backend = RabbitBackend([broker_of(first, **others)])
+    await backend.start(lambda: None)
+    await until(lambda: fault in details(backend)[0])
+    assert await backend.destinations(stored(publish())) == []
+    await backend.close()
+
+
+async def test_a_broker_is_reached_over_tls(first: RabbitNode, consumer: Consumer) -> None:
+    queue = await consumer.queue()
+    trusting = ssl.create_default_context(cadata=ssl.PEM_cert_to_DER_cert(certificate()))
+    backend = RabbitBackend([broker_of(first, port=first.tls_port, tls=trusting)])
+    await started(backend, 1)
+    assert await outcomes(deliver(backend, routing_key=queue, payload=b"by TLS")) == ["rabbit-1"]
+    assert await consumer.bodies(queue, 1) == [b"by TLS"]
+    await backend.close()
+
+
+async def test_a_broker_with_an_unknown_certificate_is_down(first: RabbitNode) -> None:
+    backend = RabbitBackend([broker_of(first, port=first.tls_port, tls=ssl.create_default_context())])
+    await backend.start(lambda: None)
+    await until(lambda: "certificate verify failed" in details(backend)[0])
+    await backend.close()
+
+
+async def test_a_user_id_that_was_stored_for_another_user_is_hopeless(both: RabbitBackend) -> None:
+    with pytest.raises(NotDelivered, match="user_id is not 'guest'") as failed:
+        await both.deliver(stored(publish(options={"user_id": "bob"})), "rabbit-1")
+    assert failed.value.is_hopeless
+
+
+async def test_deliveries_that_wait_fail_when_the_gateway_stops(first: RabbitNode) -> None:
+    backend = RabbitBackend([broker_of(first)])
+    await started(backend, 1)
+    tasks = [deliver(backend, exchange="amq.direct") for _ in range(10)]
+    await asyncio.sleep(0)
+    await soon(backend.close())
+    said = await outcomes(*tasks)
+    assert said[1:] == ["rabbit-1: the gateway stops"] * 9
+    assert said[0] in ("rabbit-1", said[1])  # it was on its way
+    assert await backend.destinations(stored(publish())) == []
+
+
+def test_names_of_brokers_are_different_and_there_is_one() -> None:
+    broker = RabbitBroker(name="a", host=HOST)
+    for brokers in ([], [broker, broker]):
+        with pytest.raises(
+            ValueError, match="RabbitMQ brokers need names, each its own, and there must be one at least"
+        ):
+            RabbitBackend(brokers)
+
+
+def test_a_node_that_is_killed_is_down_and_comes_back(nodes: RabbitNodes) -> None:
+    """Not a coroutine: a node takes longer to start than a test of the SDK may."""
+    asyncio.run(soon(killed_and_back(nodes.nodes["rabbit-2"]), 2 * START_S))
+
+
+async def killed_and_back(node: RabbitNode) -> None:
+    changes: list[bool] = []
+    backend = RabbitBackend([broker_of(node)])
+    await backend.start(lambda: changes.append(backend.state()[0].is_up))
+    await until(lambda: changes == [True])
+    async with Consumer.at(node) as consumer:
+        await consumer.channel.exchange_declare("kept", exchange_type="fanout", durable=True)
+        await consumer.channel.queue_declare("kept", durable=True)
+        await consumer.channel.queue_bind("kept", "kept")
+    persistent = {"exchange": "kept", "options": {"delivery_mode": "2"}}
+    assert await outcomes(deliver(backend, "rabbit-2", payload=b"before", **persistent)) == ["rabbit-2"]
+    node.kill()
+    tasks = [deliver(backend, "rabbit-2", **persistent) for _ in range(5)]
+    said = await outcomes(*tasks)
+    assert {each.partition(":")[0] for each in said} == {"rabbit-2"}
+    assert "rabbit-2" not in said
+    await until(lambda: changes == [True, False])
+    assert await backend.destinations(stored(publish())) == []
+    node.start()
+    await until(lambda: changes == [True, False, True], START_S)
+    assert await outcomes(deliver(backend, "rabbit-2", payload=b"after", **persistent)) == ["rabbit-2"]
+    async with Consumer.at(node) as consumer:
+        assert await consumer.bodies("kept", 2) == [b"before", b"after"]
+    await backend.close()
+
+
+def test_a_node_that_says_nothing_counts_as_lost(nodes: RabbitNodes) -> None:
+    asyncio.run(soon(silent(nodes.nodes["rabbit-2"])))
+
+
+async def silent(node: RabbitNode) -> None:
+    backend = RabbitBackend([broker_of(node, heartbeat_s=1)])
+    await started(backend, 1)
+    node.pause()
+    try:
+        waiting = deliver(backend, "rabbit-2", exchange="amq.direct")
+        assert await outcomes(waiting) == ["rabbit-2: connection lost: no heartbeat"]
+    finally:
+        node.resume()
+    await until(lambda: backend.state()[0].is_up)
+    await backend.close()
