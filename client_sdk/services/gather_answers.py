@@ -11,9 +11,12 @@ end it for all. So a service answers a stream that carries GATHER_MIME like this
   * whatever fails, a handler that is missing or busy included, is an item too (`failure_payload`), then COMPLETE. Never
     an ERROR.
 
+A request whose GATHER_MIME ends with `what` = 1 asks who is there: no handler gets it, and each service answers with an
+item without data, or with a failure when it takes no requests now. One that is older asks its handler.
+
 The metadata of an item is composite:
 
-    GATHER_MIME        | version = 1 (8) |                                                   of the request
+    GATHER_MIME        | version = 1 (8) | what (8), absent: an answer |                     of the request
     ANSWERED_BY_MIME   | version = 1 (8) | route id (128) | length (8) | service name … |    of each item, first
     FAILED_MIME        | version = 1 (8) | RSocket code (32) | text, "word: sentence" … |    of an item that failed
     application/octet-stream | the metadata that the handler gave, absent if it gave none |
@@ -35,6 +38,7 @@ ANSWERED_BY_MIME: Final = "message/x.rsocket.broker.answered-by.v0"
 FAILED_MIME: Final = "message/x.rsocket.broker.failed.v0"
 VERSION: Final = b"\x01"
 GATHER_ENTRY: Final = entry_bytes(GATHER_MIME, VERSION)  # of the request
+WHO: Final = VERSION + b"\x01"  # content of the entry of a request that asks who is there
 MAX_FAILURE_BYTES: Final = 8192  # of the text of a failure; the rest of a longer one is cut
 
 _NAME_AT: Final = 1 + ID_BYTES
@@ -76,6 +80,15 @@ def is_gather(entries: list[tuple[str, bytes]]) -> bool:
     True
     """
     return any(mime_type == GATHER_MIME and content[:1] == VERSION for mime_type, content in entries)
+
+
+def asks_who(entries: list[tuple[str, bytes]]) -> bool:
+    """Whether it asks for no answer, but who is there.
+
+    >>> asks_who([("message/x.rsocket.broker.gather.v0", bytes([1, 1]))])
+    True
+    """
+    return any(mime_type == GATHER_MIME and content[:2] == WHO for mime_type, content in entries)
 
 
 def answered_by(route_id: bytes, service: str) -> bytes:

@@ -16,7 +16,14 @@ from client_sdk.io.failures import failure_of
 from client_sdk.io.stream_pump import close_items, is_cancelled
 from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.payload import Payload, as_parts
-from client_sdk.services.gather_answers import GATHER_MIME, answer_payload, answered_by, failure_payload, is_gather
+from client_sdk.services.gather_answers import (
+    GATHER_MIME,
+    answer_payload,
+    answered_by,
+    asks_who,
+    failure_payload,
+    is_gather,
+)
 from client_sdk.services.handler_stream import HandlerStream
 from client_sdk.services.handlers import Handler
 from client_sdk.services.request import (
@@ -77,7 +84,7 @@ class ServiceResponder:
     def request_stream(self, metadata: bytes | None, data: bytes) -> AsyncIterator[object]:
         request = Request(REQUEST_STREAM, data, metadata)
         if metadata is not None and _GATHER in metadata and is_gather(request.entries):
-            return self._gathered(request)
+            return self._present() if asks_who(request.entries) else self._gathered(request)
         return self._items(self._streams.find(metadata), request)
 
     def request_channel(
@@ -111,10 +118,14 @@ class ServiceResponder:
         address = request.address
         if address is not None and address.routing == "multicast":
             return
+        raise self._refusal()
+
+    def _refusal(self) -> Refused:
+        """Why it takes no requests now."""
         name = self._service.name
         if self.is_draining:
-            raise Refused("draining", f"this instance of service {name!r} is about to stop", REJECTED)
-        raise Refused("unhealthy", f"service {name!r} is out of service: {self._health.reason}", REJECTED)
+            return Refused("draining", f"this instance of service {name!r} is about to stop", REJECTED)
+        return Refused("unhealthy", f"service {name!r} is out of service: {self._health.reason}", REJECTED)
 
     async def _call(self, handler: Handler, request: Request) -> Any:
         traced = tracing.is_wanted(request.metadata)
@@ -161,6 +172,13 @@ class ServiceResponder:
         finally:
             if items is not None:
                 await close_items(items)
+
+    async def _present(self) -> AsyncGenerator[object, None]:
+        """Who this is, and whether it takes requests."""
+        if self._health.is_out or self.is_draining:
+            yield failure_payload(self._who, REJECTED, str(self._refusal()))
+        else:
+            yield answer_payload(self._who, b"", None)
 
     def _gatherer(self, metadata: bytes | None) -> Handler:
         """The handler that answers a gather."""

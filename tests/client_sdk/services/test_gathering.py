@@ -7,8 +7,8 @@ import pytest
 
 from client_sdk import ApplicationError, Payload, Request, Service
 from client_sdk.errors import NoHandler, Rejected
-from client_sdk.metadata import route_bytes
-from client_sdk.services.gather_answers import GATHER_ENTRY, Answer, read_answer
+from client_sdk.metadata import entry_bytes, route_bytes
+from client_sdk.services.gather_answers import GATHER_ENTRY, GATHER_MIME, WHO, Answer, read_answer
 from client_sdk.services.responder import ServiceResponder
 from tests.client_sdk.samples import cancel, gives, raises, yields
 from tests.client_sdk.services.asking import taken
@@ -98,3 +98,29 @@ async def test_a_cancelled_gather_ends_its_handler() -> None:
     await began.wait()
     await cancel(task)
     assert (task.cancelled(), ended.is_set(), responder.working_n) == (True, True, 0)
+
+
+async def test_who_is_there_is_answered_without_a_handler() -> None:
+    called: list[bytes] = []
+    service = Service("stock")
+    service.request_response()(gives(called.append))
+    service.request_stream()(yields(b"stream"))
+
+    items = ServiceResponder(service, ROUTE_ID).request_stream(entry_bytes(GATHER_MIME, WHO), b"")
+    answers = [read_answer(item) for item in await taken(items)]
+    assert [(*parts(answer), answer.is_ok) for answer in answers] == [(TEXT, "stock", b"", None, True)]
+    assert called == []
+
+
+@pytest.mark.parametrize("word", ["draining", "unhealthy"])
+async def test_who_takes_no_requests_says_so(word: str) -> None:
+    service = Service("stock")
+    responder = ServiceResponder(service, ROUTE_ID)
+    if word == "draining":
+        responder.is_draining = True
+    else:
+        await service.set_health(False, "no disk")
+    (item,) = await taken(responder.request_stream(entry_bytes(GATHER_MIME, WHO), b""))
+    answer = read_answer(item)
+    assert isinstance(answer.error, Rejected)
+    assert (answer.route_id, answer.error.word) == (TEXT, word)
