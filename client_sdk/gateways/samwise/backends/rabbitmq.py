@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from client_sdk.gateways.samwise.backends.backend import DestinationState
+from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_link import RabbitBroker, RabbitLink
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import check
 from client_sdk.gateways.samwise.values import Message, Publish, Refused, Rpc
@@ -47,6 +47,9 @@ class RabbitBackend:
         """Refused for what closes a channel or a connection of RabbitMQ, whichever broker it is."""
         check(publish, self._users)
 
+    async def check_mandatory(self, publish: Publish) -> None:
+        """RabbitMQ says it itself: a message that comes back is not acknowledged."""
+
     async def rpc(self, rpc: Rpc) -> None:
         """At the broker that it names, or at all: then what one of them refuses is refused, though others did it."""
         if rpc.broker and rpc.broker not in self._links:
@@ -63,6 +66,10 @@ class RabbitBackend:
 
     async def deliver(self, message: Message, to: str) -> str:
         """Publishes it; its place in the order is that of this call."""
+        try:
+            check(message.publish, self._users)
+        except Refused as refused:  # stored for other brokers
+            raise NotDelivered(f"{to}: {refused.text}", is_hopeless=True) from None
         await self._links[to].publish(message)
         return to
 

@@ -119,8 +119,6 @@ class RabbitLink:
         """Returns when the broker has confirmed it. What is published first is written first. NotDelivered."""
         if not self.is_up:
             raise NotDelivered(f"{self.broker.name}: {self._detail}", is_away=True)
-        if message.publish.options.get("user_id", self.broker.user) != self.broker.user:  # stored for another one
-            raise NotDelivered(f"{self.broker.name}: user_id is not {self.broker.user!r}", is_hopeless=True)
         publication = Publication(message, asyncio.get_running_loop().create_future(), self.broker.name)
         self._waiting.append(publication)
         self._wake.set()

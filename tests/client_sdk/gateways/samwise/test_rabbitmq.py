@@ -93,6 +93,7 @@ async def test_all_options_and_headers_arrive_as_they_were_given(both: RabbitBac
     queue = await consumer.queue("amq.direct", "key")
     message = stored(publish("amq.direct", "key", b"body", options=options, headers=headers))
     both.check(message.publish)
+    await both.check_mandatory(message.publish)
     assert await soon(both.deliver(message, "rabbit-1")) == "rabbit-1"
     [arrived] = await consumer.take(queue, 1)
     found = dict(arrived.header.properties)
@@ -372,8 +373,8 @@ async def test_a_broker_with_an_unknown_certificate_is_down(first: RabbitNode) -
     await backend.close()
 
 
-async def test_a_user_id_that_was_stored_for_another_user_is_hopeless(both: RabbitBackend) -> None:
-    with pytest.raises(NotDelivered, match="user_id is not 'guest'") as failed:
+async def test_what_was_stored_for_other_brokers_and_cannot_be_sent_to_these_is_hopeless(both: RabbitBackend) -> None:
+    with pytest.raises(NotDelivered, match="rabbit-1: malformed publishing request: user_id is 'bob'") as failed:
         await both.deliver(stored(publish(options={"user_id": "bob"})), "rabbit-1")
     assert failed.value.is_hopeless
 
