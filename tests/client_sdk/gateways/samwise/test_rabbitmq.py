@@ -1,13 +1,18 @@
 import asyncio
+import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitBroker
-from client_sdk.gateways.samwise.values import DECLARE, DELETE, OPTIONS, Refused, Rpc
+from client_sdk.gateways.samwise.delivery import Retry
+from client_sdk.gateways.samwise.gateway import Gateway
+from client_sdk.gateways.samwise.store import OS, Store
+from client_sdk.gateways.samwise.values import DECLARE, DELETE, OPTIONS, REDUNDANT, Refused, Reply, Request, Rpc
 from tests.client_sdk.gateways.samwise.rabbitmq import (
     CERTIFICATE,
     HOST,
@@ -79,6 +84,20 @@ async def outcomes(*deliveries: "asyncio.Task[str]") -> list[str]:
     """What each delivery came to: the name of who has it, or why nobody has."""
     said = await soon(asyncio.gather(*deliveries, return_exceptions=True))
     return [each if isinstance(each, str) else str(each) for each in said]
+
+
+@contextlib.asynccontextmanager
+async def gateway_over(nodes: Iterable[RabbitNode], folder: Path) -> AsyncIterator[Gateway]:
+    """A gateway with a store, all of whose brokers are up."""
+    backend = RabbitBackend([broker_of(node) for node in nodes])
+    retry = Retry(tries=2, interval_s=0.2, threshold_s=10)
+    gateway = Gateway(Store(folder / "store", durability=OS), backend, retry=retry)
+    await gateway.start()
+    try:
+        await until(lambda: all(state.is_up for state in backend.state()))
+        yield gateway
+    finally:
+        await gateway.stop()
 
 
 def deliver(backend: RabbitBackend, to: str = "rabbit-1", **fields: Any) -> "asyncio.Task[str]":
@@ -400,35 +419,92 @@ def test_names_of_brokers_are_different_and_there_is_one() -> None:
             RabbitBackend(brokers)
 
 
-def test_a_node_that_is_killed_is_down_and_comes_back(nodes: RabbitNodes) -> None:
+async def test_the_gateway_delivers_by_turns_or_to_both(
+    nodes: RabbitNodes, consumer: Consumer, second: RabbitNode, tmp_path: Path
+) -> None:
+    async with Consumer.at(second) as other, gateway_over(nodes.nodes.values(), tmp_path) as gateway:
+        queues = [await each.queue("amq.fanout") for each in (consumer, other)]
+        for n in range(40):
+            assert await gateway.handle(publish("amq.fanout", payload=b"%d" % n)) == Reply(True)
+        await until(lambda: gateway.state().delivered_n == 40)
+        turns = [await consumer.bodies(queues[0], 20), await other.bodies(queues[1], 20)]
+        assert sorted(turns) == [[b"%d" % n for n in range(40) if n % 2 == first] for first in (0, 1)]
+        for n in range(20):
+            asked = publish("amq.fanout", payload=b"%d" % n, distribution=REDUNDANT, acks_n=2)
+            assert await gateway.handle(asked) == Reply(True)
+        await until(lambda: gateway.state().delivered_n == 60)
+        for each, queue in zip((consumer, other), queues, strict=True):
+            assert await each.bodies(queue, 20) == [b"%d" % n for n in range(20)]
+
+
+async def test_what_cannot_be_delivered_disturbs_nothing_behind_it(
+    first: RabbitNode, consumer: Consumer, tmp_path: Path
+) -> None:
+    """All by the gateway, at once: of 100 messages 10 are for no exchange and 10 for no queue."""
+    exchanges, keys = {3: "there-is-none"}, {7: "nowhere"}
+    queue = await consumer.queue("amq.direct", "key")
+    async with gateway_over([first], tmp_path) as gateway:
+        asked: list[Request] = [
+            publish(exchanges.get(n % 10, "amq.direct"), keys.get(n % 10, "key"), b"%d" % n, mandatory=n % 10 == 7)
+            for n in range(100)
+        ]
+        asked.insert(50, Rpc(version=110, broker="", action=DECLARE, name="e", type="nonsense"))
+        replies = await soon(asyncio.gather(*(gateway.handle(each) for each in asked)))
+        refused = replies.pop(50)
+        assert refused.text == "malformed rpc request: rabbit-1: COMMAND_INVALID - unknown exchange type 'nonsense'"
+        assert replies == [Reply(True)] * 100
+        await until(lambda: (gateway.state().delivered_n, gateway.state().died_n) == (80, 20))
+        assert await consumer.bodies(queue, 80) == [b"%d" % n for n in range(100) if n % 10 not in (3, 7)]
+        reasons = {letter.reason for letter in await gateway.list_dead(0, 100)}
+        assert reasons == {
+            "rabbit-1: NOT_FOUND - no exchange 'there-is-none' in vhost '/'",
+            "rabbit-1: unroutable: 312 NO_ROUTE",
+        }
+
+
+def test_a_node_that_is_killed_is_down_and_gets_what_it_missed_when_it_is_back(
+    nodes: RabbitNodes, tmp_path: Path
+) -> None:
     """Not a coroutine: a node takes longer to start than a test of the SDK may."""
-    asyncio.run(soon(killed_and_back(nodes.nodes["rabbit-2"]), 2 * START_S))
+    asyncio.run(soon(killed_and_back(nodes, tmp_path), 2 * START_S))
 
 
-async def killed_and_back(node: RabbitNode) -> None:
-    changes: list[bool] = []
-    backend = RabbitBackend([broker_of(node)])
-    await backend.start(lambda: changes.append(backend.state()[0].is_up))
-    await until(lambda: changes == [True])
-    async with Consumer.at(node) as consumer:
-        await consumer.channel.exchange_declare("kept", exchange_type="fanout", durable=True)
-        await consumer.channel.queue_declare("kept", durable=True)
-        await consumer.channel.queue_bind("kept", "kept")
-    persistent = {"exchange": "kept", "options": {"delivery_mode": "2"}}
-    assert await outcomes(deliver(backend, "rabbit-2", payload=b"before", **persistent)) == ["rabbit-2"]
-    node.kill()
-    tasks = [deliver(backend, "rabbit-2", **persistent) for _ in range(5)]
-    said = await outcomes(*tasks)
-    assert {each.partition(":")[0] for each in said} == {"rabbit-2"}
-    assert "rabbit-2" not in said
-    await until(lambda: changes == [True, False])
-    assert await backend.destinations(stored(publish())) == []
-    node.start()
-    await until(lambda: changes == [True, False, True], START_S)
-    assert await outcomes(deliver(backend, "rabbit-2", payload=b"after", **persistent)) == ["rabbit-2"]
-    async with Consumer.at(node) as consumer:
-        assert await consumer.bodies("kept", 2) == [b"before", b"after"]
-    await backend.close()
+async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
+    killed = nodes.nodes["rabbit-2"]
+    for node in nodes.nodes.values():
+        async with Consumer.at(node) as consumer:
+            await consumer.channel.exchange_declare("kept", exchange_type="fanout", durable=True)
+            await consumer.channel.queue_declare("kept", durable=True)
+            await consumer.channel.queue_bind("kept", "kept")
+    persistent = {"delivery_mode": "2"}
+    async with gateway_over(nodes.nodes.values(), folder) as gateway:
+        backend = gateway.backend
+        both = publish("kept", payload=b"before", options=persistent, distribution=REDUNDANT, acks_n=2)
+        assert await gateway.handle(both) == Reply(True)
+        await until(lambda: gateway.state().delivered_n == 1)
+
+        killed.kill()
+        attempts = [asyncio.ensure_future(backend.deliver(stored(publish("kept")), killed.name)) for _ in range(5)]
+        said = await outcomes(*attempts)
+        assert {each.partition(":")[0] for each in said} == {"rabbit-2"}
+        assert "rabbit-2" not in said
+        await until(lambda: not backend.state()[1].is_up)
+        assert await backend.destinations(stored(publish())) == ["rabbit-1"]
+        for n in range(10):
+            assert await gateway.handle(publish("kept", payload=b"%d" % n, options=persistent)) == Reply(True)
+        await until(lambda: gateway.state().delivered_n == 11)
+        both = publish("kept", payload=b"meanwhile", options=persistent, distribution=REDUNDANT, acks_n=2)
+        assert await gateway.handle(both) == Reply(True)
+        async with Consumer.at(nodes.nodes["rabbit-1"]) as consumer:
+            expected = [b"before", *(b"%d" % n for n in range(10)), b"meanwhile"]
+            assert await consumer.bodies("kept", 12) == expected
+
+        killed.start()
+        await until(lambda: gateway.state().delivered_n == 12, START_S)
+        async with Consumer.at(killed) as consumer:
+            assert await consumer.bodies("kept", 2) == [b"before", b"meanwhile"]
+        async with Consumer.at(nodes.nodes["rabbit-1"]) as consumer:
+            assert await consumer.count("kept") == 0
 
 
 def test_a_node_that_says_nothing_counts_as_lost(nodes: RabbitNodes) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -14,7 +15,10 @@ from client_sdk.gateways.samwise.backends import services as module
 from client_sdk.gateways.samwise.backends.backend import ANY, NotDelivered
 from client_sdk.gateways.samwise.backends.exchanges import DIRECT, FANOUT, Exchange, Exchanges
 from client_sdk.gateways.samwise.backends.services import PROPERTIES_MIME, ServicesBackend
-from client_sdk.gateways.samwise.values import DECLARE, DELETE, Message, Publish, Refused, Rpc
+from client_sdk.gateways.samwise.delivery import Retry
+from client_sdk.gateways.samwise.gateway import Gateway
+from client_sdk.gateways.samwise.store import OS, Store
+from client_sdk.gateways.samwise.values import DECLARE, DELETE, REDUNDANT, Message, Publish, Refused, Reply, Rpc
 from client_sdk.testing import LocalBroker, local_broker
 from tests.client_sdk.gateways.samwise.samples import publish, stored
 from tests.system.support.waits import soon, until
@@ -377,3 +381,48 @@ async def test_deliveries_that_wait_fail_when_the_gateway_stops(
     await soon(backend.close())
     assert (await soon(task)).reason == "orders: closed: this client was closed"
     assert (await failure(backend, order())).reason == "the gateway stops"
+
+
+@contextlib.asynccontextmanager
+async def gateway_at(broker: LocalBroker, folder: Path) -> AsyncIterator[Gateway]:
+    """A gateway with a store, connected."""
+    backend = backend_of(broker, folder)
+    retry = Retry(tries=2, interval_s=0.05, threshold_s=10)
+    gateway = Gateway(Store(folder / "store", durability=OS), backend, retry=retry)
+    await gateway.start()
+    try:
+        await until(lambda: is_up(backend))
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+async def test_a_redundant_message_waits_for_routes_that_come_and_asks_nobody_twice(
+    broker: LocalBroker, shops: list[Shop], tmp_path: Path
+) -> None:
+    third = Shop(3)
+    async with gateway_at(broker, tmp_path) as gateway:
+        assert await gateway.handle(publish("orders", "new", b"1", acks_n=3, distribution=REDUNDANT)) == Reply(True)
+        await until(lambda: shops[0].got and shops[1].got)
+        assert await gateway.handle(publish("orders", "new", b"2")) == Reply(True)  # which need not wait
+        await until(lambda: gateway.state().delivered_n == 1)
+        client = await offered(broker, third)
+        await until(lambda: gateway.state().delivered_n == 2)
+        await client.close()
+    assert third.bodies == [b"1"]
+    assert sorted(shops[0].bodies + shops[1].bodies) == [b"1", b"1", b"2"]
+
+
+async def test_what_was_kept_arrives_when_the_broker_and_the_service_are_back(
+    broker: LocalBroker, shops: list[Shop], tmp_path: Path
+) -> None:
+    numbers = [b"%d" % n for n in range(20)]
+    async with gateway_at(broker, tmp_path) as gateway:
+        for number in numbers[:10]:
+            assert await gateway.handle(publish("orders", "new", number)) == Reply(True)
+        await broker.restart()
+        for number in numbers[10:]:
+            assert await gateway.handle(publish("orders", "new", number)) == Reply(True)
+        await until(lambda: gateway.state().delivered_n == 20)
+        assert gateway.state().died_n == 0
+    assert set(shops[0].bodies + shops[1].bodies) == set(numbers)
