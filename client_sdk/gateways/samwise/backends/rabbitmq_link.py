@@ -1,24 +1,13 @@
-"""The connection to one RabbitMQ broker, which comes back by itself, and the order in which messages go over it.
+"""The connection to one RabbitMQ broker, which comes back by itself. What is written when is `rabbitmq_queue`'s.
 
-    publish() ──► waiting ──► trusted exchange:  as many as there are in one write ──► in flight ──► confirmed
-                         └──► others:            alone ──────────────────────────────► in flight ──► trusted
-
-A message that RabbitMQ does not accept (an exchange that is missing or forbidden: 404, 403) closes the channel, and
-what is in flight with it is lost. So the first message to an exchange goes alone: after all before it were confirmed,
-and nothing behind it is written before it is. What RabbitMQ says then is about that message only, and the order stays.
-
-An exchange can vanish later. Then the channel closes with several in flight; nobody knows which of them RabbitMQ has.
-They are sent again in their order, the suspects alone, and no try of theirs is used up. A receiver may get one twice,
-with the same `x-samwise-id`.
+publish() ──► queue ──► channel ──► in flight ──► confirmed, or returned, or the channel is closed
 """
 
 import asyncio
 import contextlib
 import logging
-import re
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -30,6 +19,7 @@ from yarl import URL
 from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_channel import ConfirmChannel
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import Publication
+from client_sdk.gateways.samwise.backends.rabbitmq_queue import PublishQueue
 from client_sdk.gateways.samwise.values import DELETE, Message, Rpc
 from client_sdk.reconnect.backoff import Backoff
 
@@ -38,14 +28,9 @@ CLOSE_S: Final = 2.0  # RabbitMQ's last words
 # Longest time that a message on trial keeps others waiting, for those before it and for itself. A missing exchange is
 # told within milliseconds; a confirm may take long, and then the exchange is there.
 TRIAL_S: Final = 1.0
-REFUSED_S: Final = 1.0  # so long an exchange that RabbitMQ refused is not tried again
-MAX_EXCHANGES: Final = 10_000  # names that are remembered as trusted or as refused; at one more all are forgotten
-WRITE_BYTES: Final = 262_144  # of messages in one write, one more message at most
 
-# RuntimeError: aiormq's for what was closed meanwhile.
-_FAILURES: Final = (AMQPError, OSError, EOFError, TimeoutError, RuntimeError)
-# RabbitMQ 3.10 refuses all messages to an exchange with these words; some, of a topic, with others.
-_OF_EXCHANGE: Final = re.compile(r"(?:no exchange|access to exchange|internal exchange) '([^']*)'")
+# RuntimeError: aiormq's for what was closed meanwhile. ValueError: of names that AMQP or a URL cannot say.
+_FAILURES: Final = (AMQPError, OSError, EOFError, TimeoutError, RuntimeError, ValueError)
 _log: Final = logging.getLogger("client_sdk")
 
 
@@ -63,7 +48,7 @@ class RabbitBroker:
     tls: ssl.SSLContext | None = None  # None: without TLS
 
     def connection(self) -> Connection:
-        """A new one, not connected."""
+        """A new one, not connected. ValueError for a host that is none."""
         scheme = "amqp" if self.tls is None else "amqps"
         url = URL.build(scheme=scheme, host=self.host, port=self.port, user=self.user, password=self.password)
         made = Connection(url.with_query(heartbeat=str(self.heartbeat_s)), context=self.tls)
@@ -94,10 +79,7 @@ class RabbitLink:
         self._wake: Final = asyncio.Event()
         self._channel: ConfirmChannel | None = None  # None while there is none that publishes
         self._detail = "not connected yet"
-        # Bounded by how many deliveries the gateway has under way, as what is in flight is.
-        self._waiting: Final[deque[Publication]] = deque()
-        self._trusted: Final = {""}  # exchanges; the default one is always there
-        self._refused: Final[dict[str, tuple[float, str]]] = {}  # by exchange: until when, why
+        self._queue: Final = PublishQueue()
         self.is_up = False
 
     def start(self, on_change: Callable[[], None]) -> None:
@@ -120,14 +102,13 @@ class RabbitLink:
         if not self.is_up:
             raise NotDelivered(f"{self.broker.name}: {self._detail}", is_away=True)
         publication = Publication(message, asyncio.get_running_loop().create_future(), self.broker.name)
-        self._waiting.append(publication)
+        self._queue.add(publication)
         self._wake.set()
         try:
             await publication.outcome
         except asyncio.CancelledError:
-            publication.drop()
-            with contextlib.suppress(ValueError):  # it is in flight, or was
-                self._waiting.remove(publication)
+            publication.drop()  # it may be in flight
+            self._queue.discard(publication)
             raise
 
     async def command(self, rpc: Rpc, *, durable: bool) -> str:
@@ -135,10 +116,11 @@ class RabbitLink:
 
         On a connection of its own, as an unknown type closes the connection (503).
         """
-        connection = self.broker.connection()
+        connection: Connection | None = None
         # What was written and not yet seen by RabbitMQ may still meet a deleted exchange; the channel then closes.
-        self._forget(rpc.name)
+        self._queue.forget(rpc.name)
         try:
+            connection = self.broker.connection()
             await self.broker.connect(connection)
             async with asyncio.timeout(CONNECT_S):
                 channel = await connection.channel(publisher_confirms=False)
@@ -146,18 +128,19 @@ class RabbitLink:
                     await channel.exchange_delete(rpc.name)
                 else:
                     await channel.exchange_declare(rpc.name, exchange_type=rpc.type, durable=durable)
-        except (*_FAILURES, ValueError) as error:
+        except _FAILURES as error:
             return f"{self.broker.name}: {_text(error)}"
         finally:
-            self._forget(rpc.name)
-            await _close(connection)
+            self._queue.forget(rpc.name)
+            if connection is not None:
+                await _close(connection)
         return ""
 
     @property
     def state(self) -> DestinationState:
         """As operators see it."""
         in_flight_n = 0 if self._channel is None else len(self._channel.in_flight)
-        return DestinationState(self.broker.name, self.is_up, len(self._waiting) + in_flight_n, self._detail)
+        return DestinationState(self.broker.name, self.is_up, len(self._queue) + in_flight_n, self._detail)
 
     # the connection
 
@@ -172,6 +155,9 @@ class RabbitLink:
                 if task is None or task.cancelling():
                     raise
                 self._down(_text(error))
+            except Exception:
+                _log.exception("%s: a mistake of the gateway", self.broker.name)
+                self._down("a mistake of the gateway, see its log")
             await asyncio.sleep(self._backoff.next_s())
 
     async def _connected(self) -> None:
@@ -190,7 +176,8 @@ class RabbitLink:
                 if connection.is_closed:
                     raise ConnectionError(f"connection lost: {_text(channel.end)}")
                 self._channel = None
-                self._channel_closed(channel, channel.end)
+                in_flight = list(channel.in_flight.values())
+                self._queue.channel_closed(in_flight, _text(channel.end), asyncio.get_running_loop().time())
             raise ConnectionError("connection lost")
         finally:
             await _close(connection)
@@ -209,8 +196,6 @@ class RabbitLink:
         if was_up or reason != self._detail:  # each reason once
             _log.warning("%s (%s:%d): %s", self.broker.name, self.broker.host, self.broker.port, reason)
         self._detail = reason
-        self._trusted.intersection_update({""})  # whoever comes back may have lost what was not durable
-        self._refused.clear()
         self._fail_all(reason)
         if was_up:
             self._on_change()
@@ -219,91 +204,32 @@ class RabbitLink:
         channel, self._channel = self._channel, None
         for publication in channel.in_flight.values() if channel is not None else ():
             publication.failed(reason)
-        for publication in self._waiting:
-            publication.failed(reason, is_away=not publication.is_suspect)
-        self._waiting.clear()
-
-    def _channel_closed(self, channel: ConfirmChannel, error: BaseException) -> None:
-        """RabbitMQ did not like one of those in flight: if there was only one, it is known which."""
-        reason = _text(error)
-        in_flight = list(channel.in_flight.values())
-        exchange = _OF_EXCHANGE.search(reason)
-        named = [each for each in in_flight if exchange is not None and each.exchange == exchange[1]]
-        for each in named or in_flight:
-            self._trusted.discard(each.exchange)
-            each.is_suspect = True
-        if len(in_flight) > 1:
-            self._waiting.extendleft(reversed(in_flight))
-            return
-        for each in in_flight:
-            each.failed(reason)
-        for each in named:
-            if len(self._refused) >= MAX_EXCHANGES:
-                self._refused.clear()
-            self._refused[each.exchange] = (asyncio.get_running_loop().time() + REFUSED_S, reason)
+        self._queue.broker_lost(reason)
 
     # what is written when
 
     async def _write_all(self, channel: ConfirmChannel) -> None:
         """Writes what waits until the channel is closed."""
         while not channel.is_closed:
-            await self._until(channel, lambda: bool(self._waiting) and channel.is_written)
+            await self._until(channel, lambda: len(self._queue) > 0 and channel.is_written)
             if channel.is_closed:
                 return
-            batch = self._take_trusted()
+            batch = self._queue.take(asyncio.get_running_loop().time())
             if batch:
                 channel.write(batch)
-            elif self._waiting:
-                await self._try(channel)
+            elif len(self._queue):
+                await self._try_one(channel)
 
-    async def _try(self, channel: ConfirmChannel) -> None:
-        """The first message to an exchange, and one that was there when a channel closed: alone."""
+    async def _try_one(self, channel: ConfirmChannel) -> None:
+        """One alone, after all before it were confirmed."""
         await self._until(channel, lambda: not channel.in_flight, TRIAL_S)
-        if channel.is_closed or not self._waiting:
-            return
-        publication = self._waiting.popleft()
-        if publication.outcome.done():
+        publication = None if channel.is_closed else self._queue.take_one()
+        if publication is None:
             return
         channel.write([publication])
         await self._until(channel, lambda: not channel.in_flight, TRIAL_S)
         if not channel.is_closed:
-            self._remember(publication.exchange)
-
-    def _take_trusted(self) -> list[Publication]:
-        """Those at the head that may go together. Nobody waits for cancelled ones; refused ones fail here."""
-        batch: list[Publication] = []
-        size = 0
-        while self._waiting and size < WRITE_BYTES:
-            head = self._waiting[0]
-            refusal = self._find_refusal(head.exchange) if self._refused else None
-            if refusal is not None:
-                head.failed(refusal)
-            elif not head.outcome.done():
-                if head.is_suspect or head.exchange not in self._trusted:
-                    break
-                batch.append(head)
-                size += head.size
-            self._waiting.popleft()
-        return batch
-
-    def _find_refusal(self, exchange: str) -> str | None:
-        until, reason = self._refused.get(exchange, (0.0, ""))
-        if not until:
-            return None
-        if asyncio.get_running_loop().time() < until:
-            return reason
-        del self._refused[exchange]
-        return None
-
-    def _remember(self, exchange: str) -> None:
-        if len(self._trusted) >= MAX_EXCHANGES:
-            self._trusted.intersection_update({""})
-        self._trusted.add(exchange)
-
-    def _forget(self, exchange: str) -> None:
-        self._refused.pop(exchange, None)
-        if exchange:
-            self._trusted.discard(exchange)
+            self._queue.trust(publication.exchange)
 
     async def _until(
         self, channel: ConfirmChannel, is_true: Callable[[], bool], longest_s: float | None = None

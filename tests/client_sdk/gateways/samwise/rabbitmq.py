@@ -27,6 +27,7 @@ START_S: Final = 120.0  # beside other tests on a machine with two cores
 HOST: Final = "127.0.0.1"
 # By name of a node: the longest frame, RabbitMQ's own and a short one.
 FRAME_MAX: Final = {"rabbit-1": 131_072, "rabbit-2": 8192}
+MAX_MESSAGE_BYTES: Final = 2_000_000  # a longer body closes the channel
 CERTIFICATE: Final = Path(__file__).parents[2] / "localhost.pem"  # of 127.0.0.1, with its key
 USER: Final = "guest"  # of a new node; may come by loopback only
 # Few threads that do not spin: many of them start faster on a machine that has two cores and works.
@@ -90,6 +91,7 @@ class RabbitNode:
             ssl_options.certfile = {CERTIFICATE}
             ssl_options.keyfile = {CERTIFICATE}
             frame_max = {FRAME_MAX[name]}
+            max_message_size = {MAX_MESSAGE_BYTES}
             """
         )
         (folder / "plugins").write_text("[].\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiormq import Connection
 
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitBroker
@@ -251,6 +252,19 @@ async def test_an_exchange_that_others_delete_costs_its_own_messages_only(
     assert {int(each) for each in arrived} == {n for n in range(101) if n % 10 != 5}
 
 
+async def test_a_message_of_which_nobody_knew_that_it_closes_the_channel_fails_alone(
+    both: RabbitBackend, consumer: Consumer
+) -> None:
+    """RabbitMQ does not say which one it was."""
+    queue = await consumer.queue()
+    tasks = [deliver(both, routing_key=queue, payload=bytes(2_000_001) if n == 25 else b"%d" % n) for n in range(50)]
+    said = await outcomes(*tasks)
+    assert said.pop(25).startswith("rabbit-1: PRECONDITION_FAILED - message size 2000001 is larger than configured max")
+    assert said == ["rabbit-1"] * 49
+    arrived = await consumer.bodies(queue, await consumer.count(queue))
+    assert {int(each) for each in arrived} == set(range(50)) - {25}
+
+
 async def test_a_mandatory_message_without_a_queue_is_not_acknowledged_and_later_is(
     both: RabbitBackend, consumer: Consumer
 ) -> None:
@@ -390,6 +404,33 @@ async def test_a_broker_with_an_unknown_certificate_is_down(first: RabbitNode) -
     await backend.start(lambda: None)
     await until(lambda: "certificate verify failed" in details(backend)[0])
     await backend.close()
+
+
+async def test_a_host_that_is_none_is_down_with_its_reason() -> None:
+    backend = RabbitBackend([RabbitBroker(name="away", host="a b:c")])
+    await backend.start(lambda: None)
+    await until(lambda: "a b:c" in details(backend)[0])
+    with pytest.raises(Refused, match=r"malformed rpc request: away: .*a b:c"):
+        await backend.rpc(Rpc(version=110, broker="", action=DELETE, name="e"))
+    await backend.close()
+
+
+async def test_a_mistake_is_logged_and_it_goes_on(
+    first: RabbitNode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    right, faults = RabbitBroker.connect, [LookupError("by mistake")]
+
+    async def once_wrong(self: RabbitBroker, connection: Connection) -> None:
+        if faults:
+            raise faults.pop()
+        await right(self, connection)
+
+    monkeypatch.setattr(RabbitBroker, "connect", once_wrong)
+    backend = RabbitBackend([broker_of(first)])
+    await started(backend, 1)
+    await backend.close()
+    assert "rabbit-1: a mistake of the gateway" in caplog.text
+    assert "by mistake" in caplog.text
 
 
 async def test_what_was_stored_for_other_brokers_and_cannot_be_sent_to_these_is_hopeless(both: RabbitBackend) -> None:
