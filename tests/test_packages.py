@@ -36,7 +36,7 @@ def modules_of_the_base() -> list[str]:
     for package in sorted(PACKAGES - {"spark_sink"}):
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            is_other = name in ("broker.commands.demo", "broker.commands.script") or ".gateways." in name
+            is_other = name.removeprefix("broker.commands.") in ("demo", "script", "samwise") or ".gateways." in name
             if not name.endswith(".__main__") and not is_other:
                 names.append(name)
     return names

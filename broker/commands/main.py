@@ -16,17 +16,19 @@ from admin_api.app import make_app, make_workers_app, start_admin
 from admin_api.listener import AdminListener
 from broker import VERSION
 from broker.commands.garbage import Collector
+from broker.commands.gateway_process import GatewayProcess
 from broker.commands.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
-from broker.config.extras import EVENTS_MODULES, lack_of_events
+from broker.config.extras import EVENTS_MODULES, SAMWISE_MODULES, lack_of_events, lack_of_samwise
 from broker.config.load import ConfigErrors, Loaded, load_all
 from broker.config.options import OPTIONS, Config
 from broker.config.reference import options_toml
 from broker.config.urls import Listen, cannot_listen
 from broker.log import setup as setup_log
 from broker.server import Server
+from client_sdk.gateways.samwise.assignment import assignment_of
 from rsocket_wire.errors import BrokerError
 
 EXIT_BAD_CONFIG = 2
@@ -47,6 +49,7 @@ ELSEWHERE = {
     "offer": "broker.commands.offer",
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
+    "samwise": "broker.commands.samwise",
     "shard-plan": "broker.commands.shard_plan",
     "table": "spark_sink.time_travel.command",
     "simulate": "spark_sink.what_if.command",
@@ -54,10 +57,12 @@ ELSEWHERE = {
 
 
 class NotInstalled(click.Command):
-    """Stands in for a command that needs the extra `events`, where that is not installed."""
+    """Stands in for a command that needs an extra, where that is not installed."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name, short_help=lack_of_events(), add_help_option=False)
+    def __init__(self, name: str, lack: str) -> None:
+        """`lack`: what is missing, and the line that installs it."""
+        super().__init__(name, short_help=lack, add_help_option=False)
+        self._lack = lack
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Takes whatever was asked: the answer is the same."""
@@ -65,7 +70,7 @@ class NotInstalled(click.Command):
 
     def invoke(self, ctx: click.Context) -> None:
         """One sentence and the exit status of a part that is not installed."""
-        click.echo(f"{ctx.command_path} {lack_of_events()}", err=True)
+        click.echo(f"{ctx.command_path} {self._lack}", err=True)
         sys.exit(EXIT_NOT_INSTALLED)
 
 
@@ -81,9 +86,11 @@ class Commands(click.Group):
         try:
             module = importlib.import_module(ELSEWHERE[cmd_name])
         except ModuleNotFoundError as error:
+            if error.name in SAMWISE_MODULES:
+                return NotInstalled(cmd_name, lack_of_samwise(with_rabbitmq=False))
             if error.name not in EVENTS_MODULES:
                 raise
-            return NotInstalled(cmd_name)
+            return NotInstalled(cmd_name, lack_of_events())
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
@@ -146,9 +153,8 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
     prepare()
     say_shortage(config.limits.max_connections)
     server = Server(config)
-    heed_signals(server.wish_stop)
-    if stops_at_eof:
-        stop_at_eof(server.wish_stop)
+    gateway = _gateway_of(config)
+    _heed_stop(server, gateway, stops_at_eof)
     admin: AdminListener | None = None
     try:
         await server.start()
@@ -162,8 +168,10 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
         return EXIT_CANNOT_START
     with Collector(asyncio.get_running_loop()):
         _say_listening(server.listeners)
+        if gateway is not None:
+            gateway.start(assignment_of(config, server.listeners))
         await server.wait_for_wish()
-        await server.stop()
+        await asyncio.gather(server.stop(), *([gateway.stop()] if gateway is not None else []))
     if admin is not None:
         await admin.cleanup()
     return 0
@@ -173,9 +181,8 @@ async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> 
     take_descriptors()
     say_shortage(config.limits.max_connections)
     supervisor = Supervisor(config, workers_n)
-    heed_signals(supervisor.wish_stop)
-    if stops_at_eof:
-        stop_at_eof(supervisor.wish_stop)
+    gateway = _gateway_of(config)
+    _heed_stop(supervisor, gateway, stops_at_eof)
     admin: AdminListener | None = None
     try:
         await supervisor.start()
@@ -183,16 +190,36 @@ async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> 
             admin, url = await _start_admin(make_workers_app(supervisor), config.admin.listen)
             supervisor.listeners.append(url)
         _say_listening(supervisor.listeners)
+        if gateway is not None:
+            gateway.start(assignment_of(config, supervisor.listeners))
         await supervisor.wait_for_wish()
     except BrokerError as error:
         if not supervisor.is_stopping:
             click.echo(f"rsocket-broker: {error.text}", err=True)
             await supervisor.stop()
             return EXIT_CANNOT_START
-    is_orderly = await supervisor.stop()
+    is_orderly, *_ = await asyncio.gather(supervisor.stop(), *([gateway.stop()] if gateway is not None else []))
     if admin is not None:
         await admin.cleanup()
     return 0 if is_orderly else EXIT_WORKER_FAILED
+
+
+def _gateway_of(config: Config) -> GatewayProcess | None:
+    """None: there is to be none."""
+    return GatewayProcess() if config.samwise.endpoints else None
+
+
+def _heed_stop(broker: Server | Supervisor, gateway: GatewayProcess | None, stops_at_eof: bool) -> None:
+    """Whoever wants the broker to stop wants its gateway to."""
+
+    def wish_stop() -> None:
+        broker.wish_stop()
+        if gateway is not None:
+            gateway.wish_stop()
+
+    heed_signals(wish_stop)
+    if stops_at_eof:
+        stop_at_eof(wish_stop)
 
 
 def _say_listening(urls: list[str]) -> None:

@@ -11,6 +11,7 @@ from broker.config.quantities import SIZE, TIME
 from broker.config.urls import Listen
 
 MAX_TRIES: Final = 1_000_000
+MAX_SERVICE_BYTES: Final = 127  # what the value of a tag can hold (D-06)
 MAX_SHORT_BYTES: Final = 255  # of a short string of AMQP 0-9-1
 
 BackendName = Literal["services", "rabbitmq"]
@@ -119,7 +120,10 @@ class ExchangeOptions:
     """What exchange NAME stands for where `samwise.backend` is services; others are services of the same name."""
 
     service: str = option(
-        "", "The service that gets its messages. Empty: that of the same name.", '"orders"', within=(0, MAX_NAME_BYTES)
+        "",
+        "The service that gets its messages. Empty: that of the same name.",
+        '"orders"',
+        within=(0, MAX_SERVICE_BYTES),
     )
     type: ExchangeType = option(
         "direct", "direct: one route of the service gets a message; fanout: all routes do.", '"fanout"'

@@ -137,10 +137,11 @@ class Server:
 
     async def close(self) -> None:
         """Reads nothing more, answers what is on its way within STOP_S, and closes the socket."""
-        if not self._is_open:
+        if self._context.closed:
             return
-        self._is_open = False
-        self._loop.remove_reader(self._socket.FD)
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._socket.FD)
         for handle in (self._again, self._stuck):
             if handle is not None:
                 handle.cancel()

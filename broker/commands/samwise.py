@@ -1,0 +1,349 @@
+"""`rsocket-broker samwise`: run a gateway, ask one or samd, and look after its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+import msgspec
+
+from admin_api.ctl.terminal import print_table
+from broker.commands import terminal
+from broker.config.load import ConfigErrors, load
+from broker.log import one_line
+from client_sdk.gateways.samwise.assignment import assignment_of, control_path
+from client_sdk.gateways.samwise.client import DEFAULT_TIMEOUT_S, NoAnswer, SamwiseClient
+from client_sdk.gateways.samwise.control import (
+    DEAD,
+    WAITING,
+    ControlClient,
+    LetterView,
+    NotRunning,
+    StoppedGateway,
+)
+from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
+from client_sdk.gateways.samwise.program import run
+from client_sdk.gateways.samwise.settings import STORE_NAME, store_of
+from client_sdk.gateways.samwise.tables import StoreError
+from client_sdk.gateways.samwise.values import (
+    DECLARE,
+    DELETE,
+    OPTIONS,
+    REDUNDANT,
+    RESTART,
+    ROUND_ROBIN,
+    STOP,
+    Control,
+    Ping,
+    Publish,
+    Refused,
+    Request,
+    Rpc,
+    Status,
+)
+from rsocket_wire.errors import BrokerError
+
+ENDPOINT_VARIABLE: Final = "SAMWISE_ENDPOINT"
+PAGE_N: Final = 500  # messages asked for at once
+COLUMNS: Final = ("ID", "STORED", "EXCHANGE", "ROUTING KEY", "BYTES", "ACKNOWLEDGED", "TRIES", "LAST FAILURE")
+
+Operated: TypeAlias = ControlClient | StoppedGateway
+
+STATUSES: Final = """\b
+Exit status:
+  0  done
+  1  something else
+  2  the command line or the configuration is wrong
+  3  the extra "samwise" is not installed
+  4  refused: the answer was -1
+  6  no answer in time"""
+
+
+@click.group()
+def samwise() -> None:
+    """The Samwise gateway: messages by ZeroMQ, stored and delivered. ENDPOINT may be that of samd, too."""
+
+
+@samwise.command()
+@click.option("--endpoint", "endpoints", multiple=True, metavar="ENDPOINT", help="Instead of samwise.endpoints.")
+@click.option("--dir", "folder", metavar="DIR", help="Instead of samwise.dir.")
+@click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration file, TOML.")
+def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> None:
+    """Run a gateway until SIGTERM or SIGINT. `rsocket-broker serve` does so itself where endpoints are configured."""
+    try:
+        config = load(path, os.environ, {"samwise.endpoints": endpoints, "samwise.dir": folder})
+        if not config.samwise.endpoints:
+            raise click.UsageError("samwise.endpoints is empty: there is nothing to listen on")
+        assignment = assignment_of(config, [str(listen) for listen in config.server.listen])
+    except (ConfigErrors, BrokerError) as error:
+        click.echo(error.text, err=True)
+        sys.exit(click.UsageError.exit_code)
+    sys.exit(run(assignment))
+
+
+def _asking(command: Callable[..., None]) -> Callable[..., None]:
+    """Where a gateway is, and how to ask it."""
+    for option in (
+        click.option(
+            "--protocol",
+            "version",
+            type=click.Choice([str(version) for version in VERSIONS]),
+            default=str(CLIENT_VERSION),
+            show_default=True,
+            help="Version of the protocol; samd knows 120 only.",
+        ),
+        click.option("--key", type=click.Path(path_type=Path), metavar="FILE", help="Own secret key of CURVE."),
+        click.option(
+            "--server-key",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Public key of the gateway.",
+        ),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=click.FloatRange(0, min_open=True),
+            default=DEFAULT_TIMEOUT_S,
+            show_default=True,
+            help="Seconds to wait for the answer.",
+        ),
+        click.option(
+            "-e",
+            "--endpoint",
+            envvar=ENDPOINT_VARIABLE,
+            required=True,
+            help=f"ipc://PATH or tcp://HOST:PORT; or the variable {ENDPOINT_VARIABLE}.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@samwise.command(epilog=STATUSES)
+@_asking
+def ping(endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str) -> None:
+    """Ask whether a gateway is there and speaks the protocol."""
+    began_at = time.monotonic()
+    _ask(Ping(int(version)), endpoint, timeout_s, server_key, key)
+    click.echo(f"{endpoint} answered after {(time.monotonic() - began_at) * 1000:.1f} ms")
+
+
+@samwise.command(epilog=STATUSES)
+@_asking
+@click.option("--exchange", "-x", default="", help="The exchange: a service, or an exchange of RabbitMQ.")
+@click.option("--routing-key", "-k", default="", help="The routing key: the route in the service.")
+@click.option("--redundant", "acks_n", type=click.IntRange(1), metavar="N", help="N destinations acknowledge.")
+@click.option("--mandatory", is_flag=True, help="Refuse, or try again, what no one would get.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help=f"One of {', '.join(OPTIONS)}.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header, VALUE as --data; repeatable.")
+@click.option("--data", "-d", default="", help="The payload: TEXT, @FILE or - for standard input.")
+def publish(
+    endpoint: str,
+    timeout_s: float,
+    server_key: Path | None,
+    key: Path | None,
+    version: str,
+    exchange: str,
+    routing_key: str,
+    acks_n: int | None,
+    mandatory: bool,
+    options: tuple[str, ...],
+    headers: tuple[str, ...],
+    data: str,
+) -> None:
+    """Hand a message over. Done means that it is stored; it arrives when somebody can take it."""
+    given = dict(terminal.split_pair("--option", each) for each in options)
+    if unknown := [name for name in given if name not in OPTIONS]:
+        raise click.UsageError(f"--option {unknown[0]!r} is not one of {', '.join(OPTIONS)}")
+    pairs = [terminal.split_pair("--header", each) for each in headers]
+    message = Publish(
+        version=int(version),
+        distribution=ROUND_ROBIN if acks_n is None else REDUNDANT,
+        acks_n=acks_n or 1,
+        exchange=exchange,
+        routing_key=routing_key,
+        mandatory=mandatory,
+        options={name: value for name, value in given.items() if value},
+        headers=tuple((name, terminal.read_text("--header", text)) for name, text in pairs),
+        payload=terminal.read_text("--data", data),
+    )
+    _ask(message, endpoint, timeout_s, server_key, key)
+
+
+@samwise.command(epilog=STATUSES)
+@_asking
+@click.option("--broker", default="", help="The RabbitMQ broker, by its name in the configuration; default all.")
+@click.argument("action", type=click.Choice([DECLARE, DELETE]))
+@click.argument("name")
+@click.argument("type", required=False, default="")
+def rpc(
+    endpoint: str,
+    timeout_s: float,
+    server_key: Path | None,
+    key: Path | None,
+    version: str,
+    broker: str,
+    action: str,
+    name: str,
+    type: str,
+) -> None:
+    """Declare an exchange NAME of a TYPE, or delete it."""
+    if bool(type) != (action == DECLARE):
+        raise click.UsageError(f"{action} needs {'a' if action == DECLARE else 'no'} TYPE")
+    request = Rpc(version=int(version), broker=broker, action=action, name=name, type=type)
+    _ask(request, endpoint, timeout_s, server_key, key)
+
+
+@samwise.command(epilog=STATUSES)
+@_asking
+@click.option("--stop", "action", flag_value=STOP, help="Tell it to stop instead, where samwise.controls allows it.")
+@click.option("--restart", "action", flag_value=RESTART, help="Tell it to restart, likewise.")
+def status(
+    endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str, action: str | None
+) -> None:
+    """Show what a gateway has done and what waits there. It is asked in protocol 1.2, which alone knows this."""
+    request = Status(VERSION_1_2) if action is None else Control(VERSION_1_2, action)
+    text = _ask(request, endpoint, timeout_s, server_key, key)
+    if text:
+        click.echo(text)
+
+
+@samwise.group()
+def messages() -> None:
+    """Stored messages of a gateway on this machine, which may run or not: list, requeue, remove."""
+
+
+def _storing(command: Callable[..., None]) -> Callable[..., None]:
+    """Which gateway."""
+    for option in (
+        click.option("--dir", "folder", metavar="DIR", help="Directory of the messages, instead of samwise.dir."),
+        click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Its configuration."),
+    ):
+        command = option(command)
+    return command
+
+
+@messages.command("list", epilog=STATUSES)
+@_storing
+@click.option("--dead", "is_dead", is_flag=True, help="Dead letters, instead of messages that wait.")
+@click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--json", "is_json", is_flag=True, help="A JSON object a line.")
+def list_messages(path: str | None, folder: str | None, is_dead: bool, max_n: int, is_json: bool) -> None:
+    """List messages, those first that came first."""
+
+    async def main(gateway: Operated) -> int:
+        found: list[LetterView] = []
+        while len(found) < max_n:
+            after_id = found[-1].id if found else 0
+            page = await gateway.page(DEAD if is_dead else WAITING, after_id, min(PAGE_N, max_n - len(found)))
+            found += page.messages
+            if not page.messages:
+                break
+        if is_json:
+            for each in found:
+                terminal.put_line(msgspec.json.encode(each))
+        else:
+            print_table(COLUMNS, [_row(each) for each in found], "none")
+        return 0
+
+    _operate(path, folder, main)
+
+
+@messages.command(epilog=STATUSES)
+@_storing
+@click.option("--all", "is_all", is_flag=True, help="All dead letters.")
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+def requeue(path: str | None, folder: str | None, is_all: bool, ids: tuple[int, ...]) -> None:
+    """Try dead letters again."""
+    if is_all == bool(ids):
+        raise click.UsageError("name dead letters by their ids, or all by --all")
+
+    async def main(gateway: Operated) -> int:
+        if not is_all:
+            return _say_changed("requeued", await gateway.requeue(list(ids)), len(ids))
+        changed_n = 0
+        after_id = 0  # so that one that is dead again meanwhile is not requeued for ever
+        while letters := (await gateway.page(DEAD, after_id, PAGE_N)).messages:
+            changed_n += await gateway.requeue([each.id for each in letters])
+            after_id = letters[-1].id
+        return _say_changed("requeued", changed_n, changed_n)
+
+    _operate(path, folder, main)
+
+
+@messages.command(epilog=STATUSES)
+@_storing
+@click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
+def remove(path: str | None, folder: str | None, ids: tuple[int, ...]) -> None:
+    """Remove messages and dead letters; what is under way may still arrive."""
+
+    async def main(gateway: Operated) -> int:
+        return _say_changed("removed", await gateway.remove(list(ids)), len(ids))
+
+    _operate(path, folder, main)
+
+
+def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Coroutine[Any, Any, int]]) -> None:
+    """Asks the gateway of that folder; where none runs, opens what it has stored."""
+    try:
+        options = load(path, os.environ, {"samwise.dir": folder}).samwise
+    except ConfigErrors as error:
+        click.echo(error.text, err=True)
+        sys.exit(click.UsageError.exit_code)
+    if not (Path(options.dir) / STORE_NAME).exists():
+        raise click.UsageError(f"samwise.dir is {options.dir!r}, which holds no messages; give --dir or --config")
+
+    async def run_either() -> int:
+        try:
+            async with ControlClient(control_path(options)) as running:
+                return await main(running)
+        except NotRunning:
+            async with StoppedGateway(store_of(options)) as stopped:
+                return await main(stopped)
+
+    try:
+        sys.exit(asyncio.run(run_either()))
+    except StoreError as error:
+        terminal.complain(str(error))
+        sys.exit(terminal.EXIT_FAILED)
+
+
+def _say_changed(what: str, changed_n: int, wanted_n: int) -> int:
+    click.echo(f"{what} {changed_n}")
+    if changed_n < wanted_n:
+        terminal.complain(f"{wanted_n - changed_n} of {wanted_n} are not there")
+        return terminal.EXIT_FAILED
+    return 0
+
+
+def _row(letter: LetterView) -> tuple[str, ...]:
+    moment = datetime.datetime.fromtimestamp(letter.stored_at_ms / 1000).isoformat(" ", "milliseconds")
+    acknowledged = f"{len(letter.acknowledged_by)} of {letter.acks_n}"
+    size, tries = str(letter.payload_bytes), str(letter.tries_n)
+    names = (one_line(letter.exchange), one_line(letter.routing_key))
+    return (str(letter.id), moment, *names, size, acknowledged, tries, one_line(letter.reason))
+
+
+def _ask(request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None) -> str:
+    """The text of the answer; ends the process where there is none, or it is -1."""
+    if key is not None and server_key is None:
+        raise click.UsageError("--key needs --server-key: without the gateway's public key nothing is encrypted")
+    try:
+        with SamwiseClient(endpoint, timeout_s=timeout_s, server_key=server_key, key=key) as client:
+            reply = client.ask(request)
+    except NoAnswer as error:
+        terminal.complain(str(error))
+        sys.exit(terminal.EXIT_DEADLINE)
+    except (ValueError, OSError, Refused) as error:
+        raise click.UsageError(str(error)) from None
+    if not reply.is_ok:
+        terminal.complain(reply.text)
+        sys.exit(terminal.EXIT_REJECTED)
+    return reply.text

@@ -1,0 +1,123 @@
+"""A gateway as a process: starts its parts, says where it listens, and stops them in order.
+
+    start   folder, store and backend (Gateway), endpoints (Server), the socket of operators
+    stop    endpoints, when all requests have answers; deliveries that are under way; the store
+
+Stops by a signal, when a caller asks for it, or when the broker that has started it ends. A restart that a caller asks
+for is a stop and a start in the same process.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from broker.log import setup as setup_log
+from client_sdk.gateways.samwise.assignment import Assignment
+from client_sdk.gateways.samwise.control import ControlListener
+from client_sdk.gateways.samwise.endpoint.server import Server
+from client_sdk.gateways.samwise.gateway import Gateway
+from client_sdk.gateways.samwise.settings import (
+    backend_of,
+    retry_of,
+    server_settings_of,
+    store_of,
+)
+from client_sdk.gateways.samwise.tables import StoreError
+from client_sdk.gateways.samwise.values import RESTART, STOP
+from rsocket_wire.errors import BrokerError
+
+FOLDER_MODE: Final = 0o750  # messages are nobody else's business
+SWITCH_S: Final = (
+    0.0005  # the store's thread asks for the GIL around each step of SQLite; a busy loop gives it up so soon
+)
+EXIT_CANNOT_START: Final = 1
+STDIN: Final = 0
+
+
+def run(assignment: Assignment, *, stops_at_eof: bool = False) -> int:
+    """Runs a gateway to its end; the exit status. `stops_at_eof`: it ends with its standard input, too."""
+    setup_log(assignment.log.level, assignment.log.format)
+    sys.setswitchinterval(SWITCH_S)
+    main = _main(assignment, stops_at_eof)
+    try:
+        import uvloop  # optional: not on every system
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+async def _main(assignment: Assignment, stops_at_eof: bool) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    if stops_at_eof:
+        loop.add_reader(STDIN, _read_on, stop.set)
+    try:
+        while await serve(assignment, stop, _say_listening) == RESTART:
+            pass
+    except (BrokerError, StoreError) as error:
+        text = error.text if isinstance(error, BrokerError) else str(error)
+        print(f"rsocket-broker: samwise: {text}", file=sys.stderr)
+        return EXIT_CANNOT_START
+    return 0
+
+
+async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Callable[[list[str]], None]) -> str:
+    """One gateway, until it is to stop; STOP or RESTART. BrokerError, StoreError: it could not start, and nothing of it
+    is left."""
+    options = assignment.options
+    try:
+        os.makedirs(options.dir, FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise BrokerError("bad-config", f"samwise.dir: {options.dir}: {reason}") from None
+    gateway = Gateway(
+        store_of(options),
+        backend_of(assignment),
+        retry=retry_of(options),
+        strict_redundancy=options.strict_redundancy,
+    )
+    await gateway.start()
+    server = Server(gateway, server_settings_of(options))
+    control = ControlListener(gateway, assignment.control_path)
+    try:
+        try:
+            await control.start()
+        except OSError as error:
+            raise BrokerError("cannot-listen", f"{assignment.control_path}: {error.strerror or error}") from None
+        server.start()
+        on_listening(server.endpoints)
+        return await _wish(gateway, stop)
+    finally:
+        await server.close()
+        await control.close()
+        await gateway.stop()
+
+
+async def _wish(gateway: Gateway, stop: asyncio.Event) -> str:
+    """What somebody wants."""
+    asked = asyncio.create_task(gateway.asked())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((asked, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return STOP if stopped.done() else asked.result()
+    finally:
+        asked.cancel()
+        stopped.cancel()
+        await asyncio.gather(asked, stopped, return_exceptions=True)
+
+
+def _say_listening(endpoints: list[str]) -> None:
+    for endpoint in endpoints:
+        print(f"listening {endpoint}", flush=True)
+
+
+def _read_on(stop: Callable[[], None]) -> None:
+    """What is in it is not looked at."""
+    if not os.read(STDIN, 4096):
+        asyncio.get_running_loop().remove_reader(STDIN)
+        stop()
