@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.conformance.links import amqp_list, section
-from tests.conformance.test_table import COLUMNS, OTHER_PAGE, ROOT, mistakes_of, rows_of
+from tests.conformance.test_table import COLUMNS, OTHER_PAGE, dangling_in, mistakes_of, rows_of
 
 # Every sentence of behaviour of "Router Message Annotations", and every line of its definition, in its order.
 SENTENCES = [
@@ -81,11 +81,7 @@ def test_what_may_be_disabled_is_there_twice() -> None:
 
 
 def test_decisions_and_rows_that_are_named_exist() -> None:
-    page = OTHER_PAGE.read_text()
-    listed = set(re.findall(r"^\| (D-\d\d) ", (ROOT / "docs/protocol-decisions.md").read_text(), re.MULTILINE))
-    assert set(re.findall(r"\bD-\d\d\b", page)) <= listed
-    ids = {row[0] for row in rows_of(page)}
-    assert set(re.findall(r"\b(?!D-)[A-Z]{1,2}-\d\d\b", page)) == ids
+    assert dangling_in(OTHER_PAGE.read_text()) == set()
 
 
 def test_the_bytes_that_are_shown_are_those_of_a_section() -> None:
