@@ -208,7 +208,8 @@ class Delivery:
     def stored(self, message: Message) -> None:
         """A new one, in the order of ids; it is not read again if it comes to the window at once."""
         self._stored_to = message.id
-        if message.id == self._read_to + 1 and not self._is_reading and self._room() > 0:
+        # Nothing is being read then: new ones are read only where some are behind `_read_to`, and ids have no gaps.
+        if message.id == self._read_to + 1 and self._room() > 0:
             self._read_to = message.id
             self._add(message, None)
 

@@ -17,6 +17,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -96,7 +97,7 @@ class Tables:
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # messages are nobody else's business
+            _create(path)
             self.connection: Final = sqlite3.connect(
                 path, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
             )
@@ -161,7 +162,8 @@ class Tables:
         """All is as it was at `begin`."""
         self.totals = self._written
         if self.connection.in_transaction:  # a full disk has ended it already
-            self.connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # then the next one cannot begin, and comes here again
+                self.connection.execute("ROLLBACK")
 
     def free_pages(self) -> bool:
         """Gives a step of what is free back to the disk; False: nothing more to give."""
@@ -376,6 +378,18 @@ class Tables:
     def _oldest_at_ms(self) -> int | None:
         row = self.connection.execute("SELECT stored_at_ms FROM waiting ORDER BY id LIMIT 1").fetchone()
         return row[0] if row else None
+
+
+def _create(path: Path) -> None:
+    """An empty file that nobody else reads. One that is there is left alone: closing it would end the locks that this
+    process has on it (POSIX)."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # so that a power failure does not take the file away
+        finally:
+            os.close(folder)
 
 
 def _message(row: Row) -> Message:

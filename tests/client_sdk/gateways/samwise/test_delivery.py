@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from client_sdk.gateways.samwise.backends.backend import ANY
-from client_sdk.gateways.samwise.delivery import Delivery, ReadNew, Retry, TakeDue, TakeLane
+from client_sdk.gateways.samwise.delivery import Delivery, Parked, ReadNew, Retry, TakeDue, TakeLane
 from tests.client_sdk.gateways.samwise.disk import World
 from tests.client_sdk.gateways.samwise.messages import message
 
@@ -96,6 +96,14 @@ def test_a_destination_with_many_under_way_is_left_out_and_then_all_wait() -> No
     rabbits.ack(2, "b")
     rabbits.ack(4, "b")
     assert rabbits.under_way == [(1, "a"), (3, "a"), (5, "b"), (6, "b")]
+
+
+def test_what_failed_goes_before_those_behind_it() -> None:
+    rabbits = world("a", "b", in_flight_n=1)
+    rabbits.put(message(1), message(2), message(3))
+    rabbits.fail(1, "a")
+    rabbits.ack(2, "b")
+    assert rabbits.begun == [(1, "a"), (2, "b"), (1, "b"), (3, "a")]
 
 
 # Tries
@@ -264,6 +272,16 @@ def test_an_hour_without_the_service_costs_a_look_at_one_message_in_each_interva
     assert net.delivery.wants(net.now_ms) == [TakeLane("orders", 1)]
 
 
+def test_of_those_taken_from_a_lane_the_first_speaks_for_all() -> None:
+    delivery = Delivery(Retry(), has_fixed_destinations=False)
+    delivery.resume(3, ["orders"], None)
+    delivery.got_new([], 3)
+    delivery.got_lane("orders", [message(1), message(2), message(3)], is_all=False)
+    assert delivery.begin(message(1), [], 0) == []
+    assert delivery.head(0) is None
+    assert delivery.take_fates() == [Parked(message(id), "orders", "") for id in (1, 2, 3)]
+
+
 def test_a_service_that_hangs_holds_up_its_own_messages_only() -> None:
     net = services(in_flight_n=2, hangs=(ANY,), works=(ANY,))
     net.put(*(message(id, exchange="hangs") for id in range(1, 6)))
@@ -351,6 +369,16 @@ def test_room_is_shared_by_those_that_come_again_and_new_ones() -> None:
     delivery.resume(10, [], 5)
     wants = [delivery.wants(5) for _ in range(2)]
     assert sorted(map(str, wants)) == sorted(map(str, [[TakeDue(1)], [ReadNew(0, 1)]]))
+
+
+def test_a_full_window_is_woken_by_its_messages_and_not_by_those_on_disk() -> None:
+    delivery = Delivery(Retry(), has_fixed_destinations=True, window_n=1)
+    delivery.resume(2, ["lane"], 5)
+    assert delivery.next_at_ms() == 0
+    delivery.got_new([message(1)], 1)
+    assert delivery.next_at_ms() is None
+    assert delivery.begin(message(1), ["a"], 7) == ["a"]
+    assert delivery.next_at_ms() == 10_007
 
 
 def test_a_window_full_of_bytes_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

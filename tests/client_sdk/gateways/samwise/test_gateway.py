@@ -22,7 +22,7 @@ from client_sdk.gateways.samwise.values import (
     Rpc,
     Status,
 )
-from tests.client_sdk.clocks import FakeClock
+from tests.client_sdk.clocks import FakeClock, rest
 from tests.client_sdk.gateways.samwise.fake_backend import FakeBackend
 from tests.client_sdk.gateways.samwise.messages import publish
 from tests.system.support.waits import until
@@ -291,7 +291,7 @@ async def test_stop_waits_for_acknowledgements_under_way(run: Run) -> None:
     await running.put(b"1")
     await until(lambda: running.backend.answers)
     stopping = asyncio.ensure_future(running.gateway.stop(30))
-    await asyncio.sleep(0)
+    await rest()
     assert await running.gateway.handle(publish()) == Reply(False, "the gateway stops")
     running.backend.answers[1, "a"].set_result(None)
     await stopping
@@ -307,6 +307,7 @@ async def test_what_was_not_acknowledged_is_delivered_after_the_next_start_witho
     await until(lambda: len(running.backend.answers) == 2)
     await running.gateway.stop(0)
     assert running.backend.cancelled == [(1, "a"), (2, "a")]
+    assert running.gateway.state().failed == {}
     again = await run(FakeBackend())
     assert [letter.message.tries_n for letter in await again.gateway.list_waiting(0, 10)] == [0, 0]
     again.backend.set_up("b")

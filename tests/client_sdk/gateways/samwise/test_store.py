@@ -4,6 +4,8 @@ import signal
 import stat
 import subprocess
 import sys
+import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -35,6 +37,14 @@ async def main():
     await asyncio.gather(*(caller(store, n) for n in range(8)))
 
 asyncio.run(main())
+"""
+
+OPENER = """
+import asyncio, sys
+from pathlib import Path
+from client_sdk.gateways.samwise.store import Store
+
+asyncio.run(Store(Path(sys.argv[1])).open())
 """
 
 
@@ -206,6 +216,20 @@ async def test_on_a_full_disk_one_large_message_does_not_take_small_ones_with_it
     assert (first.id, second.id) == (4, 5)
 
 
+async def test_what_was_undone_is_not_counted(store: Store) -> None:
+    await store.put(publish(bytes(100_000)), 1)
+    await limit_pages(store, 0)
+    with store._changed:
+        asked = asyncio.ensure_future(store.put(publish(), 2))
+        await asyncio.sleep(0)
+        store.bury(1, 1, "", 3)  # needs as much room as it has, once more
+    assert (await asked).id == 2
+    assert (store.totals.next_id, store.totals.waiting_n, store.totals.dead_n) == (3, 2, 0)
+    await limit_pages(store, 100_000)
+    await store.written()
+    assert (store.totals.next_id, store.totals.waiting_n, store.totals.dead_n) == (3, 1, 1)
+
+
 async def test_what_is_delivered_while_the_disk_takes_nothing_is_written_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +251,10 @@ async def test_a_store_is_for_one_gateway(store: Store) -> None:
     second = Store(store.path)
     with pytest.raises(StoreError, match="another gateway uses it"):
         await second.open()
+    other = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", OPENER, str(store.path)], capture_output=True, text=True, cwd=ROOT
+    )
+    assert "another gateway uses it" in other.stderr
     await store.close()
     await second.open()
     await second.close()
@@ -416,6 +444,36 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     await store.close()
     with pytest.raises(StoreError, match="it is closed"):
         await store.put(publish(), 1)
+
+
+@pytest.mark.long
+async def test_a_million_messages_cost_a_start_no_time_and_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    tables = Tables(path, is_synced=False, max_messages=2_000_000, max_bytes=1 << 40)
+    given = publish(bytes(500))
+    encoded = encode_publish(given)
+    for _ in range(1000):
+        tables.begin()
+        tables.put([(given, f"{n:032x}", n, encoded) for n in range(1000)])
+        tables.commit()
+    tables.begin()
+    tables.park([(id, "away", 0, "") for id in range(1, 500_000)])
+    tables.commit()
+    tables.close()
+    store = Store(path, durability=OS, max_messages=2_000_000, max_bytes=1 << 40)
+    tracemalloc.start()
+    begin_at = time.monotonic()
+    await store.open()
+    assert await store.resume(5000) == (["away"], None)
+    assert len((await store.take_lane("away", 256))[0]) == 256
+    assert (await store.read_new(256, 256))[1] == 256 + MAX_SCANNED
+    assert len((await store.read_new(499_999, 256))[0]) == 256
+    assert (await store.put(given, 1)).id == 1_000_001
+    assert store.totals.waiting_n == 1_000_001
+    assert time.monotonic() - begin_at < 5
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    await store.close()
 
 
 @pytest.mark.parametrize("durability", [OS, FSYNC])
