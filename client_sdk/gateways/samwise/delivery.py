@@ -40,6 +40,7 @@ from client_sdk.gateways.samwise.values import Message
 WINDOW_N: Final = 2_048  # messages in memory
 WINDOW_BYTES: Final = 64 * 1024 * 1024  # of payloads and headers in memory, and of what is read at once
 READ_N: Final = 256  # messages read at once: callers' messages wait for it
+LANES_N: Final = 8  # lanes looked at in one round: what is in the window waits for it
 IN_FLIGHT_N: Final = 256  # deliveries under way at one destination; of services without a name, of one exchange
 MAX_LANES: Final = 1_000  # lanes at a time: whoever names many exchanges fills them; beyond, each message rests alone
 
@@ -191,9 +192,7 @@ class Delivery:
         self._is_reading = False  # new ones
         self._ahead: Final[set[int]] = set()  # those behind `_read_to` that came otherwise, after a restart
         self._due_at_ms: int | None = None  # when the next one on disk is due; None: none is
-        self._look_at_ms: int | None = (
-            None  # the first of all waits, until something changes or then; None: it does not
-        )
+        self._look_at_ms: int | None = None  # until when the head waits, or for a change; None: it does not
         self._fates: list[Fate] = []
 
     # What is on disk
@@ -219,20 +218,23 @@ class Delivery:
 
     def wants(self, now_ms: int) -> list[Want]:
         """What to read now; empty: nothing, or there is no room."""
-        found: list[Want] = []
         if self._room() <= 0:
-            return found
+            return []
+        self._rounds_n += 1
+        found: list[Want] = []
         if self._due_at_ms is not None and self._due_at_ms <= now_ms:
             found.append(TakeDue(READ_N))
         if self._read_to < self._stored_to and not self._is_reading:
             found.append(ReadNew(self._read_to, READ_N))
+        lanes: list[Want] = []
         for name, lane in self._lanes.items():
             if lane.is_open:
                 room = self._in_flight_n - self._in_flight.get(lane.place, 0)
                 if room > 0:
-                    found.append(TakeLane(name, min(room, READ_N)))
+                    lanes.append(TakeLane(name, min(room, READ_N)))
             elif lane.look_at_ms is not None and lane.look_at_ms <= now_ms:
-                found.append(TakeLane(name, 1))
+                lanes.append(TakeLane(name, 1))
+        found += self._turned(lanes)[:LANES_N]
         return self._share(found)
 
     def got_new(self, messages: Iterable[Message], up_to: int) -> None:
@@ -391,14 +393,16 @@ class Delivery:
 
     def _share(self, found: list[Want]) -> list[Want]:
         """They have the room in turns: each has some of it at last."""
-        self._rounds_n += 1
         room = self._room()
-        start = self._rounds_n % len(found) if found else 0
         shared: list[Want] = []
-        for want in (found[start:] + found[:start])[:room]:
+        for want in self._turned(found)[:room]:
             shared.append(replace(want, max_n=min(want.max_n, max(1, room // len(found)))))
         self._is_reading |= any(isinstance(want, ReadNew) for want in shared)
         return shared
+
+    def _turned(self, wants: list[Want]) -> list[Want]:
+        start = self._rounds_n % len(wants) if wants else 0
+        return wants[start:] + wants[:start]
 
     def _add(self, message: Message, lane: _Lane | None) -> None:
         entry = _Entry(message, lane)

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from client_sdk.gateways.samwise.backends.backend import ANY
-from client_sdk.gateways.samwise.delivery import Delivery, Parked, ReadNew, Retry, TakeDue, TakeLane
+from client_sdk.gateways.samwise.delivery import LANES_N, Delivery, Parked, ReadNew, Retry, TakeDue, TakeLane
 from tests.client_sdk.gateways.samwise.disk import World
 from tests.client_sdk.gateways.samwise.messages import message
 
@@ -320,6 +320,22 @@ def test_lanes_are_bounded_and_beyond_them_a_message_rests_alone(monkeypatch: py
     net.set_up(ANY, exchange="3")
     net.wait(5)
     assert net.under_way == [(3, ANY)]
+
+
+def test_many_lanes_are_looked_at_in_turns_and_new_messages_go_on() -> None:
+    delivery = Delivery(Retry(), has_fixed_destinations=False)
+    names = {f"exchange-{n}" for n in range(100)}
+    delivery.resume(1, names, None)
+    rounds = 0
+    while wants := delivery.wants(7):
+        rounds += 1
+        assert len(wants) <= LANES_N + 1
+        assert (ReadNew(0, 2048 // 9) in wants) == (rounds == 1)
+        names -= {want.lane for want in wants if isinstance(want, TakeLane)}
+        for want in wants:
+            if isinstance(want, TakeLane):
+                delivery.got_lane(want.lane, [], is_all=False)
+    assert names == set()
 
 
 def test_lanes_are_known_after_a_restart() -> None:
