@@ -1,4 +1,6 @@
 import asyncio
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +30,37 @@ from tests.client_sdk.gateways.samwise.messages import publish
 from tests.system.support.waits import until
 
 OK = Reply(True)
+ROOT = Path(__file__).parents[4]
+# Eight callers at a gateway whose destinations write down what they get; says what was answered with 0.
+PUBLISHER = """
+import asyncio, os, sys
+from pathlib import Path
+from client_sdk.gateways.samwise.gateway import Gateway
+from client_sdk.gateways.samwise.store import Store
+from tests.client_sdk.gateways.samwise.fake_backend import FakeBackend
+from tests.client_sdk.gateways.samwise.messages import publish
+
+arrived = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+class Writing(FakeBackend):
+    async def deliver(self, message, to):
+        await asyncio.sleep(0.005)
+        os.write(arrived, message.publish.payload + b"\\n")
+        return to
+
+async def caller(gateway, name):
+    for n in range(1_000_000):
+        payload = b"%d-%s-%d" % (os.getpid(), name, n)
+        assert (await gateway.handle(publish(payload, acks_n=1 + n % 2))).is_ok
+        os.write(1, payload + b"\\n")
+
+async def main():
+    gateway = Gateway(Store(Path(sys.argv[1])), Writing("a", "b"))
+    await gateway.start()
+    await asyncio.gather(*(caller(gateway, b"%d" % n) for n in range(8)))
+
+asyncio.run(main())
+"""
 
 
 class Running:
@@ -408,3 +441,23 @@ async def test_deliveries_wait_where_their_ends_do_not_come_to_the_disk(
     assert running.backend.delivered == []
     running.gateway.store.unwritten_n -= 2
     await running.turn_until(lambda: running.waiting_n() == 0)
+
+
+async def test_kill_9_loses_nothing_that_was_answered(run: Run, tmp_path: Path) -> None:
+    answered: list[bytes] = []
+    for _ in range(3):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PUBLISHER, str(tmp_path / "store"), str(tmp_path / "arrived"),
+            stdout=PIPE, cwd=ROOT,
+        )  # fmt: skip
+        assert process.stdout is not None
+        answered += [await process.stdout.readline() for _ in range(300)]
+        process.kill()
+        answered += [line async for line in process.stdout if line.endswith(b"\n")]
+        await process.wait()
+    running = await run(FakeBackend("a", "b"))
+    await until(lambda: running.waiting_n() == 0)
+    arrived = (tmp_path / "arrived").read_bytes().splitlines()
+    arrived += [payload for payload, _ in running.backend.delivered]
+    assert {line.strip() for line in answered} - set(arrived) == set()
+    assert len(answered) >= 900
