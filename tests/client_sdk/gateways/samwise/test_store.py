@@ -47,6 +47,37 @@ from client_sdk.gateways.samwise.store import Store
 asyncio.run(Store(Path(sys.argv[1])).open())
 """
 
+# A store on a disk that takes 3 MB of a file, and then more.
+FILLER = """
+import asyncio, sys
+from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+from client_sdk.gateways.samwise.store import Store
+from client_sdk.gateways.samwise.values import Refused
+from tests.client_sdk.gateways.samwise.messages import publish
+
+async def main():
+    store = Store(Path(sys.argv[1]))
+    await store.open()
+    setrlimit(RLIMIT_FSIZE, (3_000_000, getrlimit(RLIMIT_FSIZE)[1]))
+    stored_n = 0
+    while True:
+        try:
+            await store.put(publish(bytes(20_000)), 1)
+            stored_n += 1
+        except Refused as refused:
+            reason = refused.reason
+            break
+    store.delivered(1)
+    setrlimit(RLIMIT_FSIZE, (getrlimit(RLIMIT_FSIZE)[1],) * 2)
+    await store.written()
+    message = await store.put(publish(bytes(20_000)), 1)
+    print(reason, message.id - 1, stored_n, store.totals.waiting_n)
+    await store.close()
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
@@ -214,6 +245,23 @@ async def test_on_a_full_disk_one_large_message_does_not_take_small_ones_with_it
     assert isinstance(first, Message)
     assert isinstance(second, Message)
     assert (first.id, second.id) == (4, 5)
+
+
+async def test_a_system_that_takes_no_more_refuses_and_goes_on_when_it_does(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    child = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", FILLER, str(path)], capture_output=True, text=True, cwd=ROOT
+    )
+    assert child.returncode == 0, child.stderr
+    reason, before_n, stored_n, waiting_n = child.stdout.split()
+    assert reason == "disk"
+    assert 50 < int(stored_n) < 200
+    assert (int(before_n), int(waiting_n)) == (int(stored_n), int(stored_n))  # one delivered, one more put
+    store = Store(path)
+    await store.open()
+    messages, _ = await store.read_new(0, 1000)
+    assert [message.id for message in messages] == list(range(2, int(stored_n) + 2))
+    await store.close()
 
 
 async def test_what_was_undone_is_not_counted(store: Store) -> None:
