@@ -41,7 +41,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     # Programs on the client SDK, each a process of its own, whose options stand in the broker's configuration.
     "client_sdk.gateways": ("rsocket_wire", "client_sdk", "broker.config", "broker.log"),
-    "broker.commands": ("rsocket_wire", "broker", "client_sdk", "spark_sink", "admin_api"),
+    "broker.commands": ("rsocket_wire", "broker", "client_sdk", "client_sdk.gateways", "spark_sink", "admin_api"),
 }
 # Modules that may import more than their package, and why.
 MORE: dict[str, tuple[str, ...]] = {
