@@ -1,0 +1,139 @@
+"""client_sdk.gateways.samwise.program: a whole gateway beside a broker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.config.options import Config
+from broker.config.sections.samwise import RetryOptions, SamwiseOptions
+from client_sdk import Request, Service, connect
+from client_sdk.gateways.samwise.assignment import Assignment
+from client_sdk.gateways.samwise.program import serve
+from client_sdk.gateways.samwise.tables import StoreError
+from client_sdk.gateways.samwise.values import RESTART, STOP
+from client_sdk.testing import local_broker
+from rsocket_wire.errors import BrokerError
+from tests.client_sdk.gateways.samwise.callers import calling, publish
+from tests.system.support.waits import soon, until
+
+STATUS = [b"120", b"status"]
+
+
+class Orders:
+    """A service, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str | None, bytes]] = []
+        self.service = Service("orders")
+
+        @self.service.request_response()
+        async def take(request: Request) -> bytes:
+            self.got.append((request.route, request.data))
+            return b"taken"
+
+
+def assigned(folder: Path, *brokers: str) -> Assignment:
+    options = SamwiseOptions(
+        endpoints=(f"ipc://{folder}/s",),
+        dir=str(folder / "stored"),
+        controls=("status", "stop", "restart"),
+        retry=RetryOptions(interval=0.05),
+    )
+    return Assignment(options=options, brokers=brokers or ("tcp://127.0.0.1:1",), tls=Config().tls, log=Config().log)
+
+
+class Serving:
+    """A gateway that runs."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.endpoints: list[str] = []
+        self.wish: asyncio.Task[str]
+
+
+@asynccontextmanager
+async def gateway(assignment: Assignment) -> AsyncIterator[Serving]:
+    serving = Serving()
+    serving.wish = asyncio.create_task(serve(assignment, serving.stop, serving.endpoints.extend))
+    try:
+        await until(lambda: serving.endpoints or serving.wish.done())
+        yield serving
+    finally:
+        serving.stop.set()
+        await soon(serving.wish)
+
+
+async def test_what_is_published_arrives_at_a_service(tmp_path: Path) -> None:
+    orders = Orders()
+    async with (
+        local_broker() as url,
+        connect(url, service=orders.service),
+        gateway(assigned(tmp_path, url)) as serving,
+        calling(serving.endpoints[0]) as call,
+    ):
+        caller = call()
+        for payload in (b"book", b"lamp"):
+            assert await caller.ask(publish(payload)) == [b"0"]
+        await until(lambda: len(orders.got) == 2)
+        state, text = await caller.ask(STATUS)
+        assert state == b"0"
+        assert b"accepted: 2" in text
+    assert orders.got == [("new", b"book"), ("new", b"lamp")]
+
+
+async def test_what_was_stored_before_a_stop_arrives_after_the_next_start(tmp_path: Path) -> None:
+    orders = Orders()
+    async with gateway(assigned(tmp_path)) as serving, calling(serving.endpoints[0]) as call:
+        assert await call().ask(publish(b"early")) == [b"0"]
+    async with local_broker() as url, connect(url, service=orders.service), gateway(assigned(tmp_path, url)):
+        await until(lambda: orders.got == [("new", b"early")])
+
+
+@pytest.mark.parametrize("action", [STOP, RESTART])
+async def test_a_caller_that_may_stops_it_and_is_answered(tmp_path: Path, action: str) -> None:
+    async with gateway(assigned(tmp_path)) as serving, calling(serving.endpoints[0]) as call:
+        assert await call().ask([b"120", action.encode()]) == [b"0", b""]
+        assert await soon(serving.wish) == action
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["stored"]
+    assert [each.name for each in (tmp_path / "stored").iterdir()] == ["messages.db"]
+
+
+async def test_a_caller_that_may_not_stop_it_is_refused(tmp_path: Path) -> None:
+    given = assigned(tmp_path)
+    async with gateway(replace(given, options=replace(given.options, controls=()))) as serving:
+        async with calling(serving.endpoints[0]) as call:
+            for action in (b"stop", b"restart", b"status"):
+                assert (await call().ask([b"120", action]))[0] == b"-1"
+        assert not serving.wish.done()
+
+
+async def test_two_gateways_do_not_use_one_folder(tmp_path: Path) -> None:
+    given = assigned(tmp_path)
+    other = replace(given, options=replace(given.options, endpoints=(f"ipc://{tmp_path}/other",)))
+    async with gateway(given) as serving, calling(serving.endpoints[0]) as call:
+        with pytest.raises(StoreError, match="another gateway uses it"):
+            await serve(other, asyncio.Event(), print)
+        assert (await call().ask(STATUS))[0] == b"0"
+        assert (tmp_path / "stored" / "control.sock").exists()
+
+
+async def test_where_the_endpoint_is_taken_nothing_is_left(tmp_path: Path) -> None:
+    given = assigned(tmp_path)
+    other = replace(given, options=replace(given.options, dir=str(tmp_path / "other")))
+    async with gateway(given):
+        with pytest.raises(BrokerError, match="address already in use"):
+            await serve(other, asyncio.Event(), print)
+    assert [each.name for each in (tmp_path / "other").iterdir()] == ["messages.db"]
+
+
+async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    given = assigned(tmp_path)
+    with pytest.raises(BrokerError, match=r"samwise\.dir: .*/file/stored: not a directory"):
+        await serve(
+            replace(given, options=replace(given.options, dir=f"{tmp_path}/file/stored")), asyncio.Event(), print
+        )
