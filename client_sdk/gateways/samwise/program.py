@@ -1,6 +1,6 @@
 """A gateway as a process: starts its parts, says where it listens, and stops them in order.
 
-    start   folder, store and backend (Gateway), endpoints (Server), the socket of operators
+    start   folder, endpoints (Server.bind), store and backend (Gateway), the socket of operators, and then callers
     stop    endpoints, when all requests have answers; deliveries that are under way; the store
 
 Stops by a signal, when a caller asks for it, or when the broker that has started it ends. A restart that a caller asks
@@ -8,6 +8,7 @@ for is a stop and a start in the same process.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -81,10 +82,16 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
         retry=retry_of(options),
         strict_redundancy=options.strict_redundancy,
     )
-    await gateway.start()
     server = Server(gateway, server_settings_of(options))
     control = ControlListener(gateway, assignment.control_path)
-    try:
+    async with contextlib.AsyncExitStack() as at_end:
+        server.bind()
+        at_end.push_async_callback(server.close)
+        await gateway.start()
+        at_end.pop_all()  # callers first, then deliveries
+        at_end.push_async_callback(gateway.stop)
+        at_end.push_async_callback(control.close)
+        at_end.push_async_callback(server.close)
         try:
             await control.start()
         except OSError as error:
@@ -92,10 +99,6 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
         server.start()
         on_listening(server.endpoints)
         return await _wish(gateway, stop)
-    finally:
-        await server.close()
-        await control.close()
-        await gateway.stop()
 
 
 async def _wish(gateway: Gateway, stop: asyncio.Event) -> str:

@@ -77,7 +77,7 @@ class ServerSettings:
 
 
 class Server:
-    """Listens on its endpoints from `start` to `close`."""
+    """Has its endpoints from `bind`, and answers from `start`, to `close`."""
 
     def __init__(self, answers: Answers, settings: ServerSettings) -> None:
         self.endpoints: list[str] = []  # with ports as the system gave them
@@ -113,8 +113,8 @@ class Server:
         """Requests that have no answer yet."""
         return self._waiting_n
 
-    def start(self) -> None:
-        """Listens on all endpoints; BrokerError "cannot-listen" and on none."""
+    def bind(self) -> None:
+        """Takes all endpoints: callers may connect, and wait. BrokerError "cannot-listen", and it has none."""
         router = self._socket
         router.ROUTER_HANDOVER = 1  # a caller that comes again under its name is the one that is answered
         router.MAXMSGSIZE = self._settings.rules.max_message_bytes
@@ -131,8 +131,11 @@ class Server:
             self._close_sockets()
             self._context.term()
             raise
+
+    def start(self) -> None:
+        """Begins to answer."""
         self._is_open = True
-        self._loop.add_reader(router.FD, self._read)
+        self._loop.add_reader(self._socket.FD, self._read)
         self._read_soon()
 
     async def close(self) -> None:

@@ -110,6 +110,7 @@ async def serving(
     """A server in this process."""
     values = {"max_callers": 100, "endpoints": (endpoint,), **settings}
     server = Server(gateway, ServerSettings(rules=rules or Rules(), **values))
+    server.bind()
     server.start()
     try:
         yield server
