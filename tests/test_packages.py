@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.commands.main import main
-from broker.config.extras import EVENTS_LINE, EVENTS_MODULES, SAMWISE_MODULES
+from broker.config.extras import EVENTS_LINE, EVENTS_MODULES, SAMWISE_LINE, SAMWISE_MODULES
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"rsocket_wire", "broker", "client_sdk", "admin_api", "spark_sink"}
@@ -87,6 +87,28 @@ def test_commands_that_need_the_extra_say_the_line_to_type(command: str) -> None
     result = CliRunner().invoke(main, command.split(), prog_name="rsocket-broker")
     name = command.split()[0]
     assert (result.exit_code, result.stderr) == (3, f"rsocket-broker {name} needs numpy and pyarrow: {EVENTS_LINE}\n")
+
+
+def test_a_gateway_without_its_extra_says_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.split(".")[0] in SAMWISE_MODULES or ".samwise" in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "zmq", None)  # what the import system takes for "not there"
+    monkeypatch.setattr("broker.config.extras.find_spec", lambda name: None)
+    result = CliRunner().invoke(main, ["samwise", "ping"], prog_name="rsocket-broker")
+    assert (result.exit_code, result.stderr) == (3, f"rsocket-broker samwise needs zmq: {SAMWISE_LINE}\n")
+    assert "samwise" in CliRunner().invoke(main, ["--help"]).stdout.split()
+
+
+def test_neither_clients_nor_brokers_import_a_gateway_or_what_it_needs() -> None:
+    """`main` knows what to tell one, and no more."""
+    code = (
+        "import sys, broker.commands.main, broker.server, client_sdk; client_sdk.connect\n"
+        "print(sorted(name for name in sys.modules if name.split('.')[0] in ('zmq', 'aiormq', 'sqlite3')))\n"
+        "print(sorted(name for name in sys.modules if name.startswith('client_sdk.gateways.samwise.')))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["[]", "['client_sdk.gateways.samwise.assignment']"]
 
 
 @pytest.mark.usefixtures("no_events")

@@ -19,7 +19,6 @@ from broker.commands import terminal
 from broker.config.load import ConfigErrors, load
 from broker.log import one_line
 from client_sdk.gateways.samwise.assignment import assignment_of, control_path
-from client_sdk.gateways.samwise.client import DEFAULT_TIMEOUT_S, NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.control import (
     DEAD,
     WAITING,
@@ -28,6 +27,7 @@ from client_sdk.gateways.samwise.control import (
     NotRunning,
     StoppedGateway,
 )
+from client_sdk.gateways.samwise.endpoint.client import DEFAULT_TIMEOUT_S, NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
 from client_sdk.gateways.samwise.program import run
 from client_sdk.gateways.samwise.settings import STORE_NAME, store_of

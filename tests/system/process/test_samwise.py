@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from client_sdk.gateways.samwise.client import NoAnswer, SamwiseClient
+from client_sdk.gateways.samwise.endpoint.client import NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.values import ROUND_ROBIN, Ping, Publish, Status
 from tests.conftest import StartBroker
 from tests.system.support.processes import BrokerProcess

@@ -1,1 +1,1 @@
-"""The ZeroMQ side of the gateway: the socket, who is let in, and how requests come and answers go."""
+"""The ZeroMQ side: the socket of the gateway, who is let in, how requests come and answers go; and a client."""

@@ -1,4 +1,4 @@
-"""client_sdk.gateways.samwise.client: a program that asks, and does not wait for ever."""
+"""client_sdk.gateways.samwise.endpoint.client: a program that asks, and does not wait for ever."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ import zmq
 import zmq.asyncio
 from zmq.auth import create_certificates
 
-from client_sdk.gateways.samwise.client import NoAnswer, SamwiseClient
+from client_sdk.gateways.samwise.endpoint.client import NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.requests import Rules
 from client_sdk.gateways.samwise.values import Ping, Reply, Status
 from tests.client_sdk.gateways.samwise.callers import FakeGateway, serving
