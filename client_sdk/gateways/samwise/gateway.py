@@ -42,7 +42,6 @@ from client_sdk.gateways.samwise.values import Control, Message, Ping, Publish, 
 
 TICK_S: Final = 0.1  # between two looks at the time: so late may a retry be, or the end of a wait
 PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not fill the log
-ASK_S: Final = 5.0  # for a backend to say which destinations there are
 GRACE_S: Final = 5.0  # for acknowledgements under way when the gateway stops
 MAX_UNWRITTEN: Final = WINDOW_N  # ends of deliveries not on disk: a crash repeats no more of them
 
@@ -322,10 +321,7 @@ class Gateway:
     async def _destinations(self, message: Message) -> Sequence[str]:
         """None where the backend does not say, which it does next time perhaps."""
         try:
-            async with asyncio.timeout(ASK_S):
-                return await self.backend.destinations(message)
-        except TimeoutError:
-            return ()
+            return await self.backend.destinations(message)
         except Exception:
             _log.exception("samwise gateway: the backend does not say which destinations there are")
             return ()

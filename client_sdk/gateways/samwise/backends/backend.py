@@ -58,7 +58,8 @@ class Backend(Protocol):
 
     async def destinations(self, message: Message) -> Sequence[str]:
         """Names of those that could take it now, in a fixed order; none: nothing is up. `ANY` alone: the backend
-        chooses, for a message that wants one acknowledgement. All messages of one exchange find the same ones."""
+        chooses, for a message that wants one acknowledgement. All messages of one exchange find the same ones. Within
+        a second or so, whatever happens: no other message has its turn meanwhile."""
 
     async def deliver(self, message: Message, to: str) -> str:
         """Hands it to one destination and waits for its acknowledgement; the name of the one that gave it. Never two at
