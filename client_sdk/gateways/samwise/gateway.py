@@ -21,20 +21,8 @@ from typing import Final
 
 from client_sdk.clock import Clock
 from client_sdk.gateways.samwise.backends.backend import ANY, Backend, NotDelivered
-from client_sdk.gateways.samwise.delivery import (
-    SAMD_RETRY,
-    WINDOW_N,
-    Acknowledged,
-    Dead,
-    Delivery,
-    Done,
-    Later,
-    Parked,
-    ReadNew,
-    Retry,
-    TakeDue,
-    Want,
-)
+from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Later, Parked, ReadNew, TakeDue, Want
+from client_sdk.gateways.samwise.delivery import SAMD_RETRY, WINDOW_N, Delivery, Retry
 from client_sdk.gateways.samwise.state import Counters, GatewayState, count, status_text
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError

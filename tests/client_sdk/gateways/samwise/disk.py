@@ -2,19 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from client_sdk.gateways.samwise.delivery import (
-    Acknowledged,
-    Dead,
-    Delivery,
-    Done,
-    Fate,
-    Later,
-    Parked,
-    ReadNew,
-    Retry,
-    TakeDue,
-    Want,
-)
+from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Fate, Later, Parked, ReadNew, TakeDue, Want
+from client_sdk.gateways.samwise.delivery import Delivery, Retry
 from client_sdk.gateways.samwise.values import Message
 
 

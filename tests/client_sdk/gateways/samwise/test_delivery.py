@@ -4,7 +4,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from client_sdk.gateways.samwise.backends.backend import ANY
-from client_sdk.gateways.samwise.delivery import LANES_N, Delivery, Parked, ReadNew, Retry, TakeDue, TakeLane
+from client_sdk.gateways.samwise.decisions import Parked, ReadNew, TakeDue, TakeLane
+from client_sdk.gateways.samwise.delivery import LANES_N, Delivery, Retry
 from tests.client_sdk.gateways.samwise.disk import World
 from tests.client_sdk.gateways.samwise.messages import message
 
