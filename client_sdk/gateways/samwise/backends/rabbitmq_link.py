@@ -28,6 +28,8 @@ CLOSE_S: Final = 2.0  # RabbitMQ's last words
 # Longest time that a message on trial keeps others waiting, for those before it and for itself. A missing exchange is
 # told within milliseconds; a confirm may take long, and then the exchange is there.
 TRIAL_S: Final = 1.0
+LOOK_S: Final = 0.5  # between two looks whether the broker takes messages
+BLOCKED: Final = "the broker takes no messages, it is low on memory or disk"
 
 # RuntimeError: aiormq's for what was closed meanwhile. ValueError: of names that AMQP or a URL cannot say.
 _FAILURES: Final = (AMQPError, OSError, EOFError, TimeoutError, RuntimeError, ValueError)
@@ -169,9 +171,7 @@ class RabbitLink:
                 channel = ConfirmChannel(connection, self._wake.set)
                 async with asyncio.timeout(CONNECT_S):
                     await channel.open_it()
-                self._channel = channel
-                self._up()
-                await self._write_all(channel)
+                await self._write_all(connection, channel)
                 assert channel.end is not None
                 if connection.is_closed:
                     raise ConnectionError(f"connection lost: {_text(channel.end)}")
@@ -208,17 +208,21 @@ class RabbitLink:
 
     # what is written when
 
-    async def _write_all(self, channel: ConfirmChannel) -> None:
-        """Writes what waits until the channel is closed."""
+    async def _write_all(self, connection: Connection, channel: ConfirmChannel) -> None:
+        """Writes what waits until the channel is closed. While the broker takes nothing it is down."""
         while not channel.is_closed:
-            await self._until(channel, lambda: len(self._queue) > 0 and channel.is_written)
-            if channel.is_closed:
-                return
-            batch = self._queue.take(asyncio.get_running_loop().time())
-            if batch:
-                channel.write(batch)
-            elif len(self._queue):
-                await self._try_one(channel)
+            if not _is_blocked(connection):
+                self._channel = channel
+                self._up()
+            elif self.is_up:
+                self._down(BLOCKED)
+            if len(self._queue) and channel.is_written:
+                batch = self._queue.take(asyncio.get_running_loop().time())
+                if batch:
+                    channel.write(batch)
+                elif len(self._queue):
+                    await self._try_one(channel)
+            await self._until(channel, lambda: len(self._queue) > 0 and channel.is_written, LOOK_S)
 
     async def _try_one(self, channel: ConfirmChannel) -> None:
         """One alone, after all before it were confirmed."""
@@ -240,6 +244,17 @@ class RabbitLink:
                 while not is_true() and not channel.is_closed:
                     self._wake.clear()
                     await self._wake.wait()
+
+
+def _is_blocked(connection: Connection) -> bool:
+    """RabbitMQ said connection.blocked, and since then not that it is over: `ready` would wait."""
+    ready = connection.ready()
+    try:
+        ready.send(None)
+    except StopIteration:
+        return False
+    ready.close()
+    return True
 
 
 async def _close(connection: Connection) -> None:

@@ -24,6 +24,8 @@ from tests.conftest import missing
 from tests.system.support.waits import POLL_S, WAIT_S, until_now
 
 START_S: Final = 120.0  # beside other tests on a machine with two cores
+# Beside `erl` it is, but not in PATH: Debian links the others only.
+ERL_CALL: Final = str(Path(shutil.which("erl") or "erl").resolve().with_name("erl_call"))
 HOST: Final = "127.0.0.1"
 # By name of a node: the longest frame, RabbitMQ's own and a short one.
 FRAME_MAX: Final = {"rabbit-1": 131_072, "rabbit-2": 8192}
@@ -43,7 +45,7 @@ class RabbitNodes:
         """Skips the test where RabbitMQ is not installed."""
         server = shutil.which("rabbitmq-server", path=os.pathsep.join((*FOLDERS, os.environ.get("PATH", ""))))
         mapper = shutil.which("epmd")
-        if server is None or mapper is None:
+        if server is None or mapper is None or shutil.which(ERL_CALL) is None:
             missing("rabbitmq-server is not installed: apt install rabbitmq-server")
         self._mapper_port = free_port()
         self._mapper_command = [mapper, "-address", HOST, "-port", str(self._mapper_port)]
@@ -52,7 +54,7 @@ class RabbitNodes:
 
     def __enter__(self) -> Self:
         try:
-            self._mapper = subprocess.Popen(self._mapper_command)
+            self._mapper = subprocess.Popen(self._mapper_command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             until_now(lambda: is_open(self._mapper_port))
             for node in self.nodes.values():
                 node.start()
@@ -140,6 +142,13 @@ class RabbitNode:
     def output(self) -> str:
         """What it said."""
         return (self._folder / "output").read_text(errors="replace")
+
+    def limit_memory(self, part: float) -> None:
+        """It takes messages only while it uses no more than this part of the machine's memory; 0.4 unless told."""
+        cookie = (self._folder / ".erlang.cookie").read_text()
+        command = [ERL_CALL, "-sname", f"{self.name}@localhost", "-c", cookie]
+        change = f"vm_memory_monitor set_vm_memory_high_watermark [{part:.9f}]"
+        subprocess.run([*command, "-a", change], env=self._environment, check=True, capture_output=True, timeout=WAIT_S)
 
     def pause(self) -> None:
         """It says nothing more, and takes nothing, as a machine that hangs."""

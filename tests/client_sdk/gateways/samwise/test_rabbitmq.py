@@ -10,6 +10,7 @@ from aiormq import Connection
 
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitBroker
+from client_sdk.gateways.samwise.backends.rabbitmq_link import BLOCKED
 from client_sdk.gateways.samwise.delivery import Retry
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import OS, Store
@@ -404,6 +405,28 @@ async def test_a_broker_with_an_unknown_certificate_is_down(first: RabbitNode) -
     await backend.start(lambda: None)
     await until(lambda: "certificate verify failed" in details(backend)[0])
     await backend.close()
+
+
+async def test_a_broker_that_is_low_on_memory_is_down_until_it_takes_messages_again(
+    first: RabbitNode, both: RabbitBackend, consumer: Consumer
+) -> None:
+    queue = await consumer.queue()
+    first.limit_memory(1e-9)
+    try:
+        said = ["rabbit-1"]
+        while said[-1] == "rabbit-1":  # the node needs a moment to notice
+            said += await outcomes(deliver(both, routing_key=queue))
+        assert said[-1] == f"rabbit-1: {BLOCKED}"
+        assert [(state.is_up, state.waiting_n) for state in both.state()] == [(False, 0), (True, 0)]
+        assert await both.destinations(stored(publish())) == ["rabbit-2"]
+        with pytest.raises(NotDelivered) as failed:
+            await both.deliver(stored(publish()), "rabbit-1")
+        assert failed.value.is_away
+    finally:
+        first.limit_memory(0.4)
+    await until(lambda: both.state()[0].is_up)
+    assert await outcomes(deliver(both, routing_key=queue, payload=b"now")) == ["rabbit-1"]
+    assert (await consumer.bodies(queue, await consumer.count(queue)))[-1] == b"now"
 
 
 async def test_a_host_that_is_none_is_down_with_its_reason() -> None:
