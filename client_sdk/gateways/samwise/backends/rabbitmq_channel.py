@@ -14,6 +14,7 @@ from aiormq import Connection
 from aiormq.abc import ChannelFrame, ConfirmationFrameType
 from aiormq.channel import Channel
 from pamqp.commands import Basic
+from pamqp.commands import Channel as ChannelCommands
 from pamqp.header import ContentHeader
 
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import CHANNEL, ID_HEADER, Publication
@@ -29,6 +30,7 @@ class ConfirmChannel(Channel):
         self._on_change: Final = on_change
         self._sent_n = 0  # messages; the number of the latest
         self._written: asyncio.Future[None] | None = None  # of what is being written; None before
+        self._is_ending = False  # RabbitMQ has closed it: a message behind our channel.close-ok closes the connection
         self._unroutable: Final[dict[str, str]] = {}  # by id: why; of messages that are in flight
         # By number, ascending; bounded by how many deliveries the gateway has under way.
         self.in_flight: Final[dict[int, Publication]] = {}
@@ -40,7 +42,7 @@ class ConfirmChannel(Channel):
         await self.open()
 
     def write(self, publications: Sequence[Publication]) -> None:
-        """Hands them to the connection, which writes them at once; `is_written` says when the system has taken them."""
+        """Hands them to the connection, which writes them at once; `is_writable` says when the next may come."""
         frame_bytes = self._connection.connection_tune.frame_max or 0
         parts: list[bytes] = []
         for publication in publications:
@@ -58,9 +60,9 @@ class ConfirmChannel(Channel):
         self.write_queue.put_nowait(ChannelFrame(b"".join(parts), should_close=False, drain_future=self._written))
 
     @property
-    def is_written(self) -> bool:
-        """All that was given to `write` has been."""
-        return self._written is None or self._written.done()
+    def is_writable(self) -> bool:
+        """All that was given to `write` has been, and the broker has not closed the channel."""
+        return not self._is_ending and (self._written is None or self._written.done())
 
     @property
     def end(self) -> BaseException | None:
@@ -69,6 +71,10 @@ class ConfirmChannel(Channel):
             return None
         closing = self.closing
         return asyncio.CancelledError() if closing.cancelled() else closing.exception() or ConnectionError("closed")
+
+    async def _on_close_frame(self, frame: ChannelCommands.Close) -> None:
+        self._is_ending = True
+        await super()._on_close_frame(frame)
 
     async def _on_confirm_frame(self, frame: ConfirmationFrameType) -> None:
         number = frame.delivery_tag or 0

@@ -216,18 +216,18 @@ class RabbitLink:
                 self._up()
             elif self.is_up:
                 self._down(BLOCKED)
-            if len(self._queue) and channel.is_written:
+            if len(self._queue) and channel.is_writable:
                 batch = self._queue.take(asyncio.get_running_loop().time())
                 if batch:
                     channel.write(batch)
                 elif len(self._queue):
                     await self._try_one(channel)
-            await self._until(channel, lambda: len(self._queue) > 0 and channel.is_written, LOOK_S)
+            await self._until(channel, lambda: len(self._queue) > 0 and channel.is_writable, LOOK_S)
 
     async def _try_one(self, channel: ConfirmChannel) -> None:
         """One alone, after all before it were confirmed."""
         await self._until(channel, lambda: not channel.in_flight, TRIAL_S)
-        publication = None if channel.is_closed else self._queue.take_one()
+        publication = self._queue.take_one() if channel.is_writable else None
         if publication is None:
             return
         channel.write([publication])

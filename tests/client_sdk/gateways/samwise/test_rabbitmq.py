@@ -266,6 +266,22 @@ async def test_a_message_of_which_nobody_knew_that_it_closes_the_channel_fails_a
     assert {int(each) for each in arrived} == set(range(50)) - {25}
 
 
+async def test_what_is_published_while_the_channel_closes_disturbs_not_even_the_connection(
+    both: RabbitBackend, consumer: Consumer
+) -> None:
+    queue = await consumer.queue()
+    before = details(both)
+    tasks: list[asyncio.Task[str]] = []
+    for n in range(1200):
+        tasks.append(deliver(both, routing_key=queue, payload=bytes(2_000_001) if n % 60 == 30 else b"%d" % n))
+        await asyncio.sleep(0)  # so that something is written all the time
+    said = await outcomes(*tasks)
+    assert {n for n, each in enumerate(said) if each != "rabbit-1"} == set(range(30, 1200, 60))
+    arrived = await consumer.bodies(queue, await consumer.count(queue))
+    assert {int(each) for each in arrived} == {n for n in range(1200) if n % 60 != 30}
+    assert details(both) == before
+
+
 async def test_a_mandatory_message_without_a_queue_is_not_acknowledged_and_later_is(
     both: RabbitBackend, consumer: Consumer
 ) -> None:
