@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from functools import reduce
-from typing import Final, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from broker import VERSION
-from broker.config.options import OPTIONS, SERVICE_KEYS, Config
+from broker.config.options import OPTIONS, SECTIONS, SERVICE_KEYS, TABLES, Config, OptionDoc
 from broker.config.urls import Listen
 from broker.connections.closed import ClosedPeer
 from broker.connections.drains import BROKER, ROUTE, TAG, Drain
@@ -269,13 +269,18 @@ def transport_of(peer: Peer) -> str:
 
 def config_view(config: Config) -> dict[str, dict[str, object]]:
     """The configuration in use as plain values: section, key, value; listeners as their URLs; a service's own keys."""
-    sections = {section.name: getattr(config, section.name) for section in fields(config)}
-    shown: dict[str, dict[str, object]] = {
-        name: {each.name: _shown(f"{name}.{each.name}", getattr(section, each.name)) for each in fields(section)}
-        for name, section in sections.items()
-        if is_dataclass(section)
-    }
-    return {**shown, "service": {name: dict(own) for name, own in config.service.items()}}
+    shown: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
+    for doc in OPTIONS.values():
+        shown[doc.section][doc.key] = _shown(doc, attrgetter(doc.name)(config))
+    for tables in TABLES.values():
+        named: Mapping[str, Any] = attrgetter(tables.place)(config)
+        shown[tables.place] = {
+            name: dict(own)
+            if tables.kind is dict
+            else {key: _shown(doc, getattr(own, key)) for key, doc in tables.keys.items()}
+            for name, own in named.items()
+        }
+    return shown
 
 
 def percentiles_us(histogram: Mapping[int, int], fractions: Sequence[float]) -> list[int]:
@@ -437,10 +442,9 @@ def _durations_view(durations: Histogram) -> schemas.DurationsView:
     return schemas.DurationsView(durations.number, p50_us, p99_us, durations.max_us)
 
 
-def _shown(name: str, value: object) -> object:
+def _shown(doc: OptionDoc, value: object) -> object:
     """An option's value as `_plain`, of a secret only that there is one."""
-    is_secret = name in OPTIONS and OPTIONS[name].option.is_secret
-    return HIDDEN if is_secret and value else _plain(value)
+    return HIDDEN if doc.option.is_secret and value else _plain(value)
 
 
 def _plain(value: object) -> object:

@@ -1,11 +1,10 @@
 """broker.views: what an operator sees of a core."""
 
-from dataclasses import fields
-
 import pytest
 
-from broker.config.options import Config
+from broker.config.options import SECTIONS, TABLES, Config
 from broker.config.sections.process import ServerOptions
+from broker.config.sections.samwise import RabbitmqOptions, SamwiseOptions
 from broker.config.urls import Listen
 from broker.core import CoreSettings
 from broker.events import bucket_of
@@ -215,13 +214,19 @@ def test_a_connection_that_is_ending_is_counted_once_among_those_that_ever_came(
 def test_the_configuration_is_shown_as_one_would_write_it() -> None:
     config = Config(
         server=ServerOptions(listen=(Listen("tcp", "::1", 7000), Listen("unix", path="/run/b.sock"))),
+        samwise=SamwiseOptions(rabbitmq={"r": RabbitmqOptions(password="hush")}),
         service={"orders": {"chooser": "random"}},
     )
     shown = queries.config_view(config)
     assert shown["server"]["listen"] == ["tcp://[::1]:7000", "unix:///run/b.sock"]
     assert shown["admin"] == {"listen": "127.0.0.1:7070", "changes": "local"}
     assert shown["service"] == {"orders": {"chooser": "random"}}
-    assert list(shown) == [each.name for each in fields(Config)]
+    assert shown["samwise.retry"] == {"tries": 3, "interval": 5.0, "threshold": 10.0}
+    rabbitmq = shown["samwise.rabbitmq"]["r"]
+    assert isinstance(rabbitmq, dict)
+    assert (rabbitmq["host"], rabbitmq["password"]) == ("127.0.0.1", queries.HIDDEN)
+    assert "hush" not in str(shown)
+    assert list(shown) == [*SECTIONS, *TABLES]
 
 
 def test_a_look_changes_nothing() -> None:

@@ -1,7 +1,7 @@
 """Who is let in: not more connections than the limit, and with CURVE those whose keys are known.
 
 ZeroMQ asks for each connection (ZAP, https://rfc.zeromq.org/spec/27/), and tells of those that came and went. Which
-keys are known is the library's affair (`zmq.auth`).
+keys are known is the library's affair.
 """
 
 import asyncio

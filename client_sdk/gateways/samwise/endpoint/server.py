@@ -10,8 +10,8 @@ A message is read frame by frame, and what is beyond the limits is dropped as it
 frames holds nobody up for long. ZeroMQ gives a message only when it is whole, and holds it until then: of frames there
 is no limit below ours but the memory, of bytes the longest single frame, which ends the connection that sends it.
 
-The socket is driven by its file descriptor: twice as fast as `zmq.asyncio`. That descriptor tells of changes only, so
-whoever has read or sent must ask whether there is more.
+The socket is driven by its file descriptor: twice as fast as by the futures of pyzmq. It tells of changes only,
+so whoever has read or sent must ask whether there is more.
 """
 
 import asyncio
