@@ -50,6 +50,7 @@ LINGER_S: Final = 0.5  # for the last answers
 STOP_S: Final = 5.0  # for requests on their way when the server stops
 
 MAX_ENVELOPE_BYTES: Final = MAX_ENVELOPE_FRAMES * MAX_ID_BYTES
+INTERNAL: Final = Reply(False, "internal error")
 _log: Final = logging.getLogger(__name__)
 
 
@@ -234,6 +235,9 @@ class Server:
                 raise Refused(f"busy: {self._waiting_n} requests wait and none is answered", "limit")
         except Refused as refused:
             waiting.answer = reply_frames(self._answers.refuse(refused), 0)
+        except Exception:  # nothing that a caller sends ends the reading
+            _log.exception("samwise: a request could not be read, because of a bug in the gateway")
+            waiting.answer = reply_frames(INTERNAL, 0)
         queue = self._waiting.get(caller)
         if waiting.answer is not None and queue is None:
             self._send(waiting)
@@ -256,7 +260,7 @@ class Server:
             reply = Reply(False, "stopping: the gateway stops")
         except Exception:
             _log.exception("samwise: a request could not be answered, because of a bug in the gateway")
-            reply = Reply(False, "internal error")
+            reply = INTERNAL
         waiting.answer = reply_frames(reply, request.version)
         self._waiting_bytes -= waiting.size
         queue = self._waiting[caller]

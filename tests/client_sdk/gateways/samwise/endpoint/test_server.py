@@ -14,7 +14,7 @@ import zmq.asyncio
 from client_sdk.gateways.samwise.endpoint import server as server_module
 from client_sdk.gateways.samwise.endpoint.server import Server, ServerSettings
 from client_sdk.gateways.samwise.requests import Rules
-from client_sdk.gateways.samwise.values import Reply
+from client_sdk.gateways.samwise.values import Reply, Request
 from rsocket_wire.errors import BrokerError
 from tests.client_sdk.gateways.samwise.callers import PING, PONG, FakeGateway, calling, publish, serving
 from tests.system.support.waits import until
@@ -270,6 +270,21 @@ async def test_a_bug_in_the_gateway_is_an_answer(endpoint: str, caplog: pytest.L
         await until(lambda: gateway.held)
         gateway.held[0].set_exception(ZeroDivisionError("secret"))
         assert await caller.answer() == [b"-1", b"internal error"]
+    assert "bug in the gateway" in caplog.text
+
+
+async def test_a_bug_in_the_reading_is_an_answer_and_the_next_request_is_read(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(frames: list[bytes], rules: Rules) -> Request:
+        raise ZeroDivisionError
+
+    async with serving(FakeGateway(), endpoint), calling(endpoint) as call:
+        caller = call()
+        with monkeypatch.context() as context:
+            context.setattr(server_module, "read_request", fail)
+            assert await caller.ask(PING) == [b"-1", b"internal error"]
+        assert await caller.ask(PING) == PONG
     assert "bug in the gateway" in caplog.text
 
 
