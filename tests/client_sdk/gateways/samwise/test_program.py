@@ -1,23 +1,20 @@
 """client_sdk.gateways.samwise.program: a whole gateway beside a broker."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from broker.config.options import Config
-from broker.config.sections.samwise import RetryOptions, SamwiseOptions
 from client_sdk import Request, Service, connect
-from client_sdk.gateways.samwise.assignment import Assignment
 from client_sdk.gateways.samwise.program import serve
 from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import RESTART, STOP
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import BrokerError
 from tests.client_sdk.gateways.samwise.callers import calling, publish
+from tests.client_sdk.gateways.samwise.whole import assigned, gateway
+from tests.fuzz.fuzz_samwise_endpoint import run
 from tests.system.support.waits import soon, until
 
 STATUS = [b"120", b"status"]
@@ -34,37 +31,6 @@ class Orders:
         async def take(request: Request) -> bytes:
             self.got.append((request.route, request.data))
             return b"taken"
-
-
-def assigned(folder: Path, *brokers: str) -> Assignment:
-    options = SamwiseOptions(
-        endpoints=(f"ipc://{folder}/s",),
-        dir=str(folder / "stored"),
-        controls=("status", "stop", "restart"),
-        retry=RetryOptions(interval=0.05),
-    )
-    return Assignment(options=options, brokers=brokers or ("tcp://127.0.0.1:1",), tls=Config().tls, log=Config().log)
-
-
-class Serving:
-    """A gateway that runs."""
-
-    def __init__(self) -> None:
-        self.stop = asyncio.Event()
-        self.endpoints: list[str] = []
-        self.wish: asyncio.Task[str]
-
-
-@asynccontextmanager
-async def gateway(assignment: Assignment) -> AsyncIterator[Serving]:
-    serving = Serving()
-    serving.wish = asyncio.create_task(serve(assignment, serving.stop, serving.endpoints.extend))
-    try:
-        await until(lambda: serving.endpoints or serving.wish.done())
-        yield serving
-    finally:
-        serving.stop.set()
-        await soon(serving.wish)
 
 
 async def test_what_is_published_arrives_at_a_service(tmp_path: Path) -> None:
@@ -137,3 +103,7 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         await serve(
             replace(given, options=replace(given.options, dir=f"{tmp_path}/file/stored")), asyncio.Event(), print
         )
+
+
+async def test_whatever_is_sent_is_answered_in_its_place_and_only_what_was_taken_is_stored(tmp_path: Path) -> None:
+    assert await run(tmp_path, 2_000, seed=1) > 100

@@ -9,7 +9,7 @@ from client_sdk.gateways.samwise.assignment import Assignment
 from tests.client_sdk.gateways.samwise.callers import calling
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST, USER, Consumer, RabbitNodes
 from tests.client_sdk.gateways.samwise.rabbitmq_deliveries import MARKS
-from tests.client_sdk.gateways.samwise.test_program import assigned, gateway
+from tests.client_sdk.gateways.samwise.whole import assigned, gateway
 
 pytestmark = MARKS
 
