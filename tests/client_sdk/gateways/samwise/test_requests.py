@@ -113,6 +113,17 @@ def test_frames_and_bytes_of_a_request_are_bounded() -> None:
     assert refusal_of(frames, small) == ("limit", "malformed request: 101 bytes, 100 are allowed")
 
 
+def test_what_is_taken_where_nothing_is_configured() -> None:
+    assert Rules() == Rules(
+        strict=False,
+        min_version=100,
+        controls=frozenset({"status"}),
+        defaults=Defaults(distribution="", acks_n=None, exchange="", routing_key="", options={}),
+        max_frames=1024,
+        max_message_bytes=16_777_216,
+    )
+
+
 # Versions and actions
 
 
