@@ -166,29 +166,7 @@ SENTENCES_1_1 = [
 
 # Rows whose tests come with the store, the delivery, the backends, the server and the configuration.
 AWAITED = [
-    "SG-01",
-    "SG-03",
-    "SG-04",
-    "SG-07",
-    "SG-08",
-    "SG-09",
-    "SC-01",
-    "SC-03",
-    "SC-04",
-    "SC-05",
-    "SC-06",
     "SL-02",
-    "SP-01",
-    "SR-01",
-    "SR-05",
-    "SR-06",
-    "SI-02",
-    "SD-03",
-    "SQ-01",
-    "SA-01",
-    "SA-02",
-    "SA-03",
-    "EP-01",
 ]
 
 
