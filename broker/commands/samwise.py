@@ -88,17 +88,19 @@ def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> N
     sys.exit(run(assignment))
 
 
+_speaking: Final = click.option(
+    "--protocol",
+    "version",
+    type=click.Choice([str(version) for version in VERSIONS]),
+    default=str(CLIENT_VERSION),
+    show_default=True,
+    help="Version of the protocol; samd knows 120 only.",
+)
+
+
 def _asking(command: Callable[..., None]) -> Callable[..., None]:
     """Where a gateway is, and how to ask it."""
     for option in (
-        click.option(
-            "--protocol",
-            "version",
-            type=click.Choice([str(version) for version in VERSIONS]),
-            default=str(CLIENT_VERSION),
-            show_default=True,
-            help="Version of the protocol; samd knows 120 only.",
-        ),
         click.option("--key", type=click.Path(path_type=Path), metavar="FILE", help="Own secret key of CURVE."),
         click.option(
             "--server-key",
@@ -128,6 +130,7 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
 
 @samwise.command(epilog=STATUSES)
 @_asking
+@_speaking
 def ping(endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str) -> None:
     """Ask whether a gateway is there and speaks the protocol."""
     began_at = time.monotonic()
@@ -137,6 +140,7 @@ def ping(endpoint: str, timeout_s: float, server_key: Path | None, key: Path | N
 
 @samwise.command(epilog=STATUSES)
 @_asking
+@_speaking
 @click.option("--exchange", "-x", default="", help="The exchange: a service, or an exchange of RabbitMQ.")
 @click.option("--routing-key", "-k", default="", help="The routing key: the route in the service.")
 @click.option("--redundant", "acks_n", type=click.IntRange(1), metavar="N", help="N destinations acknowledge.")
@@ -159,6 +163,8 @@ def publish(
     data: str,
 ) -> None:
     """Hand a message over. Done means that it is stored; it arrives when somebody can take it."""
+    if bare := [each for each in options if "=" not in each]:
+        raise click.UsageError(f"--option {bare[0]!r} has no value; write NAME=VALUE")
     given = dict(terminal.split_pair("--option", each) for each in options)
     if unknown := [name for name in given if name not in OPTIONS]:
         raise click.UsageError(f"--option {unknown[0]!r} is not one of {', '.join(OPTIONS)}")
@@ -179,6 +185,7 @@ def publish(
 
 @samwise.command(epilog=STATUSES)
 @_asking
+@_speaking
 @click.option("--broker", default="", help="The RabbitMQ broker, by its name in the configuration; default all.")
 @click.argument("action", type=click.Choice([DECLARE, DELETE]))
 @click.argument("name")
@@ -205,9 +212,7 @@ def rpc(
 @_asking
 @click.option("--stop", "action", flag_value=STOP, help="Tell it to stop instead, where samwise.controls allows it.")
 @click.option("--restart", "action", flag_value=RESTART, help="Tell it to restart, likewise.")
-def status(
-    endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str, action: str | None
-) -> None:
+def status(endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, action: str | None) -> None:
     """Show what a gateway has done and what waits there. It is asked in protocol 1.2, which alone knows this."""
     request = Status(VERSION_1_2) if action is None else Control(VERSION_1_2, action)
     text = _ask(request, endpoint, timeout_s, server_key, key)

@@ -8,6 +8,7 @@ from client_sdk.gateways.samwise.backends.backend import DestinationState
 from client_sdk.gateways.samwise.tables import Totals
 
 MAX_NAMES: Final = 1_000  # destinations that are counted by name; later ones are counted together
+SHOWN_N: Final = 20  # of these, in the answer to `status`
 OTHERS: Final = "(others)"  # the name of these
 
 
@@ -52,23 +53,27 @@ def count(counts: dict[str, int], name: str) -> None:
 
 
 def status_text(state: GatewayState) -> str:
-    """For people and `samctl status`: a line for each number, and for each destination."""
+    """For people and `samctl status`: a line for each number and destination, and for those that acknowledged most."""
     totals = state.totals
-    age = "none" if state.oldest_age_s is None else f"{state.oldest_age_s:.1f} s"
+    age = "" if state.oldest_age_s is None else f", the oldest for {state.oldest_age_s:.1f} s"
     lines = [
         f"accepted: {state.accepted_n}",
         *(f"refused ({reason}): {n}" for reason, n in sorted(state.refused.items())),
         *(f"accepted ({quirk}): {n}" for quirk, n in sorted(state.quirks.items())),
         f"delivered: {state.delivered_n}",
-        f"waiting: {totals.waiting_n} messages, {totals.waiting_bytes} bytes, the oldest for {age}",
+        f"waiting: {totals.waiting_n} messages, {totals.waiting_bytes} bytes{age}",
         f"under way: {state.under_way_n} deliveries",
         f"dead letters: {totals.dead_n} messages, {totals.dead_bytes} bytes",
     ]
     for each in state.destinations:
         word = "up" if each.is_up else "down"
-        acknowledged, retried = state.acknowledged.get(each.name, 0), state.retried.get(each.name, 0)
-        lines.append(
-            f"destination {each.name}: {word}, {each.detail}, {each.waiting_n} wait for it, "
-            f"{acknowledged} acknowledged, {retried} retried, {state.failed.get(each.name, 0)} failed"
+        lines.append(f"destination {each.name}: {word}, {each.detail}, {each.waiting_n} wait for it")
+    acknowledged, retried, failed = state.acknowledged, state.retried, state.failed
+    names = {*acknowledged, *retried, *failed}  # of RabbitMQ brokers; else of services and Route Ids
+    most = sorted(names, key=lambda name: (-acknowledged.get(name, 0), name))[:SHOWN_N]
+    for name in sorted(most):
+        counts = (
+            f"{acknowledged.get(name, 0)} acknowledged, {retried.get(name, 0)} retried, {failed.get(name, 0)} failed"
         )
+        lines.append(f"deliveries to {name}: {counts}")
     return "\n".join(lines)

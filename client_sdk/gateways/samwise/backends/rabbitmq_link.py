@@ -187,7 +187,7 @@ class RabbitLink:
             return
         self._backoff.reset()
         self.is_up = True
-        self._detail = f"up since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
+        self._detail = f"connected since {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}"
         _log.info("%s (%s:%d): connected", self.broker.name, self.broker.host, self.broker.port)
         self._on_change()
 

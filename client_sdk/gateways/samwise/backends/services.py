@@ -82,7 +82,8 @@ class ServicesBackend:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._set(None, "the gateway stops")
+        self._client = None
+        self._detail = "the gateway stops"
 
     def check(self, publish: Publish) -> None:
         """Refused for what no service could get, or not as it was meant."""

@@ -216,10 +216,11 @@ async def test_ping_rpc_and_status_are_answered(run: Run) -> None:
         "refused (backend): 1\n"
         "accepted (header-pairs): 1\n"
         "delivered: 1\n"
-        "waiting: 0 messages, 0 bytes, the oldest for none\n"
+        "waiting: 0 messages, 0 bytes\n"
         "under way: 0 deliveries\n"
         "dead letters: 0 messages, 0 bytes\n"
-        "destination a: up, since today, 0 wait for it, 1 acknowledged, 0 retried, 0 failed",
+        "destination a: up, since today, 0 wait for it\n"
+        "deliveries to a: 1 acknowledged, 0 retried, 0 failed",
     )
 
 
