@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import re
 from pathlib import Path
 
 from benchmarks.readme import BEGIN, END, section
+from client_sdk.gateways.samwise.values import Refused
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CODE_WORDS
 from tests.test_guide import RUN_S, WRITTEN_URL, start_program, wait_until_served
@@ -35,6 +37,40 @@ def errors_table() -> str:
 
 def test_every_code_word_stands_in_the_table_of_errors() -> None:
     assert errors_table() in (ROOT / "docs/errors.md").read_text()
+
+
+def words_of_the_gateway() -> set[str]:
+    """What stands before the colon where the Samwise gateway refuses something, as far as its source spells it out:
+    `malformed request` of f"{MALFORMED}: {count} frames"."""
+    found = set[str]()
+    for path in (ROOT / "client_sdk/gateways/samwise").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for call in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "Refused":
+                continue
+            text = call.args[0].values[0] if isinstance(call.args[0], ast.JoinedStr) else call.args[0]
+            if isinstance(text, ast.Constant):
+                found.add(str(text.value).partition(":")[0])
+            elif isinstance(text, ast.FormattedValue) and isinstance(text.value, ast.Name) and text.value.id.isupper():
+                found.add(getattr(importlib.import_module(module), text.value.id))
+    return found
+
+
+def test_the_texts_and_reasons_of_the_samwise_gateway_stand_in_the_table_of_errors() -> None:
+    table = (
+        (ROOT / "docs/errors.md").read_text().partition("## Answers of the Samwise gateway")[2].partition("\n## ")[0]
+    )
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    words = {word for first, *_ in rows for word in re.findall("`(.*?)`", first)}
+    reasons = {word for _, second, _ in rows for word in re.findall("`(.*?)`", second)}
+    told = re.search(r"one word for counters: (.*?)\.", str(Refused.__doc__), re.DOTALL)
+    assert told is not None
+    assert reasons == set(re.split(r",\s+", told[1]))
+    spelt_out = words_of_the_gateway()
+    assert len(spelt_out) > 8
+    assert spelt_out <= words
+    sources = "".join(path.read_text() for path in (ROOT / "client_sdk/gateways/samwise").rglob("*.py"))
+    assert [word for word in words if f'"{word}' not in sources] == []
 
 
 def test_no_line_of_text_stands_twice_in_a_document() -> None:

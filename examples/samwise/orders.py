@@ -22,10 +22,11 @@ database.execute("CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY, shop T
 @orders.request_response("create")  # the routing key
 async def create(request: Request) -> bytes:
     message = json.loads(request.entry(MESSAGE) or b"{}")
-    order = (message["x-samwise-id"], message["headers"].get("shop", ""), request.data.decode())
+    item = request.data.decode()
+    order = (message["x-samwise-id"], message["headers"].get("shop", ""), item)
     with database:
         is_new = database.execute("INSERT OR IGNORE INTO orders VALUES (?, ?, ?)", order).rowcount
-    print("new:" if is_new else "again:", *order[1:], flush=True)
+    print("new:" if is_new else "again:", item, flush=True)
     return b""  # acknowledged: the gateway forgets the message. After an exception it comes again
 
 

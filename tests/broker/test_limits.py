@@ -21,6 +21,7 @@ from tests.fakes import Wire, World, address, asked, orders, route_id, tags_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs/limits.md").read_text()
+GATEWAY = "client_sdk/gateways/samwise"
 A_LIMIT = re.compile(r"(MAX_|MIN_).*|.*_(BYTES|S|N|MS|BITS)")
 MANY = 20_000  # of what a flood has a million of: enough to pass every bound that is not a matter of time
 
@@ -138,6 +139,33 @@ def test_every_bound_of_a_room_of_spark_sink_has_a_row_with_its_number(heading: 
     said = {name.strip("`").removeprefix("spark_sink."): number(default) for name, default, *_ in listed}
     assert said == found
     assert all(unit and at_the_bound for _, _, unit, at_the_bound, *_ in listed)
+
+
+def test_every_limit_of_the_samwise_gateway_has_a_row_with_its_number() -> None:
+    found = {name for name in OPTIONS if name.startswith("samwise.max_")}
+    for path in (*(ROOT / GATEWAY).rglob("*.py"), ROOT / "broker/config/sections/samwise.py"):
+        base = ROOT / GATEWAY if path.is_relative_to(ROOT / GATEWAY) else ROOT / "broker"
+        module = ".".join(path.relative_to(base).with_suffix("").parts)
+        names = [getattr(getattr(node, "target", None), "id", "_") for node in ast.parse(path.read_text()).body]
+        found |= {f"{module}.{name}" for name in names if A_LIMIT.fullmatch(name) and not name.startswith("_")}
+    listed = rows("Bounds of the Samwise gateway")  # and, with two cells, what is no bound
+    bounds = [row for row in listed if len(row) > 2]
+    said = {name.strip("`"): number(default) for name, default, *_ in bounds}
+    others = {name.strip("`") for cell, *more in listed if len(more) == 1 for name in cell.split(", ")}
+    assert len(listed) == len({name for name, *_ in listed}), "a limit is there twice"
+    assert not others & set(said)
+    assert others <= found <= set(said) | others
+    assert said == {name: gateway_value_of(name) for name in said}
+    assert all(unit and at_the_limit for _, _, unit, at_the_limit, *_ in bounds)
+
+
+def gateway_value_of(name: str) -> object:
+    """Of an option, or of a constant below the gateway or, where it begins with `config`, the broker."""
+    if name in OPTIONS:
+        return OPTIONS[name].default
+    module, _, constant = name.rpartition(".")
+    room = "broker" if name.startswith("config.") else GATEWAY.replace("/", ".")
+    return getattr(importlib.import_module(f"{room}.{module}"), constant)
 
 
 def test_every_bound_has_a_unit_and_says_what_happens() -> None:

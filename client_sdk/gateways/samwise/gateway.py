@@ -139,7 +139,7 @@ class Gateway:
             return self.refuse(refused)
         except Exception:
             _log.exception("samwise gateway: a request failed")
-            return self.refuse(Refused("internal error, see the log of the gateway", "internal"))
+            return self.refuse(Refused("internal error: see the log of the gateway", "internal"))
 
     def refuse(self, refused: Refused) -> Reply:
         """The answer to a request that is not accepted, which is counted."""
@@ -148,7 +148,7 @@ class Gateway:
 
     async def _carry_out(self, request: Request) -> Reply:
         if not self._is_accepting:
-            raise Refused("the gateway stops", "stopping")
+            raise Refused("stopping: the gateway stops", "stopping")
         match request:
             case Publish():
                 await self._publish(request)

@@ -247,7 +247,7 @@ async def test_an_error_that_nobody_foresaw_is_answered_without_its_text(
 ) -> None:
     running = await run(FakeBackend())
     rpc = Rpc(version=110, broker="", action=DECLARE, name="worse", type="direct")
-    assert await running.gateway.handle(rpc) == Reply(False, "internal error, see the log of the gateway")
+    assert await running.gateway.handle(rpc) == Reply(False, "internal error: see the log of the gateway")
     assert running.gateway.state().refused == {"internal": 1}
     assert "secret" in caplog.text
 
@@ -326,7 +326,7 @@ async def test_stop_waits_for_acknowledgements_under_way(run: Run) -> None:
     await until(lambda: running.backend.answers)
     stopping = asyncio.ensure_future(running.gateway.stop(30))
     await rest()
-    assert await running.gateway.handle(publish()) == Reply(False, "the gateway stops")
+    assert await running.gateway.handle(publish()) == Reply(False, "stopping: the gateway stops")
     running.backend.answers[1, "a"].set_result(None)
     await stopping
     assert running.backend.is_closed
