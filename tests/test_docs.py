@@ -6,9 +6,12 @@ import ast
 import asyncio
 import importlib
 import re
+import textwrap
 from pathlib import Path
 
 from benchmarks.readme import BEGIN, END, section
+from broker.config.load import load
+from broker.config.sections.samwise import RetryOptions
 from client_sdk.gateways.samwise.values import Refused
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CODE_WORDS
@@ -71,6 +74,15 @@ def test_the_texts_and_reasons_of_the_samwise_gateway_stand_in_the_table_of_erro
     assert spelt_out <= words
     sources = "".join(path.read_text() for path in (ROOT / "client_sdk/gateways/samwise").rglob("*.py"))
     assert [word for word in words if f'"{word}' not in sources] == []
+
+
+def test_the_file_for_users_of_samd_is_a_configuration_and_says_what_theirs_says(tmp_path: Path) -> None:
+    text = (ROOT / "docs/samwise.md").read_text().partition("So the whole file is\n\n")[2].partition("\n\nTimes and")[0]
+    (tmp_path / "gateway.toml").write_text(textwrap.dedent(text))
+    options = load(str(tmp_path / "gateway.toml"), {}, {}).samwise
+    assert (options.endpoints, options.backend) == (("ipc:///var/run/samwise/sam_ipc",), "rabbitmq")
+    assert options.retry == RetryOptions()  # which are those of samd
+    assert [(each.host, each.port) for each in options.rabbitmq.values()] == [("localhost", 5672), ("localhost", 5673)]
 
 
 def test_no_line_of_text_stands_twice_in_a_document() -> None:
