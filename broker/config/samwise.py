@@ -12,6 +12,7 @@ from broker.config.urls import MAX_UNIX_PATH_BYTES
 from rsocket_wire.errors import BrokerError
 
 CONTROL_NAME: Final = "control.sock"  # in samwise.dir: where operators ask a gateway that runs
+VERSIONS: Final = (100, 110, 120)  # of the protocol
 LOCAL: Final = ("localhost", "lo", "[::1]")
 KEY_SUFFIX: Final = ".key"  # of files with a public key, as zmq.auth names them
 _SECRET_KEY: Final = re.compile(rb'^\s*secret-key\s*=\s*"[!-~]{40}"', re.MULTILINE)
@@ -64,6 +65,9 @@ def samwise_mistakes(
     is_rabbitmq = own["backend"] == "rabbitmq"
     if is_rabbitmq and not tables["samwise.rabbitmq"]:
         found.append(("samwise.backend", '"rabbitmq" needs a table [samwise.rabbitmq.NAME]', ""))
+    if own["min_version"] not in VERSIONS:
+        allowed = ", ".join(map(str, VERSIONS))
+        found.append(("samwise.min_version", f"must be one of {allowed}, not {own['min_version']}", ""))
     found += _curve_mistakes(str(own["curve_key"]), str(own["curve_clients"]), wrong)
     folder = str(own["dir"])
     size = len(str(Path(folder).absolute() / CONTROL_NAME).encode())

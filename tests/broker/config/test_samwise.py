@@ -84,6 +84,7 @@ def test_tables_of_rabbitmq_brokers_and_exchanges_are_kept_by_name(folder: Path)
             '2: samwise.rabbitmq.a.ca: "nothing" cannot be read: No such file or directory',
         ),
         ('[samwise.rabbitmq.a]\nca = "junk"', '2: samwise.rabbitmq.a.ca: "junk" holds no certificate in PEM'),
+        ("[samwise]\nmin_version = 105", "2: samwise.min_version: must be one of 100, 110, 120, not 105"),
         ('[samwise]\ncontrols = ["exit"]', '2: samwise.controls: "exit" is not "status", "stop" or "restart"'),
         (
             '[samwise]\ncurve_clients = "."',

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.config.options import Config
+from broker.config.samwise import VERSIONS as CONFIGURED_VERSIONS
 from broker.config.sections.samwise import (
     ExchangeOptions,
     MessageDefaults,
@@ -18,6 +19,7 @@ from broker.config.urls import Listen
 from client_sdk.gateways.samwise.assignment import Assignment, assignment_of
 from client_sdk.gateways.samwise.delivery import Retry
 from client_sdk.gateways.samwise.endpoint.server import ServerSettings
+from client_sdk.gateways.samwise.layouts import VERSIONS
 from client_sdk.gateways.samwise.requests import Defaults, Rules
 from client_sdk.gateways.samwise.settings import backend_of, retry_of, rules_of, server_settings_of, store_of
 from client_sdk.gateways.samwise.values import Publish
@@ -188,3 +190,7 @@ def test_an_assignment_goes_through_a_pipe_whole_or_not_at_all(tmp_path: Path) -
     (tmp_path / "pipe").write_bytes(data)
     with (tmp_path / "pipe").open("rb") as file:
         assert Assignment.read(file) == given
+
+
+def test_the_configuration_knows_the_versions_that_are_spoken() -> None:
+    assert CONFIGURED_VERSIONS == VERSIONS
