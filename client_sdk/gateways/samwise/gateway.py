@@ -14,11 +14,13 @@ as many as destinations may have under way, however many messages wait. Another 
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from broker.log import one_line
 from client_sdk.clock import Clock
 from client_sdk.gateways.samwise.backends.backend import ANY, Backend, NotDelivered
 from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Later, Parked, ReadNew, TakeDue, Want
@@ -31,6 +33,7 @@ from client_sdk.gateways.samwise.values import Control, Message, Ping, Publish, 
 TICK_S: Final = 0.1  # between two looks at the time: so late may a retry be, or the end of a wait
 PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not fill the log
 GRACE_S: Final = 5.0  # for acknowledgements under way when the gateway stops
+QUIET_S: Final = 60.0  # between two lines in the log: all that waits may die of the same
 MAX_UNWRITTEN: Final = WINDOW_N  # ends of deliveries not on disk: a crash repeats no more of them
 
 _log: Final = logging.getLogger("client_sdk")
@@ -94,6 +97,8 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
         self._attempts: Final[dict[tuple[int, str], asyncio.Task[None]]] = {}  # deliveries under way
         self._overdue: Final[set[tuple[int, str]]] = set()  # those of them that were cancelled for it
+        self._untold_n = 0  # dead letters of which the log says nothing yet
+        self._quiet_until = -math.inf  # of the clock: until then it says nothing of them
         self._asked: Final[asyncio.Queue[str]] = asyncio.Queue(1)
 
     async def start(self) -> None:
@@ -377,6 +382,7 @@ class Gateway:
         now_ms = self._now_ms()
         self.counters.died_n += 1
         self.store.bury(message.id, message.tries_n, reason, now_ms)
+        self._tell_dead(message.publish.exchange, reason)
         self._on_event(
             MessageDead(
                 at_ms=now_ms,
@@ -387,6 +393,15 @@ class Gateway:
                 tries_n=message.tries_n,
             )
         )
+
+    def _tell_dead(self, exchange: str, reason: str) -> None:
+        self._untold_n += 1
+        now = self._clock.now()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET_S
+            text = one_line(f"the last one to {exchange}: {reason}")
+            _log.warning("samwise gateway: new dead letters: %d, %s", self._untold_n, text)
+            self._untold_n = 0
 
 
 def _name(message: Message, to: str) -> str:

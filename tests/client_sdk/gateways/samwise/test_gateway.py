@@ -9,7 +9,7 @@ import pytest
 
 from client_sdk.gateways.samwise.backends.backend import ANY, NotDelivered
 from client_sdk.gateways.samwise.delivery import WINDOW_N, Retry
-from client_sdk.gateways.samwise.gateway import Gateway, GatewayEvent, MessageDead, MessageDelivered
+from client_sdk.gateways.samwise.gateway import QUIET_S, Gateway, GatewayEvent, MessageDead, MessageDelivered
 from client_sdk.gateways.samwise.store import OS, Store
 from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import (
@@ -462,3 +462,19 @@ async def test_kill_9_loses_nothing_that_was_answered(run: Run, tmp_path: Path) 
     arrived += [payload for payload, _ in running.backend.delivered]
     assert {line.strip() for line in answered} - set(arrived) == set()
     assert len(answered) >= 900
+
+
+async def test_the_log_tells_of_dead_letters_once_a_minute(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    running = await run(FakeBackend("a"))
+    running.backend.failure = NotDelivered("full\nof\x1b it", is_hopeless=True)
+    await running.put(b"1", exchange="or\nders")
+    await until(lambda: running.gateway.state().died_n == 1)
+    await running.put(b"1", b"1")
+    await until(lambda: running.gateway.state().died_n == 3)
+    await running.clock.turn(QUIET_S)
+    await running.put(b"1")
+    await until(lambda: running.gateway.state().died_n == 4)
+    assert [record.getMessage() for record in caplog.records if "dead" in record.getMessage()] == [
+        r"samwise gateway: new dead letters: 1, the last one to or\nders: full\nof\x1b it",
+        r"samwise gateway: new dead letters: 3, the last one to orders: full\nof\x1b it",
+    ]
