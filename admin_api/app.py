@@ -19,7 +19,7 @@ from admin_api.errors import AdminError, Handler, problems, shown, with_missing
 from admin_api.listener import STOP_S, AdminListener
 from admin_api.page import POLICY
 from admin_api.parameters import reject_unknown
-from admin_api.processes import BrokerProcess, Supervisor
+from admin_api.processes import BrokerProcess, GatewayProcess, Supervisor
 from admin_api.schemas import json_response
 from broker.config.hosts import is_known_host, own_names
 from broker.config.options import Config
@@ -33,14 +33,14 @@ HEADERS: Final = {
 }
 
 
-def make_app(process: BrokerProcess) -> web.Application:
-    """The application of one broker."""
-    return app_of(OneBroker(process))
+def make_app(process: BrokerProcess, gateway: GatewayProcess | None = None) -> web.Application:
+    """The application of one broker. `gateway`: that this process keeps running; None: it keeps none."""
+    return app_of(OneBroker(process, gateway))
 
 
-def make_workers_app(supervisor: Supervisor) -> web.Application:
-    """The application of several workers, in the supervisor's process."""
-    return app_of(Workers(supervisor))
+def make_workers_app(supervisor: Supervisor, gateway: GatewayProcess | None = None) -> web.Application:
+    """The application of several workers, in the supervisor's process. `gateway`: see `make_app`."""
+    return app_of(Workers(supervisor, gateway))
 
 
 def app_of(backend: Backend) -> web.Application:

@@ -1,7 +1,8 @@
-"""What each path changes: drains, redirects, and connections that are closed. All the rest of this API only looks.
+"""What each path changes: drains, redirects, connections that are closed, messages of the Samwise gateway. All the rest
+of this API only looks.
 
 Decides who may: see `check_allowed`. The changes themselves are the broker's; each is one of its events, so that it
-stands in the log and in the event files.
+stands in the log and in the event files. Those of messages are the gateway's, and stand in the log.
 """
 
 import ipaddress
@@ -15,12 +16,13 @@ from admin_api.backends.workers import Backend
 from admin_api.bodies import destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from broker.config.options import Config
+from broker.views.samwise import ChangedMessageView
 from broker.views.schemas import ClosedConnectionView, DrainView, RedirectView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.tags import Tag
 
-MAX_ID_DIGITS: Final = 18  # of a connection's number
+MAX_ID_DIGITS: Final = 18  # of the number of a connection or a message
 DRAINS: Final = (
     "/api/v1/routes/{id:[^/]+}/drain",
     "/api/v1/drains/tags/{key:[^/]+}/{value:.*}",  # a value may hold slashes, or be empty
@@ -28,6 +30,7 @@ DRAINS: Final = (
 )
 REDIRECT: Final = "/api/v1/redirects/{service:.+}"  # a service's name may hold slashes
 CONNECTION: Final = "/api/v1/connections/{id:[^/]+}"
+MESSAGE: Final = "/api/v1/samwise/messages/{id:[^/]+}"
 
 
 class ChangePath(NamedTuple):
@@ -51,10 +54,17 @@ async def redirect(backend: Backend, request: web.Request) -> Answer[RedirectVie
 
 async def close(backend: Backend, request: web.Request) -> Answer[ClosedConnectionView]:
     """A connection ends."""
-    text = request.match_info["id"]
-    if not (text.isascii() and text.isdigit() and len(text) <= MAX_ID_DIGITS):
-        raise AdminError("no-such-connection", f"no connection has the number {shown(text)}")
-    return await backend.close_connection(int(text))
+    return await backend.close_connection(_number(request, "no-such-connection", "no connection has the number"))
+
+
+async def requeue(backend: Backend, request: web.Request) -> Answer[ChangedMessageView]:
+    """A dead letter of the Samwise gateway is tried again."""
+    return await backend.samwise.requeue(_number(request, "no-such-message", "no dead letter has the id"))
+
+
+async def remove(backend: Backend, request: web.Request) -> Answer[ChangedMessageView]:
+    """A stored message of the Samwise gateway is gone."""
+    return await backend.samwise.remove(_number(request, "no-such-message", "no message has the id"))
 
 
 CHANGES: Final = (
@@ -63,6 +73,8 @@ CHANGES: Final = (
     ChangePath("PUT", REDIRECT, redirect),
     ChangePath("DELETE", REDIRECT, lambda backend, asked: backend.unredirect(asked.match_info["service"])),
     ChangePath("DELETE", CONNECTION, close),
+    ChangePath("PUT", f"{MESSAGE}/requeue", requeue),
+    ChangePath("DELETE", MESSAGE, remove),
 )
 
 
@@ -98,6 +110,14 @@ def _target(request: web.Request) -> DrainTarget:
     if "id" in request.match_info:
         return DrainTarget(path, route_id=_route_id(request))
     return DrainTarget(path, tag=_tag(request)) if "key" in request.match_info else DrainTarget(path)
+
+
+def _number(request: web.Request, code: str, text: str) -> int:
+    """The id in the path. AdminError with this code, and a text that the id ends, when it cannot be one."""
+    id = request.match_info["id"]
+    if not (id.isascii() and id.isdigit() and len(id) <= MAX_ID_DIGITS):
+        raise AdminError(code, f"{text} {shown(id)}")
+    return int(id)
 
 
 def _route_id(request: web.Request) -> bytes:

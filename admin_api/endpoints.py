@@ -12,19 +12,36 @@ from prometheus_client.exposition import choose_encoder
 
 from admin_api.backends.answer import Answer
 from admin_api.backends.lists import BROKERS, LISTS, Listing
+from admin_api.backends.samwise import STATES
 from admin_api.backends.workers import Backend
 from admin_api.errors import with_missing
 from admin_api.event_files import EventFiles
 from admin_api.page import index_page
-from admin_api.parameters import AFTER, ARCHIVED, BROKER, PART, SERVICE, SOURCE, brokers_of, part_of, tags_of
+from admin_api.parameters import (
+    AFTER,
+    ARCHIVED,
+    BROKER,
+    PART,
+    SERVICE,
+    SOURCE,
+    STATE,
+    after_of,
+    brokers_of,
+    limit_of,
+    part_of,
+    state_of,
+    tags_of,
+)
 from admin_api.schemas import Health, Items, json_response
 from admin_api.shared import Shared
 from broker.views.queries import limits
+from broker.views.samwise import MessagesView
 from broker.views.schemas import Part
 
 SHOWN: Final = 20  # brokers and links on the page, of each
 NONE: Final[frozenset[str]] = frozenset()
 EVENTS: Final = "/api/v1/events"
+SAMWISE: Final = "/api/v1/samwise"
 
 
 class Endpoints:
@@ -65,7 +82,11 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
     status = await backend.status()
     brokers = await backend.listed(BROKERS, part)
     links = await backend.links(part)
-    paths = [(each.path.partition("/{")[0], each.about) for each in ENDPOINTS if each.about]
+    paths = [
+        (each.path.partition("/{")[0], each.about)
+        for each in ENDPOINTS
+        if each.about and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
+    ]
     page = index_page(status.value, brokers.value, links.value, paths)
     return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
 
@@ -88,6 +109,11 @@ async def metrics(endpoints: Endpoints, request: web.Request) -> web.Response:
         choose_encoder(accept)[1], lambda: endpoints.backend.metrics(accept)
     )
     return with_missing(web.Response(body=body, headers={"Content-Type": content_type}), missing)
+
+
+async def messages_of(backend: Backend, request: web.Request) -> Answer[MessagesView]:
+    """Stored messages of the Samwise gateway."""
+    return await backend.samwise.messages(state_of(request, STATES), after_of(request), limit_of(request))
 
 
 async def limits_of(backend: Backend, request: web.Request) -> Answer[Items]:
@@ -145,6 +171,13 @@ ENDPOINTS: Final = (
     Endpoint(
         EVENTS + "/{stream:[^/]+}/{source:[^/]+}/{number:[^/]+}",
         lambda endpoints, asked: endpoints.event_files.file(asked),
+    ),
+    Endpoint(SAMWISE, view(lambda backend, _: backend.samwise.state()), about="the Samwise gateway"),
+    Endpoint(
+        SAMWISE + "/messages",
+        view(messages_of),
+        frozenset({STATE, AFTER, "limit"}),
+        about="its stored messages; ?state=dead: dead letters",
     ),
     Endpoint("/metrics", metrics, about="metrics for Prometheus"),
     Endpoint("/livez", livez, about="liveness"),

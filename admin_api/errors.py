@@ -35,12 +35,15 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "no-such-redirect": (404, "No such redirect"),
     "no-event-files": (404, "No event files are written"),
     "no-such-event-file": (404, "No such event file"),
+    "no-samwise": (404, "No Samwise gateway"),
+    "no-such-message": (404, "No such message"),
     "method-not-allowed": (405, "Method not allowed"),
     "over-limit": (409, "Limit reached"),
     "wrong-host": (421, "Wrong host"),
     "bad-request": (400, "Bad request"),
     "internal": (500, "Internal error"),
     "not-ready": (503, "Not ready"),
+    "samwise-unavailable": (503, "Samwise gateway unavailable"),
 }
 
 _log: Final = logging.getLogger(__name__)

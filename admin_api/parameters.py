@@ -21,6 +21,7 @@ BROKER: Final = "broker"
 ARCHIVED: Final = "archived"
 SOURCE: Final = "source"
 AFTER: Final = "after"
+STATE: Final = "state"
 TAG: Final = "tag."
 
 
@@ -36,7 +37,12 @@ def reject_unknown(request: web.Request, known: Set[str], takes_tags: bool) -> N
 
 def part_of(request: web.Request) -> Part:
     """`limit` and `offset`."""
-    return Part(_number(request, "offset", 0, 0, MAX_OFFSET), _number(request, "limit", LIMIT, 1, MAX_LIMIT))
+    return Part(_number(request, "offset", 0, 0, MAX_OFFSET), limit_of(request))
+
+
+def limit_of(request: web.Request) -> int:
+    """`limit=50`: items at most."""
+    return _number(request, "limit", LIMIT, 1, MAX_LIMIT)
 
 
 def tags_of(request: web.Request) -> TagFilter:
@@ -70,6 +76,11 @@ def archived_of(request: web.Request) -> bool:
 def source_of(request: web.Request, sources: Sequence[str]) -> str:
     """`source=flows`: empty when there is none."""
     return _one_of(request, SOURCE, sources, "")
+
+
+def state_of(request: web.Request, states: Sequence[str]) -> str:
+    """`state=dead`: the first one when there is none."""
+    return _one_of(request, STATE, states, states[0])
 
 
 def _one_of(request: web.Request, name: str, words: Sequence[str], default: str) -> str:

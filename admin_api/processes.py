@@ -1,5 +1,5 @@
 """What the admin API needs of the process that it runs in: a broker (`broker.server.Server`), or the supervisor of
-several workers (`broker.commands.workers.supervisor`)."""
+several workers (`broker.commands.workers.supervisor`); and of the process of a gateway that it keeps running."""
 
 from __future__ import annotations
 
@@ -86,6 +86,18 @@ class Supervisor(Protocol):
 
     def now_ms(self) -> int:
         """Epoch."""
+
+
+class GatewayProcess(Protocol):
+    """The process of a Samwise gateway (`broker.commands.gateway_process`)."""
+
+    @property
+    def pid(self) -> int:
+        """0: it does not run."""
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started again."""
 
 
 def state_of(process: BrokerProcess) -> str:

@@ -1,7 +1,7 @@
 """The answers of one broker, in whose process the API runs.
 
 Nothing here waits (only the metrics, which may be long, let the loop turn in between), so what is read cannot change
-meanwhile.
+meanwhile; but for the Samwise gateway, which is another process.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from msgspec.structs import astuple
 
 from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.lists import Listing
+from admin_api.backends.samwise import SamwiseGateway
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
-from admin_api.processes import BrokerProcess, state_of
+from admin_api.processes import BrokerProcess, GatewayProcess, state_of
 from broker.config.options import Config
 from broker.connections.drains import Drains
 from broker.core import Core
@@ -37,7 +38,8 @@ REASONS: Final = {
 class OneBroker:
     """Each question has one answer, a view of `broker.views.schemas`; AdminError: it cannot be answered."""
 
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: BrokerProcess, gateway: GatewayProcess | None = None) -> None:
+        self.samwise: Final = SamwiseGateway(process.config.samwise, gateway)
         self._process: Final = process
         self._metrics: Final = Metrics(process)
 
@@ -153,6 +155,7 @@ class OneBroker:
 
     async def close(self) -> None:
         """Asks nothing more; called once, when the API ends."""
+        await self.samwise.close()
 
     def _find_drain(self, target: DrainTarget) -> schemas.DrainView | None:
         return queries.drain(self._core, self._now(), target.route_id, target.tag)

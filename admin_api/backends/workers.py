@@ -21,11 +21,12 @@ from admin_api.backends.ask import ANSWER_S, SILENT_S, Query, Reply, WorkerClien
 from admin_api.backends.lists import BROKERS, Listing
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
 from admin_api.backends.one import OneBroker
+from admin_api.backends.samwise import SamwiseGateway
 from admin_api.bodies import Terms
 from admin_api.errors import AdminError
 from admin_api.metrics import log_lines
 from admin_api.parameters import BROKER, TAG
-from admin_api.processes import Supervisor
+from admin_api.processes import GatewayProcess, Supervisor
 from broker.config.options import Config
 from broker.limited_log import STRANGERS
 from broker.views import schemas
@@ -64,8 +65,15 @@ class PagePlan(NamedTuple):
 class Workers:
     """The questions of `OneBroker`, put to all workers."""
 
-    def __init__(self, supervisor: Supervisor, answer_s: float = ANSWER_S, silent_s: float = SILENT_S) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        gateway: GatewayProcess | None = None,
+        answer_s: float = ANSWER_S,
+        silent_s: float = SILENT_S,
+    ) -> None:
         """`answer_s`: for one answer; `silent_s`: for one of a worker that took too long the last time."""
+        self.samwise: Final = SamwiseGateway(supervisor.config.samwise, gateway)  # one for all workers
         self._supervisor: Final = supervisor
         self._client: Final = WorkerClient(self._numbers, supervisor.admin_path, answer_s, silent_s)
         self._metrics: Final = WorkersMetrics()
@@ -87,6 +95,7 @@ class Workers:
         for task in self._returning:
             task.cancel()
         await self._client.close()
+        await self.samwise.close()
 
     async def check_ready(self) -> Answer[None]:
         replies = await self._client.ask_all("/readyz")

@@ -159,7 +159,7 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
     try:
         await server.start()
         if config.admin.listen is not None:
-            admin, url = await _start_admin(make_app(server), config.admin.listen)
+            admin, url = await _start_admin(make_app(server, gateway), config.admin.listen)
             server.listeners.append(url)
     except BrokerError as error:
         click.echo(f"rsocket-broker: {error.text}", err=True)
@@ -187,7 +187,7 @@ async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> 
     try:
         await supervisor.start()
         if config.admin.listen is not None:
-            admin, url = await _start_admin(make_workers_app(supervisor), config.admin.listen)
+            admin, url = await _start_admin(make_workers_app(supervisor, gateway), config.admin.listen)
             supervisor.listeners.append(url)
         _say_listening(supervisor.listeners)
         if gateway is not None:

@@ -1,15 +1,18 @@
 """A process without a process: a fake wire's core, and what an admin API wants to know besides."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from broker.config.options import Config
 from broker.config.sections.process import BrokerOptions
+from broker.config.sections.samwise import SamwiseOptions
 from broker.core import Core, CoreSettings
 from broker.edge.event_pipe import PipeState
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.annotations import Annotations
+from tests.admin_api.gateway import FakeGateway
 from tests.fakes import World, address
 from tests.topology import Net
 
@@ -47,6 +50,7 @@ class FakeAdmin:
         self.is_stopping = False
         self.files: PipeState | None = None
         self.unknown: list[DialView] = []
+        self.gateway: FakeGateway | None = None
         self.seen = EdgeView({("PeerClosed", True): 10, ("PeerClosed", False): 1481}, 3, 2)
 
     @property
@@ -55,6 +59,11 @@ class FakeAdmin:
 
     def moment(self) -> Moment:
         return Moment(self.world.now, self.world.at_ms)
+
+    def keep(self, gateway: FakeGateway | None) -> None:
+        """Has this Samwise gateway from now on; None: none."""
+        self.gateway = gateway
+        self.config = replace(self.config, samwise=gateway.options if gateway is not None else SamwiseOptions())
 
     def event_state(self) -> PipeState | None:
         return self.files

@@ -18,6 +18,7 @@ from broker.config.sections.process import BrokerOptions, ServerOptions
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.asking import Api, api_of, get, problem
 from tests.admin_api.fakes import FakeAdmin
+from tests.admin_api.gateway import FakeGateway
 from tests.fakes import World
 from tests.spark_sink.report.chromium import browser
 
@@ -245,9 +246,10 @@ async def test_another_method_is_405_and_told_which_is_possible(client: Api, met
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if not path.startswith(f"{EVENTS}/")])
-async def test_head_has_the_headers_of_get_and_no_body(client: Api, path: str) -> None:
+async def test_head_has_the_headers_of_get_and_no_body(admin: FakeAdmin, gateway: FakeGateway, path: str) -> None:
+    admin.keep(gateway)
     path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
-    async with client.head(path) as head, client.get(path) as answer:
+    async with api_of(admin) as client, client.head(path) as head, client.get(path) as answer:
         assert (head.status, await head.read()) == (200, b"")
         assert head.headers["Content-Type"] == answer.headers["Content-Type"]
         assert head.headers["Server"] == "rsocket-broker"

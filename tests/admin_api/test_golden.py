@@ -17,6 +17,7 @@ from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.asking import api_of, get, said
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin, came, islands
+from tests.admin_api.gateway import FakeGateway
 from tests.fakes import address, route_id
 from tests.golden import Golden
 
@@ -28,6 +29,7 @@ ASKED = {
     "/api/v1/routes/{id:[^/]+}": f"/api/v1/routes/{FAR}",
     "/api/v1/services/{name:.+}": "/api/v1/services/orders?limit=1&offset=3",
     "/api/v1/connections": "/api/v1/connections?limit=2&offset=3",
+    "/api/v1/samwise/messages": "/api/v1/samwise/messages?state=dead&limit=1",
 }
 LIMITS = "/api/v1/limits"  # long: see `test_app`
 VIEWS = [
@@ -39,9 +41,11 @@ CHANGES = {"drain", "undrain", "redirect", "unredirect", "close"}
 LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES)] + [["connections", "--closed"]]
 
 
-def middle() -> FakeAdmin:
+@pytest.fixture
+def middle(gateway: FakeGateway) -> FakeAdmin:
     """Broker b2 of the islands, of which everything can be told: its routes are drained, eaten up by a slow peer or
-    gone; requests were answered, wait for an answer, or found no route; some came from other brokers."""
+    gone; requests were answered, wait for an answer, or found no route; some came from other brokers. A Samwise gateway
+    is beside it."""
     net = islands()
     world = net.worlds["b2"]
     orders = world.service("orders", 4, region="eu", canary=None)
@@ -71,6 +75,7 @@ def middle() -> FakeAdmin:
     admin = FakeAdmin(world)
     admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
     admin.files = PIPE_STATE
+    admin.keep(gateway)
     return admin
 
 
@@ -80,8 +85,8 @@ def named(path: str) -> str:
 
 
 @pytest.mark.parametrize("path", VIEWS)
-async def test_a_view_is_as_it_was(golden: Golden, path: str) -> None:
-    async with api_of(middle()) as client:
+async def test_a_view_is_as_it_was(golden: Golden, middle: FakeAdmin, path: str) -> None:
+    async with api_of(middle) as client:
         body = await get(client, ASKED.get(path, path))
     if "config" in body:
         assert (body.pop("version"), body.pop("core")) == (VERSION, queries.CORE)
@@ -90,17 +95,17 @@ async def test_a_view_is_as_it_was(golden: Golden, path: str) -> None:
 
 
 @pytest.mark.parametrize("command", LISTS, ids=" ".join)
-async def test_a_list_of_ctl_is_as_it_was(golden: Golden, command: list[str]) -> None:
-    async with api_of(middle()) as client:
+async def test_a_list_of_ctl_is_as_it_was(golden: Golden, middle: FakeAdmin, command: list[str]) -> None:
+    async with api_of(middle) as client:
         shown = await said(*command, "--admin", str(client.make_url("")), columns=160)
     text = shown.replace(f"{VERSION}, core: {queries.CORE}", "(version), core: (core)")
     name = "-".join(["ctl", *(word.strip("-") for word in command)])
     golden.check(f"{name}.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
 
 
-async def test_metrics_are_as_they_were(golden: Golden) -> None:
+async def test_metrics_are_as_they_were(golden: Golden, middle: FakeAdmin) -> None:
     """Without the buckets of durations, which other tests hold."""
-    async with api_of(middle()) as client, client.get("/metrics") as answer:
+    async with api_of(middle) as client, client.get("/metrics") as answer:
         text = (await answer.text()).replace(VERSION, "(version)").replace(queries.CORE, "(core)")
     lines = [line for line in text.splitlines() if line.startswith("broker_") and "_seconds_bucket" not in line]
     golden.check("metrics.txt", "\n".join([*lines, ""]))

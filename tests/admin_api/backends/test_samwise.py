@@ -1,0 +1,243 @@
+"""admin_api.backends.samwise: the gateway as operators see it through the API of the broker, whatever it does."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admin_api.app import app_of, make_workers_app
+from admin_api.backends.one import OneBroker
+from admin_api.backends.samwise import SamwiseGateway
+from broker.config.options import Config
+from broker.config.samwise import CONTROL_NAME
+from broker.config.sections.process import AdminOptions
+from broker.config.sections.samwise import SamwiseOptions
+from client_sdk.gateways.samwise.backends.backend import DestinationState
+from client_sdk.gateways.samwise.control import ControlListener
+from client_sdk.gateways.samwise.state import GatewayState
+from client_sdk.gateways.samwise.tables import Letter, Totals
+from client_sdk.gateways.samwise.values import REDUNDANT, Message, Publish
+from tests.admin_api.asking import Api, api_of, change, get, refusal
+from tests.admin_api.backends.test_workers import FakeSupervisor
+from tests.admin_api.fakes import FakeAdmin
+from tests.admin_api.gateway import FakeGateway
+
+STATE = "/api/v1/samwise"
+MESSAGES = "/api/v1/samwise/messages"
+
+
+@pytest.fixture
+def admin(admin: FakeAdmin, gateway: FakeGateway) -> FakeAdmin:
+    admin.keep(gateway)
+    return admin
+
+
+async def ids(client: Api, query: str) -> list[int]:
+    """Of the messages that are found."""
+    return [each["id"] for each in (await get(client, f"{MESSAGES}?{query}"))["items"]]
+
+
+async def test_messages_are_found_by_state_and_page(client: Api) -> None:
+    assert await ids(client, "") == [1, 3, 5]
+    assert await ids(client, "state=waiting&after=1&limit=1") == [3]
+    assert await ids(client, "state=dead") == [2, 4]
+    assert await ids(client, "state=dead&after=4") == []
+
+
+@pytest.mark.parametrize(
+    "query, detail",
+    [
+        ("state=alive", "state must be one of waiting, dead, not 'alive'"),
+        ("after=-1", "after must be one whole number from 0 to 9223372036854775807, not '-1'"),
+        ("limit=1001", "limit must be one whole number from 1 to 1000, not '1001'"),
+        ("offset=1", "unknown parameter 'offset'; allowed: after, limit, state"),
+    ],
+)
+async def test_a_parameter_that_is_none_is_refused(client: Api, query: str, detail: str) -> None:
+    assert await refusal(client, "GET", f"{MESSAGES}?{query}") == (400, "bad-parameter", detail)
+
+
+async def test_a_dead_letter_is_requeued_once(client: Api) -> None:
+    assert await change(client, "PUT", f"{MESSAGES}/2/requeue") == {"id": 2, "change": "requeued"}
+    assert (await ids(client, "state=dead"), await ids(client, "")) == ([4], [1, 2, 3, 5])
+    for id in ("2", "1", "99", "-1", "x", "1" * 19):
+        refused = await refusal(client, "PUT", f"{MESSAGES}/{id}/requeue")
+        assert refused == (404, "no-such-message", f"no dead letter has the id {id}")
+
+
+async def test_a_message_is_removed_whatever_its_state(client: Api) -> None:
+    for id in (1, 2):
+        assert await change(client, "DELETE", f"{MESSAGES}/{id}") == {"id": id, "change": "removed"}
+        refused = await refusal(client, "DELETE", f"{MESSAGES}/{id}")
+        assert refused == (404, "no-such-message", f"no message has the id {id}")
+    assert (await ids(client, "state=dead"), await ids(client, "")) == ([4], [3, 5])
+
+
+async def test_a_change_is_a_line_of_the_log(client: Api, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        await change(client, "PUT", f"{MESSAGES}/2/requeue")
+        await refusal(client, "DELETE", f"{MESSAGES}/99")
+    lines = [each.message for each in caplog.records if each.name == "admin_api.backends.samwise"]
+    assert lines == ["samwise gateway: message 2 requeued by an operator"]
+
+
+@pytest.mark.parametrize("method, path", [("PUT", f"{MESSAGES}/2/requeue"), ("DELETE", f"{MESSAGES}/2")])
+async def test_messages_are_changed_only_by_who_may_change_something(
+    admin: FakeAdmin, gateway: FakeGateway, method: str, path: str
+) -> None:
+    admin.config = Config(samwise=gateway.options, admin=AdminOptions(changes="off"))
+    async with api_of(admin) as client:
+        assert (await refusal(client, method, path))[:2] == (403, "not-allowed")
+    assert gateway.dead == {2, 4}
+
+
+async def test_without_a_gateway_there_is_nothing_to_ask(admin: FakeAdmin) -> None:
+    admin.keep(None)
+    sentence = "this broker has no Samwise gateway: samwise.endpoints is empty"
+    async with api_of(admin) as client:
+        for method, path in (("GET", STATE), ("GET", MESSAGES), ("PUT", f"{MESSAGES}/2/requeue")):
+            assert await refusal(client, method, path) == (404, "no-samwise", sentence)
+
+
+async def test_the_page_links_to_the_gateway_where_there_is_one(admin: FakeAdmin, client: Api) -> None:
+    async with client.get("/") as answer:
+        assert [path for path in (STATE, MESSAGES) if f'href="{path}"' in await answer.text()] == [STATE, MESSAGES]
+    admin.keep(None)
+    async with api_of(admin) as client, client.get("/") as answer:
+        assert STATE not in await answer.text()
+
+
+async def test_one_that_does_not_run_is_said_to(client: Api, gateway: FakeGateway) -> None:
+    gateway.pid = 0
+    sentence = "the Samwise gateway does not run; the broker's log says why"
+    assert await refusal(client, "GET", STATE) == (503, "samwise-unavailable", sentence)
+
+
+async def test_one_that_starts_is_said_to_and_answers_when_it_listens(client: Api, gateway: FakeGateway) -> None:
+    await gateway.close()
+    sentence = "the Samwise gateway cannot be asked: it is starting, or ending"
+    assert await refusal(client, "GET", STATE) == (503, "samwise-unavailable", sentence)
+    async with gateway:
+        assert (await get(client, STATE))["pid"] == 42
+
+
+async def test_one_that_hangs_is_not_waited_for(admin: FakeAdmin, gateway: FakeGateway) -> None:
+    backend = OneBroker(admin)
+    backend.samwise = SamwiseGateway(gateway.options, gateway, answer_s=0.05)  # type: ignore[misc]
+    gateway.is_stuck = True
+    async with api_of(app_of(backend)) as client:
+        sentence = "the Samwise gateway has not answered within 0.05 s"
+        assert await refusal(client, "GET", STATE) == (503, "samwise-unavailable", sentence)
+        sentence += "; what was asked for may still be done"
+        assert await refusal(client, "DELETE", f"{MESSAGES}/2") == (503, "samwise-unavailable", sentence)
+        gateway.is_stuck = False
+        assert (await get(client, STATE))["pid"] == 42
+
+
+def test_operators_are_answered_within_a_second() -> None:
+    assert SamwiseGateway(SamwiseOptions(), None).answer_s < 0.9  # the rest is for the way there and back
+
+
+@pytest.mark.parametrize(
+    "said, sentence",
+    [
+        ((503, b"the store is\ngone"), "refuses: the store is\N{REPLACEMENT CHARACTER}gone"),
+        ((200, b"{}"), "gives an answer that is none"),
+        ((200, b'{"messages": ["\xff"]}'), "gives an answer that is none"),
+        ((404, b""), "refuses: "),
+    ],
+)
+async def test_an_answer_that_is_none_is_said_to_be(
+    client: Api, gateway: FakeGateway, said: tuple[int, bytes], sentence: str
+) -> None:
+    gateway.said = said
+    for path in (STATE, MESSAGES):
+        assert await refusal(client, "GET", path) == (503, "samwise-unavailable", f"the Samwise gateway {sentence}")
+
+
+async def test_several_workers_have_one_gateway(socket_folder: Path, gateway: FakeGateway, admin: FakeAdmin) -> None:
+    supervisor = FakeSupervisor(socket_folder)
+    supervisor.config = admin.config
+    async with api_of(admin) as one, api_of(make_workers_app(supervisor, gateway)) as workers:
+        assert await get(workers, STATE) == await get(one, STATE)
+        assert await ids(workers, "state=dead") == [2, 4]
+        await change(workers, "PUT", f"{MESSAGES}/2/requeue")
+        assert await ids(workers, "state=dead") == [4]
+
+
+class RealGateway:
+    """What `ControlListener` asks of a gateway."""
+
+    def state(self) -> GatewayState:
+        return GatewayState(
+            started_at_ms=1,
+            accepted_n=2,
+            refused={"empty": 3},
+            quirks={},
+            acknowledged={"b": 4},
+            retried={},
+            failed={"c": 5},
+            delivered_n=6,
+            died_n=7,
+            totals=Totals(next_id=8, waiting_n=9, waiting_bytes=10, dead_n=11, dead_bytes=12),
+            oldest_age_s=None,
+            under_way_n=13,
+            destinations=[DestinationState("b", True, 14, "connected")],
+        )
+
+    async def list_waiting(self, after_id: int, max_n: int) -> list[Letter]:
+        return []
+
+    async def list_dead(self, after_id: int, max_n: int) -> list[Letter]:
+        publish = Publish(
+            version=110,
+            distribution=REDUNDANT,
+            acks_n=2,
+            exchange="orders",
+            routing_key="new",
+            options={},
+            headers=(),
+            payload=b"x",
+        )
+        message = Message(
+            id=7, uid="00ff", stored_at_ms=1000, tries_n=3, acknowledged_by=frozenset({"b"}), publish=publish
+        )
+        return [Letter(message, "refused", due_at_ms=None, dead_at_ms=2000)][: max_n if after_id < 7 else 0]
+
+    async def requeue(self, ids: Any) -> int:
+        return int(list(ids) == [7])
+
+    async def remove(self, ids: Any) -> int:
+        return int(list(ids) == [7])
+
+
+@pytest.fixture
+async def real(admin: FakeAdmin, socket_folder: Path, gateway: FakeGateway) -> AsyncIterator[Api]:
+    await gateway.close()
+    listener = ControlListener(RealGateway(), socket_folder / CONTROL_NAME)
+    await listener.start()
+    async with api_of(admin) as client:
+        yield client
+    await listener.close()
+
+
+async def test_the_socket_of_the_gateway_is_asked_in_its_own_words(real: Api) -> None:
+    """The only test that would notice that the gateway's JSON has changed."""
+    state = await get(real, STATE)
+    assert (state["accepted"], state["refused"], state["dead_bytes"], state["oldest_age_s"]) == (
+        2,
+        {"empty": 3},
+        12,
+        None,
+    )
+    assert [(each["name"], each["is_up"], each["failed"]) for each in state["destinations"]] == [
+        ("b", True, 0),
+        ("c", None, 5),
+    ]
+    (message,) = (await get(real, f"{MESSAGES}?state=dead"))["items"]
+    assert (message["id"], message["acknowledgements"], message["tries"]) == (7, 2, 3)
+    assert (await get(real, f"{MESSAGES}?state=dead&after=7"))["items"] == []
+    assert await change(real, "PUT", f"{MESSAGES}/7/requeue") == {"id": 7, "change": "requeued"}
+    assert await change(real, "DELETE", f"{MESSAGES}/7") == {"id": 7, "change": "removed"}
+    assert (await refusal(real, "DELETE", f"{MESSAGES}/8"))[:2] == (404, "no-such-message")
