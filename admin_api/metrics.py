@@ -1,7 +1,8 @@
 """/metrics: the broker's numbers for Prometheus, made when they are asked for; nothing is counted twice for it.
 
-Names: `broker_` noun, unit in the name, `_total` for what only grows. Requests and their bytes, items and latencies are
-those of ended requests, added up at the end of each flow interval, as in `/api/v1/traffic`.
+Names: `broker_` noun, unit in the name, `_total` for what only grows; of the Samwise gateway `samwise_`. Requests and
+their bytes, items and latencies are those of ended requests, added up at the end of each flow interval, as in
+`/api/v1/traffic`.
 
 Service names come from peers, and every label value costs lines in each answer (and memory in Prometheus), so only
 `MAX_SERVICES` of them have their own; the rest are counted together as `(other)`. Names that were only ever asked for
@@ -17,9 +18,9 @@ which both agree exactly.
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -63,12 +64,13 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._system)
 
-    async def render(self, accept: str) -> tuple[bytes, str]:
-        """The text and its content type, in the format that the Accept header asks for: Prometheus or OpenMetrics."""
+    async def render(self, accept: str, more: Iterable[Metric] = ()) -> tuple[bytes, str]:
+        """The text and its content type, in the format that the Accept header asks for: Prometheus or OpenMetrics.
+        `more`: families of others, which stand behind those of the broker."""
         encode, content_type = choose_encoder(accept)
         lines: list[bytes] = []
         name = ""
-        for family in self._collect():
+        for family in chain(self._collect(), chain.from_iterable(map(_parts, more))):
             text = encode(Families([family])).removesuffix(END)
             lines.append(text if family.name != name else _without_comments(text))
             name = family.name
@@ -110,6 +112,14 @@ class Families(Collector):
 
     def collect(self) -> list[Metric]:
         return self._families
+
+
+def _parts(family: Metric) -> Iterator[Metric]:
+    """The same in several pieces, if it is large."""
+    for samples in _pieces(family.samples, 1):
+        part = Metric(family.name, family.documentation, family.type)
+        part.samples = samples
+        yield part
 
 
 def _without_comments(text: bytes) -> bytes:

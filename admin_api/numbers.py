@@ -10,10 +10,11 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from admin_api.processes import BrokerProcess, state_of
+from admin_api.processes import BrokerProcess, GatewayProcess, state_of
 from broker.core import Core
 from broker.views import cluster_queries, queries
 from broker.views.queries import EventState
+from broker.views.samwise import SamwiseView
 
 T = TypeVar("T")
 
@@ -256,6 +257,63 @@ EVENT_FILES: Final[tuple[Number[EventState], ...]] = (
     gauge("broker_event_defined_flows", "Flows that records of single requests refer to", lambda of: of.defined_flows),
     gauge("broker_event_free_bytes", "Free bytes on the disk of the event files", lambda of: of.free_bytes),
     gauge("broker_event_writer_failing", "1 while event files cannot be written", lambda of: int(of.error != "")),
+)
+# Of the Samwise gateway, which is one for all workers. Its counters begin anew with each of its processes. Labels are
+# words of its own, and destinations: it counts a thousand by name, and others together.
+SAMWISE_UP: Final[Number[bool]] = gauge("samwise_gateway_up", "1 when these metrics include the gateway", float)
+SAMWISE_RESTARTS: Final[Number[GatewayProcess]] = counter(
+    "samwise_gateway_restarts", "Restarts of the gateway by the broker", lambda of: of.restarts
+)
+SAMWISE: Final[tuple[Number[SamwiseView], ...]] = (
+    counter("samwise_messages_accepted", "Messages that were stored", lambda of: of.accepted),
+    counter("samwise_requests_refused", "Refused requests", lambda of: of.refused, "reason"),
+    counter(
+        "samwise_quirks_accepted", "Accepted messages as only libsamwise writes them", lambda of: of.quirks, "quirk"
+    ),
+    counter("samwise_messages_delivered", "Messages that all have acknowledged", lambda of: of.delivered),
+    counter("samwise_messages_died", "Messages that became dead letters", lambda of: of.died),
+    gauge(
+        "samwise_stored_messages",
+        "Stored messages: waiting for delivery, or dead letters",
+        lambda of: {"waiting": of.waiting, "dead": of.dead},
+        "state",
+    ),
+    gauge(
+        "samwise_stored_bytes",
+        "Bytes of stored messages: waiting for delivery, or dead letters",
+        lambda of: {"waiting": of.waiting_bytes, "dead": of.dead_bytes},
+        "state",
+    ),
+    gauge(
+        "samwise_oldest_message_age_seconds",
+        "Age of the message that waits longest; 0 when none waits",
+        lambda of: of.oldest_age_s or 0.0,
+    ),
+    gauge("samwise_deliveries_under_way", "Deliveries that wait for an acknowledgement", lambda of: of.under_way),
+    counter(
+        "samwise_deliveries_acknowledged",
+        "Acknowledged deliveries",
+        lambda of: {each.name: each.acknowledged for each in of.destinations},
+        "destination",
+    ),
+    counter(
+        "samwise_deliveries_retried",
+        "Deliveries that were begun again",
+        lambda of: {each.name: each.retried for each in of.destinations},
+        "destination",
+    ),
+    counter(
+        "samwise_deliveries_failed",
+        "Deliveries that were not acknowledged",
+        lambda of: {each.name: each.failed for each in of.destinations},
+        "destination",
+    ),
+    gauge(
+        "samwise_destination_up",
+        "1 when the destination is connected",
+        lambda of: {each.name: float(each.is_up) for each in of.destinations if each.is_up is not None},
+        "destination",
+    ),
 )
 # Names of gauges of which every worker shows the same thing. Those of prometheus-client have no row above.
 ALIKE: Final = frozenset(

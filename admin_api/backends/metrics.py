@@ -86,7 +86,7 @@ class WorkersMetrics:
         """The whole and its content type, in the format that the Accept header asks for.
 
         `texts`: by worker the number of its process and its metrics in the Prometheus format; who does not answer is
-        not among them. `own`: families of the supervisor.
+        not among them. `own`: families of the supervisor, and of what is one for all workers.
         """
         families: dict[str, Metric] = {}
         gauges: dict[SampleKey, float] = {}

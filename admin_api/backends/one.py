@@ -69,7 +69,7 @@ class OneBroker:
 
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
         """Text and content type, in the format that the Accept header asks for."""
-        return Answer(await self._metrics.render(accept))
+        return Answer(await self._metrics.render(accept, await self.samwise.families()))
 
     async def status(self) -> Answer[schemas.StatusView]:
         """The broker in one look."""

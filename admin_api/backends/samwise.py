@@ -13,9 +13,11 @@ from typing import Final, TypeVar
 
 import aiohttp
 import msgspec
+from prometheus_client.metrics_core import Metric
 
 from admin_api.backends.answer import Answer
 from admin_api.errors import AdminError, shown
+from admin_api.numbers import SAMWISE, SAMWISE_RESTARTS, SAMWISE_UP
 from admin_api.processes import GatewayProcess
 from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.samwise import SamwiseOptions
@@ -76,6 +78,17 @@ class SamwiseGateway:
                 destinations=state.views(),
             )
         )
+
+    async def families(self) -> list[Metric]:
+        """For Prometheus; none where there is no gateway."""
+        if self._process is None:
+            return []
+        try:
+            state, _ = await self.state()
+        except AdminError:
+            return [SAMWISE_UP.family(False), SAMWISE_RESTARTS.family(self._process)]
+        numbers = [number.family(state) for number in SAMWISE]
+        return [SAMWISE_UP.family(True), SAMWISE_RESTARTS.family(self._process), *numbers]
 
     async def messages(self, state: str, after: int, limit: int) -> Answer[MessagesView]:
         """Stored messages with greater ids, of one of STATES."""

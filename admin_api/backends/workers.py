@@ -103,7 +103,7 @@ class Workers:
 
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
         states = self._supervisor.states()
-        replies = await self._client.ask_each("/metrics")
+        replies, samwise = await asyncio.gather(self._client.ask_each("/metrics"), self.samwise.families())
         pids = {each.number: each.pid for each in states}
         texts = {reply.worker: (pids[reply.worker], reply.body.decode()) for reply in replies if reply.is_good}
         own = own_families(
@@ -111,7 +111,7 @@ class Workers:
         )
         missing = frozenset(pids.keys() - texts.keys()) if texts else frozenset[int]()
         texts[SUPERVISOR] = 0, encoded([log_lines(STRANGERS.lines)])  # it has the admin port
-        return Answer(self._metrics.render(accept, texts, own), missing)
+        return Answer(self._metrics.render(accept, texts, [*own, *samwise]), missing)
 
     async def status(self) -> Answer[schemas.StatusView]:
         supervisor = self._supervisor

@@ -9,6 +9,7 @@ import pytest
 from admin_api.app import app_of, make_workers_app
 from admin_api.backends.one import OneBroker
 from admin_api.backends.samwise import SamwiseGateway
+from admin_api.metrics import PIECE_LINES
 from broker.config.options import Config
 from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.process import AdminOptions
@@ -164,6 +165,56 @@ async def test_several_workers_have_one_gateway(socket_folder: Path, gateway: Fa
         assert await ids(workers, "state=dead") == [2, 4]
         await change(workers, "PUT", f"{MESSAGES}/2/requeue")
         assert await ids(workers, "state=dead") == [4]
+
+
+async def metrics(client: Api) -> dict[str, float]:
+    """Those of the gateway; each name is described once."""
+    async with client.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    described = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(described) == len(set(described))
+    found = (line.rpartition(" ") for line in lines if line.startswith("samwise_"))
+    return {name: float(value) for name, _, value in found}
+
+
+async def test_metrics_tell_what_the_state_does(client: Api) -> None:
+    """Names and values: see the golden file."""
+    found = await metrics(client)
+    assert found["samwise_gateway_up"] == 1
+    assert found['samwise_stored_messages{state="dead"}'] == 2
+    assert found['samwise_deliveries_failed_total{destination="rabbit-2"}'] == 6
+
+
+async def test_nothing_waits_for_no_time(client: Api, gateway: FakeGateway) -> None:
+    gateway.state["oldest_age_s"] = None
+    assert (await metrics(client))["samwise_oldest_message_age_seconds"] == 0
+
+
+async def test_metrics_say_that_the_gateway_does_not_answer(client: Api, gateway: FakeGateway) -> None:
+    gateway.pid = 0
+    assert await metrics(client) == {"samwise_gateway_up": 0, "samwise_gateway_restarts_total": 1}
+
+
+async def test_there_are_no_metrics_of_a_gateway_that_is_not_there(admin: FakeAdmin) -> None:
+    admin.keep(None)
+    async with api_of(admin) as client:
+        assert await metrics(client) == {}
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+async def test_more_destinations_than_fit_into_a_piece_are_one_family(
+    client: Api, gateway: FakeGateway, accept: str
+) -> None:
+    gateway.state["acknowledged"] = {f"d{number:04}": number for number in range(2 * PIECE_LINES + 1)}
+    gateway.state["failed"] = {}
+    async with client.get("/metrics", headers={"Accept": accept}) as answer:
+        lines = (await answer.text()).splitlines()
+    name = "samwise_deliveries_acknowledged"
+    at = [number for number, line in enumerate(lines) if name in line]
+    assert at == list(range(at[0], at[-1] + 1))  # nothing of another family between them
+    assert sum(not lines[number].startswith("#") for number in at) == 2 * PIECE_LINES + 3
+    assert f'{name}_total{{destination="d{2 * PIECE_LINES:04}"}} {2 * PIECE_LINES:.1f}' in lines
+    assert sum(lines[number].startswith("#") for number in at) == 2
 
 
 class RealGateway:

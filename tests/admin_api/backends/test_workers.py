@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.asking import Api, api_of, change, get, refusal
 from tests.admin_api.fakes import FakeAdmin
+from tests.admin_api.gateway import FakeGateway
 from tests.fakes import START_MS, address, route_id
 from tests.system.support.waits import until
 from tests.topology import Net
@@ -115,6 +117,18 @@ async def workers(socket_folder: Path) -> AsyncIterator[Workers]:
 def numbers(*routes: int) -> list[str]:
     """Route Ids as the API shows them."""
     return [f"00000000-0000-0000-0000-{number:012d}" for number in routes]
+
+
+async def test_the_metrics_have_those_of_the_one_gateway_once(workers: Workers, gateway: FakeGateway) -> None:
+    workers.supervisor.config = replace(workers.supervisor.config, samwise=gateway.options)
+    async with api_of(make_workers_app(workers.supervisor, gateway)) as client, client.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    assert [line for line in lines if "samwise_messages_accepted" in line] == [
+        "# HELP samwise_messages_accepted_total Messages that were stored",
+        "# TYPE samwise_messages_accepted_total counter",
+        "samwise_messages_accepted_total 40.0",
+    ]
+    assert 'broker_worker_up{worker="2"} 1.0' in lines
 
 
 async def test_who_asks_for_another_host_is_told_nothing(workers: Workers) -> None:
