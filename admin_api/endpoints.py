@@ -7,6 +7,7 @@ and in what it asks of one broker (`backends.one`) and of several workers (`back
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
@@ -14,9 +15,9 @@ from admin_api.backends.answer import Answer
 from admin_api.backends.lists import BROKERS, LISTS, Listing
 from admin_api.backends.samwise import STATES
 from admin_api.backends.workers import Backend
-from admin_api.errors import with_missing
+from admin_api.errors import AdminError, with_missing
 from admin_api.event_files import EventFiles
-from admin_api.page import index_page
+from admin_api.page import index_page, samwise_texts
 from admin_api.parameters import (
     AFTER,
     ARCHIVED,
@@ -87,8 +88,19 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
         for each in ENDPOINTS
         if each.about and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
     ]
-    page = index_page(status.value, brokers.value, links.value, paths)
+    page = index_page(status.value, brokers.value, links.value, await samwise_of(backend), paths)
     return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
+
+
+async def samwise_of(backend: Backend) -> dict[str, str]:
+    """How the Samwise gateway is, for people; empty where there is none."""
+    if not backend.samwise.is_there:
+        return {}
+    try:
+        state = await backend.samwise.state()
+    except AdminError as error:
+        return {"state": error.detail}
+    return samwise_texts(msgspec.to_builtins(state.value))
 
 
 async def livez(endpoints: Endpoints, request: web.Request) -> web.Response:

@@ -38,7 +38,7 @@ _PAGE: Final = """<!doctype html>
 <table>
 {facts}
 </table>
-{cluster}<h2>API</h2>
+{cluster}{samwise}<h2>API</h2>
 <table>
 {links}
 </table>
@@ -62,11 +62,27 @@ def load_texts(status: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def samwise_texts(state: Mapping[str, Any]) -> dict[str, str]:
+    """What the Samwise gateway has to do, here and in `ctl samwise status`; of the fields of a SamwiseView."""
+    oldest_s = state["oldest_age_s"]
+    known = [each["is_up"] for each in state["destinations"] if each["is_up"] is not None]
+    return {
+        "accepted": f"{state['accepted']:,}, {sum(state['refused'].values()):,} requests refused",
+        "waiting": f"{state['waiting']:,}" + (f", the oldest for {oldest_s:,.0f} s" if oldest_s is not None else ""),
+        "dead letters": f"{state['dead']:,}",
+        "destinations": f"{sum(known):,} of {len(known):,} up",
+    }
+
+
 def index_page(
-    status: StatusView, brokers: Listed[BrokerView], links: LinksView, paths: Iterable[tuple[str, str]]
+    status: StatusView,
+    brokers: Listed[BrokerView],
+    links: LinksView,
+    samwise: Mapping[str, str],
+    paths: Iterable[tuple[str, str]],
 ) -> str:
-    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `paths`: those
-    of the API, with what is there, as HTML."""
+    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `samwise`: how
+    the gateway is, empty where there is none; `paths`: those of the API, with what is there, as HTML."""
     facts = {
         "state": status.state,
         "broker": f"rsocket-broker {status.version}, core: {status.core}",
@@ -81,6 +97,7 @@ def index_page(
         name=escape(status.name),
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
         cluster=_cluster(brokers, links),
+        samwise=_table("Samwise gateway", len(samwise), list(samwise.items())),
         links="\n".join(f'<tr><td><a href="{path}">{path}</a></td><td>{what}</td></tr>' for path, what in paths),
     )
 

@@ -1,4 +1,4 @@
-"""`rsocket-broker ctl`: prints what a running broker's admin API answers; drains, redirects, closes.
+"""`rsocket-broker ctl`: prints what a running broker's admin API answers; drains, redirects, closes, requeues.
 
 Decides commands, options and sentences; columns stand in `tables`.
 """
@@ -6,16 +6,17 @@ Decides commands, options and sentences; columns stand in `tables`.
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import click
 
 from admin_api.ctl import tables
-from admin_api.ctl.client import AdminClient, Options, client_of, options
+from admin_api.ctl.client import PAGE, AdminClient, Options, client_of, options
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
-from admin_api.page import load_texts
+from admin_api.page import load_texts, samwise_texts
 from spark_sink.terminal import plain
 
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
@@ -187,6 +188,73 @@ def close(client: AdminClient, connection_id: int) -> Output:
     """Close a connection; `ctl connections` has the ids."""
     body = client.change("DELETE", f"/api/v1/connections/{connection_id}", "connection_id")
     return sentence(body, f"connection {connection_id} ({body['peer']}) closed after {age(body['duration_s'])}")
+
+
+@ctl.group()
+def samwise() -> None:
+    """Inspect the Samwise gateway beside the broker; requeue and remove its messages."""
+
+
+@samwise.command("status")
+@asking
+def samwise_status(client: AdminClient) -> Output:
+    """Show what it has done and what waits."""
+    body = client.get(tables.DESTINATIONS.path, "destinations")
+
+    def show() -> None:
+        rows = [("process", f"{body['pid']}, {body['restarts']:,} restarts"), *samwise_texts(body).items()]
+        print_table((), [*rows, ("listens on", " ".join(body["endpoints"]))])
+        show_table(tables.DESTINATIONS, body["destinations"])
+
+    return Output(body, show)
+
+
+@samwise.command("messages")
+@click.option("--dead", "is_dead", is_flag=True, help="Dead letters, instead of messages that wait.")
+@click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@asking
+def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
+    """List stored messages, oldest first."""
+    items = list(islice(stored_messages(client, "dead" if is_dead else "waiting", min(max_n, PAGE)), max_n))
+    return Output({"items": items}, lambda: show_table(tables.MESSAGES, items))
+
+
+@samwise.command("requeue")
+@click.option("--all", "is_all", is_flag=True, help="All dead letters.")
+@click.argument("ids", nargs=-1, type=click.IntRange(0), metavar="[ID]...")
+@asking
+def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> Output:
+    """Try dead letters again, in this order, up to the first that is refused."""
+    if is_all == bool(ids):
+        raise click.UsageError("name dead letters by their ids, or all by --all")
+    wanted = [each["id"] for each in stored_messages(client, "dead")] if is_all else ids
+    return change_messages(client, "requeued", [("PUT", f"{tables.MESSAGES.path}/{id}/requeue") for id in wanted])
+
+
+@samwise.command("remove")
+@click.argument("ids", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
+@asking
+def samwise_remove(client: AdminClient, ids: tuple[int, ...]) -> Output:
+    """Remove messages and dead letters, in this order, up to the first that is refused."""
+    return change_messages(client, "removed", [("DELETE", f"{tables.MESSAGES.path}/{id}") for id in ids])
+
+
+def stored_messages(client: AdminClient, state: str, part_n: int = PAGE) -> Iterator[Item]:
+    """All messages in this state, asked for part by part."""
+    after = 0
+    while True:
+        parameters = [("state", state), ("after", str(after)), ("limit", str(part_n))]
+        items = client.get(tables.MESSAGES.path, "items", parameters)["items"]
+        yield from items
+        if len(items) < part_n:
+            return
+        after = items[-1]["id"]
+
+
+def change_messages(client: AdminClient, what: str, changes: list[tuple[str, str]]) -> Output:
+    """Changes one after another."""
+    items = [client.change(method, path, "change") for method, path in changes]
+    return sentence({"items": items}, f"{len(items):,} messages {what}")
 
 
 def status_rows(body: Item) -> list[tuple[str, ...]]:

@@ -176,6 +176,31 @@ PATHS: Final = Table(
     ),
     "no request came from another broker",
 )
+MESSAGES: Final = Table(
+    "/api/v1/samwise/messages",
+    (
+        number("id", "id"),
+        text("exchange", "exchange"),
+        text("routing key", "routing_key"),
+        count("bytes", "payload_bytes"),
+        Column("acknowledged", lambda item: f"{len(item['acknowledged_by'])} of {item['acknowledgements']}"),
+        count("tries", "tries"),
+        text("reason", "reason"),
+    ),
+    "no messages",
+)
+DESTINATIONS: Final = Table(  # of the field `destinations` there
+    "/api/v1/samwise",
+    (
+        text("destination", "name"),
+        Column("state", lambda item: {True: "up", False: "down", None: "-"}[item["is_up"]]),
+        count("waiting", "waiting"),
+        count("acknowledged", "acknowledged"),
+        count("retried", "retried"),
+        count("failed", "failed"),
+        text("detail", "detail"),
+    ),
+)
 REDIRECTS: Final = Table(
     "/api/v1/redirects",
     (

@@ -38,7 +38,9 @@ VIEWS = [
     if endpoint.path.startswith("/api/") and not endpoint.path.startswith((EVENTS, LIMITS))
 ]
 CHANGES = {"drain", "undrain", "redirect", "unredirect", "close"}
-LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES)] + [["connections", "--closed"]]
+GROUPS = {"samwise"}
+LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES - GROUPS)]
+LISTS += [["connections", "--closed"], ["samwise", "status"], ["samwise", "messages", "--dead"]]
 
 
 @pytest.fixture

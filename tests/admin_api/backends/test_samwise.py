@@ -101,12 +101,20 @@ async def test_without_a_gateway_there_is_nothing_to_ask(admin: FakeAdmin) -> No
             assert await refusal(client, method, path) == (404, "no-samwise", sentence)
 
 
-async def test_the_page_links_to_the_gateway_where_there_is_one(admin: FakeAdmin, client: Api) -> None:
+async def test_the_page_shows_the_gateway_where_there_is_one(admin: FakeAdmin, client: Api) -> None:
     async with client.get("/") as answer:
-        assert [path for path in (STATE, MESSAGES) if f'href="{path}"' in await answer.text()] == [STATE, MESSAGES]
+        page = await answer.text()
+    for shown in ("<td>14, the oldest for 12 s</td>", "<td>1 of 2 up</td>", f'href="{STATE}"', f'href="{MESSAGES}"'):
+        assert shown in page
     admin.keep(None)
     async with api_of(admin) as client, client.get("/") as answer:
-        assert STATE not in await answer.text()
+        assert "amwise" not in await answer.text()
+
+
+async def test_the_page_says_why_there_is_nothing_to_show_of_it(client: Api, gateway: FakeGateway) -> None:
+    gateway.pid = 0
+    async with client.get("/") as answer:
+        assert "<td>the Samwise gateway does not run; the broker&#x27;s log says why</td>" in await answer.text()
 
 
 async def test_one_that_does_not_run_is_said_to(client: Api, gateway: FakeGateway) -> None:

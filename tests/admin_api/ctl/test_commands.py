@@ -13,6 +13,7 @@ from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient
 from admin_api.ctl.tables import state_text, tags_text
 from tests.admin_api.asking import Api, run, said, squeezed
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin
+from tests.admin_api.gateway import FakeGateway
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 
@@ -193,3 +194,48 @@ def test_tags_are_shown_without_those_that_have_columns() -> None:
         {"key": "io.rsocket.routing.RouteId", "name": "route_id", "value": ORDERS_EU},
     ]
     assert tags_text({"service": "orders", "route_id": ORDERS_EU, "tags": tags}) == "service=alias"
+
+
+# The Samwise gateway
+
+
+@pytest.fixture
+def beside(admin: FakeAdmin, gateway: FakeGateway) -> FakeGateway:
+    admin.keep(gateway)
+    return gateway
+
+
+async def test_messages_are_listed_part_by_part(beside: FakeGateway, url: str) -> None:
+    beside.ids = set(range(1, 2502))
+    assert [line.split()[0] for line in await rows("samwise", "messages", "--limit", "2", "--admin", url)] == ["1", "3"]
+    body = json.loads(await said("samwise", "messages", "--limit", "9999", "--json", "--admin", url))
+    assert [each["id"] for each in body["items"]] == sorted(beside.ids - beside.dead)
+
+
+async def test_dead_letters_are_requeued_by_id_or_all(beside: FakeGateway, url: str) -> None:
+    beside.dead = {1, 2, 4, 5}
+    assert await said("samwise", "requeue", "4", "2", "--admin", url) == "2 messages requeued"
+    assert beside.dead == {1, 5}
+    assert await said("samwise", "requeue", "--all", "--admin", url) == "2 messages requeued"
+    assert await said("samwise", "messages", "--dead", "--admin", url) == "no messages"
+    assert await said("samwise", "requeue", "--all", "--admin", url) == "0 messages requeued"
+
+
+async def test_messages_are_removed_up_to_one_that_is_not_there(beside: FakeGateway, url: str) -> None:
+    assert await said("samwise", "remove", "1", "2", "--admin", url) == "2 messages removed"
+    result = await run("samwise", "remove", "3", "1", "5", "--admin", url)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "rsocket-broker ctl: no-such-message: no message has the id 1\n",
+    )
+    assert beside.ids == {4, 5}
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "1")])
+async def test_what_is_to_be_requeued_is_named_once(beside: FakeGateway, url: str, arguments: tuple[str, ...]) -> None:
+    result = await run("samwise", "requeue", *arguments, "--admin", url)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: name dead letters by their ids, or all by --all",
+    )
+    assert beside.dead == {2, 4}
