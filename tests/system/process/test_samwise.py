@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -43,6 +44,22 @@ def answers(endpoint: str) -> bool:
             return False
 
 
+def publish_to_nobody(endpoint: str) -> None:
+    """A message that is stored and waits."""
+    message = Publish(
+        version=110,
+        distribution=ROUND_ROBIN,
+        acks_n=1,
+        exchange="nobody",
+        routing_key="",
+        options={},
+        headers=(),
+        payload=b"x",
+    )
+    with SamwiseClient(endpoint) as client:
+        assert client.ask(message).is_ok
+
+
 def children_of(pid: int) -> list[int]:
     """Processes that it has started."""
     found = []
@@ -74,18 +91,7 @@ def test_the_gateway_ends_in_order_with_the_broker(start: StartGateway, endpoint
 
 def test_a_gateway_that_is_killed_is_started_again_and_has_what_was_stored(start: StartGateway, endpoint: str) -> None:
     broker = start()
-    message = Publish(
-        version=110,
-        distribution=ROUND_ROBIN,
-        acks_n=1,
-        exchange="nobody",
-        routing_key="",
-        options={},
-        headers=(),
-        payload=b"x",
-    )
-    with SamwiseClient(endpoint) as client:
-        assert client.ask(message).is_ok
+    publish_to_nobody(endpoint)
     (gateway,) = children_of(broker.pid)
     os.kill(gateway, signal.SIGKILL)
     until_now(lambda: not is_there(gateway) and answers(endpoint))
@@ -108,6 +114,36 @@ def test_a_broker_of_several_workers_has_one_gateway(start: StartGateway, endpoi
     broker.signal()
     assert broker.wait() == 0
     assert not answers(endpoint)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_operators_see_the_gateway_and_its_messages(start: StartGateway, endpoint: str, workers: str) -> None:
+    broker = start("--admin", "127.0.0.1:0", "--listen", "tcp://127.0.0.1:0", "--workers", workers)
+    publish_to_nobody(endpoint)
+    state = broker.view("samwise")
+    keys = ("restarts", "backend", "endpoints", "accepted", "waiting", "dead")
+    assert [state[key] for key in keys] == [0, "services", [endpoint], 1, 1, 0]
+    assert state["pid"] in children_of(broker.pid)
+    (message,) = broker.view("samwise/messages")["items"]
+    assert (message["exchange"], message["payload_bytes"], message["acknowledged_by"]) == ("nobody", 1, [])
+    assert 'samwise_stored_messages{state="waiting"} 1.0\n' in broker.ask_admin("/metrics")
+    broker.view(f"samwise/messages/{message['id']}", "DELETE")
+    assert broker.view("samwise/messages")["items"] == []
+
+
+def test_operators_are_told_of_a_gateway_that_hangs(start: StartGateway) -> None:
+    broker = start("--admin", "127.0.0.1:0", "--listen", "tcp://127.0.0.1:0")
+    pid = broker.view("samwise")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(HTTPError) as refused:
+            broker.view("samwise")
+        assert refused.value.code == 503
+        assert "the Samwise gateway has not answered within 0.8 s" in refused.value.read().decode()
+        assert "samwise_gateway_up 0.0\n" in broker.ask_admin("/metrics")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert broker.view("samwise")["pid"] == pid
 
 
 def test_without_endpoints_there_is_no_gateway(broker_process: BrokerProcess) -> None:
