@@ -240,14 +240,14 @@ def samwise_remove(client: AdminClient, ids: tuple[int, ...]) -> Output:
 
 
 def stored_messages(client: AdminClient, state: str, part_n: int = PAGE) -> Iterator[Item]:
-    """All messages in this state, asked for part by part."""
+    """All messages in this state, asked for part by part; of large ones a part has fewer."""
     after = 0
     while True:
         parameters = [("state", state), ("after", str(after)), ("limit", str(part_n))]
         items = client.get(tables.MESSAGES.path, "items", parameters)["items"]
-        yield from items
-        if len(items) < part_n:
+        if not items:
             return
+        yield from items
         after = items[-1]["id"]
 
 

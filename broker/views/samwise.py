@@ -63,7 +63,7 @@ class MessageView(msgspec.Struct, frozen=True):
 
 
 class MessagesView(msgspec.Struct, frozen=True):
-    """Stored messages by id; fewer than `limit` are the last ones."""
+    """Stored messages by id; fewer than `limit` where they are large, none: there are no others."""
 
     items: list[MessageView]
     state: str  # waiting or dead

@@ -60,6 +60,7 @@ def letter(id: int, dead_at_ms: int | None = None) -> dict[str, Any]:
 
 class FakeGateway:
     """Is its process, too. Messages 1 to 5, of which 2 and 4 are dead letters; `said` in place of all of its answers.
+    Messages are so large that `page_n` fit into an answer at most.
 
     With `is_stuck` it takes questions and answers none.
     """
@@ -73,6 +74,7 @@ class FakeGateway:
         self.state: dict[str, Any] = dict(STATE)
         self.dead = {2, 4}
         self.ids = {1, 2, 3, 4, 5}
+        self.page_n = 1000
         self.said: tuple[int, bytes] | None = None
         self.is_stuck = False
         self._closing = asyncio.Event()
@@ -111,7 +113,7 @@ class FakeGateway:
             is_dead = request.query["state"] == "dead"
             ids = self.dead if is_dead else self.ids - self.dead
             found = sorted(id for id in ids if id > int(request.query["after"]))[: int(request.query["limit"])]
-            return {"messages": [letter(id, 1_700_000_009_000 if is_dead else None) for id in found]}
+            return {"messages": [letter(id, 1_700_000_009_000 if is_dead else None) for id in found[: self.page_n]]}
         assert request.method == "POST"
         wanted = set(json.loads(await request.read())["ids"])
         changed = wanted & (self.dead if request.path == "/messages/requeue" else self.ids)
