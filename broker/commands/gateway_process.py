@@ -39,6 +39,7 @@ class GatewayProcess:
         self._first_pause_s: Final = first_pause_s
         self._process: asyncio.subprocess.Process | None = None  # None: it does not run
         self._stop: Final = asyncio.Event()
+        self._ending = signal.SIGTERM  # what a process gets that is to end
         self._task: asyncio.Task[None] | None = None  # None until `start`
 
     def start(self, assignment: Assignment) -> None:
@@ -47,7 +48,8 @@ class GatewayProcess:
 
     def wish_stop(self) -> None:
         """It is to end, and is not started again; the second time at once. Safe as a signal handler of the loop."""
-        self._signal(signal.SIGKILL if self._stop.is_set() else signal.SIGTERM)
+        self._ending = signal.SIGKILL if self._stop.is_set() else signal.SIGTERM
+        self._signal(self._ending)
         self._stop.set()
 
     async def stop(self) -> None:
@@ -94,7 +96,7 @@ class GatewayProcess:
             return 1
         self._process, self.pid = process, process.pid
         if self._stop.is_set():  # meanwhile
-            self._signal(signal.SIGTERM)
+            self._signal(self._ending)
         assert process.stdin is not None  # it is a pipe
         try:
             process.stdin.write(assignment)  # stays open as long as this process runs

@@ -101,6 +101,21 @@ async def test_the_second_wish_ends_it_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - began_at < gateway_process.STOP_S
 
 
+async def test_two_wishes_while_it_is_being_started_end_it_at_once(tmp_path: Path) -> None:
+    program = Program(tmp_path, WAITS_FOR_EOF)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which it inherits
+    try:
+        program.process.start(ASSIGNMENT)
+        await asyncio.sleep(0)
+        program.process.wish_stop()
+        program.process.wish_stop()
+        began_at = time.monotonic()
+        await soon(program.process.stop())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert time.monotonic() - began_at < gateway_process.STOP_S
+
+
 async def test_what_cannot_be_started_is_tried_again_until_the_broker_stops(caplog: pytest.LogCaptureFixture) -> None:
     process = GatewayProcess(("/no/such/program",), 0.01)
     process.start(ASSIGNMENT)
