@@ -12,6 +12,7 @@ from tests.system.support.wires import Wire
 Key = tuple[str, str, str, str]  # service, model, routing, outcome
 
 TASKS = 4
+MAX_ROUNDS = 2_000  # beside something else; some hundred usually
 LOST = 3  # requests on the way when a service, or a caller, is lost
 ROUTES = 3
 
@@ -44,9 +45,11 @@ class CountedLoad:
                 tasks.create_task(self._repeat(self._clients[number % 2], rounds))
 
     async def run_while(self, doing: Awaitable[object]) -> None:
-        """Rounds of all kinds until that is done."""
+        """Rounds of all kinds until that is done, but not more than a writer of a busy machine takes in."""
         task = asyncio.ensure_future(doing)
-        while not task.done():
+        for _ in range(MAX_ROUNDS):
+            if task.done():
+                break
             await self.run(1)
         await task
 
