@@ -142,6 +142,8 @@ def test_a_query_that_dies_in_a_batch_and_begins_again_reads_every_record_once(s
         each.seal(20)
         archive(folder, FLOWS, segments(folder)[0])
     start().awaitTermination()
+    if spark.version < "4.2":  # where "available now" is one batch
+        start().awaitTermination()
     assert [number for number, _ in batches] == [0, 0, 1]
     assert batches[0] == batches[1]
     assert sorted(name for _, rows in batches[1:] for name in rows) == sorted(one.names[FLOWS] + two.names[FLOWS])
