@@ -22,12 +22,7 @@ class NoAnswer(Exception):
 
 
 class SamwiseClient:
-    """One connection; `with` it, or `close` it. Not for several threads at a time.
-
-    >>> with SamwiseClient("ipc:///run/samwise") as client:
-    ...     client.ask(Ping(110)).is_ok
-    True
-    """
+    """One connection; `with` it, or `close` it. Not for several threads at a time."""
 
     def __init__(
         self,
