@@ -9,9 +9,9 @@ from typing import Final, Literal
 from broker.config.option import MAX_NAME_BYTES, option
 from broker.config.quantities import SIZE, TIME
 from broker.config.urls import Listen
+from rsocket_wire.wire.tags import MAX_VALUE_BYTES
 
 MAX_TRIES: Final = 1_000_000
-MAX_SERVICE_BYTES: Final = 127  # what the value of a tag can hold (D-06)
 MAX_SHORT_BYTES: Final = 255  # of a short string of AMQP 0-9-1
 
 BackendName = Literal["services", "rabbitmq"]
@@ -123,7 +123,7 @@ class ExchangeOptions:
         "",
         "The service that gets its messages. Empty: that of the same name.",
         '"orders"',
-        within=(0, MAX_SERVICE_BYTES),
+        within=(0, MAX_VALUE_BYTES),
     )
     type: ExchangeType = option(
         "direct", "direct: one route of the service gets a message; fanout: all routes do.", '"fanout"'

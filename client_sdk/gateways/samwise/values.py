@@ -14,6 +14,8 @@ DELETE: Final = "exchange.delete"
 STOP: Final = "stop"
 RESTART: Final = "restart"
 
+ID_HEADER: Final = "x-samwise-id"  # under which `Message.uid` travels: receivers drop repeats by it
+
 # The twelve options of protocol 1.1 in the order of their frames.
 OPTIONS: Final = (
     "content_type",

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rsocket_wire.wire.tags import MAX_VALUE_BYTES
+
 DIRECT: Final = "direct"  # one route of the service gets a message
 FANOUT: Final = "fanout"  # all routes get it
 TYPES: Final = (DIRECT, FANOUT)
 MAX_DECLARED: Final = 10_000  # exchanges; one more is refused
-MAX_NAME_BYTES: Final = 127  # of a service: what the value of a tag can hold (D-06)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class Exchanges:
         if type not in TYPES:
             raise Impossible(f"exchange type {type[:40]!r} is not one of services, which have: {', '.join(TYPES)}")
         size = len(name.encode())
-        if not 1 <= size <= MAX_NAME_BYTES:
-            raise Impossible(f"exchange {name[:40]!r} has {size} bytes, the name of a service has 1..{MAX_NAME_BYTES}")
+        if not 1 <= size <= MAX_VALUE_BYTES:
+            raise Impossible(f"exchange {name[:40]!r} has {size} bytes, the name of a service has 1..{MAX_VALUE_BYTES}")
         async with self._lock:
             configured = self._configured.get(name)
             known = self._declared.get(name) if configured is None else configured.type

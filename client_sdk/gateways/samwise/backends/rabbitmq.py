@@ -12,6 +12,7 @@ from typing import Final
 from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_link import RabbitBroker, RabbitLink
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import check
+from client_sdk.gateways.samwise.layouts import MALFORMED_RPC
 from client_sdk.gateways.samwise.values import Message, Publish, Refused, Rpc
 from client_sdk.reconnect.backoff import Backoff
 
@@ -79,4 +80,4 @@ class RabbitBackend:
 
 
 def _refused(text: str) -> Refused:
-    return Refused(f"malformed rpc request: {text}", "backend")
+    return Refused(f"{MALFORMED_RPC}: {text}", "backend")

@@ -15,11 +15,11 @@ from pamqp.frame import marshal
 from pamqp.header import ContentHeader
 
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
-from client_sdk.gateways.samwise.values import Message, Publish, Refused
+from client_sdk.gateways.samwise.frames import MAX_TEXT_BYTES
+from client_sdk.gateways.samwise.layouts import MALFORMED_PUBLISH
+from client_sdk.gateways.samwise.values import ID_HEADER, Message, Publish, Refused
 
-ID_HEADER: Final = "x-samwise-id"  # the same in each attempt: receivers drop repeats by it
 CHANNEL: Final = 1  # of a connection: the one that publishes
-MAX_SHORT_BYTES: Final = 255  # of a short string of AMQP: its length has 8 bits
 MAX_EXCHANGE_CHARACTERS: Final = 127  # of the name of an exchange (AMQP 0-9-1, domain exchange-name)
 MAX_HEADER_NAME_BYTES: Final = 128  # AMQP 0-9-1, 4.2.5.5
 MAX_EXPIRATION_DIGITS: Final = 18  # of milliseconds: 31 million years
@@ -28,7 +28,6 @@ MAX_EXPIRATION_DIGITS: Final = 18  # of milliseconds: 31 million years
 MAX_HEADER_BYTES: Final = 131_072
 FRAME_BYTES: Final = 8  # around the content of a frame: type, channel, length, end
 
-_MARK: Final = "malformed publishing request"
 # RabbitMQ takes lists there, which no request of Samwise can say, and closes the channel for text (406).
 _LISTS: Final = frozenset({"CC", "BCC"})
 _DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
@@ -151,12 +150,12 @@ def _header_bytes(publish: Publish) -> int:
 
 def _check_short(name: str, value: str) -> None:
     size = len(value.encode())
-    if size > MAX_SHORT_BYTES:
-        raise _refused(f"{name} has {size} bytes, at most {MAX_SHORT_BYTES} can be sent", "text")
+    if size > MAX_TEXT_BYTES:
+        raise _refused(f"{name} has {size} bytes, at most {MAX_TEXT_BYTES} can be sent", "text")
 
 
 def _refused(text: str, reason: str) -> Refused:
-    return Refused(f"{_MARK}: {text}", reason)
+    return Refused(f"{MALFORMED_PUBLISH}: {text}", reason)
 
 
 def _is_decimal(text: str, most_digits: int) -> bool:

@@ -28,8 +28,9 @@ from client_sdk.client import Client
 from client_sdk.connecting import Connecting
 from client_sdk.errors import ClientError, ConnectionLost, NotConnected, RouteLost
 from client_sdk.gateways.samwise.backends.backend import ANY, DestinationState, NotDelivered
-from client_sdk.gateways.samwise.backends.exchanges import FANOUT, MAX_NAME_BYTES, Exchanges, Impossible
-from client_sdk.gateways.samwise.values import DECLARE, Message, Publish, Refused, Rpc
+from client_sdk.gateways.samwise.backends.exchanges import FANOUT, Exchanges, Impossible
+from client_sdk.gateways.samwise.layouts import MALFORMED_PUBLISH, MALFORMED_RPC
+from client_sdk.gateways.samwise.values import DECLARE, ID_HEADER, Message, Publish, Refused, Rpc
 from client_sdk.metadata import MAX_ROUTE_BYTES
 from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
 from client_sdk.reconnect.backoff import Backoff
@@ -38,6 +39,7 @@ from client_sdk.services.gather_answers import GATHER_MIME, WHO
 from client_sdk.services.request import DATA_MIME
 from rsocket_wire.rsocket.mimes import MAX_MIME_BYTES
 from rsocket_wire.wire.keys import ROUTE_ID
+from rsocket_wire.wire.tags import MAX_VALUE_BYTES
 
 PROPERTIES_MIME: Final = "application/x-samwise-message+json"
 LOOK_S: Final = 0.5  # for an answer to who is there; who is slower is not counted this time
@@ -49,8 +51,6 @@ MAX_PROPERTIES_BYTES: Final = 2 * 1024 * 1024
 ROOM_BYTES: Final = 1024  # of metadata beside what callers give: address, id, names
 _log: Final = logging.getLogger("client_sdk")
 _CONNECTED: Final = (State.CONNECTED, State.MOVING)
-_PUBLISH: Final = "malformed publishing request"
-_RPC: Final = "malformed rpc request"
 
 
 class ServicesBackend:
@@ -88,31 +88,33 @@ class ServicesBackend:
     def check(self, publish: Publish) -> None:
         """Refused for what no service could get, or not as it was meant."""
         if publish.immediate:
-            raise Refused(f"{_PUBLISH}: immediate is set, which services do not know", "backend")
+            raise Refused(f"{MALFORMED_PUBLISH}: immediate is set, which services do not know", "backend")
         exchange = self._exchanges.find(publish.exchange)
         size = len(exchange.service.encode())
-        if not 1 <= size <= MAX_NAME_BYTES:
-            text = f"exchange {publish.exchange[:40]!r} has {size} bytes, a service has 1..{MAX_NAME_BYTES}"
-            raise Refused(f"{_PUBLISH}: {text}", "text")
+        if not 1 <= size <= MAX_VALUE_BYTES:
+            text = f"exchange {publish.exchange[:40]!r} has {size} bytes, a service has 1..{MAX_VALUE_BYTES}"
+            raise Refused(f"{MALFORMED_PUBLISH}: {text}", "text")
         if exchange.type == FANOUT and publish.acks_n > 1:
             text = f"exchange {publish.exchange!r} is a fanout, which all routes get: redundant needs a direct one"
-            raise Refused(f"{_PUBLISH}: {text}", "backend")
+            raise Refused(f"{MALFORMED_PUBLISH}: {text}", "backend")
         size = len(publish.routing_key.encode())
         if size > MAX_ROUTE_BYTES:
-            raise Refused(f"{_PUBLISH}: routing key has {size} bytes, a route has at most {MAX_ROUTE_BYTES}", "text")
+            raise Refused(
+                f"{MALFORMED_PUBLISH}: routing key has {size} bytes, a route has at most {MAX_ROUTE_BYTES}", "text"
+            )
         mime = publish.options.get("content_type", "")
         if not mime.isascii() or len(mime) > MAX_MIME_BYTES:
             text = f"content_type {mime[:40]!r} must be at most {MAX_MIME_BYTES} ASCII characters"
-            raise Refused(f"{_PUBLISH}: {text}", "text")
+            raise Refused(f"{MALFORMED_PUBLISH}: {text}", "text")
         size = sum(len(name) + len(value.encode()) for name, value in publish.options.items())
         size += sum(len(name.encode()) + len(value) for name, value in publish.headers)
         if size > MAX_PROPERTIES_BYTES:
             text = f"options and headers have {size} bytes, at most {MAX_PROPERTIES_BYTES} can be sent"
-            raise Refused(f"{_PUBLISH}: {text}", "limit")
+            raise Refused(f"{MALFORMED_PUBLISH}: {text}", "limit")
         size = 6 * size + ROOM_BYTES + len(publish.payload)
         if size > MAX_PAYLOAD_BYTES:
             text = f"message of up to {size} bytes, at most {MAX_PAYLOAD_BYTES} can be sent"
-            raise Refused(f"{_PUBLISH}: {text}", "limit")
+            raise Refused(f"{MALFORMED_PUBLISH}: {text}", "limit")
 
     async def check_mandatory(self, publish: Publish) -> None:
         """Refused when no route is there now."""
@@ -124,19 +126,21 @@ class ServicesBackend:
         except ClientError as error:
             # Any other is of a service, a stranger perhaps: so there is one.
             if error.is_retry_safe or isinstance(error, ConnectionLost):
-                raise Refused(f"{_PUBLISH}: mandatory is set: {error.word}: {error.text}", "backend") from None
+                raise Refused(f"{MALFORMED_PUBLISH}: mandatory is set: {error.word}: {error.text}", "backend") from None
 
     async def rpc(self, rpc: Rpc) -> None:
         """Declares or deletes an exchange here; a broker's name is refused, as there is none."""
         if rpc.broker:
-            raise Refused(f"{_RPC}: there is no broker {rpc.broker[:40]!r}, messages go to services", "backend")
+            raise Refused(
+                f"{MALFORMED_RPC}: there is no broker {rpc.broker[:40]!r}, messages go to services", "backend"
+            )
         try:
             if rpc.action == DECLARE:
                 await self._exchanges.declare(rpc.name, rpc.type)
             else:
                 await self._exchanges.delete(rpc.name)
         except Impossible as error:
-            raise Refused(f"{_RPC}: {error}", "backend") from None
+            raise Refused(f"{MALFORMED_RPC}: {error}", "backend") from None
 
     async def destinations(self, message: Message) -> Sequence[str]:
         """ANY where one acknowledgement is enough; else the Route Ids that are there, as was known a moment ago."""
@@ -307,7 +311,7 @@ def _entries(message: Message) -> dict[str, bytes]:
 def _properties(uid: str, publish: Publish) -> bytes:
     options = {name: value for name, value in publish.options.items() if name != "content_type"}
     headers = {name: _header(value) for name, value in publish.headers}
-    said = {"x-samwise-id": uid, "exchange": publish.exchange, "options": options, "headers": headers}
+    said = {ID_HEADER: uid, "exchange": publish.exchange, "options": options, "headers": headers}
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
 
