@@ -77,7 +77,7 @@ class Rules:
 
 def read_request(frames: Sequence[bytes], rules: Rules) -> Request:
     """What the frames behind the envelope ask for; Refused for anything that the documents do not allow."""
-    check_size(frames, rules)
+    check_size(len(frames), sum(map(len, frames)), rules)
     version = read_version(frames[0], rules.min_version)
     if len(frames) < LEAST_FRAMES:
         raise Refused(f"no payload: {counted(len(frames))}, at least {LEAST_FRAMES} are expected", "frames")
@@ -112,13 +112,12 @@ def encode_request(request: Request) -> list[bytes]:
 # What is the same in every request
 
 
-def check_size(frames: Sequence[bytes], rules: Rules) -> None:
+def check_size(frames_n: int, message_bytes: int, rules: Rules) -> None:
     """Refused when there is no frame at all, or more than the configuration allows."""
-    if not frames:
+    if not frames_n:
         raise Refused(f"{MALFORMED}: 0 frames, at least {LEAST_FRAMES} are expected", "frames")
-    if len(frames) > rules.max_frames:
-        raise Refused(f"{MALFORMED}: {counted(len(frames))}, {rules.max_frames} are allowed", "limit")
-    message_bytes = sum(map(len, frames))
+    if frames_n > rules.max_frames:
+        raise Refused(f"{MALFORMED}: {counted(frames_n)}, {rules.max_frames} are allowed", "limit")
     if message_bytes > rules.max_message_bytes:
         raise Refused(f"{MALFORMED}: {message_bytes} bytes, {rules.max_message_bytes} are allowed", "limit")
 

@@ -32,15 +32,13 @@ from client_sdk.gateways.samwise.endpoint.callers import Callers, has_come
 from client_sdk.gateways.samwise.endpoint.envelopes import MAX_ENVELOPE_FRAMES, MAX_ID_BYTES, envelope_n
 from client_sdk.gateways.samwise.endpoint.rates import Rates
 from client_sdk.gateways.samwise.replies import reply_frames
-from client_sdk.gateways.samwise.requests import Rules, read_request
+from client_sdk.gateways.samwise.requests import Rules, check_size, read_request
 from client_sdk.gateways.samwise.values import Publish, Refused, Reply, Request, Rpc
 from rsocket_wire.errors import BrokerError
 
 MAX_WAITING: Final = 4096  # requests without an answer; then nothing more is read until one has it
 MAX_WAITING_BYTES: Final = 64 << 20  # of them
-STUCK_S: Final = (
-    0.3  # without any answer, after which reading goes on and what would wait is refused: a status must not
-)
+STUCK_S: Final = 0.3  # without any answer; then reading goes on, and what would wait is refused: a status must not
 TURN_FRAMES: Final = 4096  # read in one turn of the loop, 4 ms
 MAX_UNSENT: Final = 10_000  # answers of one caller that does not read them; the next are dropped
 MAX_UNREAD: Final = 64  # messages of one caller that ZeroMQ reads ahead
@@ -229,8 +227,9 @@ class Server:
         at = envelope_n(frames)
         waiting = _Waiting(frames[:at])
         try:
-            if message.is_cut:
-                raise Refused(f"malformed request: {self._excess(message, at)}", "limit")
+            if message.is_cut:  # it is over a limit by more than an envelope can be
+                envelope_bytes = sum(min(len(frame), MAX_ID_BYTES) for frame in frames[:at])
+                check_size(message.frames_n - at, message.size - envelope_bytes, self._settings.rules)
             if excess := self._rates.find_excess(caller, self._loop.time()):
                 raise Refused(f"too many requests: {excess}", "limit")
             request = read_request(frames[at:], self._settings.rules)
@@ -278,13 +277,6 @@ class Server:
                 self._stuck.cancel()
                 self._stuck = None
         self._read_soon()  # there is a place, and sending may have hidden what came
-
-    def _excess(self, message: "_Message", at: int) -> str:
-        rules = self._settings.rules
-        if message.frames_n - at > rules.max_frames:
-            return f"{message.frames_n - at} frames, {rules.max_frames} are allowed"
-        size = message.size - sum(map(len, message.frames[:at]))
-        return f"{size} bytes, {rules.max_message_bytes} are allowed"
 
     def _send(self, waiting: "_Waiting") -> None:
         """ZeroMQ drops what is for a caller that is gone, and what one does not read."""

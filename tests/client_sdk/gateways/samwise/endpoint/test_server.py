@@ -171,6 +171,15 @@ async def test_a_request_over_the_limit_of_bytes_is_refused_whatever_its_frames(
         assert await caller.ask(PING) == PONG
 
 
+async def test_what_is_longer_than_a_hop_counts_as_a_part_of_the_request(endpoint: str) -> None:
+    async with (
+        serving(FakeGateway(), endpoint, rules=Rules(max_message_bytes=10_000)),
+        calling(endpoint) as call,
+    ):
+        answer = await call(zmq.DEALER).ask([b"x" * 9000, b"x" * 9000, b"", *PING])
+    assert answer[-2:] == [b"-1", b"malformed request: 17497 bytes, 10000 are allowed"]
+
+
 async def test_a_frame_of_a_gibibyte_ends_that_connection_only_and_is_not_read(tmp_path: Path) -> None:
     """The frame is announced and not sent: what counts is what the gateway does about it."""
     gateway = FakeGateway()
