@@ -31,9 +31,7 @@ from client_sdk.gateways.samwise.values import RESTART, STOP
 from rsocket_wire.errors import BrokerError
 
 FOLDER_MODE: Final = 0o750  # messages are nobody else's business
-SWITCH_S: Final = (
-    0.0005  # the store's thread asks for the GIL around each step of SQLite; a busy loop gives it up so soon
-)
+SWITCH_S: Final = 0.0005  # after which a busy loop gives up the GIL, which the store's thread wants at each step
 EXIT_CANNOT_START: Final = 1
 STDIN: Final = 0
 

@@ -66,7 +66,7 @@ class Store:
         *,
         durability: str = FSYNC,
         max_messages: int = 1_000_000,
-        max_bytes: int = 10 * 1024**3,
+        max_bytes: int = 4 * 1024**3,
         on_stored: Callable[[Message], None] = lambda message: None,
     ) -> None:
         """`max_messages` and `max_bytes` are of all messages that are stored, dead letters too. Opens nothing yet."""
