@@ -18,11 +18,12 @@ from client_sdk.gateways.samwise.backends.backend import DestinationState
 from client_sdk.gateways.samwise.control import ControlListener
 from client_sdk.gateways.samwise.state import GatewayState
 from client_sdk.gateways.samwise.tables import Letter, Totals
-from client_sdk.gateways.samwise.values import REDUNDANT, Message, Publish
+from client_sdk.gateways.samwise.values import Message
 from tests.admin_api.asking import Api, api_of, change, get, refusal
 from tests.admin_api.backends.test_workers import FakeSupervisor
 from tests.admin_api.fakes import FakeAdmin
 from tests.admin_api.gateway import FakeGateway
+from tests.client_sdk.gateways.samwise.messages import publish_to
 
 STATE = "/api/v1/samwise"
 MESSAGES = "/api/v1/samwise/messages"
@@ -249,16 +250,7 @@ class RealGateway:
         return []
 
     async def list_dead(self, after_id: int, max_n: int) -> list[Letter]:
-        publish = Publish(
-            version=110,
-            distribution=REDUNDANT,
-            acks_n=2,
-            exchange="orders",
-            routing_key="new",
-            options={},
-            headers=(),
-            payload=b"x",
-        )
+        publish = publish_to("orders", "new", b"x", acks_n=2)
         message = Message(
             id=7, uid="00ff", stored_at_ms=1000, tries_n=3, acknowledged_by=frozenset({"b"}), publish=publish
         )

@@ -9,7 +9,8 @@ from urllib.error import HTTPError
 import pytest
 
 from client_sdk.gateways.samwise.endpoint.client import NoAnswer, SamwiseClient
-from client_sdk.gateways.samwise.values import ROUND_ROBIN, Ping, Publish, Status
+from client_sdk.gateways.samwise.values import Ping, Status
+from tests.client_sdk.gateways.samwise.messages import publish_to
 from tests.conftest import StartBroker
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until_now
@@ -46,18 +47,8 @@ def answers(endpoint: str) -> bool:
 
 def publish_to_nobody(endpoint: str) -> None:
     """A message that is stored and waits."""
-    message = Publish(
-        version=110,
-        distribution=ROUND_ROBIN,
-        acks_n=1,
-        exchange="nobody",
-        routing_key="",
-        options={},
-        headers=(),
-        payload=b"x",
-    )
     with SamwiseClient(endpoint) as client:
-        assert client.ask(message).is_ok
+        assert client.ask(publish_to("nobody", "", b"x")).is_ok
 
 
 def children_of(pid: int) -> list[int]:

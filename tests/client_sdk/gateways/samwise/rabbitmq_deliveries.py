@@ -12,8 +12,8 @@ from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitB
 from client_sdk.gateways.samwise.delivery import Retry
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import OS, Store
+from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode
-from tests.client_sdk.gateways.samwise.samples import publish, stored
 from tests.system.support.waits import soon, until
 
 # One process has all tests of one pair of nodes.
@@ -55,4 +55,4 @@ async def gateway_over(nodes: Iterable[RabbitNode], folder: Path) -> AsyncIterat
 
 def deliver(backend: RabbitBackend, to: str = "rabbit-1", **fields: Any) -> "asyncio.Task[str]":
     """One more delivery; begun in the order of these calls."""
-    return asyncio.ensure_future(backend.deliver(stored(publish(**fields)), to))
+    return asyncio.ensure_future(backend.deliver(stored(publish_to(**fields)), to))

@@ -5,6 +5,7 @@ import pytest
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend
 from client_sdk.gateways.samwise.values import DECLARE, DELETE, OPTIONS, Refused, Rpc
+from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.client_sdk.gateways.samwise.rabbitmq import (
     FRAME_MAX,
     USER,
@@ -19,7 +20,6 @@ from tests.client_sdk.gateways.samwise.rabbitmq_deliveries import (
     details,
     outcomes,
 )
-from tests.client_sdk.gateways.samwise.samples import publish, stored
 from tests.system.support.waits import soon
 
 pytestmark = MARKS
@@ -31,7 +31,7 @@ async def test_all_options_and_headers_arrive_as_they_were_given(both: RabbitBac
     options = {**texts, "delivery_mode": "2", "priority": "7", "expiration": "60000", "user_id": USER}
     headers = (("shop", "Käthe".encode()), ("raw", b"\xff\x00"), ("empty", b""))
     queue = await consumer.queue("amq.direct", "key")
-    message = stored(publish("amq.direct", "key", b"body", options=options, headers=headers))
+    message = stored(publish_to("amq.direct", "key", b"body", options=options, headers=headers))
     both.check(message.publish)
     await both.check_mandatory(message.publish)
     assert await soon(both.deliver(message, "rabbit-1")) == "rabbit-1"
@@ -53,7 +53,7 @@ async def test_all_options_and_headers_arrive_as_they_were_given(both: RabbitBac
 
 async def test_what_was_not_given_does_not_arrive(both: RabbitBackend, consumer: Consumer) -> None:
     queue = await consumer.queue()
-    message = stored(publish("", queue))
+    message = stored(publish_to("", queue))
     await soon(both.deliver(message, "rabbit-1"))
     [arrived] = await consumer.take(queue, 1)
     said = {name: value for name, value in arrived.header.properties if value not in (None, "")}
@@ -72,7 +72,7 @@ async def test_bodies_longer_than_a_frame_arrive_whole(both: RabbitBackend, node
 
 async def test_headers_longer_than_a_frame_of_a_broker_cost_their_own_message_only(both: RabbitBackend) -> None:
     before = details(both)
-    message = stored(publish("amq.direct", headers=(("long", b"x" * 10_000),)))
+    message = stored(publish_to("amq.direct", headers=(("long", b"x" * 10_000),)))
     assert await soon(both.deliver(message, "rabbit-1")) == "rabbit-1"
     with pytest.raises(
         NotDelivered, match=r"rabbit-2: options and headers have \d+ bytes, the broker's frame_max is 8192"
@@ -100,7 +100,7 @@ async def test_messages_arrive_in_the_order_of_the_calls_over_several_exchanges(
 async def test_a_message_for_both_is_once_at_each(both: RabbitBackend, consumer: Consumer, second: RabbitNode) -> None:
     async with Consumer.at(second) as other:
         queues = [await each.queue("amq.fanout") for each in (consumer, other)]
-        message = stored(publish("amq.fanout", payload=b"for all"))
+        message = stored(publish_to("amq.fanout", payload=b"for all"))
         names = await both.destinations(message)
         assert names == list(NAMES)
         assert await soon(asyncio.gather(*(both.deliver(message, name) for name in names))) == list(NAMES)

@@ -8,7 +8,8 @@ from aiormq import Connection
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitBroker
 from client_sdk.gateways.samwise.backends.rabbitmq_link import BLOCKED
-from client_sdk.gateways.samwise.values import DECLARE, DELETE, REDUNDANT, Refused, Reply, Request, Rpc
+from client_sdk.gateways.samwise.values import DECLARE, DELETE, Refused, Reply, Request, Rpc
+from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.client_sdk.gateways.samwise.rabbitmq import (
     CERTIFICATE,
     HOST,
@@ -27,7 +28,6 @@ from tests.client_sdk.gateways.samwise.rabbitmq_deliveries import (
     outcomes,
     started,
 )
-from tests.client_sdk.gateways.samwise.samples import publish, stored
 from tests.system.support.waits import soon, until
 
 pytestmark = MARKS
@@ -44,7 +44,7 @@ async def test_a_broker_that_cannot_be_reached_is_down_and_the_others_work(first
     backend = RabbitBackend([away, broker_of(first)])
     await backend.start(lambda: changes.append("changed"))
     await until(lambda: backend.state()[1].is_up and "Connect call failed" in backend.state()[0].detail)
-    message = stored(publish("amq.direct"))
+    message = stored(publish_to("amq.direct"))
     assert await backend.destinations(message) == ["rabbit-1"]
     assert changes == ["changed"]
     with pytest.raises(NotDelivered, match="away: ") as failed:
@@ -69,7 +69,7 @@ async def test_a_broker_that_does_not_let_the_gateway_in_is_down_with_its_reason
     backend = RabbitBackend([broker_of(first, **others)])
     await backend.start(lambda: None)
     await until(lambda: fault in details(backend)[0])
-    assert await backend.destinations(stored(publish())) == []
+    assert await backend.destinations(stored(publish_to())) == []
     await backend.close()
 
 
@@ -101,9 +101,9 @@ async def test_a_broker_that_is_low_on_memory_is_down_until_it_takes_messages_ag
             said += await outcomes(deliver(both, routing_key=queue))
         assert said[-1] == f"rabbit-1: {BLOCKED}"
         assert [(state.is_up, state.waiting_n) for state in both.state()] == [(False, 0), (True, 0)]
-        assert await both.destinations(stored(publish())) == ["rabbit-2"]
+        assert await both.destinations(stored(publish_to())) == ["rabbit-2"]
         with pytest.raises(NotDelivered) as failed:
-            await both.deliver(stored(publish()), "rabbit-1")
+            await both.deliver(stored(publish_to()), "rabbit-1")
         assert failed.value.is_away
     finally:
         first.limit_memory(0.4)
@@ -141,7 +141,7 @@ async def test_a_mistake_is_logged_and_it_goes_on(
 
 async def test_what_was_stored_for_other_brokers_and_cannot_be_sent_to_these_is_hopeless(both: RabbitBackend) -> None:
     with pytest.raises(NotDelivered, match="rabbit-1: malformed publishing request: user_id is 'bob'") as failed:
-        await both.deliver(stored(publish(options={"user_id": "bob"})), "rabbit-1")
+        await both.deliver(stored(publish_to(options={"user_id": "bob"})), "rabbit-1")
     assert failed.value.is_hopeless
 
 
@@ -154,7 +154,7 @@ async def test_deliveries_that_wait_fail_when_the_gateway_stops(first: RabbitNod
     said = await outcomes(*tasks)
     assert said[1:] == ["rabbit-1: the gateway stops"] * 9
     assert said[0] in ("rabbit-1", said[1])  # it was on its way
-    assert await backend.destinations(stored(publish())) == []
+    assert await backend.destinations(stored(publish_to())) == []
 
 
 def test_names_of_brokers_are_different_and_there_is_one() -> None:
@@ -172,12 +172,12 @@ async def test_the_gateway_delivers_by_turns_or_to_both(
     async with Consumer.at(second) as other, gateway_over(nodes.nodes.values(), tmp_path) as gateway:
         queues = [await each.queue("amq.fanout") for each in (consumer, other)]
         for n in range(40):
-            assert await gateway.handle(publish("amq.fanout", payload=b"%d" % n)) == Reply(True)
+            assert await gateway.handle(publish_to("amq.fanout", payload=b"%d" % n)) == Reply(True)
         await until(lambda: gateway.state().delivered_n == 40)
         turns = [await consumer.bodies(queues[0], 20), await other.bodies(queues[1], 20)]
         assert sorted(turns) == [[b"%d" % n for n in range(40) if n % 2 == first] for first in (0, 1)]
         for n in range(20):
-            asked = publish("amq.fanout", payload=b"%d" % n, distribution=REDUNDANT, acks_n=2)
+            asked = publish_to("amq.fanout", payload=b"%d" % n, acks_n=2)
             assert await gateway.handle(asked) == Reply(True)
         await until(lambda: gateway.state().delivered_n == 60)
         for each, queue in zip((consumer, other), queues, strict=True):
@@ -192,7 +192,7 @@ async def test_what_cannot_be_delivered_disturbs_nothing_behind_it(
     queue = await consumer.queue("amq.direct", "key")
     async with gateway_over([first], tmp_path) as gateway:
         asked: list[Request] = [
-            publish(exchanges.get(n % 10, "amq.direct"), keys.get(n % 10, "key"), b"%d" % n, mandatory=n % 10 == 7)
+            publish_to(exchanges.get(n % 10, "amq.direct"), keys.get(n % 10, "key"), b"%d" % n, mandatory=n % 10 == 7)
             for n in range(100)
         ]
         asked.insert(50, Rpc(version=110, broker="", action=DECLARE, name="e", type="nonsense"))
@@ -226,21 +226,21 @@ async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
     persistent = {"delivery_mode": "2"}
     async with gateway_over(nodes.nodes.values(), folder) as gateway:
         backend = gateway.backend
-        both = publish("kept", payload=b"before", options=persistent, distribution=REDUNDANT, acks_n=2)
+        both = publish_to("kept", payload=b"before", options=persistent, acks_n=2)
         assert await gateway.handle(both) == Reply(True)
         await until(lambda: gateway.state().delivered_n == 1)
 
         killed.kill()
-        attempts = [asyncio.ensure_future(backend.deliver(stored(publish("kept")), killed.name)) for _ in range(5)]
+        attempts = [asyncio.ensure_future(backend.deliver(stored(publish_to("kept")), killed.name)) for _ in range(5)]
         said = await outcomes(*attempts)
         assert {each.partition(":")[0] for each in said} == {"rabbit-2"}
         assert "rabbit-2" not in said
         await until(lambda: not backend.state()[1].is_up)
-        assert await backend.destinations(stored(publish())) == ["rabbit-1"]
+        assert await backend.destinations(stored(publish_to())) == ["rabbit-1"]
         for n in range(10):
-            assert await gateway.handle(publish("kept", payload=b"%d" % n, options=persistent)) == Reply(True)
+            assert await gateway.handle(publish_to("kept", payload=b"%d" % n, options=persistent)) == Reply(True)
         await until(lambda: gateway.state().delivered_n == 11)
-        both = publish("kept", payload=b"meanwhile", options=persistent, distribution=REDUNDANT, acks_n=2)
+        both = publish_to("kept", payload=b"meanwhile", options=persistent, acks_n=2)
         assert await gateway.handle(both) == Reply(True)
         async with Consumer.at(nodes.nodes["rabbit-1"]) as consumer:
             expected = [b"before", *(b"%d" % n for n in range(10)), b"meanwhile"]

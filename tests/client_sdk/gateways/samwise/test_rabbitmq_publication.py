@@ -10,7 +10,7 @@ from pamqp.header import ContentHeader
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import Publication, check
 from client_sdk.gateways.samwise.values import OPTIONS, Publish, Refused
-from tests.client_sdk.gateways.samwise.samples import publish, stored
+from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 
 USERS = {"rabbit-1": "guest", "rabbit-2": "guest"}
 MARK = "malformed publishing request: "
@@ -73,7 +73,7 @@ def split(raw: bytes) -> list[bytes]:
 )
 def test_what_would_close_the_channel_or_arrive_differently_is_refused(fields: dict[str, Any], fault: str) -> None:
     with pytest.raises(Refused) as refused:
-        check(publish(**fields), USERS)
+        check(publish_to(**fields), USERS)
     assert refused.value.text == MARK + fault
 
 
@@ -90,19 +90,19 @@ def test_what_would_close_the_channel_or_arrive_differently_is_refused(fields: d
     ],
 )
 async def test_what_rabbitmq_takes_is_not_refused(fields: dict[str, Any]) -> None:
-    check(publish(**fields), USERS)
-    await frames_of(publish(**fields))
+    check(publish_to(**fields), USERS)
+    await frames_of(publish_to(**fields))
 
 
 def test_a_user_of_one_broker_only_is_refused() -> None:
     with pytest.raises(Refused, match="the gateway's user at rabbit-2 is 'samwise'"):
-        check(publish(options={"user_id": "guest"}), {"rabbit-1": "guest", "rabbit-2": "samwise"})
+        check(publish_to(options={"user_id": "guest"}), {"rabbit-1": "guest", "rabbit-2": "samwise"})
 
 
 async def test_all_options_and_headers_are_in_the_frames() -> None:
     texts = {name: f"the {name}" for name in OPTIONS if name not in ("delivery_mode", "priority", "cluster_id")}
     options = {**texts, "delivery_mode": "2", "priority": "7"}
-    what = publish("amq.direct", "key", b"body", options=options, headers=(("n", b"\xc3\xbc"), ("b", b"\xff\x00")))
+    what = publish_to("amq.direct", "key", b"body", options=options, headers=(("n", b"\xc3\xbc"), ("b", b"\xff\x00")))
     method, header, body = await frames_of(what)
     assert isinstance(method, Basic.Publish)
     assert dict(method) == {
@@ -124,7 +124,7 @@ async def test_all_options_and_headers_are_in_the_frames() -> None:
 
 
 async def test_what_was_not_given_is_not_sent() -> None:
-    _, header = await frames_of(publish("amq.direct"))
+    _, header = await frames_of(publish_to("amq.direct"))
     assert isinstance(header, ContentHeader)
     said = {name for name, value in header.properties if value not in (None, "")}
     assert said == {"headers"}
@@ -133,16 +133,16 @@ async def test_what_was_not_given_is_not_sent() -> None:
 
 
 async def test_mandatory_is_said() -> None:
-    method, _ = await frames_of(publish("amq.direct", mandatory=True))
+    method, _ = await frames_of(publish_to("amq.direct", mandatory=True))
     assert method.mandatory
 
 
 async def test_the_size_of_headers_is_told_as_the_wire_has_it() -> None:
     """Just as long as the longest frame; one byte more is refused."""
-    what = publish(headers=(("a", bytes(130_989)),), options={"type": "12"})
+    what = publish_to(headers=(("a", bytes(130_989)),), options={"type": "12"})
     with pytest.raises(Refused, match="131075 bytes"):
         check(what, USERS)
-    fitting = publish(headers=(("a", bytes(130_986)),), options={"type": "12"})
+    fitting = publish_to(headers=(("a", bytes(130_986)),), options={"type": "12"})
     check(fitting, USERS)
     publication = Publication(stored(fitting), asyncio.get_running_loop().create_future(), "rabbit-1")
     assert publication.longest_bytes == 131_072
@@ -152,7 +152,7 @@ async def test_the_size_of_headers_is_told_as_the_wire_has_it() -> None:
 @pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 8176, 10_000])
 async def test_a_long_body_is_cut_into_frames_of_the_connection(size: int) -> None:
     payload = bytes(number % 251 for number in range(size))
-    _, header, *bodies = await frames_of(publish("e", payload=payload), 4096)
+    _, header, *bodies = await frames_of(publish_to("e", payload=payload), 4096)
     assert isinstance(header, ContentHeader)
     assert header.body_size == size
     assert b"".join(body.value for body in bodies) == payload
@@ -160,12 +160,12 @@ async def test_a_long_body_is_cut_into_frames_of_the_connection(size: int) -> No
 
 
 async def test_a_connection_without_a_longest_frame_gets_one() -> None:
-    _, _, body = await frames_of(publish("e", payload=bytes(1_000_000)), 0)
+    _, _, body = await frames_of(publish_to("e", payload=bytes(1_000_000)), 0)
     assert len(body.value) == 1_000_000
 
 
 async def test_what_cannot_be_written_is_hopeless() -> None:
     """As a message that another version has stored."""
     with pytest.raises(NotDelivered, match="rabbit-1: cannot be written") as failed:
-        await frames_of(publish(options={"cluster_id": "c"}))
+        await frames_of(publish_to(options={"cluster_id": "c"}))
     assert failed.value.is_hopeless

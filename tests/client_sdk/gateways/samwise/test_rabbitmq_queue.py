@@ -6,7 +6,7 @@ from client_sdk.gateways.samwise.backends import rabbitmq_queue
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import Publication
 from client_sdk.gateways.samwise.backends.rabbitmq_queue import DEFAULT, REFUSED_S, WRITE_BYTES, PublishQueue
-from tests.client_sdk.gateways.samwise.samples import publish, stored
+from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 
 MISSING = "NOT_FOUND - no exchange 'gone' in vhost '/'"
 NOW = 100.0
@@ -15,7 +15,9 @@ NOW = 100.0
 def waiting(queue: PublishQueue, *exchanges: str, payload: bytes = b"") -> list[Publication]:
     """One message to each exchange."""
     loop = asyncio.get_running_loop()
-    made = [Publication(stored(publish(each, payload=payload)), loop.create_future(), "rabbit-1") for each in exchanges]
+    made = [
+        Publication(stored(publish_to(each, payload=payload)), loop.create_future(), "rabbit-1") for each in exchanges
+    ]
     for each in made:
         queue.add(each)
     return made

@@ -18,9 +18,9 @@ from client_sdk.gateways.samwise.backends.services import PROPERTIES_MIME, Servi
 from client_sdk.gateways.samwise.delivery import Retry
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import OS, Store
-from client_sdk.gateways.samwise.values import DECLARE, DELETE, REDUNDANT, Message, Publish, Refused, Reply, Rpc
+from client_sdk.gateways.samwise.values import DECLARE, DELETE, Message, Publish, Refused, Reply, Rpc
 from client_sdk.testing import LocalBroker, local_broker
-from tests.client_sdk.gateways.samwise.samples import publish, stored
+from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.system.support.waits import soon, until
 
 CONFIGURED = {"all": Exchange("orders", FANOUT), "renamed": Exchange("orders", DIRECT)}
@@ -96,7 +96,7 @@ def is_up(backend: ServicesBackend) -> bool:
 
 
 def order(payload: bytes = b"", exchange: str = "orders", **others: Any) -> Message:
-    return stored(publish(exchange, "new", payload, **others))
+    return stored(publish_to(exchange, "new", payload, **others))
 
 
 async def delivered(backend: ServicesBackend, message: Message, to: str = ANY) -> str:
@@ -126,7 +126,7 @@ async def test_a_service_gets_the_message_with_all_that_came_along(backend: Serv
 
 
 async def test_what_was_not_given_does_not_arrive(backend: ServicesBackend, shops: list[Shop]) -> None:
-    message = stored(publish("orders"))
+    message = stored(publish_to("orders"))
     await delivered(backend, message)
     [request] = shops[0].others + shops[1].others
     assert (request.data, request.route, request.data_mime) == (b"", "", "")
@@ -279,18 +279,18 @@ async def test_declared_exchanges_are_used_and_refusals_told(backend: ServicesBa
 @pytest.mark.parametrize(
     ("what", "fault"),
     [
-        (publish("orders", immediate=True), "immediate is set, which services do not know"),
-        (publish(""), "exchange '' has 0 bytes, a service has 1..127"),
-        (publish("x" * 128), f"exchange '{'x' * 40}' has 128 bytes, a service has 1..127"),
-        (publish("all", acks_n=2), "exchange 'all' is a fanout, which all routes get: redundant needs a direct one"),
-        (publish("orders", "k" * 256), "routing key has 256 bytes, a route has at most 255"),
-        (publish("orders", options={"content_type": "ü"}), "content_type 'ü' must be at most 128 ASCII characters"),
+        (publish_to("orders", immediate=True), "immediate is set, which services do not know"),
+        (publish_to(""), "exchange '' has 0 bytes, a service has 1..127"),
+        (publish_to("x" * 128), f"exchange '{'x' * 40}' has 128 bytes, a service has 1..127"),
+        (publish_to("all", acks_n=2), "exchange 'all' is a fanout, which all routes get: redundant needs a direct one"),
+        (publish_to("orders", "k" * 256), "routing key has 256 bytes, a route has at most 255"),
+        (publish_to("orders", options={"content_type": "ü"}), "content_type 'ü' must be at most 128 ASCII characters"),
         (
-            publish("orders", headers=(("a", bytes(2 * 1024 * 1024)),)),
+            publish_to("orders", headers=(("a", bytes(2 * 1024 * 1024)),)),
             "options and headers have 2097153 bytes, at most 2097152 can be sent",
         ),
         (
-            publish("orders", payload=bytes(60 * 1024 * 1024)),
+            publish_to("orders", payload=bytes(60 * 1024 * 1024)),
             "message of up to 62915584 bytes, at most 62914560 can be sent",
         ),
     ],
@@ -320,11 +320,11 @@ async def test_the_longest_properties_arrive(backend: ServicesBackend, shops: li
 
 async def test_mandatory_is_refused_while_no_route_is_there(backend: ServicesBackend, broker: LocalBroker) -> None:
     with pytest.raises(Refused, match="malformed publishing request: mandatory is set: no-route: ") as refused:
-        await soon(backend.check_mandatory(publish("orders", mandatory=True)))
+        await soon(backend.check_mandatory(publish_to("orders", mandatory=True)))
     assert refused.value.reason == "backend"
     shop = Shop(1)
     async with connect(broker, service=shop.service):
-        await soon(backend.check_mandatory(publish("orders", mandatory=True)))
+        await soon(backend.check_mandatory(publish_to("orders", mandatory=True)))
     assert shop.others == []
 
 
@@ -341,7 +341,7 @@ async def test_a_service_of_strangers_acknowledges_and_is_not_counted(
 
     async with connect(broker, service="orders", handler=Stranger):
         assert await backend.destinations(order(acks_n=2)) == ()
-        await soon(backend.check_mandatory(publish("orders", mandatory=True)))
+        await soon(backend.check_mandatory(publish_to("orders", mandatory=True)))
         assert await delivered(backend, order(b"1")) == "orders"
         assert taken == [b"1"]
 
@@ -357,7 +357,7 @@ async def test_a_broker_that_is_not_there_yet_is_found_when_it_comes(tmp_path: P
     assert (failed.reason, failed.is_away) == ("not connected yet", True)
     await until(lambda: backend.state()[0].detail.startswith("connect-failed: "))
     with pytest.raises(Refused, match="mandatory is set: not-connected: connect-failed: "):
-        await backend.check_mandatory(publish("orders", mandatory=True))
+        await backend.check_mandatory(publish_to("orders", mandatory=True))
     async with local_broker(listen=[url]):
         await until(lambda: changes == [True])
         assert backend.state()[0].detail == f"connected to {url}"
@@ -402,9 +402,9 @@ async def test_a_redundant_message_waits_for_routes_that_come_and_asks_nobody_tw
 ) -> None:
     third = Shop(3)
     async with gateway_at(broker, tmp_path) as gateway:
-        assert await gateway.handle(publish("orders", "new", b"1", acks_n=3, distribution=REDUNDANT)) == Reply(True)
+        assert await gateway.handle(publish_to("orders", "new", b"1", acks_n=3)) == Reply(True)
         await until(lambda: shops[0].got and shops[1].got)
-        assert await gateway.handle(publish("orders", "new", b"2")) == Reply(True)  # which need not wait
+        assert await gateway.handle(publish_to("orders", "new", b"2")) == Reply(True)  # which need not wait
         await until(lambda: gateway.state().delivered_n == 1)
         client = await offered(broker, third)
         await until(lambda: gateway.state().delivered_n == 2)
@@ -419,10 +419,10 @@ async def test_what_was_kept_arrives_when_the_broker_and_the_service_are_back(
     numbers = [b"%d" % n for n in range(20)]
     async with gateway_at(broker, tmp_path) as gateway:
         for number in numbers[:10]:
-            assert await gateway.handle(publish("orders", "new", number)) == Reply(True)
+            assert await gateway.handle(publish_to("orders", "new", number)) == Reply(True)
         await broker.restart()
         for number in numbers[10:]:
-            assert await gateway.handle(publish("orders", "new", number)) == Reply(True)
+            assert await gateway.handle(publish_to("orders", "new", number)) == Reply(True)
         await until(lambda: gateway.state().delivered_n == 20)
         assert gateway.state().died_n == 0
     assert set(shops[0].bodies + shops[1].bodies) == set(numbers)
