@@ -28,7 +28,18 @@ from client_sdk.gateways.samwise.delivery import SAMD_RETRY, WINDOW_N, Delivery,
 from client_sdk.gateways.samwise.state import Counters, GatewayState, count, status_text
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError
-from client_sdk.gateways.samwise.values import Control, Message, Ping, Publish, Refused, Reply, Request, Rpc, Status
+from client_sdk.gateways.samwise.values import (
+    TOO_LATE,
+    Control,
+    Message,
+    Ping,
+    Publish,
+    Refused,
+    Reply,
+    Request,
+    Rpc,
+    Status,
+)
 
 TICK_S: Final = 0.1  # between two looks at the time: so late may a retry be, or the end of a wait
 PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not fill the log
@@ -153,7 +164,7 @@ class Gateway:
 
     async def _carry_out(self, request: Request) -> Reply:
         if not self._is_accepting:
-            raise Refused("stopping: the gateway stops", "stopping")
+            raise Refused(TOO_LATE, "stopping")
         match request:
             case Publish():
                 await self._publish(request)

@@ -17,6 +17,7 @@ so whoever has read or sent must ask whether there is more.
 import asyncio
 import errno
 import logging
+import math
 import os
 import socket
 import stat
@@ -33,7 +34,7 @@ from client_sdk.gateways.samwise.endpoint.envelopes import MAX_ENVELOPE_FRAMES, 
 from client_sdk.gateways.samwise.endpoint.rates import Rates
 from client_sdk.gateways.samwise.replies import reply_frames
 from client_sdk.gateways.samwise.requests import Rules, check_size, read_request
-from client_sdk.gateways.samwise.values import Publish, Refused, Reply, Request, Rpc
+from client_sdk.gateways.samwise.values import TOO_LATE, Publish, Refused, Reply, Request, Rpc
 from rsocket_wire.errors import BrokerError
 
 MAX_WAITING: Final = 4096  # requests without an answer; then nothing more is read until one has it
@@ -46,6 +47,8 @@ HANDSHAKE_S: Final = 5.0  # for a new connection to say who it is
 KEEPALIVE_S: Final = 60  # of silence, after which the system asks whether a caller's host is there
 LINGER_S: Final = 0.5  # for the last answers
 STOP_S: Final = 5.0  # for requests on their way when the server stops
+QUIET_S: Final = 0.05  # since the last answer, after which no caller is about to send its next request
+REFUSING_S: Final = 1.0  # for callers to become quiet when the server stops, as they do who read that it stops
 
 MAX_ENVELOPE_BYTES: Final = MAX_ENVELOPE_FRAMES * MAX_ID_BYTES
 INTERNAL: Final = Reply(False, "internal error")
@@ -89,6 +92,8 @@ class Server:
         self._loop: Final = asyncio.get_running_loop()
         self._again: asyncio.Handle | None = None  # None: nothing is known to be there to read
         self._is_open = False
+        self._is_stopping = False  # every request is refused
+        self._answered_at = -math.inf  # the last one, of the loop's time
         self._incoming = _Incoming(settings.rules)
         self._waiting: Final[dict[bytes, deque[_Waiting]]] = {}  # by caller, in the order of its requests
         self._waiting_n = 0
@@ -138,21 +143,26 @@ class Server:
         self._read_soon()
 
     async def close(self) -> None:
-        """Reads nothing more, answers what is on its way within STOP_S, and closes the socket."""
+        """Refuses what comes, answers what is on its way within STOP_S, and closes the socket when it is quiet: a REQ
+        socket whose request has come in and gets no answer waits for one for ever."""
         if self._context.closed:
             return
-        if self._is_open:
-            self._is_open = False
-            self._loop.remove_reader(self._socket.FD)
-        for handle in (self._again, self._stuck):
-            if handle is not None:
-                handle.cancel()
+        self._is_stopping = True
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=STOP_S)
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+        refusing_until = self._loop.time() + REFUSING_S
+        while (now := self._loop.time()) < min(self._answered_at + QUIET_S, refusing_until):
+            await asyncio.sleep(self._answered_at + QUIET_S - now)
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._socket.FD)
+        for handle in (self._again, self._stuck):
+            if handle is not None:
+                handle.cancel()
         self._close_sockets()
         await asyncio.to_thread(self._context.term)  # waits until the last answers are out, LINGER_S at most
 
@@ -227,6 +237,8 @@ class Server:
         at = envelope_n(frames)
         waiting = _Waiting(frames[:at])
         try:
+            if self._is_stopping:
+                raise Refused(TOO_LATE, "stopping")
             if message.is_cut:  # it is over a limit by more than an envelope can be
                 envelope_bytes = sum(min(len(frame), MAX_ID_BYTES) for frame in frames[:at])
                 check_size(message.frames_n - at, message.size - envelope_bytes, self._settings.rules)
@@ -259,7 +271,7 @@ class Server:
         try:
             reply = await self._answers.handle(request)
         except asyncio.CancelledError:
-            reply = Reply(False, "stopping: the gateway stops")
+            reply = Reply(False, TOO_LATE)
         except Exception:
             _log.exception("samwise: a request could not be answered, because of a bug in the gateway")
             reply = INTERNAL
@@ -281,6 +293,7 @@ class Server:
     def _send(self, waiting: "_Waiting") -> None:
         """ZeroMQ drops what is for a caller that is gone, and what one does not read."""
         assert waiting.answer is not None
+        self._answered_at = self._loop.time()
         try:
             self._socket.send_multipart(waiting.envelope + waiting.answer, zmq.NOBLOCK)
         except zmq.ZMQError as error:

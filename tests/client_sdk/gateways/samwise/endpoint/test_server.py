@@ -323,6 +323,44 @@ async def test_a_server_that_stops_answers_what_is_on_its_way(endpoint: str, mon
     assert not Path(endpoint.removeprefix("ipc://")).exists()
 
 
+async def test_callers_that_go_on_while_it_stops_are_told_and_none_waits_for_ever(endpoint: str) -> None:
+    """Each sends its next request as soon as it has an answer, until that is a refusal."""
+    gateway = FakeGateway()
+    async with serving(gateway, endpoint) as server, calling(endpoint) as call:
+        answers_n = 0
+
+        async def publish_on() -> list[bytes]:
+            nonlocal answers_n
+            caller = call()
+            while (answer := await caller.ask(publish(b"x"))) == [b"0"]:
+                answers_n += 1
+            return answer
+
+        callers = [asyncio.create_task(publish_on()) for _ in range(20)]
+        await until(lambda: answers_n > 100)
+        await server.close()
+        assert await soon(asyncio.gather(*callers)) == [[b"-1", b"stopping: the gateway stops"]] * 20
+        assert len(gateway.payloads) == answers_n
+        assert [refused.reason for refused in gateway.refused] == ["stopping"] * 20
+
+
+async def test_a_caller_that_never_ends_does_not_keep_it_from_stopping(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "REFUSING_S", 0.2)
+    async with serving(FakeGateway(), endpoint) as server, calling(endpoint) as call:
+        caller = call(zmq.DEALER)
+
+        async def ask_on() -> None:
+            while True:
+                await caller.ask(PING)
+
+        asking = asyncio.create_task(ask_on())
+        await soon(server.close())
+        asking.cancel()
+        await asyncio.wait([asking])
+
+
 @pytest.mark.parametrize("place", ["ipc", "tcp"])
 async def test_an_endpoint_that_is_taken_is_left_to_who_has_it(tmp_path: Path, place: str) -> None:
     listen = f"ipc://{tmp_path}/s" if place == "ipc" else "tcp://127.0.0.1:0"
