@@ -12,26 +12,13 @@ from broker.commands.main import main
 from client_sdk import Request, Service, sync
 from client_sdk.gateways.samwise.values import OPTIONS
 from client_sdk.testing import sync_local_broker
-from tests.system.support.processes import Python, run_python
+from tests.system.samwise.gateway_program import GatewayProgram
+from tests.system.support.processes import run_python
 from tests.system.support.waits import until_now
 
 
-class Gateway:
-    """`samwise serve` in a process of its own, with nobody to deliver to; its folder stays."""
-
-    def __init__(self, folder: Path, *lines: str) -> None:
-        self.folder = folder
-        self.endpoint = f"ipc://{folder}/s"
-        self.config = folder / "gateway.toml"
-        text = ["[server]", 'listen = ["tcp://127.0.0.1:1"]', "[samwise]", f'endpoints = ["{self.endpoint}"]']
-        self.config.write_text("\n".join([*text, f'dir = "{folder}/stored"', *lines]))
-        arguments = ["samwise", "serve", "--config", str(self.config)]
-        self.process = Python(folder / "log", "broker.commands.main", arguments, {})
-
-    def start(self) -> None:
-        self.process.launch()
-        self.process.read_lines(1)
-        assert self.process.lines == [f"listening {self.endpoint}"], self.process.output
+class Gateway(GatewayProgram):
+    """One that runs or ran, and the commands that ask it."""
 
     def ask(self, command: str, *arguments: str, given: bytes = b"") -> Result:
         return run(command, "--endpoint", self.endpoint, *arguments, given=given)
