@@ -16,7 +16,7 @@ pages in each transaction would cost all callers time.
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -31,6 +31,11 @@ SCHEMA: Final = 1  # PRAGMA user_version
 MAX_ROWS: Final = 100  # of one statement; sqlite3 lets other threads run before and after each, which takes its time
 MAX_SCANNED: Final = 2_000  # rows looked at in one reading of new messages: some ms, in which no caller gets its answer
 WAL_PAGES: Final = 8_192  # 32 MiB: until they are written into the file itself, which waits for the disk twice
+PAGE_BYTES: Final = 4_096
+# Of the disk, which messages do not take: moving the whole log into the file, and the log anew, which the delivery of
+# what is stored takes. On a disk filled to its end by messages none of them could be delivered, and none given back.
+SPARE_BYTES: Final = 2 * WAL_PAGES * PAGE_BYTES
+SPARE_PART: Final = 4  # of a small disk so many parts, and the log is shorter
 KEPT_PAGES: Final = 16_384  # 64 MiB of free pages stay in the file
 FREED_PAGES: Final = 256  # given back in one step
 
@@ -97,6 +102,7 @@ class Tables:
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
         try:
+            self._disk: Final = _Disk(path.parent)
             _create(path)
             self.connection: Final = sqlite3.connect(
                 path, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
@@ -121,8 +127,9 @@ class Tables:
         run("PRAGMA auto_vacuum = INCREMENTAL")  # before there are tables
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
-        run(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
-        run(f"PRAGMA journal_size_limit = {WAL_PAGES * 4096}")
+        wal_pages = self._disk.spare_bytes // 2 // PAGE_BYTES
+        run(f"PRAGMA wal_autocheckpoint = {wal_pages}")
+        run(f"PRAGMA journal_size_limit = {wal_pages * PAGE_BYTES}")
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
         if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
@@ -167,7 +174,7 @@ class Tables:
 
     def free_pages(self) -> bool:
         """Gives a step of what is free back to the disk; False: nothing more to give."""
-        (free,) = self.connection.execute("PRAGMA freelist_count").fetchone()
+        free = self._free_pages_n()
         if free <= KEPT_PAGES:
             return False
         self.connection.execute(f"PRAGMA incremental_vacuum({min(FREED_PAGES, free - KEPT_PAGES)})").fetchall()
@@ -191,6 +198,8 @@ class Tables:
                 has = f"{stored_bytes + added_bytes} bytes are stored"
                 text = f"buffer full: {has}, {size} more are over {self.max_bytes} (max_bytes)"
                 results.append(Refused(text, "full"))
+            elif not self._disk.has_room(added_bytes + size, self._free_pages_n):
+                results.append(Refused(f"not stored: the disk is full but for {self._disk.spare_bytes} bytes", "disk"))
             else:
                 rows.append((next_id, uid, at_ms, size, encoded))
                 message = Message(
@@ -202,6 +211,7 @@ class Tables:
         for at in range(0, len(rows), MAX_ROWS):
             some = rows[at : at + MAX_ROWS]
             self.connection.execute(_insert(len(some)), [value for row in some for value in row])
+        self._disk.took(added_bytes)
         self._count(len(rows), added_bytes, next_id=next_id)
         return results
 
@@ -258,7 +268,7 @@ class Tables:
             f"SELECT {_COLUMNS}, bytes FROM waiting WHERE due_at_ms <= ? ORDER BY due_at_ms, id",
             (now_ms,),
             max_n,
-            max_bytes,
+            min(max_bytes, self._disk.spare_bytes // 4),  # each is written again, whole
         )
         self._at_hand(messages)
         return messages, self.next_due_at_ms()
@@ -266,7 +276,7 @@ class Tables:
     def take_lane(self, lane: str, max_n: int, max_bytes: int) -> tuple[list[Message], bool]:
         """The first ones of a lane, and whether these were all."""
         query = f"SELECT {_COLUMNS}, bytes FROM waiting WHERE lane = ? ORDER BY id"
-        messages, is_all = self._read(query, (lane,), max_n, max_bytes)
+        messages, is_all = self._read(query, (lane,), max_n, min(max_bytes, self._disk.spare_bytes // 4))
         self._at_hand(messages)
         return messages, is_all
 
@@ -326,6 +336,10 @@ class Tables:
 
     # Helpers
 
+    def _free_pages_n(self) -> int:
+        found: int = self.connection.execute("PRAGMA freelist_count").fetchone()[0]
+        return found
+
     def _delete(self, table: str, ids: Sequence[int]) -> int:
         """How many bytes they had."""
         freed = 0
@@ -378,6 +392,29 @@ class Tables:
     def _oldest_at_ms(self) -> int | None:
         row = self.connection.execute("SELECT stored_at_ms FROM waiting ORDER BY id LIMIT 1").fetchone()
         return row[0] if row else None
+
+
+class _Disk:
+    """Where the file is, and what is free there. Asks the system seldom, which lets other threads run meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        """OSError."""
+        self._folder: Final = folder
+        whole = os.statvfs(folder)
+        self.spare_bytes: Final = min(SPARE_BYTES, whole.f_blocks * whole.f_frsize // SPARE_PART)
+        self._known_bytes = 0  # that messages may take until the system is asked again
+
+    def has_room(self, size: int, free_pages_n: Callable[[], int]) -> bool:
+        """Whether messages of this size may be stored; there are so many pages in the file that nobody uses."""
+        if 2 * size > self._known_bytes:  # each is written twice, to the log and from there to the file
+            now = os.statvfs(self._folder)
+            room = now.f_bavail * now.f_frsize + free_pages_n() * PAGE_BYTES - self.spare_bytes
+            self._known_bytes = min(room, max(2 * size, self.spare_bytes // 8))
+        return 2 * size <= self._known_bytes
+
+    def took(self, size: int) -> None:
+        """Messages of this size were stored."""
+        self._known_bytes -= 2 * size
 
 
 def _create(path: Path) -> None:

@@ -8,11 +8,20 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from client_sdk.gateways.samwise.store import FSYNC, OS, Store
-from client_sdk.gateways.samwise.tables import MAX_SCANNED, Letter, StoreError, Tables, Totals, encode_publish
+from client_sdk.gateways.samwise.tables import (
+    MAX_SCANNED,
+    SPARE_PART,
+    Letter,
+    StoreError,
+    Tables,
+    Totals,
+    encode_publish,
+)
 from client_sdk.gateways.samwise.values import Message, Refused
 from tests.client_sdk.gateways.samwise.messages import publish
 from tests.system.support.waits import until
@@ -232,6 +241,31 @@ async def test_a_full_disk_refuses_and_takes_messages_again_when_there_is_room(
     assert (await store.put(publish(bytes(100_000)), 5)).id == 5
     assert len((await store.read_new(0, 10))[0]) == 5
     assert caplog.messages == [f"samwise store {store.path}: not written: database or disk is full"]
+
+
+async def test_messages_leave_room_on_the_disk_for_their_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare_bytes, free_bytes = 8_000_000, 10_000_000
+
+    def statvfs(folder: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_blocks=spare_bytes * SPARE_PART, f_frsize=1, f_bavail=free_bytes)
+
+    monkeypatch.setattr("client_sdk.gateways.samwise.tables.os.statvfs", statvfs)
+    store = Store(tmp_path / "store", durability=OS)
+    await store.open()
+    large = publish(bytes(600_000))
+    assert (await store.put(large, 1)).id == 1
+    free_bytes = spare_bytes + 1_200_000  # each is written twice, and is a little longer than its payload
+    with pytest.raises(Refused, match=r"^not stored: the disk is full but for 8000000 bytes$") as refused:
+        await store.put(large, 2)
+    assert refused.value.reason == "disk"
+    store.park(1, "away", 0, "")
+    assert len((await store.take_lane("away", 10))[0]) == 1
+    store.delivered(1)
+    await store.written()
+    assert (await store.put(large, 3)).id == 2  # into the pages of the one that is gone
+    await store.close()
 
 
 async def test_on_a_full_disk_one_large_message_does_not_take_small_ones_with_it(store: Store) -> None:
