@@ -17,7 +17,8 @@ from pamqp.commands import Basic
 from pamqp.commands import Channel as ChannelCommands
 from pamqp.header import ContentHeader
 
-from client_sdk.gateways.samwise.backends.rabbitmq_publication import CHANNEL, Publication
+from client_sdk.gateways.samwise.backends.rabbitmq_frames import CHANNEL
+from client_sdk.gateways.samwise.backends.rabbitmq_publication import Publication
 from client_sdk.gateways.samwise.values import ID_HEADER
 
 

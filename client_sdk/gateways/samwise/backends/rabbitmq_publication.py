@@ -8,25 +8,20 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from pamqp.body import ContentBody
-from pamqp.commands import Basic
 from pamqp.constants import DOMAIN_REGEX
-from pamqp.frame import marshal
-from pamqp.header import ContentHeader
 
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
+from client_sdk.gateways.samwise.backends.rabbitmq_frames import FRAME_BYTES, body_frames, header_frame, method_frame
 from client_sdk.gateways.samwise.frames import MAX_TEXT_BYTES
 from client_sdk.gateways.samwise.layouts import MALFORMED_PUBLISH
 from client_sdk.gateways.samwise.values import ID_HEADER, Message, Publish, Refused
 
-CHANNEL: Final = 1  # of a connection: the one that publishes
 MAX_EXCHANGE_CHARACTERS: Final = 127  # of the name of an exchange (AMQP 0-9-1, domain exchange-name)
 MAX_HEADER_NAME_BYTES: Final = 128  # AMQP 0-9-1, 4.2.5.5
 MAX_EXPIRATION_DIGITS: Final = 18  # of milliseconds: 31 million years
 # Of the frame with options and headers, which cannot be cut: a longer one closes the connection (501). RabbitMQ's
 # `frame_max` unless it is configured otherwise.
 MAX_HEADER_BYTES: Final = 131_072
-FRAME_BYTES: Final = 8  # around the content of a frame: type, channel, length, end
 
 # RabbitMQ takes lists there, which no request of Samwise can say, and closes the channel for text (406).
 _LISTS: Final = frozenset({"CC", "BCC"})
@@ -42,14 +37,11 @@ class Publication:
     def __init__(self, message: Message, outcome: "asyncio.Future[None]", broker: str) -> None:
         """NotDelivered, hopeless, for a message that cannot be written, which `check` would have refused."""
         publish = message.publish
+        headers = ((ID_HEADER, message.uid.encode()), *publish.headers)
         try:
-            method = Basic.Publish(
-                exchange=publish.exchange, routing_key=publish.routing_key, mandatory=publish.mandatory
-            )
-            header = ContentHeader(body_size=len(publish.payload), properties=_properties(message))
-            self._method = marshal(method, CHANNEL)
-            self._header = marshal(header, CHANNEL)
-        except (TypeError, ValueError) as error:
+            self._method = method_frame(publish.exchange, publish.routing_key, mandatory=publish.mandatory)
+            self._header = header_frame(len(publish.payload), publish.options, headers)
+        except ValueError as error:
             raise NotDelivered(f"{broker}: cannot be written: {error}", is_hopeless=True) from None
         self._broker: Final = broker
         self.body = publish.payload
@@ -70,10 +62,7 @@ class Publication:
 
     def frames(self, frame_max_bytes: int) -> list[bytes]:
         """All frames of it; the body in as many as the connection's longest frame makes of it (0: no limit)."""
-        longest = (frame_max_bytes or len(self.body) + FRAME_BYTES) - FRAME_BYTES
-        parts = range(0, len(self.body), longest) if self.body else ()
-        bodies = (marshal(ContentBody(self.body[at : at + longest]), CHANNEL) for at in parts)
-        return [self._method, self._header, *bodies]
+        return [self._method, self._header, *body_frames(self.body, frame_max_bytes)]
 
     def drop(self) -> None:
         """Nobody waits for it any more; what RabbitMQ says of it is ignored."""
@@ -100,9 +89,18 @@ def check(publish: Publish, users: Mapping[str, str]) -> None:
         text = f"must be at most {MAX_EXCHANGE_CHARACTERS} letters, digits, spaces and -_.:@#,/+"
         raise _refused(f"exchange {publish.exchange[:40]!r} {text}", "text")
     _check_short("routing key", publish.routing_key)
-    for name, value in publish.options.items():
-        _check_short(name, value)
-    _check_options(publish, users)
+    if publish.options:
+        for name, value in publish.options.items():
+            _check_short(name, value)
+        _check_options(publish, users)
+    if publish.headers:
+        _check_headers(publish)
+    size = _header_bytes(publish)
+    if size > MAX_HEADER_BYTES:
+        raise _refused(f"options and headers have {size} bytes, at most {MAX_HEADER_BYTES} can be sent", "limit")
+
+
+def _check_headers(publish: Publish) -> None:
     names = set[str]()
     for name, _ in publish.headers:
         size = len(name.encode())
@@ -115,9 +113,6 @@ def check(publish: Publish, users: Mapping[str, str]) -> None:
         if name == ID_HEADER:
             raise _refused(f"header {name!r} is the gateway's own", "backend")
         names.add(name)
-    size = _header_bytes(publish)
-    if size > MAX_HEADER_BYTES:
-        raise _refused(f"options and headers have {size} bytes, at most {MAX_HEADER_BYTES} can be sent", "limit")
 
 
 def _check_options(publish: Publish, users: Mapping[str, str]) -> None:
@@ -160,32 +155,3 @@ def _refused(text: str, reason: str) -> Refused:
 
 def _is_decimal(text: str, most_digits: int) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= most_digits
-
-
-def _properties(message: Message) -> Basic.Properties:
-    publish = message.publish
-    options = publish.options
-    mode, priority = options.get("delivery_mode"), options.get("priority")
-    return Basic.Properties(
-        content_type=options.get("content_type"),
-        content_encoding=options.get("content_encoding"),
-        headers={ID_HEADER: message.uid, **{name: _header(value) for name, value in publish.headers}},
-        delivery_mode=None if mode is None else int(mode),
-        priority=None if priority is None else int(priority),
-        correlation_id=options.get("correlation_id"),
-        reply_to=options.get("reply_to"),
-        expiration=options.get("expiration"),
-        message_id=options.get("message_id"),
-        message_type=options.get("type"),
-        user_id=options.get("user_id"),
-        app_id=options.get("app_id"),
-        cluster_id=options.get("cluster_id", ""),
-    )
-
-
-def _header(value: bytes) -> str | bytearray:
-    """A long string where it is text, as nearly all are; bytes ("x") where it is not."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return bytearray(value)

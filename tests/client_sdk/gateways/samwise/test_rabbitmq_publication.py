@@ -167,5 +167,5 @@ async def test_a_connection_without_a_longest_frame_gets_one() -> None:
 async def test_what_cannot_be_written_is_hopeless() -> None:
     """As a message that another version has stored."""
     with pytest.raises(NotDelivered, match="rabbit-1: cannot be written") as failed:
-        await frames_of(publish_to(options={"cluster_id": "c"}))
+        await frames_of(publish_to(options={"app_id": "a" * 256}))
     assert failed.value.is_hopeless
