@@ -51,6 +51,8 @@ QUIET_S: Final = 0.05  # since the last answer, after which no caller is about t
 REFUSING_S: Final = 1.0  # for callers to become quiet when the server stops, as they do who read that it stops
 
 MAX_ENVELOPE_BYTES: Final = MAX_ENVELOPE_FRAMES * MAX_ID_BYTES
+_NOW: Final = int(zmq.NOBLOCK)  # as numbers: flags of pyzmq take longer to read than a frame
+_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
 INTERNAL: Final = Reply(False, "internal error")
 _log: Final = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ class Server:
         self._context: Final = zmq.Context[zmq.Socket[bytes]]()
         self._callers: Final = Callers(self._context, settings.max_callers, settings.curve_clients)
         self._socket: Final = self._context.socket(zmq.ROUTER)
+        self._send_frame: Final = super(zmq.Socket, self._socket).send  # without checks: an answer in 3 us, not in 13
         self._loop: Final = asyncio.get_running_loop()
         self._again: asyncio.Handle | None = None  # None: nothing is known to be there to read
         self._is_open = False
@@ -207,7 +210,7 @@ class Server:
                 left -= incoming.drop(router, left)
             else:
                 left -= 1
-                frame = router.recv(zmq.NOBLOCK, copy=False)  # knows whether it is the last one: 1.4 us instead of 1.8
+                frame = router.recv(_NOW, copy=False)  # knows whether it is the last one: 1.4 us instead of 1.8
                 incoming.add(frame.bytes, has_more=frame.more)
             if incoming.is_between:
                 self._take(incoming.take())
@@ -295,7 +298,10 @@ class Server:
         assert waiting.answer is not None
         self._answered_at = self._loop.time()
         try:
-            self._socket.send_multipart(waiting.envelope + waiting.answer, zmq.NOBLOCK)
+            frames = waiting.envelope + waiting.answer
+            for frame in frames[:-1]:
+                self._send_frame(frame, _MORE)
+            self._send_frame(frames[-1], _NOW)
         except zmq.ZMQError as error:
             _log.warning("samwise: an answer could not be sent: %s", error)
 
@@ -346,7 +352,7 @@ class _Incoming:
         million frames costs others: 1 us for each."""
         recv, n, has_more = router.recv, 0, True
         while has_more and n < max_n:
-            frame = recv(zmq.NOBLOCK, copy=False)
+            frame = recv(_NOW, copy=False)
             n += 1
             self._bytes += len(frame)
             has_more = frame.more
