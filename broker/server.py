@@ -15,14 +15,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker import VERSION
 from broker.cluster.settings import ClusterSettings
 from broker.config.certificates import client_context, server_context
 from broker.config.cluster import reachable
 from broker.config.hosts import own_names
 from broker.config.options import Config
-from broker.config.sections.events import EventOptions
-from broker.config.sections.process import LogOptions
 from broker.config.settings import cluster_settings_of, settings_of
 from broker.config.urls import Listen, cannot_listen
 from broker.core import Core
@@ -44,7 +41,6 @@ from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
 from broker.routing.rng import Rng
 from broker.views.queries import CORE
 from broker.views.schemas import DialView, EdgeView, Moment
-from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
 
 T = TypeVar("T")
@@ -52,7 +48,6 @@ T = TypeVar("T")
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
 ENTROPY_BYTES = 32  # what nobody can guess, for the proofs of this run
-EVENTS_MODE = 0o750  # of the folder of event files: they tell who asks for what
 EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
 FORCED_WRITES_S = 0.2  # and after a second wish to stop: peers that read have taken it by then
 FORCED_EVENTS_S = 0.1  # an idle writer seals within it
@@ -108,17 +103,14 @@ class Server:
         try:
             self._handshakes = self._make_handshakes()
             if config.events.dir:
-                _make_folder(config.events.dir)
                 self.event_pipe = EventPipe()
                 header = {
                     "broker_id": self.core.id_text,
                     "broker_name": config.broker.name,
                     "epoch": self.core.started_at_ms,
-                    "version": VERSION,
                     "weight": max(1, self.core.settings.single_requests),
                 }
-                arguments = writer_arguments(config.events, config.log)
-                await self.event_pipe.start(config.events.dir, header, config.events.roll_s, arguments)
+                await self.event_pipe.start_as(config.events, config.log, header)
             for listen in config.server.listen:
                 await self._listen(listen)
             if self._link_path:
@@ -316,21 +308,3 @@ class Server:
             if os.path.exists(path):
                 os.unlink(path)
         self._unix_paths = []
-
-
-def _make_folder(path: str) -> None:
-    """The writer makes it too, but whoever starts the broker should hear at once that it cannot."""
-    try:
-        os.makedirs(path, EVENTS_MODE, exist_ok=True)
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise BrokerError("bad-config", f"events.dir: {path}: {reason}") from None
-
-
-def writer_arguments(events: EventOptions, log: LogOptions) -> list[str]:
-    """The options of the writer's command line, beside those that every writer gets."""
-    arguments = ["--min-free-bytes", str(events.min_free_bytes), "--sync-s", "1" if events.sync == "second" else "0"]
-    arguments += ["--keep-s", str(events.keep_s), "--keep-bytes", str(events.keep_bytes)]
-    arguments += ["--reader-timeout-s", str(events.reader_timeout_s)]
-    arguments += ["--log-level", log.level, "--log-format", log.format]
-    return arguments + (["--ignore-silent-readers"] if events.silent_readers == "ignore" else [])

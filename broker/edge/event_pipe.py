@@ -1,4 +1,4 @@
-"""The broker's end of the pipe to the writer of event files, a process of its own (`python -m spark_sink.writer`).
+"""Our end of the pipe to the writer of event files, a process of its own (`python -m spark_sink.writer`).
 
     append(events) ── one encode a turn ──> backlog ── non-blocking write ──> pipe (1 MiB) ──> writer ──> files
                                                ^                                              │
@@ -34,10 +34,15 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
+from broker import VERSION
+from broker.config.sections.events import EventOptions
+from broker.config.sections.process import LogOptions
 from broker.edge.event_backlog import ENCODE_ERRORS, Event, EventBacklog, framed
 from broker.events import PIPE_FORMAT, WriterState
 from broker.forwarding.traffic.request_log import RequestRows
+from rsocket_wire.errors import BrokerError
 
+FOLDER_MODE: Final = 0o750  # of the folder of event files: they tell who asks for what
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5
 LAST_RESTART_S: Final = 30.0
@@ -92,6 +97,16 @@ class EventPipe:
         self._stop_timeout: asyncio.Timeout | None = None  # None until `stop`
         self._ended = asyncio.Event()  # no writer runs
         self._ended.set()
+
+    async def start_as(self, events: EventOptions, log: LogOptions, header: dict[str, object]) -> None:
+        """Make the folder and start the writer with these options; `header` as of `start`, without the version.
+        BrokerError "bad-config": there can be no such folder, which whoever starts the process should hear at once."""
+        try:
+            os.makedirs(events.dir, FOLDER_MODE, exist_ok=True)
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise BrokerError("bad-config", f"events.dir: {events.dir}: {reason}") from None
+        await self.start(events.dir, header | {"version": VERSION}, events.roll_s, writer_arguments(events, log))
 
     async def start(
         self, events_dir: Path | str, header: dict[str, object], roll_s: float, arguments: Sequence[str] = ()
@@ -349,6 +364,15 @@ class EventPipe:
         os.close(self._pipe)
         self._pipe = -1
         self._relief.set()
+
+
+def writer_arguments(events: EventOptions, log: LogOptions) -> list[str]:
+    """The options of the writer's command line, beside those that every writer gets."""
+    arguments = ["--min-free-bytes", str(events.min_free_bytes), "--sync-s", "1" if events.sync == "second" else "0"]
+    arguments += ["--keep-s", str(events.keep_s), "--keep-bytes", str(events.keep_bytes)]
+    arguments += ["--reader-timeout-s", str(events.reader_timeout_s)]
+    arguments += ["--log-level", log.level, "--log-format", log.format]
+    return arguments + (["--ignore-silent-readers"] if events.silent_readers == "ignore" else [])
 
 
 def _wall_ms() -> int:

@@ -19,8 +19,8 @@ import pytest
 
 from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogFormat, LogLevel, LogOptions
+from broker.edge.event_pipe import writer_arguments
 from broker.events import WriterState
-from broker.server import writer_arguments
 from spark_sink.event_files.frames import FrameSplitter
 from spark_sink.event_files.layout import Disk
 from spark_sink.writer import process as writer_module
