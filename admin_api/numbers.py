@@ -272,6 +272,7 @@ SAMWISE: Final[tuple[Number[SamwiseView], ...]] = (
     ),
     counter("samwise_messages_delivered", "Messages that all have acknowledged", lambda of: of.delivered),
     counter("samwise_messages_died", "Messages that became dead letters", lambda of: of.died),
+    counter("samwise_events_dropped", "Records for event files that are lost", lambda of: of.events_dropped),
     gauge(
         "samwise_stored_messages",
         "Stored messages: waiting for delivery, or dead letters",

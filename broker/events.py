@@ -2,7 +2,8 @@
 
 The broker's log, its metrics and its event files are made of these records. A lifecycle event tells one thing that
 happened; a flow record counts the requests of one caller to one route in one interval; a request record tells of one
-request. The core appends them and does not know who reads them.
+request. The core appends them and does not know who reads them. A message record tells what became of a message of the
+Samwise gateway, which writes event files as a broker does.
 
 Each field is declared here once: its name and type in the record, its meaning in the dict beside it. From these come
 the rows on the pipe, the writer's checks, the columns of files and tables (`spark_sink.schema`) and the tables of
@@ -20,12 +21,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-PIPE_FORMAT: Final = 3  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
+PIPE_FORMAT: Final = 4  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
 
 LIFECYCLE: Final = 0
 FLOW: Final = 1
 REQUEST: Final = 2
 DEFINITION: Final = 3  # of a flow number; no event, it has no sequence number
+MESSAGE: Final = 4
+
+GATEWAY: Final = "samwise-"  # what the id of a gateway begins with: it writes records and has no routes
 
 BROKER_STARTED: Final = 1
 BROKER_STOPPED: Final = 2
@@ -167,8 +171,32 @@ class FlowRecord(NamedTuple):
         return (FLOW, *self)
 
 
+class MessageRecord(NamedTuple):
+    """One destination has acknowledged a message of the Samwise gateway, or the message is a dead letter."""
+
+    seq: int
+    at_ms: int  # milliseconds since the epoch
+    message_id: str
+    exchange: str
+    routing_key: str
+    destination: str
+    outcome: str  # DELIVERED or DEAD
+    reason: str
+    accepted_at_ms: int  # milliseconds since the epoch
+    after_ms: int
+    tries: int
+
+    def row(self) -> tuple[object, ...]:
+        """For the writer: record type, then the fields."""
+        return (MESSAGE, *self)
+
+
+DELIVERED: Final = "delivered"
+DEAD: Final = "dead"
+
 LIFECYCLE_FIELDS: Final = LifecycleEvent._fields
 FLOW_FIELDS: Final = FlowRecord._fields
+MESSAGE_FIELDS: Final = MessageRecord._fields
 
 # A request that ended, as integers: after the record type each row, a plain tuple, has these. What its flow number
 # means a definition says, sent before the number is used.
@@ -247,6 +275,19 @@ REQUEST_MEANINGS: Final[dict[str, str]] = {
     "choice": "which of the broker's choices it was, 1, 2, 3 … in their order; 0: refused before one",
     "ended": "choices that the broker had made when it ended",
     "key_hash": "of a shard request 31 bits of a hash of its key; -1: no shard request",
+}
+MESSAGE_MEANINGS: Final[dict[str, str]] = {
+    "seq": _SHARED_MEANINGS["seq"],
+    "at_ms": "when it was acknowledged, or became a dead letter",
+    "message_id": "`x-samwise-id` of the message, 32 hex digits",
+    "exchange": "its exchange",
+    "routing_key": "its routing key",
+    "destination": "who acknowledged it: a RabbitMQ broker by its name, a service, or a Route Id; empty: it is dead",
+    "outcome": "`delivered` or `dead`; a redundant message has a row for each that acknowledged it",
+    "reason": "of a dead letter why its last delivery failed, at most 255 characters; else empty",
+    "accepted_at_ms": "when the gateway accepted it",
+    "after_ms": "how long after that",
+    "tries": "how often it had been delivered by then, this time included",
 }
 
 

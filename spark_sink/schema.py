@@ -1,4 +1,4 @@
-"""The one schema of event files: which columns a lifecycle event, a flow record and a request have, and of which type.
+"""The one schema of event files: which columns each record has, and of which type.
 
 It is made from the records of `broker.events`: a field that is declared there gets its column here by its type. Before
 them come the columns that say which broker tells it: broker id, broker name and epoch (one run of a broker); together
@@ -16,10 +16,13 @@ from broker.events import (
     FLOW_MEANINGS,
     LIFECYCLE_FIELDS,
     LIFECYCLE_MEANINGS,
+    MESSAGE_FIELDS,
+    MESSAGE_MEANINGS,
     REQUEST_FIELDS,
     REQUEST_MEANINGS,
     FlowRecord,
     LifecycleEvent,
+    MessageRecord,
 )
 from spark_sink.columns import BIGINT, BIGINTS, TAGS, TEXT, TIME, Column, arrow_schema, spark_ddl
 
@@ -30,6 +33,7 @@ SCHEMA_VERSION: Final = (
 FLOWS: Final = "flows"
 LIFECYCLES: Final = "lifecycle"
 REQUESTS: Final = "requests"
+MESSAGES: Final = "messages"
 
 Bigint = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 LAST_AT_MS: Final = 253_402_300_799_999  # the end of the year 9999, like Spark's timestamps
@@ -42,6 +46,7 @@ Outcome = Annotated[int, Meta(ge=0, le=255)]
 # Fields that are not a text or a number of any size on the pipe.
 _PIPE_TYPES: Final[dict[str, object]] = {
     "at_ms": AtMs,
+    "accepted_at_ms": AtMs,
     "interval_ms": LengthMs,
     "tags": list[tuple[str, str | None]],
     "histogram": list[tuple[Bigint, Bigint]],
@@ -49,7 +54,9 @@ _PIPE_TYPES: Final[dict[str, object]] = {
     "duration_us": LengthUs,
 }
 _IS_TEXT: Final = {
-    name: kind is str for record in (LifecycleEvent, FlowRecord) for name, kind in record.__annotations__.items()
+    name: kind is str
+    for record in (LifecycleEvent, FlowRecord, MessageRecord)
+    for name, kind in record.__annotations__.items()
 }
 
 ORIGIN_COLUMNS: Final = (
@@ -73,8 +80,8 @@ def field_columns(field: str, meanings: Mapping[str, str]) -> tuple[Column, ...]
         return Column(field, BIGINT, meaning), Column("event", TEXT, "the same as a word, `RouteJoined`")
     if field == "at_ms":
         return (Column("event_time", TIME, meaning),)
-    if field == "started_at_us":
-        return (Column("started_at", TIME, meaning),)
+    if field in ("started_at_us", "accepted_at_ms"):
+        return (Column(field[:-3], TIME, meaning),)
     if field == "interval_ms":
         return Column("started_at", TIME, "when the interval began"), Column(field, BIGINT, meaning)
     if field == "histogram":
@@ -94,6 +101,7 @@ def _columns(fields: Sequence[str], meanings: Mapping[str, str]) -> tuple[Column
 
 LIFECYCLE_COLUMNS: Final = ORIGIN_COLUMNS + _columns(LIFECYCLE_FIELDS, LIFECYCLE_MEANINGS)
 FLOW_COLUMNS: Final = ORIGIN_COLUMNS + _columns(FLOW_FIELDS, FLOW_MEANINGS)
+MESSAGE_COLUMNS: Final = ORIGIN_COLUMNS + _columns(MESSAGE_FIELDS, MESSAGE_MEANINGS)
 # Of a flow record: what is added up where records are.
 FLOW_SUMS: Final = tuple(
     name for name in FLOW_FIELDS[FLOW_FIELDS.index("requests") :] if pipe_type(name) is Bigint and "_max_" not in name
@@ -120,6 +128,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     FLOWS: FLOW_COLUMNS,
     LIFECYCLES: LIFECYCLE_COLUMNS,
     REQUESTS: REQUEST_COLUMNS,
+    MESSAGES: MESSAGE_COLUMNS,
 }
 ARROW_SCHEMAS: Final = {source: arrow_schema(columns) for source, columns in COLUMNS.items()}
 SPARK_SCHEMAS: Final = {source: spark_ddl(columns) for source, columns in COLUMNS.items()}

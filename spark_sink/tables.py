@@ -26,7 +26,14 @@ from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
 from spark_sink.delta_log import table_paths
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
-from spark_sink.schema import FLOW_COLUMNS, FLOW_SUMS, LIFECYCLE_COLUMNS, ORIGIN_COLUMNS, REQUEST_COLUMNS
+from spark_sink.schema import (
+    FLOW_COLUMNS,
+    FLOW_SUMS,
+    LIFECYCLE_COLUMNS,
+    MESSAGE_COLUMNS,
+    ORIGIN_COLUMNS,
+    REQUEST_COLUMNS,
+)
 
 TRAFFIC: Final = "traffic"
 CALLERS: Final = "callers"
@@ -35,6 +42,7 @@ REQUESTS: Final = "requests"
 LIFECYCLE: Final = "lifecycle"
 ROUTES: Final = "routes"
 SESSIONS: Final = "sessions"
+MESSAGES: Final = "messages"
 GAPS: Final = "gaps"
 CHECKPOINTS: Final = "_checkpoints"
 
@@ -167,6 +175,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     LIFECYCLE: LIFECYCLE_COLUMNS,
     ROUTES: ROUTE_COLUMNS,
     SESSIONS: SESSION_COLUMNS,
+    MESSAGES: MESSAGE_COLUMNS,
     REJECTIONS: _REJECTIONS.columns,
     GAPS: GAP_COLUMNS,
     **{partial.name: partial.columns for partial in ROLL_UPS},

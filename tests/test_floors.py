@@ -40,7 +40,14 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.timestamps",
     ),
     # Programs on the client SDK, each a process of its own, whose options stand in the broker's configuration.
-    "client_sdk.gateways": ("rsocket_wire", "client_sdk", "broker.config", "broker.log"),
+    "client_sdk.gateways": (
+        "rsocket_wire",
+        "client_sdk",
+        "broker.config",
+        "broker.log",
+        "broker.events",  # they write event files as a broker does
+        "broker.edge.event_pipe",
+    ),
     "broker.commands": ("rsocket_wire", "broker", "client_sdk", "client_sdk.gateways", "spark_sink", "admin_api"),
 }
 # Modules that may import more than their package, and why.

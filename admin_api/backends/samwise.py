@@ -69,6 +69,7 @@ class SamwiseGateway:
                 quirks=state.quirks,
                 delivered=state.delivered_n,
                 died=state.died_n,
+                events_dropped=state.events_dropped_n,
                 under_way=state.under_way_n,
                 waiting=state.totals.waiting_n,
                 waiting_bytes=state.totals.waiting_bytes,
@@ -174,6 +175,7 @@ class _State(msgspec.Struct):
     failed: dict[str, int]
     delivered_n: int
     died_n: int
+    events_dropped_n: int
     totals: _Totals
     oldest_age_s: float | None
     under_way_n: int

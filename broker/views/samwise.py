@@ -35,6 +35,7 @@ class SamwiseView(msgspec.Struct, frozen=True):
     quirks: Mapping[str, int]  # accepted messages, by what libsamwise writes and the protocol does not allow
     delivered: int  # messages that all have acknowledged
     died: int  # messages that became dead letters
+    events_dropped: int  # records for event files that are lost
     under_way: int  # deliveries
     waiting: int  # stored messages
     waiting_bytes: int

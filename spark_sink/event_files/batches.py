@@ -19,6 +19,7 @@ from broker.events import (
     FLOW_FIELDS,
     KIND_NAMES,
     LIFECYCLE_FIELDS,
+    MESSAGE_FIELDS,
     OUTCOME_NAMES,
     REQUEST_FIELDS,
     Gap,
@@ -26,8 +27,8 @@ from broker.events import (
 from broker.routing.digest import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
 from spark_sink.event_files.footer import METADATA_PREFIX
-from spark_sink.event_files.frames import DefinitionRow, FlowRow, Header, LifecycleRow, RequestRow
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, REQUESTS
+from spark_sink.event_files.frames import DefinitionRow, FlowRow, Header, LifecycleRow, MessageRow, RequestRow
+from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, MESSAGES, REQUESTS
 
 US_PER_MS: Final = 1000
 
@@ -62,6 +63,7 @@ class FrameRows:
         )
         self.flows: Final = [row for row in others if type(row) is FlowRow]
         self.lifecycles: Final = [row for row in others if type(row) is LifecycleRow]
+        self.messages: Final = [row for row in others if type(row) is MessageRow]
         self.definitions: Final = [row for row in others if type(row) is DefinitionRow]
         self.records: Final = len(rows) - len(self.definitions)  # of the broker
         self.requests: Final = sum(row.requests for row in self.flows)  # that the flow records count
@@ -69,7 +71,7 @@ class FrameRows:
             known[row.flow] = row
         self.singles = _block(singles)
         self.flow_numbers: set[int] = set(self.singles[:, _FLOW].tolist())  # np.unique takes five times as long
-        seqs = [row.seq for row in self.flows] + [row.seq for row in self.lifecycles]
+        seqs = [row.seq for row in (*self.flows, *self.lifecycles, *self.messages)]
         if singles:
             seqs += [int(self.singles[:, _SEQ].min()), int(self.singles[:, _SEQ].max())]
         self.first_seq: Final = min((seq for seq in seqs if seq > 0), default=0)
@@ -91,6 +93,7 @@ def tables_of(header: Header, frames: Sequence[FrameRows], known: Mapping[int, A
     """Source name -> table of its records in their order; sources without records are absent. `known`: definitions."""
     flows = [row for frame in frames for row in frame.flows]
     lifecycles = [row for frame in frames for row in frame.lifecycles]
+    messages = [row for frame in frames for row in frame.messages]
     blocks = [frame.singles for frame in frames if len(frame.singles)]
     tables = {}
     if flows:
@@ -98,6 +101,9 @@ def tables_of(header: Header, frames: Sequence[FrameRows], known: Mapping[int, A
     if lifecycles:
         columns = _lifecycle_columns(_fields(LIFECYCLE_FIELDS, lifecycles))
         tables[LIFECYCLES] = _table(LIFECYCLES, header, columns, len(lifecycles))
+    if messages:
+        columns = _message_columns(_fields(MESSAGE_FIELDS, messages))
+        tables[MESSAGES] = _table(MESSAGES, header, columns, len(messages))
     if blocks:
         block = np.concatenate(blocks)
         tables[REQUESTS] = _table(REQUESTS, header, _request_columns(block, header, known), len(block))
@@ -167,6 +173,11 @@ def _lifecycle_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
     columns["event"] = [KIND_NAMES.get(kind, f"Kind{kind}") for kind in fields["kind"]]
     columns["tags"] = pa.array([list(distinct(tags).items()) for tags in fields["tags"]], ARROW_TYPES[TAGS])
     return columns
+
+
+def _message_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
+    times = {"event_time": "at_ms", "accepted_at": "accepted_at_ms"}
+    return {**fields, **{column: _times(np.array(fields[name], np.int64)) for column, name in times.items()}}
 
 
 def _request_columns(block: Any, header: Header, known: Mapping[int, Any]) -> dict[str, Any]:

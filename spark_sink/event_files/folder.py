@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, LOG_FOLDER, LOG_SUFFIX, SUFFIX, origin_of, parts_of, why_foreign
 
-SOURCES: Final = ("flows", "lifecycle", "requests")
+SOURCES: Final = ("flows", "lifecycle", "requests", "messages")
 LOG: Final = "log"  # stands for the source of a log, which holds records of all of them
 MAX_FOREIGN: Final = 20  # files that are none of ours and named
 PILE_BITS: Final = 10  # of numbers: so many are sorted at once, whoever shares the process waits for no more
@@ -34,7 +34,7 @@ class EventFile(NamedTuple):
 
     stream: str  # <broker>-<epoch>
     number: int
-    source: str  # flows, lifecycle, requests; log
+    source: str  # of `SOURCES`, or LOG
     folder: str  # below the events folder, with slashes; of a broker's API a URL
     is_archived: bool = False
 

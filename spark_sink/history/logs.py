@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from broker.events import EVENTS_DROPPED, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import EVENTS_DROPPED, GATEWAY, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFile, BadFolder
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, find_segment, origin_of
@@ -64,8 +64,9 @@ class Logs:
                 self.tell_bad(file, f"{error}")
 
     def runs(self) -> list[Run]:
-        """Those of which a file can be read, by broker and epoch."""
-        found = [run for run in map(self._find_run, self._listing.streams()) if run is not None]
+        """Those of brokers of which a file can be read, by broker and epoch."""
+        streams = (stream for stream in self._listing.streams() if not stream.startswith(GATEWAY))
+        found = [run for run in map(self._find_run, streams) if run is not None]
         return sorted(found, key=lambda run: (run.broker_id, run.epoch))
 
     def sealed_at(self, run: Run) -> tuple[Any, Any]:

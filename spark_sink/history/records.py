@@ -16,6 +16,7 @@ from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     EVENTS_DROPPED,
+    GATEWAY,
     ROUTE_ADDED,
     ROUTE_JOINED,
     ROUTE_LEFT,
@@ -194,13 +195,14 @@ def records_of(rows: pa.Table) -> list[Record]:
 
 
 def by_run(rows: pa.Table) -> Iterator[tuple[Run, pa.Table]]:
-    """The runs that rows name, by broker and epoch, each with its rows."""
+    """The runs of brokers that rows name, by broker and epoch, each with its rows."""
     order = [("broker_id", "ascending"), ("epoch", "ascending")]
     rows = rows.sort_by(order)
     runs = rows.group_by(["broker_id", "epoch"]).aggregate([("broker_name", "max"), ([], "count_all")])
     place = 0
     for run in runs.sort_by(order).to_pylist():
-        yield Run(run["broker_id"], run["broker_name_max"] or "", run["epoch"]), rows.slice(place, run["count_all"])
+        if not run["broker_id"].startswith(GATEWAY):
+            yield Run(run["broker_id"], run["broker_name_max"] or "", run["epoch"]), rows.slice(place, run["count_all"])
         place += run["count_all"]
 
 

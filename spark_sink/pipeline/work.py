@@ -22,7 +22,7 @@ from spark_sink.pipeline.segments import BadFile, GoodFile, ends_of, read, sourc
 from spark_sink.publishing import by_day, table_bytes
 from spark_sink.schema import FLOWS, LIFECYCLES
 from spark_sink.schema import REQUESTS as REQUEST_SOURCE
-from spark_sink.tables import FINEST, LIFECYCLE, MINUTE, REQUESTS, TIMES
+from spark_sink.tables import FINEST, MINUTE, REQUESTS, TIMES
 
 FLOW_ROWS: Final = 50_000  # records that are held before they are added up; 0.8 KB each
 # Sums of a task of Spark are divided by service when they are of more records, so that several tasks share the second
@@ -70,7 +70,7 @@ class Pieces:
         self._flows: list[pa.Table] = []  # records that are not added up yet
         self._groups: list[pa.Table] = []  # sums by `FINEST`
         self._records = 0  # that were added up
-        self._events: Final[list[pa.Table]] = []
+        self._others: Final[dict[str, list[pa.Table]]] = {}  # records by source that are not added up
 
     def take(self, file: str, changed_s: float, content: pa.Buffer) -> Iterator[tuple[str, bytes]]:
         """Judge and read a file: gives what of it is whole already."""
@@ -92,22 +92,22 @@ class Pieces:
             for day, rows in by_day(groups, MINUTE).items():
                 for bucket, some in _by_service(rows, self._buckets if self._records > BUCKET_RECORDS else 1):
                     yield f"{FLOWS}/{day}/{bucket}", _bytes_of(some)
-        if self._events:
-            for day, rows in by_day(pa.concat_tables(self._events), TIMES[LIFECYCLE]).items():
-                yield f"{LIFECYCLES}/{day}", _bytes_of(rows)
+        for source, records in self._others.items():
+            for day, rows in by_day(pa.concat_tables(records), TIMES[source]).items():
+                yield f"{source}/{day}", _bytes_of(rows)
 
     def _add(self, file: GoodFile, rows: pa.Table) -> Iterator[tuple[str, bytes]]:
         if file.source == REQUEST_SOURCE:
             if not file.is_linked:
                 for day, part in by_day(rows, TIMES[REQUESTS]).items():
                     yield f"{REQUESTS}/{day}/{file.name}", bytes(table_bytes(REQUESTS, part))
-        elif file.source == LIFECYCLES:
-            file.ends = ends_of(rows)
-            self._events.append(rows)
-        else:
+        elif file.source == FLOWS:
             self._flows.append(rows.select(_WANTED_FLOWS))
             if sum(table.num_rows for table in self._flows) > FLOW_ROWS:
                 self._add_up()
+        else:
+            file.ends = ends_of(rows) if file.source == LIFECYCLES else []
+            self._others.setdefault(file.source, []).append(rows)
 
     def _add_up(self) -> None:
         if self._flows:
@@ -131,7 +131,9 @@ def outputs_of(key: str, pieces: Sequence[Any]) -> Iterator[Output]:
         rows = pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in pieces])
         if kind == FLOWS and len(pieces) > 1:  # a piece alone is added up already
             rows = merged(FINEST, rows)
-        made = tables_of_flows(rows) if kind == FLOWS else tables_of_events(rows)
+        made = {kind: rows}  # messages
+        if kind in (FLOWS, LIFECYCLES):
+            made = tables_of_flows(rows) if kind == FLOWS else tables_of_events(rows)
         day = rest.partition("/")[0]
         yield from (
             Output(table, day, "", bytes(table_bytes(table, some))) for table, some in made.items() if len(some)

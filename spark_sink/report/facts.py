@@ -60,7 +60,8 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
     _make_snapshots(reader, begin_us)
     seen = " UNION ALL ".join(f"SELECT {_RUN} FROM {table}" for table in (lifecycle, "left_routes", "snapshots"))
     run = "broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS last_us"
-    reader.make("heard", f"SELECT {run} FROM ({seen}) GROUP BY broker_id, epoch")
+    is_broker = f"NOT starts_with(broker_id, '{kinds.GATEWAY}')"
+    reader.make("heard", f"SELECT {run} FROM ({seen}) WHERE {is_broker} GROUP BY broker_id, epoch")
     make_runs(reader)
     events = reader.records(
         "SELECT event, count(*) AS count, min(us) AS first_us, max(us) AS last_us "

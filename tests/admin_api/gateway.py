@@ -22,6 +22,7 @@ STATE = {
     "failed": {"rabbit-2": 6, "billing": 1},
     "delivered_n": 24,
     "died_n": 2,
+    "events_dropped_n": 3,
     "totals": {
         "next_id": 41,
         "waiting_n": 14,

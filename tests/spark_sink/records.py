@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import spark_sink
 from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, bucket_of
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
+from spark_sink.event_files.folder import SOURCES
 from spark_sink.event_files.footer import footer_of, segment_metadata
 from spark_sink.event_files.frames import FrameSplitter, Header, decode_rows
 from spark_sink.event_files.layout import Disk, segment_name
@@ -197,7 +198,7 @@ def sealed(folder: Path, source: str) -> list[dict[str, Any]]:
 
 def sealed_seqs(folder: Path) -> list[int]:
     """Sequence numbers of everything that is sealed and that the broker told, sorted."""
-    return sorted(row["seq"] for source in ("flows", "lifecycle", "requests") for row in told(folder, source))
+    return sorted(row["seq"] for source in SOURCES for row in told(folder, source))
 
 
 def told(folder: Path, source: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import BinaryIO, Final
 
 from broker.config.options import Config
 from broker.config.samwise import CONTROL_NAME
+from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogOptions, TlsOptions
 from broker.config.sections.samwise import SamwiseOptions
 from broker.config.urls import Listen
@@ -21,6 +22,8 @@ class Assignment:
     """What one gateway process is told; a broker that starts it, over its standard input."""
 
     options: SamwiseOptions
+    name: str  # in event files
+    events: EventOptions
     brokers: tuple[str, ...]  # URLs of the brokers whose services get messages; empty where none do
     tls: TlsOptions  # what is shown to these brokers
     log: LogOptions
@@ -53,7 +56,14 @@ def assignment_of(config: Config, listeners: list[str]) -> Assignment:
     brokers = [str(url) for url in config.samwise.brokers]
     if config.samwise.backend == "services" and not brokers:
         brokers = [dialled(listeners[0])]
-    return Assignment(options=config.samwise, brokers=tuple(brokers), tls=config.tls, log=config.log)
+    return Assignment(
+        options=config.samwise,
+        name=f"{config.broker.name}-samwise",
+        events=config.events,
+        brokers=tuple(brokers),
+        tls=config.tls,
+        log=config.log,
+    )
 
 
 def dialled(url: str) -> str:

@@ -16,10 +16,10 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 
+from broker.events import DEAD, DELIVERED, MessageRecord
 from broker.log import one_line
 from client_sdk.clock import Clock
 from client_sdk.gateways.samwise.backends.backend import ANY, Backend, NotDelivered
@@ -45,36 +45,21 @@ TICK_S: Final = 0.1  # between two looks at the time: so late may a retry be, or
 PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not fill the log
 GRACE_S: Final = 5.0  # for acknowledgements under way when the gateway stops
 QUIET_S: Final = 60.0  # between two lines in the log: all that waits may die of the same
+MAX_REASON: Final = 255  # characters of why a message is dead, in its record
 MAX_UNWRITTEN: Final = WINDOW_N  # ends of deliveries not on disk: a crash repeats no more of them
 
 _log: Final = logging.getLogger("client_sdk")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDelivered:
-    """A destination has acknowledged a message."""
+class Records(Protocol):
+    """Takes what became of messages; see `client_sdk.gateways.event_files`."""
 
-    at_ms: int  # since the epoch
-    uid: str
-    exchange: str
-    to: str
-    after_ms: int  # since it was stored
-    tries_n: int  # that failed before
+    def append(self, record: MessageRecord) -> None:
+        """`seq` is 0. Waits for nothing and raises nothing."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDead:
-    """A message is a dead letter."""
-
-    at_ms: int  # since the epoch
-    uid: str
-    exchange: str
-    reason: str
-    after_ms: int  # since it was stored
-    tries_n: int
-
-
-GatewayEvent = MessageDelivered | MessageDead
+    @property
+    def dropped_n(self) -> int:
+        """Of what it took, what is lost."""
 
 
 class Gateway:
@@ -87,18 +72,19 @@ class Gateway:
         *,
         retry: Retry = SAMD_RETRY,
         strict_redundancy: bool = False,
-        on_event: Callable[[GatewayEvent], None] = lambda event: None,
+        records: Records | None = None,
         clock: Clock | None = None,
     ) -> None:
         """`strict_redundancy`: what wants more acknowledgements than there are destinations now is refused, instead of
-        kept until there are enough. `on_event` is called as things happen, and must not wait. Opens nothing yet."""
+        kept until there are enough. `records` gets each acknowledgement and dead letter; None: nobody does. Opens
+        nothing yet."""
         self.store: Final = store
         self.backend: Final = backend
         self.delivery: Final = Delivery(retry, has_fixed_destinations=backend.has_fixed_destinations)
         self.counters: Final = Counters()
         self._retry: Final = retry
         self._strict_redundancy: Final = strict_redundancy
-        self._on_event: Final = on_event
+        self._records: Final = records
         self._clock: Final = Clock() if clock is None else clock
         self._epoch_s = 0.0  # of the clock's zero, as of `start`: moments never go back, whatever is set
         self._started_at_ms = 0
@@ -215,6 +201,7 @@ class Gateway:
             failed=dict(counters.failed),
             delivered_n=counters.delivered_n,
             died_n=counters.died_n,
+            events_dropped_n=0 if self._records is None else self._records.dropped_n,
             totals=totals,
             oldest_age_s=None if oldest_at_ms is None else max(0, self._now_ms() - oldest_at_ms) / 1000,
             under_way_n=len(self._attempts),
@@ -361,17 +348,8 @@ class Gateway:
 
     def _acknowledged(self, message: Message, by: str) -> None:
         count(self.counters.acknowledged, by)
-        now_ms = self._now_ms()
-        self._on_event(
-            MessageDelivered(
-                at_ms=now_ms,
-                uid=message.uid,
-                exchange=message.publish.exchange,
-                to=by,
-                after_ms=max(0, now_ms - message.stored_at_ms),
-                tries_n=message.tries_n,
-            )
-        )
+        if self._records is not None:
+            self._records.append(_record(message, self._now_ms(), message.tries_n + 1, destination=by))
 
     def _write(self) -> None:
         for fate in self.delivery.take_fates():
@@ -390,20 +368,11 @@ class Gateway:
                     self._bury(message, reason)
 
     def _bury(self, message: Message, reason: str) -> None:
-        now_ms = self._now_ms()
         self.counters.died_n += 1
-        self.store.bury(message.id, message.tries_n, reason, now_ms)
+        self.store.bury(message.id, message.tries_n, reason, self._now_ms())
         self._tell_dead(message.publish.exchange, reason)
-        self._on_event(
-            MessageDead(
-                at_ms=now_ms,
-                uid=message.uid,
-                exchange=message.publish.exchange,
-                reason=reason,
-                after_ms=max(0, now_ms - message.stored_at_ms),
-                tries_n=message.tries_n,
-            )
-        )
+        if self._records is not None:
+            self._records.append(_record(message, self._now_ms(), message.tries_n, reason=reason))
 
     def _tell_dead(self, exchange: str, reason: str) -> None:
         self._untold_n += 1
@@ -418,6 +387,23 @@ class Gateway:
 def _name(message: Message, to: str) -> str:
     """Under which a delivery is counted whose destination nobody knows yet."""
     return to if to != ANY else message.publish.exchange
+
+
+def _record(message: Message, at_ms: int, tries: int, *, destination: str = "", reason: str = "") -> MessageRecord:
+    """What became of it now: delivered there, or dead for this reason."""
+    return MessageRecord(
+        seq=0,
+        at_ms=at_ms,
+        message_id=message.uid,
+        exchange=message.publish.exchange,
+        routing_key=message.publish.routing_key,
+        destination=destination,
+        outcome=DELIVERED if destination else DEAD,
+        reason=reason[:MAX_REASON],
+        accepted_at_ms=message.stored_at_ms,
+        after_ms=max(0, at_ms - message.stored_at_ms),
+        tries=tries,
+    )
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -1,7 +1,7 @@
 """A gateway as a process: starts its parts, says where it listens, and stops them in order.
 
-    start   folder, endpoints (Server.bind), store and backend (Gateway), the socket of operators, and then callers
-    stop    endpoints, when all requests have answers; deliveries that are under way; the store
+    start   folder, endpoints (Server.bind), store and backend (Gateway), event files, the socket of operators, callers
+    stop    endpoints, when all requests have answers; deliveries that are under way; the store; event files
 
 Stops by a signal, when a caller asks for it, or when the broker that has started it ends. A restart that a caller asks
 for is a stop and a start in the same process.
@@ -9,11 +9,13 @@ for is a stop and a start in the same process.
 
 import asyncio
 import contextlib
+import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from broker.log import setup as setup_log
 from client_sdk.gateways.samwise.assignment import Assignment
@@ -30,8 +32,12 @@ from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import RESTART, STOP
 from rsocket_wire.errors import BrokerError
 
+if TYPE_CHECKING:
+    from client_sdk.gateways.event_files import EventFiles
+
 FOLDER_MODE: Final = 0o750  # messages are nobody else's business
 SWITCH_S: Final = 0.0005  # after which a busy loop gives up the GIL, which the store's thread wants at each step
+EVENT_FILES: Final = "client_sdk.gateways.event_files"  # imported where they are written: the others pay nothing
 EXIT_CANNOT_START: Final = 1
 STDIN: Final = 0
 
@@ -74,11 +80,13 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise BrokerError("bad-config", f"samwise.dir: {options.dir}: {reason}") from None
+    event_files = _event_files_of(assignment)
     gateway = Gateway(
         store_of(options),
         backend_of(assignment),
         retry=retry_of(options),
         strict_redundancy=options.strict_redundancy,
+        records=event_files,
     )
     server = Server(gateway, server_settings_of(options))
     control = ControlListener(gateway, assignment.control_path)
@@ -86,10 +94,14 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
         server.bind()
         at_end.push_async_callback(server.close)
         await gateway.start()
-        at_end.pop_all()  # callers first, then deliveries
+        at_end.pop_all()  # callers first, then deliveries, then what is told of them
+        if event_files is not None:
+            at_end.push_async_callback(event_files.stop)
         at_end.push_async_callback(gateway.stop)
         at_end.push_async_callback(control.close)
         at_end.push_async_callback(server.close)
+        if event_files is not None:
+            await event_files.start(Path(options.dir), assignment.events, assignment.log)
         try:
             await control.start()
         except OSError as error:
@@ -97,6 +109,14 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
         server.start()
         on_listening(server.endpoints)
         return await _wish(gateway, stop)
+
+
+def _event_files_of(assignment: Assignment) -> "EventFiles | None":
+    """None: none are to be written."""
+    if not assignment.events.dir:
+        return None
+    files: EventFiles = importlib.import_module(EVENT_FILES).EventFiles(assignment.name)
+    return files
 
 
 async def _wish(gateway: Gateway, stop: asyncio.Event) -> str:

@@ -25,6 +25,7 @@ class GatewayState:
     failed: Mapping[str, int]  # deliveries that were not acknowledged, by destination
     delivered_n: int  # messages that all have acknowledged
     died_n: int  # messages that became dead letters
+    events_dropped_n: int  # records for event files that are lost
     totals: Totals  # what is stored
     oldest_age_s: float | None  # of the message that waits longest; None: none waits
     under_way_n: int  # deliveries
@@ -65,6 +66,8 @@ def status_text(state: GatewayState) -> str:
         f"under way: {state.under_way_n} deliveries",
         f"dead letters: {totals.dead_n} messages, {totals.dead_bytes} bytes",
     ]
+    if state.events_dropped_n:
+        lines.append(f"events dropped: {state.events_dropped_n}")
     for each in state.destinations:
         word = "up" if each.is_up else "down"
         lines.append(f"destination {each.name}: {word}, {each.detail}, {each.waiting_n} wait for it")

@@ -240,6 +240,7 @@ class RealGateway:
             failed={"c": 5},
             delivered_n=6,
             died_n=7,
+            events_dropped_n=15,
             totals=Totals(next_id=8, waiting_n=9, waiting_bytes=10, dead_n=11, dead_bytes=12),
             oldest_age_s=None,
             under_way_n=13,

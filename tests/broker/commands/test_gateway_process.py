@@ -12,10 +12,10 @@ import pytest
 from broker.commands import gateway_process
 from broker.commands.gateway_process import GatewayProcess
 from broker.config.options import Config
-from client_sdk.gateways.samwise.assignment import Assignment
+from client_sdk.gateways.samwise.assignment import Assignment, assignment_of
 from tests.system.support.waits import soon, until
 
-ASSIGNMENT = Assignment(options=Config().samwise, brokers=("tcp://b:1",), tls=Config().tls, log=Config().log)
+ASSIGNMENT = assignment_of(Config(), ["tcp://b:1"])
 
 # Notes that it was started, and then does what it is told.
 BEGIN = "import os, signal, sys, time; open('starts', 'a').write(f'{os.getpid()}\\n'); "

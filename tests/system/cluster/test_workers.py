@@ -13,9 +13,10 @@ import pytest
 
 from broker.commands.workers.plan import worker_id
 from rsocket_wire.rsocket.frames import ERROR
+from spark_sink.event_files.folder import SOURCES
 from tests.conftest import StartBroker
 from tests.system.support.certificates import Authority
-from tests.system.support.event_numbers import SOURCES, has_no_gap, numbers, rows
+from tests.system.support.event_numbers import has_no_gap, numbers, rows
 from tests.system.support.processes import BrokerProcess, Python
 from tests.system.support.waits import soon, until, until_now
 from tests.system.support.wires import Wire

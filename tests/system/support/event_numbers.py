@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from spark_sink.event_files.folder import SOURCES
 from tests.spark_sink.records import sealed
-
-SOURCES = ("flows", "lifecycle", "requests")
 
 
 def rows(folder: Path, source: str) -> list[dict[str, Any]]:

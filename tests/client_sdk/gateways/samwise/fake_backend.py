@@ -15,6 +15,7 @@ class FakeBackend:
         self.failure: NotDelivered | Exception | None = None  # of each delivery
         self.answers: dict[tuple[int, str], asyncio.Future[None]] = {}
         self.delivered: list[tuple[bytes, str]] = []  # payload and destination, as they were begun
+        self.messages: list[Message] = []  # the same
         self.cancelled: list[tuple[int, str]] = []
         self.rpcs: list[Rpc] = []
         self.is_closed = False
@@ -54,6 +55,7 @@ class FakeBackend:
 
     async def deliver(self, message: Message, to: str) -> str:
         self.delivered.append((message.publish.payload, to))
+        self.messages.append(message)
         if self.failure is not None:
             raise self.failure
         if not self.acknowledges:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.events import DEAD, DELIVERED, MessageRecord
 from client_sdk.gateways.samwise.backends.backend import ANY, NotDelivered
 from client_sdk.gateways.samwise.delivery import WINDOW_N, Retry
-from client_sdk.gateways.samwise.gateway import QUIET_S, Gateway, GatewayEvent, MessageDead, MessageDelivered
+from client_sdk.gateways.samwise.gateway import MAX_REASON, QUIET_S, Gateway
 from client_sdk.gateways.samwise.store import OS, Store
 from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import (
@@ -63,19 +64,25 @@ asyncio.run(main())
 """
 
 
+class Recorded(list[MessageRecord]):
+    """Records of which none is lost, unless a test says so."""
+
+    dropped_n = 0
+
+
 class Running:
     """A gateway on a clock that the test turns."""
 
     def __init__(self, path: Path, backend: FakeBackend, *, strict_redundancy: bool = False) -> None:
         self.backend = backend
         self.clock = FakeClock()
-        self.events: list[GatewayEvent] = []
+        self.records = Recorded()
         self.gateway = Gateway(
             Store(path / "store", durability=OS),
             backend,
             retry=Retry(tries=2, interval_s=5, threshold_s=10),
             strict_redundancy=strict_redundancy,
-            on_event=self.events.append,
+            records=self.records,
             clock=self.clock,
         )
 
@@ -125,9 +132,11 @@ async def test_what_is_published_is_delivered_and_counted(run: Run) -> None:
     running = await run(FakeBackend("a", "b"))
     await running.put(b"1", b"2", b"3")
     await until(lambda: running.waiting_n() == 0)
+    running.records.dropped_n = 7
     assert running.backend.delivered == [(b"1", "a"), (b"2", "b"), (b"3", "a")]
     state = running.gateway.state()
     assert (state.accepted_n, state.delivered_n, state.died_n, state.under_way_n) == (3, 3, 0, 0)
+    assert state.events_dropped_n == 7
     assert state.acknowledged == {"a": 2, "b": 1}
     assert state.retried == state.refused == state.failed == {}
     assert state.oldest_age_s is None
@@ -140,11 +149,36 @@ async def test_it_is_told_which_message_reached_whom_after_how_long(run: Run) ->
     await until(lambda: running.backend.answers)
     running.clock.at += 1.5
     running.backend.answers[1, "a"].set_result(None)
-    await until(lambda: running.events)
-    (event,) = running.events
-    assert isinstance(event, MessageDelivered)
-    assert (event.exchange, event.to, event.after_ms, event.tries_n) == ("orders", "a", 1500, 0)
-    assert len(event.uid) == 32
+    await until(lambda: running.records)
+    (record,) = running.records
+    assert record == MessageRecord(
+        seq=0,
+        at_ms=record.accepted_at_ms + 1500,
+        message_id=running.backend.messages[0].uid,
+        exchange="orders",
+        routing_key="key",
+        destination="a",
+        outcome=DELIVERED,
+        reason="",
+        accepted_at_ms=running.backend.messages[0].stored_at_ms,
+        after_ms=1500,
+        tries=1,
+    )
+
+
+async def test_a_redundant_message_tells_each_acknowledgement_and_what_was_tried(run: Run) -> None:
+    running = await run(FakeBackend("a", "b"))
+    running.backend.acknowledges = False
+    await running.put(b"1", acks_n=2)
+    await until(lambda: len(running.backend.answers) == 2)
+    running.backend.answers[1, "a"].set_result(None)
+    running.backend.answers[1, "b"].set_exception(NotDelivered("busy"))
+    running.backend.acknowledges = True
+    await running.turn_until(lambda: running.gateway.state().delivered_n == 1)
+    assert [(each.destination, each.outcome, each.tries) for each in running.records] == [
+        ("a", DELIVERED, 1),
+        ("b", DELIVERED, 2),
+    ]
 
 
 async def test_the_answer_comes_when_it_is_on_disk_and_before_it_is_delivered(run: Run) -> None:
@@ -195,7 +229,7 @@ async def test_strict_redundancy_refuses_what_is_kept_otherwise(run: Run) -> Non
 async def test_redundant_waits_for_the_third_and_asks_nobody_twice(run: Run) -> None:
     running = await run(FakeBackend("a", "b"))
     await running.put(b"1", acks_n=3)
-    await until(lambda: len(running.events) == 2)
+    await until(lambda: len(running.records) == 2)
     running.backend.set_up("a", "b", "c")
     await until(lambda: running.waiting_n() == 0)
     assert running.backend.delivered == [(b"1", "a"), (b"1", "b"), (b"1", "c")]
@@ -263,11 +297,10 @@ async def test_what_failed_is_tried_after_the_interval_then_dead_then_requeued(r
     await until(lambda: running.gateway.state().totals.dead_n == 1)
     state = running.gateway.state()
     assert (state.died_n, state.retried, state.failed) == (1, {"a": 1}, {"a": 2})
-    (event,) = running.events
-    assert isinstance(event, MessageDead)
-    assert (event.reason, event.tries_n) == ("no such exchange", 2)
+    (dead,) = running.records
+    assert (dead.destination, dead.outcome, dead.reason, dead.tries) == ("", DEAD, "no such exchange", 2)
     (letter,) = await running.gateway.list_dead(0, 10)
-    assert (letter.message.uid, letter.reason) == (event.uid, "no such exchange")
+    assert (letter.message.uid, letter.reason) == (dead.message_id, "no such exchange")
     running.backend.failure = None
     assert await running.gateway.requeue([letter.message.id, 77]) == 1
     await until(lambda: running.gateway.state().delivered_n == 1)
@@ -276,10 +309,11 @@ async def test_what_failed_is_tried_after_the_interval_then_dead_then_requeued(r
 
 async def test_what_is_hopeless_is_dead_at_once(run: Run) -> None:
     running = await run(FakeBackend("a"))
-    running.backend.failure = NotDelivered("too large", is_hopeless=True)
+    running.backend.failure = NotDelivered("too large" * 100, is_hopeless=True)
     await running.put(b"1")
     await until(lambda: running.gateway.state().totals.dead_n == 1)
     assert len(running.backend.delivered) == 1
+    assert [len(each.reason) for each in running.records] == [MAX_REASON]
 
 
 async def test_removed_messages_are_not_delivered(run: Run) -> None:

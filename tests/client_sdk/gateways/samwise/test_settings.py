@@ -49,7 +49,8 @@ def names_of(kind: Any, prefix: str = "") -> set[str]:
 
 
 def assigned(options: SamwiseOptions, *brokers: str) -> Assignment:
-    return Assignment(options=options, brokers=brokers or ("tcp://127.0.0.1:7000",), tls=Config().tls, log=Config().log)
+    assignment = assignment_of(Config(samwise=options), ["tcp://127.0.0.1:7000"])
+    return replace(assignment, brokers=brokers or assignment.brokers)
 
 
 async def test_every_option_is_used(tmp_path: Path) -> None:

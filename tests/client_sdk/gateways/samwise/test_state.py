@@ -26,6 +26,7 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
         failed={"orders": 1, "carts": 1},
         delivered_n=0,
         died_n=0,
+        events_dropped_n=4,
         totals=Totals(10, 1, 17, 0, 0),
         oldest_age_s=1.25,
         under_way_n=0,
@@ -33,9 +34,11 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
     )
     lines = status_text(state).splitlines()
     assert lines[2] == "waiting: 1 messages, 17 bytes, the oldest for 1.2 s"
-    assert lines[5:7] == [
+    assert lines[4:7] == [
+        "dead letters: 0 messages, 0 bytes",
+        "events dropped: 4",
         "destination services: up, connected to b1, 2 wait for it",
-        "deliveries to orders: 3 acknowledged, 0 retried, 1 failed",
     ]
-    assert len(lines[6:]) == SHOWN_N
+    assert lines[7] == "deliveries to orders: 3 acknowledged, 0 retried, 1 failed"
+    assert len(lines[7:]) == SHOWN_N
     assert lines[-1] == "deliveries to route-18: 2 acknowledged, 0 retried, 0 failed"

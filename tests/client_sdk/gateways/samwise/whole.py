@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from broker.config.options import Config
 from broker.config.sections.samwise import RetryOptions, SamwiseOptions
-from client_sdk.gateways.samwise.assignment import Assignment
+from client_sdk.gateways.samwise.assignment import Assignment, assignment_of
 from client_sdk.gateways.samwise.program import serve
 from tests.system.support.waits import soon, until
 
@@ -19,7 +20,9 @@ def assigned(folder: Path, *brokers: str) -> Assignment:
         controls=("status", "stop", "restart"),
         retry=RetryOptions(interval=0.05),
     )
-    return Assignment(options=options, brokers=brokers or ("tcp://127.0.0.1:1",), tls=Config().tls, log=Config().log)
+    config = Config(samwise=options)
+    assignment = assignment_of(config, ["tcp://127.0.0.1:1"])
+    return replace(assignment, brokers=brokers or assignment.brokers)
 
 
 class Serving:
