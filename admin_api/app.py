@@ -13,8 +13,8 @@ from aiohttp.typedefs import Middleware
 from admin_api.backends.one import OneBroker
 from admin_api.backends.workers import Backend, Workers
 from admin_api.bodies import MAX_BODY_BYTES
-from admin_api.changes import CHANGES, ChangePath, check_allowed
-from admin_api.endpoints import ENDPOINTS, NONE, Endpoint, Endpoints
+from admin_api.changes import CHANGES, Change, check_allowed
+from admin_api.endpoints import ENDPOINTS, Endpoint, Endpoints
 from admin_api.errors import AdminError, Handler, problems, shown, with_missing
 from admin_api.listener import STOP_S, AdminListener
 from admin_api.page import POLICY
@@ -50,7 +50,7 @@ def app_of(backend: Backend) -> web.Application:
     for endpoint in ENDPOINTS:
         app.router.add_get(endpoint.path, _handler(common, endpoint))
     for change in CHANGES:
-        app.router.add_route(change.method, change.path, _change_handler(backend, change))
+        app.router.add_route(change.operation.method, change.operation.path, _change_handler(backend, change))
 
     async def close(_: web.Application) -> None:
         await backend.close()
@@ -103,16 +103,16 @@ def known_host_only(config: Config) -> Middleware:
 
 def _handler(endpoints: Endpoints, endpoint: Endpoint) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        reject_unknown(request, endpoint.parameters, endpoint.takes_tags)
+        reject_unknown(request, endpoint.operation.parameters)
         return await endpoint.answer(endpoints, request)
 
     return handle
 
 
-def _change_handler(backend: Backend, change: ChangePath) -> Handler:
+def _change_handler(backend: Backend, change: Change) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         check_allowed(request, backend.config, backend.is_stopping)
-        reject_unknown(request, NONE, False)
+        reject_unknown(request, ())
         value, missing = await change.change(backend, request)
         return with_missing(json_response(value), missing)
 

@@ -1,11 +1,11 @@
 """Bodies of requests: JSON objects with a few fields. Decides what is a mistake, and names the field then."""
 
 import asyncio
-import math
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET, Meta, UnsetType
 
 from admin_api.errors import AdminError, shown
 from broker.config.options import OPTIONS
@@ -14,8 +14,27 @@ from broker.config.sections.process import ServerOptions
 MAX_BODY_BYTES: Final = 4096  # the longest that makes sense has a hundred
 BODY_S: Final = 10.0  # for a body to come
 BODY_TIME: Final = web.AppKey("BODY_TIME", float)  # of an application that waits for another time than BODY_S
-FIELDS: Final = ("grace_s", "spread_s", "close")
-REDIRECT_FIELDS: Final = ("to",)
+
+
+def _range_of(option: str) -> Meta:
+    """The values that an option takes."""
+    doc = OPTIONS[option]
+    low, high = doc.option.within
+    return Meta(ge=low, le=high, description=doc.takes)
+
+
+class DrainBody(msgspec.Struct):
+    """How something is drained; a field that is not there has the value of the configuration."""
+
+    grace_s: Annotated[float, _range_of("server.drain_grace_s")] | UnsetType = UNSET
+    spread_s: Annotated[float, _range_of("server.drain_spread_s")] | UnsetType = UNSET
+    close: Annotated[bool, Meta(description="true or false")] = True
+
+
+class RedirectBody(msgspec.Struct):
+    """Where the requests for a service go."""
+
+    to: Annotated[str, Meta(description="the name of a service")]
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -26,27 +45,23 @@ class Terms(msgspec.Struct, frozen=True):
     close: bool  # connections are closed; else they only get nothing new
 
 
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
 async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
     """What the body says, and what is usual where it says nothing; no body at all says nothing."""
     raw = await _read(request)
-    body = _object(raw, FIELDS) if raw else {}
-    close = body.get("close", True)
-    if not isinstance(close, bool):
-        raise AdminError("bad-body", f"close must be true or false, not {_shown_json(close)}")
+    body = _body(raw, DrainBody) if raw else DrainBody()
     return Terms(
-        _seconds(body, "grace_s", usual.drain_grace_s), _seconds(body, "spread_s", usual.drain_spread_s), close
+        usual.drain_grace_s if body.grace_s is UNSET else body.grace_s,
+        usual.drain_spread_s if body.spread_s is UNSET else body.spread_s,
+        body.close,
     )
 
 
 async def destination_of(request: web.Request) -> str:
     """The service that the body names with `to`, which it must."""
-    body = _object(await _read(request), REDIRECT_FIELDS)
-    if "to" not in body:
-        raise AdminError("bad-body", 'the body needs the field "to": {"to": "NAME"}')
-    to = body["to"]
-    if not isinstance(to, str):
-        raise AdminError("bad-body", f"to must be the name of a service, not {_shown_json(to)}")
-    return to
+    return _body(await _read(request), RedirectBody).to
 
 
 async def _read(request: web.Request) -> bytes:
@@ -61,30 +76,28 @@ async def _read(request: web.Request) -> bytes:
         raise AdminError("bad-body", f"the body cannot be read: {shown(str(error))}") from None
 
 
-def _object(raw: bytes, fields: tuple[str, ...]) -> dict[str, Any]:
-    """A JSON object that has none but these fields."""
+def _body(raw: bytes, kind: type[Body]) -> Body:
+    """A JSON object that has all fields of this kind that must be there, and none but these."""
     try:
         body = msgspec.json.decode(raw)
     except ValueError as error:  # no UTF-8, or msgspec's own
         raise AdminError("bad-body", f"the body is not JSON: {shown(str(error))}") from None
     if not isinstance(body, dict):
         raise AdminError("bad-body", f"the body must be a JSON object, not {_shown_json(body)}")
-    for name in body:
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name, value in body.items():
         if name not in fields:
             raise AdminError("bad-body", f"unknown field {shown(name)!r}; allowed: {', '.join(fields)}")
-    return body
+        try:
+            msgspec.convert(value, fields[name].type)
+        except msgspec.ValidationError:
+            about = msgspec.json.schema(fields[name].type)["description"]
+            raise AdminError("bad-body", f"{name} must be {about}, not {_shown_json(value)}") from None
+    for name, field in fields.items():
+        if field.required and name not in body:
+            raise AdminError("bad-body", f'the body needs the field "{name}"')
+    return msgspec.convert(body, kind)
 
 
-def _seconds(body: dict[str, object], name: str, usual: float) -> float:
-    """A number in the range of the option that has its default."""
-    value = body.get(name, usual)
-    doc = OPTIONS[f"server.drain_{name}"]
-    low, high = doc.option.within
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]
-        raise AdminError("bad-body", f"{name} must be {doc.takes}, not {_shown_json(value)}")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _shown_json(value: object) -> str:
+def _shown_json(value: Any) -> str:
     return shown(msgspec.json.encode(value).decode())

@@ -6,15 +6,16 @@ stands in the log and in the event files. Those of messages are the gateway's, a
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiohttp import web
 
 from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.workers import Backend
-from admin_api.bodies import destination_of, terms_of
+from admin_api.bodies import DrainBody, RedirectBody, destination_of, terms_of
 from admin_api.errors import AdminError, shown
+from admin_api.openapi import Operation
 from broker.config.options import Config
 from broker.views.samwise import ChangedMessageView
 from broker.views.schemas import ClosedConnectionView, DrainView, RedirectView
@@ -23,28 +24,45 @@ from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.tags import Tag
 
 MAX_ID_DIGITS: Final = 18  # of the number of a connection or a message
-DRAINS: Final = (
-    "/api/v1/routes/{id:[^/]+}/drain",
-    "/api/v1/drains/tags/{key:[^/]+}/{value:.*}",  # a value may hold slashes, or be empty
-    "/api/v1/drains/broker",
-)
 REDIRECT: Final = "/api/v1/redirects/{service:.+}"  # a service's name may hold slashes
 CONNECTION: Final = "/api/v1/connections/{id:[^/]+}"
 MESSAGE: Final = "/api/v1/samwise/messages/{id:[^/]+}"
+NO_SAMWISE: Final = ("no-samwise", "samwise-unavailable")
 
 
-class ChangePath(NamedTuple):
-    """One path to change something. Only by methods that no page of another origin can use unasked: never POST."""
+T = TypeVar("T")
 
-    method: str  # PUT or DELETE
-    path: str
+
+class Change(NamedTuple):
+    """One way to change something. Only by methods that no page of another origin can use unasked: never POST."""
+
+    operation: Operation
     change: Callable[[Backend, web.Request], Awaitable[Answer[object]]]
+
+
+def changing(
+    method: str,
+    path: str,
+    kind: type[T],
+    change: Callable[[Backend, web.Request], Awaitable[Answer[T]]],
+    about: str,
+    refuses: Sequence[str],
+    body: Any = None,
+) -> Change:
+    """A change by PUT or DELETE, whose answer is a view."""
+    refuses = ("not-allowed", "not-ready", *refuses)
+    return Change(Operation(method, path, about, kind, body=body, refuses=refuses), change)
 
 
 async def drain(backend: Backend, request: web.Request) -> Answer[DrainView]:
     """Something gets no new requests: a route, now or when it comes; the routes with a tag; or all of the broker."""
     target = _target(request)
     return await backend.drain(target, await terms_of(request, backend.config.server))
+
+
+async def undrain(backend: Backend, request: web.Request) -> Answer[DrainView]:
+    """It gets new requests again, unless another drain covers it."""
+    return await backend.undrain(_target(request))
 
 
 async def redirect(backend: Backend, request: web.Request) -> Answer[RedirectView]:
@@ -67,14 +85,53 @@ async def remove(backend: Backend, request: web.Request) -> Answer[ChangedMessag
     return await backend.samwise.remove(_number(request, "no-such-message", "no message has the id"))
 
 
+def draining(path: str, about: str, refuses: Sequence[str] = ()) -> tuple[Change, Change]:
+    """Drains, and undrains."""
+    return (
+        changing("PUT", path, DrainView, drain, f"drains {about}", ("bad-body", "over-limit", *refuses), DrainBody),
+        changing("DELETE", path, DrainView, undrain, f"undrains {about}", ("no-such-drain", *refuses)),
+    )
+
+
 CHANGES: Final = (
-    *(ChangePath("PUT", path, drain) for path in DRAINS),
-    *(ChangePath("DELETE", path, lambda backend, asked: backend.undrain(_target(asked))) for path in DRAINS),
-    ChangePath("PUT", REDIRECT, redirect),
-    ChangePath("DELETE", REDIRECT, lambda backend, asked: backend.unredirect(asked.match_info["service"])),
-    ChangePath("DELETE", CONNECTION, close),
-    ChangePath("PUT", f"{MESSAGE}/requeue", requeue),
-    ChangePath("DELETE", MESSAGE, remove),
+    *draining("/api/v1/routes/{id:[^/]+}/drain", "one route", ("no-such-route",)),
+    # A value may hold slashes, or be empty.
+    *draining("/api/v1/drains/tags/{key:[^/]+}/{value:.*}", "all routes with a tag", ("bad-filter",)),
+    *draining("/api/v1/drains/broker", "the whole broker"),
+    changing(
+        "PUT",
+        REDIRECT,
+        RedirectView,
+        redirect,
+        "redirects the requests for a service to another one",
+        ("bad-body", "bad-redirect", "over-limit"),
+        RedirectBody,
+    ),
+    changing(
+        "DELETE",
+        REDIRECT,
+        RedirectView,
+        lambda backend, asked: backend.unredirect(asked.match_info["service"]),
+        "ends a redirect",
+        ("no-such-redirect",),
+    ),
+    changing("DELETE", CONNECTION, ClosedConnectionView, close, "closes a connection", ("no-such-connection",)),
+    changing(
+        "PUT",
+        f"{MESSAGE}/requeue",
+        ChangedMessageView,
+        requeue,
+        "tries a dead letter of the Samwise gateway again",
+        (*NO_SAMWISE, "no-such-message"),
+    ),
+    changing(
+        "DELETE",
+        MESSAGE,
+        ChangedMessageView,
+        remove,
+        "removes a message of the Samwise gateway",
+        (*NO_SAMWISE, "no-such-message"),
+    ),
 )
 
 

@@ -4,8 +4,10 @@ A list that workers answer as one broker does is a row of `backends.lists`. Any 
 and in what it asks of one broker (`backends.one`) and of several workers (`backends.workers`).
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -13,36 +15,40 @@ from prometheus_client.exposition import choose_encoder
 
 from admin_api.backends.answer import Answer
 from admin_api.backends.lists import BROKERS, LISTS, Listing
-from admin_api.backends.samwise import STATES
 from admin_api.backends.workers import Backend
+from admin_api.changes import CHANGES, NO_SAMWISE
 from admin_api.errors import AdminError, with_missing
-from admin_api.event_files import EventFiles
+from admin_api.event_files import EventFiles, EventFileView, StreamsView
+from admin_api.openapi import JSON_TYPE, ROOT, Operation, document
 from admin_api.page import index_page, samwise_texts
 from admin_api.parameters import (
     AFTER,
     ARCHIVED,
     BROKER,
+    LIMIT,
     PART,
     SERVICE,
     SOURCE,
     STATE,
-    after_of,
+    TAGS,
+    Parameter,
     brokers_of,
-    limit_of,
+    number_of,
     part_of,
-    state_of,
     tags_of,
+    word_of,
 )
-from admin_api.schemas import Health, Items, json_response
+from admin_api.schemas import Health, Items, OperationView, json_response
 from admin_api.shared import Shared
+from broker.views import schemas
 from broker.views.queries import limits
-from broker.views.samwise import MessagesView
-from broker.views.schemas import Part
+from broker.views.samwise import MessagesView, SamwiseView
+from broker.views.schemas import LimitView, Listed, Part
 
 SHOWN: Final = 20  # brokers and links on the page, of each
-NONE: Final[frozenset[str]] = frozenset()
 EVENTS: Final = "/api/v1/events"
 SAMWISE: Final = "/api/v1/samwise"
+NO_EVENTS: Final = ("no-event-files", "no-such-event-file", "not-ready")
 
 
 class Endpoints:
@@ -54,27 +60,36 @@ class Endpoints:
         self.exposition: Final = Shared[Answer[tuple[bytes, str]]]()
 
 
-Answering = Callable[[Endpoints, web.Request], Awaitable[web.StreamResponse]]
+T = TypeVar("T")
 
 
 class Endpoint(NamedTuple):
     """One path to look at. HEAD is answered wherever GET is."""
 
-    path: str
-    answer: Answering
-    parameters: frozenset[str] = NONE
-    takes_tags: bool = False  # tag.NAME, any name
-    about: str = ""  # HTML, for the page at /; empty: it is not listed there
+    operation: Operation
+    answer: Callable[[Endpoints, web.Request], Awaitable[web.StreamResponse]]
+
+    @property
+    def path(self) -> str:
+        """As aiohttp has it."""
+        return self.operation.path
 
 
-def view(ask: Callable[[Backend, web.Request], Awaitable[Answer[object]]]) -> Answering:
+def view(
+    path: str,
+    kind: type[T],
+    ask: Callable[[Backend, web.Request], Awaitable[Answer[T]]],
+    about: str,
+    parameters: Sequence[Parameter] = (),
+    refuses: Sequence[str] = (),
+) -> Endpoint:
     """An endpoint whose answer is a view, as JSON."""
 
     async def answer(endpoints: Endpoints, request: web.Request) -> web.Response:
         value, missing = await ask(endpoints.backend, request)
         return with_missing(json_response(value), missing)
 
-    return answer
+    return Endpoint(Operation("GET", path, about, kind, parameters, refuses=("not-ready", *refuses)), answer)
 
 
 async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
@@ -84,9 +99,9 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
     brokers = await backend.listed(BROKERS, part)
     links = await backend.links(part)
     paths = [
-        (each.path.partition("/{")[0], each.about)
-        for each in ENDPOINTS
-        if each.about and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
+        (each.path, each.operation.about)
+        for each in ENDPOINTS[1:]  # but this page
+        if "{" not in each.path and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
     ]
     page = index_page(status.value, brokers.value, links.value, await samwise_of(backend), paths)
     return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
@@ -125,73 +140,139 @@ async def metrics(endpoints: Endpoints, request: web.Request) -> web.Response:
 
 async def messages_of(backend: Backend, request: web.Request) -> Answer[MessagesView]:
     """Stored messages of the Samwise gateway."""
-    return await backend.samwise.messages(state_of(request, STATES), after_of(request), limit_of(request))
+    return await backend.samwise.messages(word_of(request, STATE), number_of(request, AFTER), number_of(request, LIMIT))
 
 
-async def limits_of(backend: Backend, request: web.Request) -> Answer[Items]:
+async def limits_of(backend: Backend, request: web.Request) -> Answer[Items[LimitView]]:
     """The limits in use; they hold for each worker."""
     return Answer(Items(limits(backend.config)))
 
 
-def paged(path: str, ask: Callable[[Backend, Part], Awaitable[Answer[object]]], about: str) -> Endpoint:
+async def operations_of(backend: Backend, request: web.Request) -> Answer[Items[OperationView]]:
+    """What can be asked and changed."""
+    return Answer(Items([OperationView(each.method, each.template, each.about) for each in operations()]))
+
+
+async def openapi(endpoints: Endpoints, request: web.Request) -> web.Response:
+    """All of that for programs."""
+    body = await asyncio.to_thread(openapi_text)  # some 40 ms at the first time
+    return web.Response(body=body, content_type=JSON_TYPE)
+
+
+@cache
+def openapi_text() -> bytes:
+    """The document; it is the same as long as the process runs."""
+    return msgspec.json.format(msgspec.json.encode(document(operations()))) + b"\n"
+
+
+def operations() -> list[Operation]:
+    """All of this API."""
+    return [*(each.operation for each in ENDPOINTS), *(each.operation for each in CHANGES)]
+
+
+def paged(
+    path: str,
+    kind: type[T],
+    ask: Callable[[Backend, Part], Awaitable[Answer[T]]],
+    about: str,
+    refuses: Sequence[str] = (),
+) -> Endpoint:
     """A view of which a part is asked for."""
-    return Endpoint(path, view(lambda backend, asked: ask(backend, part_of(asked))), PART, about=about)
+    return view(path, kind, lambda backend, asked: ask(backend, part_of(asked)), about, PART, refuses)
 
 
 def listing(row: Listing[Any]) -> Endpoint:
     """A list that both backends answer alike."""
-    return paged(row.path, lambda backend, part: backend.listed(row, part), row.about)
+    return paged(row.path, row.kind, lambda backend, part: backend.listed(row, part), row.about)
 
 
 ENDPOINTS: Final = (
-    Endpoint("/", index),
-    Endpoint("/api/v1/status", view(lambda backend, _: backend.status()), about="an overview of the broker"),
+    Endpoint(Operation("GET", "/", "a page for people", refuses=("not-ready",), media_type="text/html"), index),
+    view(ROOT, Items[OperationView], operations_of, "what can be asked and changed"),
     Endpoint(
+        Operation("GET", f"{ROOT}/openapi.json", "the same for programs: an OpenAPI document", dict[str, Any]), openapi
+    ),
+    view("/api/v1/status", schemas.StatusView, lambda backend, _: backend.status(), "an overview of the broker"),
+    view(
         "/api/v1/routes",
-        view(lambda backend, asked: backend.routes(tags_of(asked), brokers_of(asked), part_of(asked))),
-        PART | {SERVICE, BROKER},
-        takes_tags=True,
-        about="routes, for example ?service=orders&amp;tag.region=eu",
+        Listed[schemas.RouteView],
+        lambda backend, asked: backend.routes(tags_of(asked), brokers_of(asked), part_of(asked)),
+        "routes, for example ?service=orders&tag.region=eu",
+        (*PART, SERVICE, BROKER, TAGS),
+        ("bad-filter",),
     ),
-    # Id{…} has braces, which a plain {id} excludes
-    Endpoint("/api/v1/routes/{id:[^/]+}", view(lambda backend, asked: backend.route(asked.match_info["id"]))),
+    view(
+        "/api/v1/routes/{id:[^/]+}",  # Id{…} has braces, which a plain {id} excludes
+        schemas.RouteView,
+        lambda backend, asked: backend.route(asked.match_info["id"]),
+        "one route",
+        refuses=("no-such-route",),
+    ),
     *map(listing, LISTS),
-    Endpoint(
+    view(
         "/api/v1/services/{name:.+}",  # a service's name may hold slashes
-        view(lambda backend, asked: backend.service(asked.match_info["name"], part_of(asked))),
+        schemas.ServiceDetailView,
+        lambda backend, asked: backend.service(asked.match_info["name"], part_of(asked)),
+        "a service, a part of its routes, and its traffic",
         PART,
+        ("no-such-service",),
     ),
-    paged("/api/v1/connections", lambda backend, part: backend.connections(part), "connections"),
+    paged(
+        "/api/v1/connections",
+        Listed[schemas.ConnectionView],
+        lambda backend, part: backend.connections(part),
+        "connections",
+    ),
     paged(
         "/api/v1/connections/closed",
+        Listed[schemas.ClosedConnectionView],
         lambda backend, part: backend.closed(part),
         "recently closed connections, with the reason",
     ),
-    paged("/api/v1/links", lambda backend, part: backend.links(part), "connections to other brokers, and failed dials"),
-    Endpoint("/api/v1/limits", view(limits_of), about="limits in use, with their reasons"),
+    paged(
+        "/api/v1/links",
+        schemas.LinksView,
+        lambda backend, part: backend.links(part),
+        "connections to other brokers, and failed dials",
+    ),
+    view("/api/v1/limits", Items[LimitView], limits_of, "limits in use, with their reasons"),
     Endpoint(
-        EVENTS,
+        Operation(
+            "GET", EVENTS, "event files, for Spark elsewhere", StreamsView, (*PART, ARCHIVED), refuses=("not-ready",)
+        ),
         lambda endpoints, asked: endpoints.event_files.streams(asked),
-        PART | {ARCHIVED},
-        about="event files, for Spark elsewhere",
     ),
     Endpoint(
-        EVENTS + "/{stream:[^/]+}",
+        Operation(
+            "GET",
+            EVENTS + "/{stream:[^/]+}",
+            "the event files of one run of a broker",
+            Listed[EventFileView],
+            (*PART, ARCHIVED, SOURCE, AFTER),
+            refuses=NO_EVENTS,
+        ),
         lambda endpoints, asked: endpoints.event_files.files(asked),
-        PART | {ARCHIVED, SOURCE, AFTER},
     ),
     Endpoint(
-        EVENTS + "/{stream:[^/]+}/{source:[^/]+}/{number:[^/]+}",
+        Operation(
+            "GET",
+            EVENTS + "/{stream:[^/]+}/{source:[^/]+}/{number:[^/]+}",
+            "the bytes of one event file, or a Range of them",
+            refuses=NO_EVENTS,
+            media_type="application/octet-stream",
+        ),
         lambda endpoints, asked: endpoints.event_files.file(asked),
     ),
-    Endpoint(SAMWISE, view(lambda backend, _: backend.samwise.state()), about="the Samwise gateway"),
-    Endpoint(
+    view(SAMWISE, SamwiseView, lambda backend, _: backend.samwise.state(), "the Samwise gateway", refuses=NO_SAMWISE),
+    view(
         SAMWISE + "/messages",
-        view(messages_of),
-        frozenset({STATE, AFTER, "limit"}),
-        about="its stored messages; ?state=dead: dead letters",
+        MessagesView,
+        messages_of,
+        "stored messages of the Samwise gateway; ?state=dead: dead letters",
+        (STATE, AFTER, LIMIT),
+        NO_SAMWISE,
     ),
-    Endpoint("/metrics", metrics, about="metrics for Prometheus"),
-    Endpoint("/livez", livez, about="liveness"),
-    Endpoint("/readyz", readyz, about="readiness: are requests accepted?"),
+    Endpoint(Operation("GET", "/metrics", "metrics for Prometheus", media_type="text/plain"), metrics),
+    Endpoint(Operation("GET", "/livez", "liveness", Health), livez),
+    Endpoint(Operation("GET", "/readyz", "readiness: are requests accepted?", Health, refuses=("not-ready",)), readyz),
 )

@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from admin_api.errors import AdminError, shown
 from admin_api.listener import BEING_SENT
-from admin_api.parameters import after_of, archived_of, part_of, source_of
+from admin_api.parameters import AFTER, SOURCE, archived_of, number_of, part_of, word_of
 from admin_api.schemas import json_response
 from broker.views.schemas import Listed, Part
 from spark_sink.errors import BadFolder
@@ -86,7 +86,7 @@ class EventFiles:
 
     async def files(self, request: web.Request) -> web.Response:
         """Files of one stream, by number: of one source and the logs, or all."""
-        part, source, after = part_of(request), source_of(request, SOURCES), after_of(request)
+        part, source, after = part_of(request), word_of(request, SOURCE), number_of(request, AFTER)
         seen, name = await self._look(archived_of(request)), request.match_info["stream"]
         if name not in seen.streams():
             raise AdminError("no-such-event-file", f"there is no source {shown(name)}")

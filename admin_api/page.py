@@ -82,7 +82,7 @@ def index_page(
     paths: Iterable[tuple[str, str]],
 ) -> str:
     """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `samwise`: how
-    the gateway is, empty where there is none; `paths`: those of the API, with what is there, as HTML."""
+    the gateway is, empty where there is none; `paths`: those of the API, with what is there."""
     facts = {
         "state": status.state,
         "broker": f"rsocket-broker {status.version}, core: {status.core}",
@@ -98,7 +98,9 @@ def index_page(
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
         cluster=_cluster(brokers, links),
         samwise=_table("Samwise gateway", len(samwise), list(samwise.items())),
-        links="\n".join(f'<tr><td><a href="{path}">{path}</a></td><td>{what}</td></tr>' for path, what in paths),
+        links="\n".join(
+            f'<tr><td><a href="{path}">{path}</a></td><td>{escape(what)}</td></tr>' for path, what in paths
+        ),
     )
 
 

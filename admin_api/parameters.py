@@ -1,8 +1,8 @@
-"""Query parameters: which part of a list, which tags, which brokers. Decides what is a mistake, and names the parameter
-then."""
+"""Query parameters: what each is called, what it takes and what it does; and how it is read. Decides what is a mistake,
+and names the parameter then."""
 
-from collections.abc import Sequence, Set
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiohttp import web
 
@@ -10,26 +10,88 @@ from admin_api.errors import AdminError, shown
 from broker.views.queries import TagFilter
 from broker.views.schemas import Part
 from rsocket_wire.errors import BrokerError
+from spark_sink.event_files.folder import SOURCES
 
-LIMIT: Final = 100  # items of a list, unless told otherwise
 MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
-MAX_OFFSET: Final = 2**31 - 1
-MAX_NUMBER: Final = 2**63 - 1
-PART: Final = frozenset({"limit", "offset"})
-SERVICE: Final = "service"
-BROKER: Final = "broker"
-ARCHIVED: Final = "archived"
-SOURCE: Final = "source"
-AFTER: Final = "after"
-STATE: Final = "state"
 TAG: Final = "tag."
 
 
-def reject_unknown(request: web.Request, known: Set[str], takes_tags: bool) -> None:
+class Number(NamedTuple):
+    """A whole number, once at most."""
+
+    name: str
+    about: str
+    low: int
+    high: int
+    default: int
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema; so of the others."""
+        return {"type": "integer", "minimum": self.low, "maximum": self.high, "default": self.default}
+
+
+class Word(NamedTuple):
+    """One of some words, once at most."""
+
+    name: str
+    about: str
+    words: tuple[str, ...]
+    default: str = ""  # empty: there is none
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "enum": [*self.words]} | ({"default": self.default} if self.default else {})
+
+
+class Texts(NamedTuple):
+    """Any text; again: either of them."""
+
+    name: str
+    about: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"type": "string"}}
+
+
+class Tags(NamedTuple):
+    """A parameter for each tag, whose name begins with TAG."""
+
+    name: str  # of all of them together
+    about: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """An object of which each property is a parameter."""
+        return {
+            "type": "object",
+            "patternProperties": {"^tag\\.": Texts("", "").schema},
+            "additionalProperties": False,
+        }
+
+
+Parameter: TypeAlias = Number | Word | Texts | Tags
+
+LIMIT: Final = Number("limit", "items at most", 1, MAX_LIMIT, 100)
+OFFSET: Final = Number("offset", "items of the list that are left out", 0, 2**31 - 1, 0)
+PART: Final = (LIMIT, OFFSET)
+SERVICE: Final = Texts("service", "the same as tag.service")
+BROKER: Final = Texts("broker", "routes of the broker of this name")
+TAGS: Final = Tags("tags", "tag.NAME=VALUE: routes with this tag; the name in any spelling")
+ARCHIVED: Final = Word("archived", "false: without the archive", ("true", "false"), "true")
+SOURCE: Final = Word("source", "files of this source, and logs", SOURCES)
+AFTER: Final = Number("after", "what has a greater number", 0, 2**63 - 1, 0)
+STATE: Final = Word("state", "messages that wait, or dead letters", ("waiting", "dead"), "waiting")
+
+
+def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
     """AdminError "bad-parameter" for a parameter that the endpoint does not have."""
+    takes_tags = TAGS in known
+    names = {each.name for each in known if each is not TAGS}
     for name in request.query:
-        if name not in known and not (takes_tags and name.startswith(TAG)):
-            allowed = f"allowed: {', '.join(sorted(known))}" if known else "none is allowed here"
+        if name not in names and not (takes_tags and name.startswith(TAG)):
+            allowed = f"allowed: {', '.join(sorted(names))}" if names else "none is allowed here"
             if takes_tags:
                 allowed += f", and tag.{shown(name)} for a tag"
             raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}; {allowed}")
@@ -37,19 +99,14 @@ def reject_unknown(request: web.Request, known: Set[str], takes_tags: bool) -> N
 
 def part_of(request: web.Request) -> Part:
     """`limit` and `offset`."""
-    return Part(_number(request, "offset", 0, 0, MAX_OFFSET), limit_of(request))
-
-
-def limit_of(request: web.Request) -> int:
-    """`limit=50`: items at most."""
-    return _number(request, "limit", LIMIT, 1, MAX_LIMIT)
+    return Part(number_of(request, OFFSET), number_of(request, LIMIT))
 
 
 def tags_of(request: web.Request) -> TagFilter:
     """`service=orders` and `tag.NAME=VALUE`; the same name again means any of the values."""
     wanted = TagFilter()
     for name, value in request.query.items():
-        if name != SERVICE and not name.startswith(TAG):
+        if name != SERVICE.name and not name.startswith(TAG):
             continue
         try:
             wanted.add(name.removeprefix(TAG), value)
@@ -60,40 +117,28 @@ def tags_of(request: web.Request) -> TagFilter:
 
 def brokers_of(request: web.Request) -> frozenset[str]:
     """`broker=eu-1`; again: any of them."""
-    return frozenset(request.query.getall(BROKER, []))
-
-
-def after_of(request: web.Request) -> int:
-    """`after=41`: numbers that are greater."""
-    return _number(request, AFTER, 0, 0, MAX_NUMBER)
+    return frozenset(request.query.getall(BROKER.name, []))
 
 
 def archived_of(request: web.Request) -> bool:
     """`archived=false`: without the archive."""
-    return _one_of(request, ARCHIVED, ("true", "false"), "true") == "true"
+    return word_of(request, ARCHIVED) == "true"
 
 
-def source_of(request: web.Request, sources: Sequence[str]) -> str:
-    """`source=flows`: empty when there is none."""
-    return _one_of(request, SOURCE, sources, "")
-
-
-def state_of(request: web.Request, states: Sequence[str]) -> str:
-    """`state=dead`: the first one when there is none."""
-    return _one_of(request, STATE, states, states[0])
-
-
-def _one_of(request: web.Request, name: str, words: Sequence[str], default: str) -> str:
-    texts = request.query.getall(name, [])
+def word_of(request: web.Request, parameter: Word) -> str:
+    """Its default when it is not there."""
+    texts = request.query.getall(parameter.name, [])
     if not texts:
-        return default
-    if len(texts) > 1 or texts[0] not in words:
+        return parameter.default
+    if len(texts) > 1 or texts[0] not in parameter.words:
         given = " and ".join(repr(shown(each)) for each in texts)
-        raise AdminError("bad-parameter", f"{name} must be one of {', '.join(words)}, not {given}")
+        raise AdminError("bad-parameter", f"{parameter.name} must be one of {', '.join(parameter.words)}, not {given}")
     return texts[0]
 
 
-def _number(request: web.Request, name: str, default: int, low: int, high: int) -> int:
+def number_of(request: web.Request, parameter: Number) -> int:
+    """Its default when it is not there."""
+    name, _, low, high, default = parameter
     texts = request.query.getall(name, [])
     if not texts:
         return default

@@ -1,14 +1,14 @@
 """How values become JSON: snake_case, in the order in which their fields are declared, indented because people read it
 with curl. The shapes are the views themselves (`broker.views`); here are those that no view has."""
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from broker.views.schemas import LimitView
+from admin_api.openapi import JSON_TYPE
 
-JSON_TYPE: Final = "application/json"
+T = TypeVar("T")
 
 _encoder: Final = msgspec.json.Encoder()
 
@@ -19,10 +19,18 @@ class Health(msgspec.Struct, frozen=True):
     status: str  # live, ready
 
 
-class Items(msgspec.Struct, frozen=True):
-    """Of /api/v1/limits: a list that is never cut."""
+class Items(msgspec.Struct, Generic[T], frozen=True):
+    """A list that is never cut."""
 
-    items: list[LimitView]
+    items: list[T]
+
+
+class OperationView(msgspec.Struct, frozen=True):
+    """Something that can be asked or changed."""
+
+    method: str
+    path: str  # with {NAME} where something is to be filled in
+    about: str
 
 
 def json_response(body: object) -> web.Response:

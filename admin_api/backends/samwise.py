@@ -25,8 +25,6 @@ from broker.views.samwise import ChangedMessageView, DestinationView, MessagesVi
 
 ANSWER_S: Final = 0.8  # operators are answered within a second, whatever the gateway does
 HOST: Final = "http://gateway"  # the path of the socket says which one
-WAITING: Final = "waiting"
-STATES: Final = (WAITING, "dead")  # of stored messages
 
 T = TypeVar("T")
 
@@ -92,7 +90,7 @@ class SamwiseGateway:
         return [SAMWISE_UP.family(True), SAMWISE_RESTARTS.family(self._process), *numbers]
 
     async def messages(self, state: str, after: int, limit: int) -> Answer[MessagesView]:
-        """Stored messages with greater ids, of one of STATES."""
+        """Stored messages with greater ids: `waiting`, or `dead` letters."""
         query = {"state": state, "after": str(after), "limit": str(limit)}
         page = await self._ask("GET", "/messages", _Page, query)
         return Answer(MessagesView([each.view() for each in page.messages], state, after, limit))

@@ -140,14 +140,14 @@ class Workers:
         states = [each for each in self._supervisor.states() if each.name]
         known = await self._client.list_all(BROKERS.path, BROKERS.kind)
         questions = [
-            Question(each.number, [*filters, (BROKER, each.name)])
+            Question(each.number, [*filters, (BROKER.name, each.name)])
             for each in states
             if not brokers or each.name in brokers
         ]
         others = {each.name for items in known.items.values() for each in items} - {each.name for each in states}
         names = sorted(others & brokers if brokers else others)
         if names:
-            query = [*filters, *((BROKER, name) for name in names)]
+            query = [*filters, *((BROKER.name, name) for name in names)]
             questions.append(Question(min(known.items), query, is_owner=False))
         routes, silent = await self._page(ROUTES, Listed[schemas.RouteView], part, questions)
         return Answer(routes, known.missing | silent)

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from admin_api.app import make_app
 from admin_api.ctl.commands import ctl
 from admin_api.errors import MISSING, PROBLEMS
+from tests.admin_api.contract import check_answer, check_refusal
 from tests.admin_api.fakes import FakeAdmin
 
 Api = TestClient[Any, Any]
@@ -26,14 +27,18 @@ async def get(api: Api, path: str, missing: str = "") -> Any:
     async with api.get(path) as answer:
         assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
         assert answer.headers.get(MISSING, "") == missing
-        return await answer.json()
+        body = await answer.json()
+        check_answer("GET", answer.url.raw_path, body)
+        return body
 
 
 async def change(api: Api, method: str, path: str, **said: object) -> Any:
     """The JSON of a success."""
     async with api.request(method, path, json=said or None) as answer:
         assert (answer.status, answer.content_type) == (200, "application/json"), await answer.text()
-        return await answer.json()
+        body = await answer.json()
+        check_answer(method, answer.url.raw_path, body)
+        return body
 
 
 async def problem(api: Api, path: str, method: str = "GET", **options: Any) -> dict[str, Any]:
@@ -44,6 +49,7 @@ async def problem(api: Api, path: str, method: str = "GET", **options: Any) -> d
         assert body["status"] == answer.status
         assert body["type"] == f"urn:rsocket-broker:problem:{body['code']}"
         assert body["title"] == PROBLEMS[body["code"]][1]
+        check_refusal(method, answer.url.raw_path, body)
         return body
 
 

@@ -207,10 +207,10 @@ def paths() -> list[tuple[str, str]]:
     fitting = {"{id:[^/]+}": "1", "{key:[^/]+}": "region", "{value:.*}": "eu", "{service:.+}": "orders"}
     found = []
     for each in CHANGES:
-        path = each.path.replace("/routes/{id:[^/]+}", f"/routes/{ORDERS_EU}")
+        path = each.operation.path.replace("/routes/{id:[^/]+}", f"/routes/{ORDERS_EU}")
         for part, value in fitting.items():
             path = path.replace(part, value)
-        found.append((each.method, path))
+        found.append((each.operation.method, path))
     return found
 
 

@@ -1,5 +1,6 @@
 """`rsocket-broker serve` with [samwise]: the gateway is a process beside the broker, as long as the broker runs."""
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from client_sdk.gateways.samwise.endpoint.client import NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.values import Ping, Status
+from tests.admin_api.contract import check_answer, ours
 from tests.client_sdk.gateways.samwise.messages import publish_to
 from tests.conftest import StartBroker
 from tests.system.support.processes import BrokerProcess
@@ -118,7 +120,13 @@ def test_operators_see_the_gateway_and_its_messages(start: StartGateway, endpoin
     (message,) = broker.view("samwise/messages")["items"]
     assert (message["exchange"], message["payload_bytes"], message["acknowledged_by"]) == ("nobody", 1, [])
     assert 'samwise_stored_messages{state="waiting"} 1.0\n' in broker.ask_admin("/metrics")
-    broker.view(f"samwise/messages/{message['id']}", "DELETE")
+    assert broker.view("openapi.json") == ours()
+    for path in [each for each, methods in ours()["paths"].items() if "get" in methods and "{" not in each]:
+        answer = broker.ask_admin(path)
+        if answer.startswith("{"):
+            check_answer("GET", path, json.loads(answer))
+    gone = f"samwise/messages/{message['id']}"
+    check_answer("DELETE", f"/api/v1/{gone}", broker.view(gone, "DELETE"))
     assert broker.view("samwise/messages")["items"] == []
 
 
