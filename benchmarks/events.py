@@ -14,6 +14,7 @@ import gc
 import statistics
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.core_rounds import Rounds
@@ -39,7 +40,7 @@ class Sink:
         self._pipe: Final = self._reader.stdin
         self._pipe.write(framed({}))
 
-    def take_events(self, events: list[Event]) -> None:
+    def take_events(self, events: Sequence[Event]) -> None:
         self._backlog.append(events)
         self._flush()
 
