@@ -49,10 +49,10 @@ class EventFiles:
         """Records that were lost, on this end of the pipe or the other."""
         return self._pipe.state().dropped
 
-    async def stop(self) -> None:
-        """The run is over. A writer that takes longer than STOP_S is told in the log, and seals the rest by itself."""
+    async def stop(self, timeout_s: float = STOP_S) -> None:
+        """The run is over. A writer that takes longer is told in the log, and seals the rest by itself."""
         self._tell(BROKER_STOPPED, time.time_ns() // 1_000_000)
-        await self._pipe.stop(STOP_S)
+        await self._pipe.stop(timeout_s)
 
     def _tell(self, kind: int, at_ms: int) -> None:
         self._seq += 1

@@ -28,7 +28,7 @@ async def run(folder: Path, *records: MessageRecord, pipe: EventPipe | None = No
     for each in records:
         files.append(each)
     await files.start(folder, events, LOG)
-    await files.stop()
+    await files.stop(60)  # a busy machine takes seconds to start the writer
     return files.dropped_n
 
 
