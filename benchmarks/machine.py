@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 BUILD: Final = ROOT / "build" / "bench"
 LOAD_SOURCES: Final = ROOT / "benchmarks" / "load"
 PROGRAMS: Final = ("rsocket_load", "nats_load", "relay")
+LIBRARIES: Final = {"samwise_load": ("-lzmq",)}  # of programs that need more than the C library
 
 
 class CannotMeasure(click.ClickException):
@@ -59,11 +61,11 @@ def describe_commit() -> str:
     return answers[0].stdout.strip() + ("+" if answers[1].stdout.strip() else "")
 
 
-def build_programs() -> None:
-    """Compiles the C programs into build/bench unless they are up to date; CannotMeasure without a compiler."""
+def build_programs(programs: Sequence[str] = PROGRAMS) -> None:
+    """Compiles these C programs into build/bench unless they are up to date; CannotMeasure without a compiler."""
     BUILD.mkdir(parents=True, exist_ok=True)
     newest = max(source.stat().st_mtime for source in LOAD_SOURCES.iterdir())
-    for program in PROGRAMS:
+    for program in programs:
         target = BUILD / program
         if target.exists() and target.stat().st_mtime > newest:
             continue
@@ -71,6 +73,7 @@ def build_programs() -> None:
         if compiler is None:
             raise CannotMeasure("the load generators need a C compiler (Debian: apt install gcc libc6-dev; or set CC)")
         command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(target), str(LOAD_SOURCES / f"{program}.c")]
+        command += LIBRARIES.get(program, ())
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:
             raise CannotMeasure(f"{' '.join(command)} failed: {result.stderr.strip()}")
