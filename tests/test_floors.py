@@ -38,6 +38,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.errors",
         "spark_sink.terminal",  # how commands show tables and lengths of time
         "spark_sink.timestamps",
+        "spark_sink.feed.files",  # serves files of the feed at the admin port
+        "spark_sink.feed.views",  # what posters and consumers have done
     ),
     # Programs on the client SDK, each a process of its own, whose options stand in the broker's configuration.
     "client_sdk.gateways": (
@@ -48,7 +50,23 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "broker.events",  # they write event files as a broker does
         "broker.edge.event_pipe",
     ),
-    "broker.commands": ("rsocket_wire", "broker", "client_sdk", "client_sdk.gateways", "spark_sink", "admin_api"),
+    # Posters and consumers of files, programs on the client SDK as well: they look into folders of events, and into no
+    # event.
+    "spark_sink.feed": (
+        "rsocket_wire",
+        "client_sdk",
+        "broker.config",
+        "broker.log",
+        "spark_sink.errors",
+        "spark_sink.event_files",
+        "spark_sink.terminal",
+        "spark_sink.timestamps",
+        "spark_sink.writer.retention",
+        "spark_sink.writer.settings",
+    ),
+    "broker.commands": (
+        *("rsocket_wire", "broker", "client_sdk", "client_sdk.gateways", "spark_sink", "spark_sink.feed", "admin_api"),
+    ),
 }
 # Modules that may import more than their package, and why.
 MORE: dict[str, tuple[str, ...]] = {

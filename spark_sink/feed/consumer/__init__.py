@@ -1,0 +1,1 @@
+"""The consuming half of the feed: posts in, files there."""
