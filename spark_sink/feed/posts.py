@@ -172,8 +172,8 @@ def make_post(
         "fileOp": None if file_op is None else _operation_values(file_op),
         "size": size,
         "blocks": None if blocks is None else blocks.values(),
-        "mtime": None if mtime_ns is None else time_text(mtime_ns),
-        "atime": None if atime_ns is None else time_text(atime_ns),
+        "mtime": None if mtime_ns is None else time_text(mtime_ns, "mtime"),
+        "atime": None if atime_ns is None else time_text(atime_ns, "atime"),
         "mode": None if mode is None else f"{mode & MAX_MODE:04o}",  # "the permission string is four characters"
         "source": source or None,
         "from_cluster": from_cluster or None,

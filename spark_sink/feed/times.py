@@ -21,13 +21,13 @@ _SECOND_NS: Final = 1_000_000_000
 MAX_TIME_CHARACTERS: Final = 64  # of a time: more are refused before they are looked at
 
 
-def time_text(ns: int) -> str:
-    """The moment so many nanoseconds after 1970, of the years 1 to 9999; ValueError for all others."""
+def time_text(ns: int, field: str = "pubTime") -> str:
+    """The moment so many nanoseconds after 1970; BadPost unless it is in the years 1 to 9999."""
     seconds, fraction = divmod(ns, _SECOND_NS)
     try:
         moment = datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, OSError) as error:
-        raise ValueError(f"{ns} ns is no moment of the years 1 to 9999") from error
+    except (ValueError, OverflowError, OSError):
+        raise BadPost(field, f"{ns} ns from 1970 are in none of the years 1 to 9999") from None
     decimals = f"{fraction:09d}"
     # Not strftime: it writes years below 1000 with fewer digits.
     day = f"{moment.year:04d}{moment.month:02d}{moment.day:02d}"
