@@ -1,6 +1,7 @@
 """Errors of the feed.
 
 SinkError
+ ├─ PostLogError (1)    a log of posts that cannot be used
  ├─ BadPost      (1)    a post that cannot be read: a report 417, and nothing else
  └─ SendError    (1)    a post that could not be handed over
      └─ NotSent  (1)    this time: the sender tries again
@@ -30,6 +31,10 @@ class SendError(SinkError):
 
 class NotSent(SendError):
     """It was not handed over this time, and may be another time."""
+
+
+class PostLogError(SinkError):
+    """The log of posts cannot be used; the text names it and says why."""
 
 
 def shown(value: object) -> str:

@@ -1,0 +1,233 @@
+"""The log of posts: appended and synced before anything is sent, and what each sink has confirmed of it.
+
+    append, confirm, report ──► what waits ──► a thread ──► post_tables.py, one transaction ──► commit ──► answers
+    read ─────────────────────► another thread, another connection: who reads does not wait for a commit
+
+While the thread commits, others come, and all of them are the next transaction. Everything has its answer after the
+commit, so what was answered is there after kill -9. All methods are for the event loop that called `open`.
+"""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from spark_sink.feed.errors import PostLogError
+from spark_sink.feed.identity import Identity
+from spark_sink.feed.producer.post_tables import KEEP_POSTS, KEEP_S, Heard, Logged, Posting, PostTables
+from spark_sink.feed.producer.scanning import Entry
+
+PAGE_N: Final = 64  # posts of one reading at most
+PAGE_BYTES: Final = 1 << 20  # of their bodies, and one more: a reader holds so much
+FILE_MODE: Final = 0o640
+
+T = TypeVar("T")
+
+
+class _Job(NamedTuple):
+    """What the thread is to do, and who waits for it."""
+
+    work: Callable[[PostTables], Any]
+    answer: "asyncio.Future[Any]"
+
+
+class PostLog:
+    """One file, which one process writes at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        prefix: str = "v03.post",
+        sinks: Sequence[str] = (),
+        keep_n: int = KEEP_POSTS,
+        keep_s: float = KEEP_S,
+        is_synced: bool = True,
+    ) -> None:
+        """`prefix`: of topics. `keep_n` and `keep_s` are for posts that stand for no file. Opens nothing yet."""
+        self.path: Final = path
+        self.prefix: Final = prefix
+        self.sinks: Final = tuple(sinks)
+        self.origin = ""  # of this log, 16 hexadecimal digits that no other has; empty before `open`
+        self.last_seq = 0  # of the post that was appended last
+        self._keep_n: Final = keep_n
+        self._keep_ms: Final = keep_s * 1000
+        self._is_synced: Final = is_synced
+        self._lock = -1  # descriptor, from `open` to `close`
+        self._tables: PostTables | None = None  # of the thread that writes; the same
+        self._reading: PostTables | None = None  # of the thread that reads; the same
+        self._threads: list[ThreadPoolExecutor] = []
+        self._jobs: list[_Job] = []
+        self._writing: asyncio.Task[None] | None = None  # while there are jobs
+        self._confirmed: dict[str, tuple[int, set[int]]] = {}
+        self._waiters: Final[set[asyncio.Future[None]]] = set()  # who waits for a post
+
+    async def open(self) -> dict[str, Entry]:
+        """What the folder held, by relPath. PostLogError: it cannot be used, or another poster uses it."""
+        self._lock = _locked(self.path)
+        try:
+            self._threads = [ThreadPoolExecutor(1, f"post log {what}") for what in ("writes", "reads")]
+            self._tables = await self._in_thread(0, lambda: PostTables(self.path, is_synced=self._is_synced))
+            self._reading = await self._in_thread(1, lambda: PostTables(self.path, is_synced=self._is_synced))
+            self.origin = self._tables.origin
+            await self._write(lambda tables: tables.keep_sinks(self.sinks))
+            self.last_seq = await self._read(PostTables.last_seq)
+            for sink in self.sinks:
+                self._confirmed[sink] = await self._read(partial(PostTables.confirmed, sink=sink))
+            return await self._read(PostTables.known)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """After what was asked before is done."""
+        if self._writing is not None:
+            await self._writing
+        for which, tables in enumerate((self._tables, self._reading)):
+            if tables is not None:
+                await self._in_thread(which, tables.close)
+        self._tables = self._reading = None
+        for thread in self._threads:
+            thread.shutdown(wait=False)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+        self._wake()
+
+    # Writing. Each returns when it is on the disk. PostLogError: the disk did not take it.
+
+    async def append(self, postings: Sequence[Posting], at_ms: int) -> None:
+        """Posts behind all others, in this order. `at_ms`: now, since the epoch."""
+
+        def work(tables: PostTables) -> int:
+            for posting in postings:
+                tables.append(posting, self.prefix, at_ms)
+            return tables.last_seq()
+
+        self.last_seq = max(self.last_seq, await self._write(work))
+        self._wake()
+
+    async def confirm(self, sink: str, seqs: Iterable[int]) -> None:
+        """A sink has confirmed these posts: they are not sent to it again."""
+        new = list(seqs)
+        _, beyond = self._confirmed[sink]
+        await self._write(lambda tables: tables.confirm(sink, new))
+        beyond.update(new)
+
+    async def confirm_to(self, sink: str, to_seq: int) -> None:
+        """It wants nothing up to this post any more."""
+        _, beyond = self._confirmed[sink]
+        await self._write(lambda tables: tables.confirm_to(sink, to_seq))
+        self._confirmed[sink] = to_seq, {seq for seq in beyond if seq > to_seq}
+
+    async def report(self, heard: Sequence[Heard]) -> int:
+        """Keeps reports; how many of them are of posts that are here."""
+        return await self._write(lambda tables: sum(tables.report(each) for each in heard))
+
+    async def trim(self, now_ms: int) -> int:
+        """Removes posts that need not be kept; how many."""
+        before_ms = int(now_ms - self._keep_ms)
+        return await self._write(lambda tables: tables.trim(self._keep_n, before_ms))
+
+    # Reading
+
+    async def read(self, after_seq: int) -> list[Logged]:
+        """A page of posts behind this number, in order; empty: there are no others."""
+        return await self._read(lambda tables: tables.read(after_seq, PAGE_N, PAGE_BYTES))
+
+    def confirmed(self, sink: str) -> tuple[int, frozenset[int]]:
+        """Up to which post a sink has confirmed all, and those beyond."""
+        to, beyond = self._confirmed[sink]
+        return to, frozenset(beyond)
+
+    async def identity_of(self, path: str) -> Identity | None:
+        """As what is there under this name was posted; None: as nothing, or it is not known."""
+        return await self._read(lambda tables: tables.identity_of(path))
+
+    async def unreported(self, consumer: str, after_seq: int) -> list[tuple[int, str]]:
+        """Number and relPath of posts behind this number that stand for a file which the consumer has not got."""
+        return await self._read(lambda tables: list(tables.unreported(consumer, after_seq)))
+
+    async def wait_beyond(self, seq: int) -> None:
+        """Returns when there is a post with a greater number, or the log is closed."""
+        while self.last_seq <= seq and self._tables is not None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Threads
+
+    async def _read(self, work: Callable[[PostTables], T]) -> T:
+        tables = self._reading
+        if tables is None:
+            raise PostLogError(f"log of posts {self.path}: it is closed")
+        try:
+            return await self._in_thread(1, lambda: work(tables))
+        except sqlite3.Error as error:
+            raise PostLogError(f"log of posts {self.path}: {error}") from error
+
+    async def _write(self, work: Callable[[PostTables], T]) -> T:
+        if self._tables is None:
+            raise PostLogError(f"log of posts {self.path}: it is closed")
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.append(_Job(work, answer))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all(self._tables))
+        return await answer
+
+    async def _write_all(self, tables: PostTables) -> None:
+        while self._jobs:
+            jobs, self._jobs = self._jobs, []
+            results = await self._in_thread(0, partial(_transact, tables, jobs))
+            for job, result in zip(jobs, results, strict=True):
+                if job.answer.done():
+                    continue  # who asked was cancelled
+                if isinstance(result, Exception):
+                    job.answer.set_exception(PostLogError(f"log of posts {self.path}: {result}"))
+                else:
+                    job.answer.set_result(result)
+        self._writing = None
+
+    async def _in_thread(self, which: int, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads[which], work)
+
+
+def _transact(tables: PostTables, jobs: Sequence[_Job]) -> list[Any]:
+    """What each has given, or the error with which none of it was done. In the thread."""
+    try:
+        tables.begin()
+        results = [job.work(tables) for job in jobs]
+        tables.commit()
+    except Exception as error:  # whatever it is, those who wait learn of it, and the next ones have their turn
+        tables.rollback()
+        if len(jobs) == 1:
+            return [error]
+        return [result for job in jobs for result in _transact(tables, [job])]
+    return results
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the lock of this log until it is closed, or the process ends, however that happens."""
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise PostLogError(f"log of posts {path}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise PostLogError(f"log of posts {path}: another poster uses it") from None
+    return lock

@@ -1,0 +1,1 @@
+"""Protocols that posts come and go by, each a Source and a Sink (`transport`)."""
