@@ -38,12 +38,12 @@ class Watched(Protocol):
 
     pause_s: float  # until it may be looked at again
 
+    @property
+    def root(self) -> Path:
+        """Below which files are, at `Entry.place` or else at their relPath."""
+
     def look(self, known: Mapping[str, Entry]) -> Look:
         """In a thread. What is as it is in `known` is given as it stands there."""
-        ...
-
-    def place_of(self, path: str, entry: Entry) -> Path:
-        """Where the file is that is posted as `path`."""
         ...
 
 
@@ -75,10 +75,6 @@ class Folder:
         found = _Walk(self.root, known, self._accepts).walked()
         self.pause_s = self._pace.after(time.thread_time() - began_s)
         return found
-
-    def place_of(self, path: str, entry: Entry) -> Path:
-        """Below the root."""
-        return self.root / path
 
 
 class _Walk:
@@ -165,10 +161,6 @@ class SegmentsFolder:
         found = self.whole(known)
         self._whole_at = time.monotonic() + self._pace.after(time.thread_time() - began_s)
         return found
-
-    def place_of(self, path: str, entry: Entry) -> Path:
-        """Where it was when it was found; a reader may have moved it since."""
-        return self.root / (entry.place or path)
 
     def whole(self, known: Mapping[str, Entry]) -> Look:
         """Each segment that is there. One that lies in its folder and in the archive is one."""

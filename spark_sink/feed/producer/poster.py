@@ -1,0 +1,208 @@
+"""A poster: looks at a folder, logs what has changed, and hands the log to each sink.
+
+    look ──► changes ──► files are read, a few at a time ──► PostLog.append ──► known ──► look …
+                                                                  └──► each sink by itself, from where it was
+    reports ──► PostLog.report
+
+What a crash leaves out is found again: what is not in the log is still in the folder, and what no sink has confirmed is
+in the log. Owns its tasks, the log and the sinks, from `start` to `stop`.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from client_sdk.clock import Clock
+from spark_sink.feed.errors import BadPost, PostLogError
+from spark_sink.feed.posts import read_post
+from spark_sink.feed.producer.folders import Watched
+from spark_sink.feed.producer.post_log import PostLog
+from spark_sink.feed.producer.post_tables import Heard, Posting
+from spark_sink.feed.producer.posting import PostOptions, PubTimes, find_posting, renamed
+from spark_sink.feed.producer.scanning import FILE, RENAME, Change, Look, Watch
+from spark_sink.feed.producer.sending import Sending
+from spark_sink.feed.reports import find_report
+from spark_sink.feed.transport import Sink, Source
+
+READERS_N: Final = 2  # threads that read files: one large file does not hold up the others
+BATCH_N: Final = 64  # files of one of their turns
+BATCH_BYTES: Final = 8 << 20  # of these, and one more
+MAX_SAID: Final = 1_000  # problems that are remembered, so that each is said once; then all are said again
+RETRY_S: Final = 1.0  # until a log is tried again that the disk did not take
+TRIM_S: Final = 60.0  # between looks at what is too old
+
+_log: Final = logging.getLogger("spark_sink.feed")
+
+
+class Poster:
+    """One folder and its log of posts."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        log: PostLog,
+        options: PostOptions,
+        *,
+        sinks: Sequence[Sink] = (),
+        reports: Sequence[Source] = (),
+        settle_s: float = 0.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """`sinks` are those whose names the log was given. `reports`: where reports come from, but for those that come
+        over RSocket. `settle_s`: how long a file must not change before it is posted, seconds. Opens nothing yet."""
+        self.log: Final = log
+        self.sendings: Final = tuple(Sending(sink, log, clock or Clock()) for sink in sinks)
+        self._watched: Final = watched
+        self._options: Final = options
+        self._reports: Final = tuple(reports)
+        self._settle_s: Final = settle_s
+        self._clock: Final = clock or Clock()
+        self._times: Final = PubTimes()
+        self._watch = Watch({})
+        self._readers: Final = asyncio.Semaphore(READERS_N)
+        self._reading: Final[set[asyncio.Task[None]]] = set()  # under way
+        self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
+        self._said: Final[set[str]] = set()
+
+    async def start(self) -> None:
+        """PostLogError: the log cannot be used."""
+        self._watch = Watch(await self.log.open(), settle_s=self._settle_s)
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._trim())]
+        self._tasks += [asyncio.create_task(sending.run()) for sending in self.sendings]
+        self._tasks += [asyncio.create_task(self._hear(source)) for source in self._reports]
+
+    async def stop(self) -> None:
+        """What is under way is found, or sent, after the next start."""
+        tasks = [*self._tasks, *self._reading]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for sending in self.sendings:
+            await sending.sink.close()
+        for source in self._reports:
+            await source.close()
+        await self.log.close()
+
+    async def look(self) -> None:
+        """One look, and what it has found under way."""
+        look = await asyncio.to_thread(self._watched.look, self._watch.known)
+        self._say(look)
+        changes = self._watch.compare(look, self._clock.now())
+        await self._post([change for change in changes if change.kind != FILE])
+        for batch in _batches([change for change in changes if change.kind == FILE]):
+            task = asyncio.create_task(self._post_when_free(batch))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+
+    async def heard(self, body: bytes) -> bool:
+        """A report has come, and is kept when this returns; False: it is none of a post that is here. PostLogError."""
+        try:
+            post = read_post(body)
+            report = find_report(post)
+        except BadPost as error:
+            _log.info("poster: a report is refused: %s", error)
+            return False
+        if report is None:
+            return False
+        return bool(await self.log.report([Heard(post, report, time.time_ns() // 1_000_000)]))
+
+    async def _follow(self) -> None:
+        while True:
+            await self.look()
+            await self._clock.sleep(self._watched.pause_s)
+
+    async def _post_when_free(self, batch: list[Change]) -> None:
+        async with self._readers:
+            await self._post(batch)
+
+    async def _post(self, changes: list[Change]) -> None:
+        """Logs them, or leaves them to the next look."""
+        if not changes:
+            return
+        made: dict[Change, Posting | None] = {}
+        for change in changes:
+            if change.kind == RENAME:
+                made[change] = await self._renamed(change)
+        others = [change for change in changes if change.kind != RENAME]
+        made.update(zip(others, await asyncio.to_thread(self._made, others), strict=True))
+        postings = [posting for change in changes if (posting := made[change]) is not None]
+        try:
+            await self.log.append(postings, time.time_ns() // 1_000_000)
+        except PostLogError as error:
+            self._say_once(str(error))
+            made = dict.fromkeys(changes)
+            await self._clock.sleep(RETRY_S)
+        finally:
+            for change in changes:
+                self._watch.done(change, is_posted=made[change] is not None)
+
+    async def _renamed(self, change: Change) -> Posting | None:
+        try:
+            return renamed(change, await self.log.identity_of(change.other), self._options, self._times)
+        except (BadPost, PostLogError) as error:
+            self._say_once(f"{change.path} cannot be posted: {error}")
+            return None
+
+    def _made(self, changes: list[Change]) -> list[Posting | None]:
+        """In a thread."""
+        return [self._find_posting(change) for change in changes]
+
+    def _find_posting(self, change: Change) -> Posting | None:
+        place = change.entry.place or change.path
+        try:
+            return find_posting(change, self._watched.root, place, self._options, self._times)
+        except BadPost as error:  # it would be so each time: it is known, and nothing is said of it
+            self._say_once(f"{change.path} cannot be posted: {error}")
+            return Posting(change.path, [], change.entry)
+        except FileNotFoundError:
+            return None  # the next look says so
+        except OSError as error:
+            self._say_once(f"{change.path} cannot be posted: {error.strerror or error}")
+            return None
+
+    async def _trim(self) -> None:
+        while True:
+            try:
+                while await self.log.trim(time.time_ns() // 1_000_000):
+                    pass
+            except PostLogError as error:
+                self._say_once(str(error))
+            await self._clock.sleep(TRIM_S)
+
+    async def _hear(self, source: Source) -> None:
+        while True:
+            arrival = await source.receive()
+            while True:
+                try:
+                    await self.heard(arrival.body)
+                    break
+                except PostLogError as error:
+                    self._say_once(str(error))
+                    await self._clock.sleep(RETRY_S)
+            source.acknowledge(arrival)
+
+    def _say(self, look: Look) -> None:
+        for problem in look.problems:
+            self._say_once(problem)
+
+    def _say_once(self, problem: str) -> None:
+        if problem not in self._said:
+            if len(self._said) >= MAX_SAID:
+                self._said.clear()
+            self._said.add(problem)
+            _log.warning("poster: %s", problem)
+
+
+def _batches(changes: Sequence[Change]) -> list[list[Change]]:
+    """In turns of BATCH_N files and BATCH_BYTES."""
+    batches: list[list[Change]] = []
+    left = 0
+    for change in changes:
+        if not batches or len(batches[-1]) >= BATCH_N or left <= 0:
+            batches.append([])
+            left = BATCH_BYTES
+        batches[-1].append(change)
+        left -= change.entry.size
+    return batches
