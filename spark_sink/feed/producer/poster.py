@@ -21,6 +21,7 @@ from spark_sink.feed.producer.folders import Watched
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import Heard, Posting
 from spark_sink.feed.producer.posting import PostOptions, PubTimes, find_posting, renamed
+from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.producer.scanning import FILE, RENAME, Change, Look, Watch
 from spark_sink.feed.producer.sending import Sending
 from spark_sink.feed.reports import find_report
@@ -31,6 +32,7 @@ BATCH_N: Final = 64  # files of one of their turns
 BATCH_BYTES: Final = 8 << 20  # of these, and one more
 MAX_SAID: Final = 1_000  # problems that are remembered, so that each is said once; then all are said again
 RETRY_S: Final = 1.0  # until a log is tried again that the disk did not take
+DECLARE_S: Final = 1.0  # between declarations of what consumers have, at least
 TRIM_S: Final = 60.0  # between looks at what is too old
 
 _log: Final = logging.getLogger("spark_sink.feed")
@@ -47,16 +49,19 @@ class Poster:
         *,
         sinks: Sequence[Sink] = (),
         reports: Sequence[Source] = (),
+        readers: ReportedReaders | None = None,
         settle_s: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         """`sinks` are those whose names the log was given. `reports`: where reports come from, but for those that come
-        over RSocket. `settle_s`: how long a file must not change before it is posted, seconds. Opens nothing yet."""
+        over RSocket. `readers`: of the events folder that is posted, for required consumers. `settle_s`: how long
+        a file must not change before it is posted, seconds. Opens nothing yet."""
         self.log: Final = log
         self.sendings: Final = tuple(Sending(sink, log, clock or Clock()) for sink in sinks)
         self._watched: Final = watched
         self._options: Final = options
         self._reports: Final = tuple(reports)
+        self._declared: Final = readers
         self._settle_s: Final = settle_s
         self._clock: Final = clock or Clock()
         self._times: Final = PubTimes()
@@ -69,7 +74,10 @@ class Poster:
     async def start(self) -> None:
         """PostLogError: the log cannot be used."""
         self._watch = Watch(await self.log.open(), settle_s=self._settle_s)
-        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._trim())]
+        if self._declared is not None:
+            await self._declared.start()
+            self._tasks = [asyncio.create_task(self._declare(self._declared))]
+        self._tasks += [asyncio.create_task(self._follow()), asyncio.create_task(self._trim())]
         self._tasks += [asyncio.create_task(sending.run()) for sending in self.sendings]
         self._tasks += [asyncio.create_task(self._hear(source)) for source in self._reports]
 
@@ -170,6 +178,15 @@ class Poster:
             except PostLogError as error:
                 self._say_once(str(error))
             await self._clock.sleep(TRIM_S)
+
+    async def _declare(self, readers: ReportedReaders) -> None:
+        while True:
+            began = self._clock.now()
+            try:
+                await readers.declare(list(self._watch.known), list(self._watch.waiting))
+            except (OSError, PostLogError) as error:
+                self._say_once(f"a reader cannot be declared: {error}")
+            await self._clock.sleep(max(DECLARE_S, 10 * (self._clock.now() - began)))
 
     async def _hear(self, source: Source) -> None:
         while True:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
-from spark_sink.feed.producer.folders import Folder
+from spark_sink.feed.producer.folders import Folder, SegmentsFolder
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.posting import PostOptions
+from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.reports import Report, report_post
 
 
@@ -99,4 +100,13 @@ async def test_a_report_is_kept_and_one_of_nothing_is_not(tmp_path: Path) -> Non
     assert [await running.heard(report.encode()), await running.heard(sink.posts[0].encode())] == [True, False]
     assert await running.heard(b"garbage") is False
     assert await running.log.unreported("u@h", 0) == []
+    await running.stop()
+
+
+async def test_a_required_consumer_is_declared_before_it_has_anything(tmp_path: Path) -> None:
+    log = PostLog(tmp_path / "posts.db", is_synced=False)
+    readers = ReportedReaders(tmp_path, log, ["u@h"])
+    running = Poster(SegmentsFolder(tmp_path), log, PostOptions(base_url="http://a/"), readers=readers)
+    await running.start()
+    assert (tmp_path / "_readers/feed-u@h.json").exists()
     await running.stop()
