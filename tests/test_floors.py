@@ -38,8 +38,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.errors",
         "spark_sink.terminal",  # how commands show tables and lengths of time
         "spark_sink.timestamps",
-        "spark_sink.feed.files",  # serves files of the feed at the admin port
-        "spark_sink.feed.views",  # what posters and consumers have done
     ),
     # Programs on the client SDK, each a process of its own, whose options stand in the broker's configuration.
     "client_sdk.gateways": (
