@@ -16,7 +16,7 @@ STATE = {
     "started_at_ms": 1_700_000_000_000,
     "accepted_n": 40,
     "refused": {"frames": 2, "empty": 1},
-    "quirks": {"header pairs": 3},
+    "quirks": {"header-pairs": 3},
     "acknowledged": {"rabbit-1": 20, "orders": 4},
     "retried": {"rabbit-2": 5},
     "failed": {"rabbit-2": 6, "billing": 1},
