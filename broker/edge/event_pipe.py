@@ -35,14 +35,13 @@ import msgspec
 from msgspec.structs import asdict
 
 from broker import VERSION
+from broker.config.folders import make_folder
 from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogOptions
 from broker.edge.event_backlog import ENCODE_ERRORS, Event, EventBacklog, framed
 from broker.events import PIPE_FORMAT, WriterState
 from broker.forwarding.traffic.request_log import RequestRows
-from rsocket_wire.errors import BrokerError
 
-FOLDER_MODE: Final = 0o750  # of the folder of event files: they tell who asks for what
 PIPE_BYTES: Final = 1 << 20  # asked of the kernel, which may give less
 FIRST_RESTART_S: Final = 0.5
 LAST_RESTART_S: Final = 30.0
@@ -101,11 +100,7 @@ class EventPipe:
     async def start_as(self, events: EventOptions, log: LogOptions, header: dict[str, object]) -> None:
         """Make the folder and start the writer with these options; `header` as of `start`, without the version.
         BrokerError "bad-config": there can be no such folder, which whoever starts the process should hear at once."""
-        try:
-            os.makedirs(events.dir, FOLDER_MODE, exist_ok=True)
-        except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else str(error)
-            raise BrokerError("bad-config", f"events.dir: {events.dir}: {reason}") from None
+        make_folder("events.dir", events.dir)
         await self.start(events.dir, header | {"version": VERSION}, events.roll_s, writer_arguments(events, log))
 
     async def start(

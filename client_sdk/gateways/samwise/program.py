@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.config.folders import make_folder
 from broker.log import setup as setup_log
 from client_sdk.gateways.samwise.assignment import Assignment
 from client_sdk.gateways.samwise.control import ControlListener
@@ -35,7 +36,6 @@ from rsocket_wire.errors import BrokerError
 if TYPE_CHECKING:
     from client_sdk.gateways.event_files import EventFiles
 
-FOLDER_MODE: Final = 0o750  # messages are nobody else's business
 SWITCH_S: Final = 0.0005  # after which a busy loop gives up the GIL, which the store's thread wants at each step
 EVENT_FILES: Final = "client_sdk.gateways.event_files"  # imported where they are written: the others pay nothing
 EXIT_CANNOT_START: Final = 1
@@ -75,11 +75,7 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
     """One gateway, until it is to stop; STOP or RESTART. BrokerError, StoreError: it could not start, and nothing of it
     is left."""
     options = assignment.options
-    try:
-        os.makedirs(options.dir, FOLDER_MODE, exist_ok=True)
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise BrokerError("bad-config", f"samwise.dir: {options.dir}: {reason}") from None
+    make_folder("samwise.dir", options.dir)
     event_files = _event_files_of(assignment)
     gateway = Gateway(
         store_of(options),
