@@ -16,7 +16,8 @@ from typing import Final, Protocol
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.folder import SOURCES, EventFile, list_folder
 from spark_sink.event_files.layout import LOG_FOLDER, LOG_SUFFIX, parts_of
-from spark_sink.feed.producer.scanning import DIRECTORY, FILE, LINK, Entry, Look
+from spark_sink.feed.posts import DIRECTORY, LINK
+from spark_sink.feed.producer.scanning import FILE, Entry, Look
 
 MAX_FILES: Final = 1_000_000  # below one folder; more are not posted, and said to be: each takes 300 bytes of memory
 MAX_DEPTH: Final = 100  # folders in folders; what lies deeper is not posted

@@ -19,12 +19,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_sink.feed.errors import PostLogError
 from spark_sink.feed.identity import Identity
-from spark_sink.feed.producer.post_tables import KEEP_POSTS, KEEP_S, Heard, Logged, Posting, PostTables
+from spark_sink.feed.producer.post_tables import FILE_MODE, KEEP_POSTS, KEEP_S, Heard, Logged, Posting, PostTables
 from spark_sink.feed.producer.scanning import Entry
 
 PAGE_N: Final = 64  # posts of one reading at most
 PAGE_BYTES: Final = 1 << 20  # of their bodies, and one more: a reader holds so much
-FILE_MODE: Final = 0o640
 
 T = TypeVar("T")
 
@@ -149,9 +148,9 @@ class PostLog:
         """As what is there under this name was posted; None: as nothing, or it is not known."""
         return await self._read(lambda tables: tables.identity_of(path))
 
-    async def unreported(self, consumer: str, after_seq: int) -> list[tuple[int, str]]:
-        """Number and relPath of posts behind this number that stand for a file which the consumer has not got."""
-        return await self._read(lambda tables: list(tables.unreported(consumer, after_seq)))
+    async def unreported(self, consumer: str) -> list[tuple[int, str]]:
+        """Number and relPath of posts that stand for a file which the consumer has not got, in order."""
+        return await self._read(lambda tables: list(tables.unreported(consumer)))
 
     async def wait_beyond(self, seq: int) -> None:
         """Returns when there is a post with a greater number, or the log is closed."""

@@ -24,7 +24,8 @@ from spark_sink.feed.errors import PostLogError
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import REMOVE, Post
 from spark_sink.feed.producer.scanning import Entry
-from spark_sink.feed.reports import Report
+from spark_sink.feed.reports import DOWNLOADED, NOT_MODIFIED, RESET, TRANSFORMED, Report
+from spark_sink.feed.topics import dirs_of
 
 SCHEMA: Final = 1  # PRAGMA user_version
 STANDS: Final = 0
@@ -40,7 +41,7 @@ TRIMMED_N: Final = 1_000  # posts that are removed in one transaction at most
 FILE_MODE: Final = 0o640
 
 # Codes after which the consumer has the file: written, transformed, written and recomputed, there before.
-HAS_IT: Final = frozenset((201, 203, 205, 304))
+HAS_IT: Final = frozenset((DOWNLOADED, TRANSFORMED, RESET, NOT_MODIFIED))
 
 _CREATE: Final = f"""
 CREATE TABLE origin (id TEXT NOT NULL);
@@ -176,7 +177,7 @@ class PostTables:
         run = self.connection.execute
         first = self.last_seq()
         for post in posting.posts:
-            topic = ".".join([prefix, *post.rel_path.split("/")[:-1]])
+            topic = ".".join([prefix, *dirs_of(post.rel_path)])
             number = -1 if post.blocks is None else post.blocks.number
             is_gone = post.file_op is not None and post.file_op.kind == REMOVE
             run(
@@ -296,11 +297,10 @@ class PostTables:
         row = self.connection.execute("SELECT method, value FROM files WHERE rel_path = ?", (path,)).fetchone()
         return Identity(*row) if row is not None and row[0] else None
 
-    def unreported(self, consumer: str, after_seq: int) -> Iterator[tuple[int, str]]:
-        """Number and relPath of posts behind this number that stand for a file that the consumer has not got, in
-        order."""
+    def unreported(self, consumer: str) -> Iterator[tuple[int, str]]:
+        """Number and relPath of posts that stand for a file that the consumer has not got, in order."""
         return self.connection.execute(
-            f"SELECT seq, rel_path FROM posts WHERE seq > ? AND state = {STANDS} AND NOT EXISTS (SELECT 1 FROM reports "
+            f"SELECT seq, rel_path FROM posts WHERE state = {STANDS} AND NOT EXISTS (SELECT 1 FROM reports "
             "WHERE reports.seq = posts.seq AND consumer = ? AND has_it) ORDER BY seq",
-            (after_seq, consumer),
+            (consumer,),
         )

@@ -16,13 +16,13 @@ from typing import Final
 
 from client_sdk.clock import Clock
 from spark_sink.feed.errors import BadPost, PostLogError
-from spark_sink.feed.posts import read_post
+from spark_sink.feed.posts import RENAME, read_post
 from spark_sink.feed.producer.folders import Watched
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import Heard, Posting
 from spark_sink.feed.producer.posting import PostOptions, PubTimes, find_posting, renamed
 from spark_sink.feed.producer.readers import ReportedReaders
-from spark_sink.feed.producer.scanning import FILE, RENAME, Change, Look, Watch
+from spark_sink.feed.producer.scanning import FILE, Change, Look, Watch
 from spark_sink.feed.producer.sending import Sending
 from spark_sink.feed.reports import find_report
 from spark_sink.feed.transport import Sink, Source

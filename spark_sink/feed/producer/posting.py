@@ -21,9 +21,8 @@ from spark_sink.feed.blocks import INPLACE, Block, blocks_of, plan
 from spark_sink.feed.identity import ARBITRARY, COD, METHODS, RANDOM, SHA512, Identity, digest, is_checked, value_of
 from spark_sink.feed.opening import open_below
 from spark_sink.feed.posts import DIRECTORY, HLINK, LINK, REMOVE, RENAME, FileOp, Post, make_post
-from spark_sink.feed.producer import scanning
 from spark_sink.feed.producer.post_tables import Posting
-from spark_sink.feed.producer.scanning import Change, Entry
+from spark_sink.feed.producer.scanning import FILE, Change, Entry
 
 NONE: Final = "none"
 READ_BYTES: Final = 1 << 20  # of a file at a time
@@ -85,21 +84,19 @@ def find_posting(change: Change, root: Path, place: str, options: PostOptions, t
     """
     entry = change.entry
     post = _Poster(change, options, times)
-    match change.kind:
-        case scanning.FILE:
-            return _file(post, root, place)
-        case scanning.REMOVE:
-            gone = FileOp(REMOVE, is_directory=entry.kind == scanning.DIRECTORY)
-            return Posting(change.path, [post.made(file_op=gone)] if options.has_removals else [], None)
-        case scanning.DIRECTORY:
-            mode = os.lstat(root / place).st_mode
-            made = post.made(file_op=FileOp(DIRECTORY, is_directory=True), mode=mode, mtime_ns=entry.mtime_ns)
-        case scanning.LINK:
-            made = post.made(file_op=FileOp(LINK, entry.target), mtime_ns=entry.mtime_ns)
-        case _:
-            # As in sr3: seen from the folder of the new name.
-            target = posixpath.relpath(change.other, posixpath.dirname(change.path) or ".")
-            made = post.made(file_op=FileOp(HLINK, target), size=entry.size, mtime_ns=entry.mtime_ns)
+    if change.kind == FILE:
+        return _file(post, root, place)
+    if change.kind == REMOVE:
+        gone = FileOp(REMOVE, is_directory=entry.kind == DIRECTORY)
+        return Posting(change.path, [post.made(file_op=gone)] if options.has_removals else [], None)
+    if change.kind == DIRECTORY:
+        mode = os.lstat(root / place).st_mode
+        made = post.made(file_op=FileOp(DIRECTORY, is_directory=True), mode=mode, mtime_ns=entry.mtime_ns)
+    elif change.kind == LINK:
+        made = post.made(file_op=FileOp(LINK, entry.target), mtime_ns=entry.mtime_ns)
+    else:  # HLINK; as in sr3: seen from the folder of the new name
+        target = posixpath.relpath(change.other, posixpath.dirname(change.path) or ".")
+        made = post.made(file_op=FileOp(HLINK, target), size=entry.size, mtime_ns=entry.mtime_ns)
     return Posting(change.path, [made], entry)
 
 

@@ -14,13 +14,9 @@ Without I/O: `folders` looks, `poster` posts. The clock comes in as a parameter.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-FILE: Final = "file"
-LINK: Final = "link"  # a symbolic one
-DIRECTORY: Final = "directory"
+from spark_sink.feed.posts import DIRECTORY, HLINK, LINK, REMOVE, RENAME
 
-HARD_LINK: Final = "hlink"  # of a change: another name of a file that is posted already
-RENAME: Final = "rename"
-REMOVE: Final = "remove"
+FILE: Final = "file"  # beside the operations of posts; of these HLINK is another name of a file that is posted already
 
 
 class Entry(NamedTuple):
@@ -50,10 +46,10 @@ class Entry(NamedTuple):
 class Change(NamedTuple):
     """What is to be posted of one path."""
 
-    kind: str  # FILE, LINK, DIRECTORY, HARD_LINK, RENAME, REMOVE
+    kind: str  # FILE, LINK, DIRECTORY, HLINK, RENAME, REMOVE
     path: str  # relPath
     entry: Entry  # as it was found; of REMOVE as it was known
-    other: str = ""  # of RENAME the path before, of HARD_LINK the path that is posted
+    other: str = ""  # of RENAME the path before, of HLINK the path that is posted
 
 
 class Look(NamedTuple):
@@ -199,7 +195,7 @@ class Watch:
                 continue
             posted = [path for path in names[file] if path in self.known and self.known[path].is_as(entry)]
             if posted:
-                kept.append(Change(HARD_LINK, change.path, entry, min(posted)))
+                kept.append(Change(HLINK, change.path, entry, min(posted)))
             elif first.setdefault(file, change.path) == change.path and not self._under_way.intersection(names[file]):
                 kept.append(change)
             else:

@@ -108,5 +108,6 @@ def _names_of(post: Post) -> tuple[str, ...]:
     if post.blocks is not None:
         return (f"{post.rel_path}\0{post.blocks.number}",)
     operation = post.file_op
-    is_rename = operation is not None and operation.kind == RENAME and operation.value != post.rel_path
-    return (post.rel_path, operation.value) if is_rename and operation is not None else (post.rel_path,)
+    if operation is not None and operation.kind == RENAME and operation.value != post.rel_path:
+        return post.rel_path, operation.value
+    return (post.rel_path,)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_sink.feed.posts import DIRECTORY, LINK
 from spark_sink.feed.producer import folders
 from spark_sink.feed.producer.folders import CPU_SHARE, Folder, Pace, SegmentsFolder
-from spark_sink.feed.producer.scanning import DIRECTORY, FILE, LINK, Look
+from spark_sink.feed.producer.scanning import FILE, Look
 
 STREAM = "11223344-5566-7788-99aa-bbccddeeff00-1700000000000"
 

@@ -9,12 +9,12 @@ import pytest
 
 from spark_sink.feed.blocks import Block
 from spark_sink.feed.identity import Identity, identity_of
-from spark_sink.feed.posts import FileOp
+from spark_sink.feed.posts import DIRECTORY, HLINK, LINK, REMOVE, RENAME, FileOp
 from spark_sink.feed.producer import posting
 from spark_sink.feed.producer.folders import Folder
 from spark_sink.feed.producer.post_tables import Posting
 from spark_sink.feed.producer.posting import BadIdentity, PostOptions, PubTimes, find_posting, renamed
-from spark_sink.feed.producer.scanning import DIRECTORY, FILE, HARD_LINK, LINK, REMOVE, RENAME, Change
+from spark_sink.feed.producer.scanning import FILE, Change
 
 URL = "http://a/"
 
@@ -119,7 +119,7 @@ def test_links_folders_and_removals_are_operations(tmp_path: Path) -> None:
     operations = [
         changed(tmp_path, "d", DIRECTORY).posts[0].file_op,
         changed(tmp_path, "d/l", LINK).posts[0].file_op,
-        changed(tmp_path, "d/h", HARD_LINK, "f").posts[0].file_op,
+        changed(tmp_path, "d/h", HLINK, "f").posts[0].file_op,
         changed(tmp_path, "f", REMOVE).posts[0].file_op,
         changed(tmp_path, "d", REMOVE).posts[0].file_op,
     ]

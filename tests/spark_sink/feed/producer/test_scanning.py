@@ -1,17 +1,7 @@
 """What differs is posted when it is settled, once, and in an order that a mirror can follow."""
 
-from spark_sink.feed.producer.scanning import (
-    DIRECTORY,
-    FILE,
-    HARD_LINK,
-    LINK,
-    REMOVE,
-    RENAME,
-    Change,
-    Entry,
-    Look,
-    Watch,
-)
+from spark_sink.feed.posts import DIRECTORY, HLINK, LINK, REMOVE, RENAME
+from spark_sink.feed.producer.scanning import FILE, Change, Entry, Look, Watch
 
 
 def file(inode: int, size: int = 1, mtime_ns: int = 1, names_n: int = 1, *, is_sealed: bool = False) -> Entry:
@@ -172,19 +162,19 @@ def test_the_time_of_a_folder_is_no_change() -> None:
 def test_other_names_of_a_file_are_hard_links_once_it_is_posted() -> None:
     folder = Folder()
     folder.entries = {"b": file(1, names_n=3), "a": file(1, names_n=3), "d/c": file(1, names_n=3)}
-    assert folder.settled() == [("file", "a"), (HARD_LINK, "a>b"), (HARD_LINK, "a>d/c")]
+    assert folder.settled() == [("file", "a"), (HLINK, "a>b"), (HLINK, "a>d/c")]
 
 
 def test_a_hard_link_to_a_posted_file_follows_it() -> None:
     folder = Folder(z=file(1, names_n=2))
     folder.entries["a"] = file(1, names_n=2)
-    assert folder.settled() == [(HARD_LINK, "z>a")]
+    assert folder.settled() == [(HLINK, "z>a")]
 
 
 def test_hard_links_whose_file_was_changed_follow_again() -> None:
     folder = Folder(a=file(1, names_n=2), b=file(1, names_n=2))
     folder.entries = {"a": file(1, mtime_ns=2, names_n=2), "b": file(1, mtime_ns=2, names_n=2)}
-    assert folder.settled() == [("file", "a"), (HARD_LINK, "a>b")]
+    assert folder.settled() == [("file", "a"), (HLINK, "a>b")]
 
 
 def test_what_lies_in_a_folder_that_cannot_be_read_is_not_gone() -> None:
