@@ -1,1 +1,0 @@
-"""Protocols that posts come and go by, each a Source and a Sink (`transport`)."""
