@@ -52,7 +52,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     names = {name for operation in operations for name in _refusals(operation).values()}
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, by_kind)
+        paths.setdefault(operation.template, {})[operation.method.lower()] = _operation(operation, by_kind, components)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -68,7 +68,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
+def _operation(operation: Operation, schemas: dict[Any, Any], components: dict[str, Any]) -> dict[str, Any]:
     shown = {
         "operationId": "_".join([operation.method.lower(), *re.findall(r"\w+", operation.template)]),
         "summary": operation.about,
@@ -79,10 +79,9 @@ def _operation(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         "responses": _responses(operation, schemas),
     }
     if operation.body is not None:
-        body = msgspec.json.schema_components([operation.body])[1][operation.body.__name__]
         shown["requestBody"] = {
             "content": {JSON_TYPE: {"schema": schemas[operation.body]}},
-            "required": bool(body["required"]),
+            "required": bool(components[operation.body.__name__]["required"]),
         }
     return shown
 
