@@ -175,7 +175,6 @@ struct options {
     int keys;            /* different shard keys */
     int rate;            /* requests per second of all connections together; 0: as fast as they are completed */
     const char *endpoint; /* of ZeroMQ, instead of a port */
-    const char *answered; /* file for the moments of answers; NULL: nobody wants them */
 };
 
 /* The CPU time of all of them together. */
@@ -217,7 +216,6 @@ static inline void set_option(struct options *options, const char *name, const c
     else if (!strcmp(name, "credit")) options->credit = (int)number_option(name, text, 2, 1 << 20);
     else if (!strcmp(name, "keys")) options->keys = (int)number_option(name, text, 1, 9999);
     else if (!strcmp(name, "endpoint")) options->endpoint = text;
-    else if (!strcmp(name, "answered")) options->answered = text;
     else if (!strcmp(name, "rate")) options->rate = (int)number_option(name, text, 1, 10000000);
     else if (!strcmp(name, "seconds")) {
         char *end;
@@ -236,7 +234,6 @@ static inline struct options parse_options(int count, char **arguments) {
         {"items", required_argument, 0, 0},         {"credit", required_argument, 0, 0},
         {"keys", required_argument, 0, 0},          {"service-port", required_argument, 0, 0},
         {"rate", required_argument, 0, 0},          {"endpoint", required_argument, 0, 0},
-        {"answered", required_argument, 0, 0},
         {0, 0, 0, 0},
     };
     struct options options = {
@@ -247,7 +244,7 @@ static inline struct options parse_options(int count, char **arguments) {
     for (int which, result; (result = getopt_long(count, arguments, "", known, &which)) != -1;) {
         if (result == '?')
             die("known options: --port --model --connections --in-flight --payload-bytes --seconds --services "
-                "--routing --mime --cpu-of --items --credit --keys --service-port --rate --endpoint --answered");
+                "--routing --mime --cpu-of --items --credit --keys --service-port --rate --endpoint");
         set_option(&options, known[which].name, optarg);
     }
     if (optind < count) die("%s: only named options are understood", arguments[optind]);

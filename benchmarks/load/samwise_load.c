@@ -3,8 +3,7 @@
  * publishes again. What is sent is what samcli sends: version 120, round robin, twelve empty options, no headers.
  *
  * With `--rate` messages begin at their moments, so many a second, on whichever caller is free; a latency counts from the
- * moment at which a message was due. The payload begins with the number of the message, 8 bytes in this machine's order;
- * `--answered FILE` gets for each number the moment of its answer 0, as many nanoseconds of CLOCK_MONOTONIC.
+ * moment at which a message was due.
  */
 #include "common.h"
 
@@ -14,7 +13,6 @@ enum { ANSWER_LIMIT_MS = 10000, IDLE_MS = 100 };
 
 struct caller {
     void *socket;
-    uint64_t number;     /* of the message under way */
     uint64_t sent_at_ns; /* or was due; 0: none is under way */
 };
 
@@ -25,8 +23,6 @@ struct load {
     zmq_pollitem_t *polled;
     uint8_t *payload;
     uint64_t begun_at_ns, begun_n;
-    uint64_t *answered_at_ns; /* by number; as long as `answered_n` */
-    size_t answered_n;
 };
 
 static void send_frame(void *socket, const void *bytes, size_t count, bool is_last) {
@@ -39,9 +35,8 @@ static void send_text(void *socket, const char *text, bool is_last) {
 
 static void publish(struct load *load, struct caller *caller, uint64_t sent_at_ns) {
     static const char *const first[] = {"120", "publish", "round robin", "amq.direct", "bench", "0", "0", "12"};
-    caller->number = load->begun_n++;
+    load->begun_n++;
     caller->sent_at_ns = sent_at_ns;
-    memcpy(load->payload, &caller->number, sizeof caller->number);
     for (size_t at = 0; at < sizeof first / sizeof *first; at++) send_text(caller->socket, first[at], false);
     for (int option = 0; option < 12; option++) send_text(caller->socket, "", false);
     send_text(caller->socket, "0", false);
@@ -55,14 +50,6 @@ static void read_answer(struct caller *caller) {
     if (length < 0) die("no answer within %d s: %s", ANSWER_LIMIT_MS / 1000, zmq_strerror(zmq_errno()));
     if (zmq_recv(caller->socket, text, sizeof text - 1, 0) < 0) die("zmq_recv: %s", zmq_strerror(zmq_errno()));
     if (strcmp(state, "0")) die("refused: %s %s", state, text);
-}
-
-static void note_answer(struct load *load, uint64_t number, uint64_t now) {
-    if (number >= load->answered_n) {
-        load->answered_n = 2 * (number + 512);
-        load->answered_at_ns = reallocate(load->answered_at_ns, load->answered_n * sizeof *load->answered_at_ns);
-    }
-    load->answered_at_ns[number] = now;
 }
 
 static void open_callers(struct load *load) {
@@ -105,7 +92,6 @@ static long begin_due(struct load *load) {
 int main(int count, char **arguments) {
     struct load load = {.options = parse_options(count, arguments)};
     if (!load.options.endpoint) die("--endpoint is needed");
-    if (load.options.payload_bytes < sizeof(uint64_t)) die("--payload-bytes: at least 8, for the number");
     load.payload = allocate(1, load.options.payload_bytes);
     open_callers(&load);
     load.begun_at_ns = now_ns();
@@ -120,21 +106,13 @@ int main(int count, char **arguments) {
             read_answer(caller);
             uint64_t now = now_ns();
             window_completed(&load.window, caller->sent_at_ns, now);
-            if (load.options.answered) note_answer(&load, caller->number, now);
             caller->sent_at_ns = 0;
             if (!load.options.rate) publish(&load, caller, now);
         }
     }
     /* Those under way are stored, too: each is waited for, so that whoever counts knows how many there are. */
     for (int at = 0; at < load.options.connections; at++) {
-        if (!load.callers[at].sent_at_ns) continue;
-        read_answer(&load.callers[at]);
-        if (load.options.answered) note_answer(&load, load.callers[at].number, now_ns());
-    }
-    if (load.options.answered) {
-        FILE *file = fopen(load.options.answered, "wb");
-        if (!file || fwrite(load.answered_at_ns, sizeof(uint64_t), load.begun_n, file) != load.begun_n || fclose(file))
-            die("%s: %s", load.options.answered, strerror(errno));
+        if (load.callers[at].sent_at_ns) read_answer(&load.callers[at]);
     }
     return 0;
 }
