@@ -23,7 +23,7 @@ COMMAND: Final = (sys.executable, "-m", "client_sdk.gateways.samwise")
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 30.0
 LIVED_S: Final = 10.0  # it was not the start that failed: the next pause is the first one again
-STOP_S: Final = 15.0  # for requests and deliveries on their way, 5 s each, and the store
+STOP_S: Final = 15.0  # for requests and deliveries on their way, 5 s each, event files, 3 s, and the store
 
 _log: Final = logging.getLogger(__name__)
 

@@ -268,7 +268,7 @@ class Tables:
             f"SELECT {_COLUMNS}, bytes FROM waiting WHERE due_at_ms <= ? ORDER BY due_at_ms, id",
             (now_ms,),
             max_n,
-            min(max_bytes, self._disk.spare_bytes // 4),  # each is written again, whole
+            min(max_bytes, self._disk.taken_bytes),
         )
         self._at_hand(messages)
         return messages, self.next_due_at_ms()
@@ -276,7 +276,7 @@ class Tables:
     def take_lane(self, lane: str, max_n: int, max_bytes: int) -> tuple[list[Message], bool]:
         """The first ones of a lane, and whether these were all."""
         query = f"SELECT {_COLUMNS}, bytes FROM waiting WHERE lane = ? ORDER BY id"
-        messages, is_all = self._read(query, (lane,), max_n, min(max_bytes, self._disk.spare_bytes // 4))
+        messages, is_all = self._read(query, (lane,), max_n, min(max_bytes, self._disk.taken_bytes))
         self._at_hand(messages)
         return messages, is_all
 
@@ -402,6 +402,7 @@ class _Disk:
         self._folder: Final = folder
         whole = os.statvfs(folder)
         self.spare_bytes: Final = min(SPARE_BYTES, whole.f_blocks * whole.f_frsize // SPARE_PART)
+        self.taken_bytes: Final = self.spare_bytes // 4  # of messages taken at once: each is written again, whole
         self._known_bytes = 0  # that messages may take until the system is asked again
 
     def has_room(self, size: int, free_pages_n: Callable[[], int]) -> bool:
