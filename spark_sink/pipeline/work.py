@@ -39,6 +39,7 @@ OUTPUT_SCHEMA: Final = pa.schema(
 _PACKED: Final = pa.ipc.IpcWriteOptions(compression="lz4")  # a quarter of the bytes pass through Java
 _DECODER: Final = msgspec.msgpack.Decoder(GoodFile | BadFile)
 _FILES: Final = "files"  # a key: what was judged
+_TABLES_OF: Final = {FLOWS: tables_of_flows, LIFECYCLES: tables_of_events}  # records of others are rows of one table
 _WANTED_FLOWS: Final = ["started_at", *(column.name for column in FINEST.columns if column.name != MINUTE)]
 
 
@@ -131,9 +132,7 @@ def outputs_of(key: str, pieces: Sequence[Any]) -> Iterator[Output]:
         rows = pa.concat_tables([pa.ipc.open_stream(piece).read_all() for piece in pieces])
         if kind == FLOWS and len(pieces) > 1:  # a piece alone is added up already
             rows = merged(FINEST, rows)
-        made = {kind: rows}  # messages
-        if kind in (FLOWS, LIFECYCLES):
-            made = tables_of_flows(rows) if kind == FLOWS else tables_of_events(rows)
+        made = _TABLES_OF[kind](rows) if kind in _TABLES_OF else {kind: rows}
         day = rest.partition("/")[0]
         yield from (
             Output(table, day, "", bytes(table_bytes(table, some))) for table, some in made.items() if len(some)
