@@ -8,6 +8,7 @@ from aiohttp import web
 
 from admin_api.errors import AdminError, shown
 from broker.views.queries import TagFilter
+from broker.views.samwise import DEAD, WAITING
 from broker.views.schemas import Part
 from rsocket_wire.errors import BrokerError
 from spark_sink.event_files.folder import SOURCES
@@ -82,7 +83,7 @@ TAGS: Final = Tags("tags", "tag.NAME=VALUE: routes with this tag; the name in an
 ARCHIVED: Final = Word("archived", "false: without the archive", ("true", "false"), "true")
 SOURCE: Final = Word("source", "files of this source, and logs", SOURCES)
 AFTER: Final = Number("after", "what has a greater number", 0, 2**63 - 1, 0)
-STATE: Final = Word("state", "messages that wait, or dead letters", ("waiting", "dead"), "waiting")
+STATE: Final = Word("state", "messages that wait, or dead letters", (WAITING, DEAD), WAITING)
 
 
 def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:

@@ -47,6 +47,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "broker.log",
         "broker.events",  # they write event files as a broker does
         "broker.edge.event_pipe",
+        "broker.views.samwise",  # what they tell operators
     ),
     # Posters and consumers of files, programs on the client SDK as well: they look into folders of events, and into no
     # event.

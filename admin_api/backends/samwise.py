@@ -1,7 +1,7 @@
 """The Samwise gateway beside the broker, asked at the socket that it has for operators.
 
 It is a process of its own that may be busy, hang or be gone: every question has ANSWER_S, and what is no answer is a
-sentence for the operator. Knows the JSON of `client_sdk.gateways.samwise.control`, and nothing of its code.
+sentence for the operator. What is asked there stands in `client_sdk.gateways.samwise.control`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from admin_api.numbers import SAMWISE, SAMWISE_RESTARTS, SAMWISE_UP
 from admin_api.processes import GatewayProcess
 from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.samwise import SamwiseOptions
-from broker.views.samwise import ChangedMessageView, DestinationView, MessagesView, MessageView, SamwiseView
+from broker.views.samwise import (
+    ChangedMessages,
+    ChangedMessageView,
+    GatewayView,
+    MessageIds,
+    MessagesView,
+    SamwiseView,
+)
 
 ANSWER_S: Final = 0.8  # operators are answered within a second, whatever the gateway does
 HOST: Final = "http://gateway"  # the path of the socket says which one
@@ -53,28 +60,15 @@ class SamwiseGateway:
 
     async def state(self) -> Answer[SamwiseView]:
         """What it has done, and what waits there."""
-        state = await self._ask("GET", "/state", _State)
+        state = await self._ask("GET", "/state", GatewayView)
         assert self._process is not None  # it has answered
         return Answer(
             SamwiseView(
+                **msgspec.structs.asdict(state),
                 pid=self._process.pid,
                 restarts=self._process.restarts,
                 backend=self._options.backend,
                 endpoints=list(self._options.endpoints),
-                started_at_ms=state.started_at_ms,
-                accepted=state.accepted_n,
-                refused=state.refused,
-                quirks=state.quirks,
-                delivered=state.delivered_n,
-                died=state.died_n,
-                events_dropped=state.events_dropped_n,
-                under_way=state.under_way_n,
-                waiting=state.totals.waiting_n,
-                waiting_bytes=state.totals.waiting_bytes,
-                oldest_age_s=state.oldest_age_s,
-                dead=state.totals.dead_n,
-                dead_bytes=state.totals.dead_bytes,
-                destinations=state.views(),
             )
         )
 
@@ -92,8 +86,7 @@ class SamwiseGateway:
     async def messages(self, state: str, after: int, limit: int) -> Answer[MessagesView]:
         """Stored messages with greater ids: `waiting`, or `dead` letters."""
         query = {"state": state, "after": str(after), "limit": str(limit)}
-        page = await self._ask("GET", "/messages", _Page, query)
-        return Answer(MessagesView([each.view() for each in page.messages], state, after, limit))
+        return Answer(await self._ask("GET", "/messages", MessagesView, query))
 
     async def requeue(self, id: int) -> Answer[ChangedMessageView]:
         """A dead letter is tried again. AdminError "no-such-message"."""
@@ -108,8 +101,8 @@ class SamwiseGateway:
         return self._changed(id, "removed")
 
     async def _change(self, change: str, id: int) -> int:
-        body = msgspec.json.encode({"ids": [id]})
-        return (await self._ask("POST", f"/messages/{change}", _Changed, body=body)).changed_n
+        body = msgspec.json.encode(MessageIds([id]))
+        return (await self._ask("POST", f"/messages/{change}", ChangedMessages, body=body)).changed
 
     def _changed(self, id: int, change: str) -> Answer[ChangedMessageView]:
         _log.info("samwise gateway: message %d %s by an operator", id, change)
@@ -145,97 +138,3 @@ class SamwiseGateway:
 
 def _unavailable(text: str) -> AdminError:
     return AdminError("samwise-unavailable", f"the Samwise gateway {text}")
-
-
-class _Totals(msgspec.Struct):
-    waiting_n: int
-    waiting_bytes: int
-    dead_n: int
-    dead_bytes: int
-
-
-class _Destination(msgspec.Struct):
-    name: str
-    is_up: bool
-    waiting_n: int
-    detail: str
-
-
-class _State(msgspec.Struct):
-    """The gateway's own answer."""
-
-    started_at_ms: int
-    accepted_n: int
-    refused: dict[str, int]
-    quirks: dict[str, int]
-    acknowledged: dict[str, int]  # the three by destination
-    retried: dict[str, int]
-    failed: dict[str, int]
-    delivered_n: int
-    died_n: int
-    events_dropped_n: int
-    totals: _Totals
-    oldest_age_s: float | None
-    under_way_n: int
-    destinations: list[_Destination]
-
-    def views(self) -> list[DestinationView]:
-        """Destinations, then those of which there are only counts, by name."""
-        known = {each.name: each for each in self.destinations}
-        others = sorted((self.acknowledged.keys() | self.retried.keys() | self.failed.keys()) - known.keys())
-        views = []
-        for name in (*known, *others):
-            each = known.get(name)
-            views.append(
-                DestinationView(
-                    name=name,
-                    is_up=each.is_up if each is not None else None,
-                    waiting=each.waiting_n if each is not None else 0,
-                    detail=each.detail if each is not None else "",
-                    acknowledged=self.acknowledged.get(name, 0),
-                    retried=self.retried.get(name, 0),
-                    failed=self.failed.get(name, 0),
-                )
-            )
-        return views
-
-
-class _Letter(msgspec.Struct):
-    id: int
-    uid: str
-    exchange: str
-    routing_key: str
-    distribution: str
-    acks_n: int
-    acknowledged_by: list[str]
-    tries_n: int
-    stored_at_ms: int
-    due_at_ms: int | None
-    dead_at_ms: int | None
-    reason: str
-    payload_bytes: int
-
-    def view(self) -> MessageView:
-        return MessageView(
-            id=self.id,
-            uid=self.uid,
-            exchange=self.exchange,
-            routing_key=self.routing_key,
-            distribution=self.distribution,
-            acknowledgements=self.acks_n,
-            acknowledged_by=self.acknowledged_by,
-            tries=self.tries_n,
-            stored_at_ms=self.stored_at_ms,
-            due_at_ms=self.due_at_ms,
-            dead_at_ms=self.dead_at_ms,
-            reason=self.reason,
-            payload_bytes=self.payload_bytes,
-        )
-
-
-class _Page(msgspec.Struct):
-    messages: list[_Letter]
-
-
-class _Changed(msgspec.Struct):
-    changed_n: int

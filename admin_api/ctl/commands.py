@@ -17,6 +17,7 @@ from admin_api.ctl.client import PAGE, AdminClient, Options, client_of, options
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
 from admin_api.page import load_texts, samwise_texts
+from broker.views.samwise import DEAD, WAITING
 from spark_sink.terminal import plain
 
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
@@ -215,7 +216,7 @@ def samwise_status(client: AdminClient) -> Output:
 @asking
 def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
     """List stored messages, oldest first."""
-    items = list(islice(stored_messages(client, "dead" if is_dead else "waiting", min(max_n, PAGE)), max_n))
+    items = list(islice(stored_messages(client, DEAD if is_dead else WAITING, min(max_n, PAGE)), max_n))
     return Output({"items": items}, lambda: show_table(tables.MESSAGES, items))
 
 
@@ -227,7 +228,7 @@ def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> 
     """Try dead letters again, in this order, up to the first that is refused."""
     if is_all == bool(ids):
         raise click.UsageError("name dead letters by their ids, or all by --all")
-    wanted = [each["id"] for each in stored_messages(client, "dead")] if is_all else ids
+    wanted = [each["id"] for each in stored_messages(client, DEAD)] if is_all else ids
     return change_messages(client, "requeued", [("PUT", f"{tables.MESSAGES.path}/{id}/requeue") for id in wanted])
 
 

@@ -18,15 +18,9 @@ from admin_api.ctl.terminal import print_table
 from broker.commands import terminal
 from broker.config.load import ConfigErrors, load
 from broker.log import one_line
+from broker.views.samwise import DEAD, WAITING, MessageView
 from client_sdk.gateways.samwise.assignment import assignment_of, control_path
-from client_sdk.gateways.samwise.control import (
-    DEAD,
-    WAITING,
-    ControlClient,
-    LetterView,
-    NotRunning,
-    StoppedGateway,
-)
+from client_sdk.gateways.samwise.control import ControlClient, NotRunning, StoppedGateway
 from client_sdk.gateways.samwise.endpoint.client import DEFAULT_TIMEOUT_S, NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
 from client_sdk.gateways.samwise.program import run
@@ -244,12 +238,12 @@ def list_messages(path: str | None, folder: str | None, is_dead: bool, max_n: in
     """List messages, those first that came first."""
 
     async def main(gateway: Operated) -> int:
-        found: list[LetterView] = []
+        found: list[MessageView] = []
         while len(found) < max_n:
             after_id = found[-1].id if found else 0
             page = await gateway.page(DEAD if is_dead else WAITING, after_id, min(PAGE_N, max_n - len(found)))
-            found += page.messages
-            if not page.messages:
+            found += page.items
+            if not page.items:
                 break
         if is_json:
             for each in found:
@@ -275,7 +269,7 @@ def requeue(path: str | None, folder: str | None, is_all: bool, ids: tuple[int, 
             return _say_changed("requeued", await gateway.requeue(list(ids)), len(ids))
         changed_n = 0
         after_id = 0  # so that one that is dead again meanwhile is not requeued for ever
-        while letters := (await gateway.page(DEAD, after_id, PAGE_N)).messages:
+        while letters := (await gateway.page(DEAD, after_id, PAGE_N)).items:
             changed_n += await gateway.requeue([each.id for each in letters])
             after_id = letters[-1].id
         return _say_changed("requeued", changed_n, changed_n)
@@ -328,10 +322,10 @@ def _say_changed(what: str, changed_n: int, wanted_n: int) -> int:
     return 0
 
 
-def _row(letter: LetterView) -> tuple[str, ...]:
+def _row(letter: MessageView) -> tuple[str, ...]:
     moment = datetime.datetime.fromtimestamp(letter.stored_at_ms / 1000).isoformat(" ", "milliseconds")
-    acknowledged = f"{len(letter.acknowledged_by)} of {letter.acks_n}"
-    size, tries = str(letter.payload_bytes), str(letter.tries_n)
+    acknowledged = f"{len(letter.acknowledged_by)} of {letter.acknowledgements}"
+    size, tries = str(letter.payload_bytes), str(letter.tries)
     names = (one_line(letter.exchange), one_line(letter.routing_key))
     return (str(letter.id), moment, *names, size, acknowledged, tries, one_line(letter.reason))
 

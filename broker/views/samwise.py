@@ -1,13 +1,19 @@
-"""What operators see of the Samwise gateway beside a broker; for units see `broker.views.schemas`.
+"""What operators see of a Samwise gateway; for units see `broker.views.schemas`.
 
-There is one gateway, however many workers there are: nothing of it is merged.
+The gateway says it in these words at the socket that it has for operators (`client_sdk.gateways.samwise.control`); the
+REST API and `rsocket-broker samwise messages` pass them on. There is one gateway, however many workers there are:
+nothing of it is merged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
+
+WAITING: Final = "waiting"  # states of stored messages
+DEAD: Final = "dead"
 
 
 class DestinationView(msgspec.Struct, frozen=True):
@@ -22,13 +28,9 @@ class DestinationView(msgspec.Struct, frozen=True):
     failed: int  # deliveries that were not acknowledged
 
 
-class SamwiseView(msgspec.Struct, frozen=True):
-    """The gateway in one look. Counts are since the start of its process."""
+class GatewayView(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway in one look, as it says itself. Counts are since the start of its process."""
 
-    pid: int
-    restarts: int  # by the broker, since that was started
-    backend: str  # services or rabbitmq
-    endpoints: list[str]  # as configured
     started_at_ms: int
     accepted: int  # messages that were stored
     refused: Mapping[str, int]  # requests, by the reason
@@ -45,7 +47,16 @@ class SamwiseView(msgspec.Struct, frozen=True):
     destinations: list[DestinationView]
 
 
-class MessageView(msgspec.Struct, frozen=True):
+class SamwiseView(GatewayView, frozen=True, kw_only=True):
+    """The same of the gateway beside a broker."""
+
+    pid: int
+    restarts: int  # by the broker, since that was started
+    backend: str  # services or rabbitmq
+    endpoints: list[str]  # as configured
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     """A stored message, without its payload."""
 
     id: int
@@ -67,7 +78,7 @@ class MessagesView(msgspec.Struct, frozen=True):
     """Stored messages by id; fewer than `limit` where they are large, none: there are no others."""
 
     items: list[MessageView]
-    state: str  # waiting or dead
+    state: str  # WAITING or DEAD
     after: int  # ids that are greater
     limit: int
 
@@ -77,3 +88,15 @@ class ChangedMessageView(msgspec.Struct, frozen=True):
 
     id: int
     change: str  # requeued or removed
+
+
+class MessageIds(msgspec.Struct, frozen=True):
+    """Messages that the gateway is to change."""
+
+    ids: list[int]
+
+
+class ChangedMessages(msgspec.Struct, frozen=True):
+    """How many of these it has changed."""
+
+    changed: int

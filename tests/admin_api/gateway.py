@@ -12,30 +12,32 @@ from aiohttp import web
 from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.samwise import SamwiseOptions
 
+
+def destination(name: str, **more: Any) -> dict[str, Any]:
+    """One of which only counts are known."""
+    unknown = {"is_up": None, "waiting": 0, "detail": "", "acknowledged": 0, "retried": 0, "failed": 0}
+    return {"name": name, **unknown, **more}
+
+
 STATE = {
     "started_at_ms": 1_700_000_000_000,
-    "accepted_n": 40,
+    "accepted": 40,
     "refused": {"frames": 2, "empty": 1},
     "quirks": {"header-pairs": 3},
-    "acknowledged": {"rabbit-1": 20, "orders": 4},
-    "retried": {"rabbit-2": 5},
-    "failed": {"rabbit-2": 6, "billing": 1},
-    "delivered_n": 24,
-    "died_n": 2,
-    "events_dropped_n": 3,
-    "totals": {
-        "next_id": 41,
-        "waiting_n": 14,
-        "waiting_bytes": 1400,
-        "dead_n": 2,
-        "dead_bytes": 200,
-        "oldest_at_ms": 1_700_000_001_000,
-    },
+    "delivered": 24,
+    "died": 2,
+    "events_dropped": 3,
+    "under_way": 3,
+    "waiting": 14,
+    "waiting_bytes": 1400,
     "oldest_age_s": 12.5,
-    "under_way_n": 3,
+    "dead": 2,
+    "dead_bytes": 200,
     "destinations": [
-        {"name": "rabbit-1", "is_up": True, "waiting_n": 3, "detail": "connected"},
-        {"name": "rabbit-2", "is_up": False, "waiting_n": 0, "detail": "connection refused"},
+        destination("rabbit-1", is_up=True, waiting=3, detail="connected", acknowledged=20),
+        destination("rabbit-2", is_up=False, detail="connection refused", retried=5, failed=6),
+        destination("billing", failed=1),
+        destination("orders", acknowledged=4),
     ],
 }
 
@@ -48,9 +50,9 @@ def letter(id: int, dead_at_ms: int | None = None) -> dict[str, Any]:
         "exchange": "orders",
         "routing_key": "new",
         "distribution": "redundant",
-        "acks_n": 2,
+        "acknowledgements": 2,
         "acknowledged_by": ["rabbit-1"],
-        "tries_n": 3 if dead_at_ms else 0,
+        "tries": 3 if dead_at_ms else 0,
         "stored_at_ms": 1_700_000_000_000 + id,
         "due_at_ms": None,
         "dead_at_ms": dead_at_ms,
@@ -111,14 +113,15 @@ class FakeGateway:
         if request.method == "GET" and request.path == "/state":
             return self.state
         if request.method == "GET" and request.path == "/messages":
-            is_dead = request.query["state"] == "dead"
-            ids = self.dead if is_dead else self.ids - self.dead
-            found = sorted(id for id in ids if id > int(request.query["after"]))[: int(request.query["limit"])]
-            return {"messages": [letter(id, 1_700_000_009_000 if is_dead else None) for id in found[: self.page_n]]}
+            state, after, limit = request.query["state"], int(request.query["after"]), int(request.query["limit"])
+            ids = self.dead if state == "dead" else self.ids - self.dead
+            found = sorted(id for id in ids if id > after)[:limit][: self.page_n]
+            items = [letter(id, 1_700_000_009_000 if state == "dead" else None) for id in found]
+            return {"items": items, "state": state, "after": after, "limit": limit}
         assert request.method == "POST"
         wanted = set(json.loads(await request.read())["ids"])
         changed = wanted & (self.dead if request.path == "/messages/requeue" else self.ids)
         if request.path == "/messages/remove":
             self.ids -= changed
         self.dead -= changed
-        return {"changed_n": len(changed)}
+        return {"changed": len(changed)}

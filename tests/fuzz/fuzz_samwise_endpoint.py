@@ -16,7 +16,8 @@ from pathlib import Path
 
 import zmq
 
-from client_sdk.gateways.samwise.control import WAITING, ControlClient
+from broker.views.samwise import WAITING
+from client_sdk.gateways.samwise.control import ControlClient
 from client_sdk.gateways.samwise.endpoint.envelopes import envelope_n
 from client_sdk.gateways.samwise.requests import read_request
 from client_sdk.gateways.samwise.settings import rules_of
@@ -94,7 +95,7 @@ async def stored_n(path: Path) -> int:
     """How many messages are stored."""
     found_n = after_id = 0
     async with ControlClient(path) as client:
-        while messages := (await client.page(WAITING, after_id, 1000)).messages:
+        while messages := (await client.page(WAITING, after_id, 1000)).items:
             found_n, after_id = found_n + len(messages), messages[-1].id
     return found_n
 

@@ -5,83 +5,45 @@
     POST /messages/requeue   {"ids": [7]}              dead letters are tried again
     POST /messages/remove    {"ids": [7]}              messages and dead letters are gone
 
-The store is open in one process only, so a gateway that runs is asked, and one that does not run is stood in for by
-whoever wants to know: `Operated` is both.
+Bodies and answers are JSON, values of `broker.views.samwise`; a refusal is a sentence. The store is open in one process
+only, so a gateway that runs is asked, and one that does not run is stood in for by whoever wants to know.
 """
 
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 
+from broker.views.samwise import DEAD, WAITING, ChangedMessages, GatewayView, MessageIds, MessagesView, MessageView
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError
 
-WAITING: Final = "waiting"
-DEAD: Final = "dead"
 MAX_PAGE: Final = 1000  # messages of one answer
 MAX_IDS: Final = 10_000  # of one change
 ASK_S: Final = 30.0  # for an answer; the store may be busy with callers
 SOCKET_MODE: Final = 0o600
 
 
-class Operated(Protocol):
+class Listed(Protocol):
     """A gateway, or its store: see there."""
 
     async def list_waiting(self, after_id: int, max_n: int) -> list[Letter]: ...
 
     async def list_dead(self, after_id: int, max_n: int) -> list[Letter]: ...
 
+
+class Running(Listed, Protocol):
+    """A gateway."""
+
     async def requeue(self, ids: Sequence[int]) -> int: ...
 
     async def remove(self, ids: Sequence[int]) -> int: ...
 
-
-class Running(Operated, Protocol):
-    """A gateway."""
-
-    def state(self) -> Any: ...
-
-
-class LetterView(msgspec.Struct, kw_only=True):
-    """A stored message, without its payload."""
-
-    id: int
-    uid: str
-    exchange: str
-    routing_key: str
-    distribution: str
-    acks_n: int  # that it wants
-    acknowledged_by: list[str]
-    tries_n: int
-    stored_at_ms: int  # since the epoch
-    due_at_ms: int | None  # when it is tried again; None: as soon as a destination takes it, or never
-    dead_at_ms: int | None  # None: it is no dead letter
-    reason: str  # of the last failure; empty: none yet
-    payload_bytes: int
-
-
-class Page(msgspec.Struct):
-    """Messages, by id."""
-
-    messages: list[LetterView]
-
-
-class Changed(msgspec.Struct):
-    """How many messages were."""
-
-    changed_n: int
-
-
-class Ids(msgspec.Struct):
-    """Which messages."""
-
-    ids: list[int]
+    def state(self) -> GatewayView: ...
 
 
 class NotRunning(Exception):
@@ -123,7 +85,7 @@ class ControlListener:
             self._path.unlink(missing_ok=True)
 
     async def _state(self, request: web.Request) -> web.Response:
-        return _json(asdict(self._gateway.state()))
+        return _json(self._gateway.state())
 
     async def _list(self, request: web.Request) -> web.Response:
         state = request.query.get("state", WAITING)
@@ -146,13 +108,13 @@ class ControlListener:
 
     async def _change(self, request: web.Request, change: Any) -> web.Response:
         try:
-            ids = msgspec.json.decode(await request.read(), type=Ids).ids
+            ids = msgspec.json.decode(await request.read(), type=MessageIds).ids
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return _refuse(str(error))
         if not 1 <= len(ids) <= MAX_IDS:
             return _refuse(f"ids must be 1 to {MAX_IDS}")
         try:
-            return _json(Changed(await change(ids)))
+            return _json(ChangedMessages(await change(ids)))
         except StoreError as error:
             return _refuse(str(error), status=503)
 
@@ -171,20 +133,20 @@ class ControlClient:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def page(self, state: str, after_id: int, limit: int) -> Page:
+    async def page(self, state: str, after_id: int, limit: int) -> MessagesView:
         """NotRunning; StoreError: the gateway does not give it."""
         query = {"state": state, "after": str(after_id), "limit": str(limit)}
-        return msgspec.json.decode(await self._ask("GET", "/messages", params=query), type=Page)
+        return msgspec.json.decode(await self._ask("GET", "/messages", params=query), type=MessagesView)
 
     async def requeue(self, ids: list[int]) -> int:
         """How many of these were dead letters."""
-        answer = await self._ask("POST", "/messages/requeue", data=msgspec.json.encode(Ids(ids)))
-        return msgspec.json.decode(answer, type=Changed).changed_n
+        answer = await self._ask("POST", "/messages/requeue", data=msgspec.json.encode(MessageIds(ids)))
+        return msgspec.json.decode(answer, type=ChangedMessages).changed
 
     async def remove(self, ids: list[int]) -> int:
         """How many of these there were."""
-        answer = await self._ask("POST", "/messages/remove", data=msgspec.json.encode(Ids(ids)))
-        return msgspec.json.decode(answer, type=Changed).changed_n
+        answer = await self._ask("POST", "/messages/remove", data=msgspec.json.encode(MessageIds(ids)))
+        return msgspec.json.decode(answer, type=ChangedMessages).changed
 
     async def _ask(self, method: str, path: str, **more: Any) -> bytes:
         try:
@@ -210,10 +172,9 @@ class StoppedGateway:
     async def __aexit__(self, *_: object) -> None:
         await self._store.close()
 
-    async def page(self, state: str, after_id: int, limit: int) -> Page:
+    async def page(self, state: str, after_id: int, limit: int) -> MessagesView:
         """Messages, by id."""
-        letters = await (self._store.list_dead if state == DEAD else self._store.list_waiting)(after_id, limit)
-        return Page([view_of(letter) for letter in letters])
+        return await page(self._store, state, after_id, limit)
 
     async def requeue(self, ids: list[int]) -> int:
         """They are tried when a gateway runs."""
@@ -224,24 +185,24 @@ class StoppedGateway:
         return await self._store.remove(ids)
 
 
-async def page(gateway: Operated, state: str, after_id: int, limit: int) -> Page:
+async def page(gateway: Listed, state: str, after_id: int, limit: int) -> MessagesView:
     """Messages that wait, or dead letters."""
     letters = await (gateway.list_dead if state == DEAD else gateway.list_waiting)(after_id, limit)
-    return Page([view_of(letter) for letter in letters])
+    return MessagesView([view_of(letter) for letter in letters], state, after_id, limit)
 
 
-def view_of(letter: Letter) -> LetterView:
+def view_of(letter: Letter) -> MessageView:
     """A message for people."""
     message, publish = letter.message, letter.message.publish
-    return LetterView(
+    return MessageView(
         id=message.id,
         uid=message.uid,
         exchange=publish.exchange,
         routing_key=publish.routing_key,
         distribution=publish.distribution,
-        acks_n=publish.acks_n,
+        acknowledgements=publish.acks_n,
         acknowledged_by=sorted(message.acknowledged_by),
-        tries_n=message.tries_n,
+        tries=message.tries_n,
         stored_at_ms=message.stored_at_ms,
         due_at_ms=letter.due_at_ms,
         dead_at_ms=letter.dead_at_ms,

@@ -21,11 +21,12 @@ from typing import Final, Protocol
 
 from broker.events import DEAD, DELIVERED, MessageRecord
 from broker.log import one_line
+from broker.views.samwise import GatewayView
 from client_sdk.clock import Clock
 from client_sdk.gateways.samwise.backends.backend import ANY, Backend, NotDelivered
 from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Later, Parked, ReadNew, TakeDue, Want
 from client_sdk.gateways.samwise.delivery import SAMD_RETRY, WINDOW_N, Delivery, Retry
-from client_sdk.gateways.samwise.state import Counters, GatewayState, count, status_text
+from client_sdk.gateways.samwise.state import Counters, count, destination_views, status_text
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError
 from client_sdk.gateways.samwise.values import (
@@ -187,25 +188,25 @@ class Gateway:
 
     # Operators. StoreError: the disk does not give it.
 
-    def state(self) -> GatewayState:
+    def state(self) -> GatewayView:
         """As it is now; waits for nothing."""
         counters, totals = self.counters, self.store.totals
         oldest_at_ms = totals.oldest_at_ms
-        return GatewayState(
+        return GatewayView(
             started_at_ms=self._started_at_ms,
-            accepted_n=counters.accepted_n,
+            accepted=counters.accepted_n,
             refused=dict(counters.refused),
             quirks=dict(counters.quirks),
-            acknowledged=dict(counters.acknowledged),
-            retried=dict(counters.retried),
-            failed=dict(counters.failed),
-            delivered_n=counters.delivered_n,
-            died_n=counters.died_n,
-            events_dropped_n=0 if self._records is None else self._records.dropped_n,
-            totals=totals,
+            delivered=counters.delivered_n,
+            died=counters.died_n,
+            events_dropped=0 if self._records is None else self._records.dropped_n,
+            under_way=len(self._attempts),
+            waiting=totals.waiting_n,
+            waiting_bytes=totals.waiting_bytes,
             oldest_age_s=None if oldest_at_ms is None else max(0, self._now_ms() - oldest_at_ms) / 1000,
-            under_way_n=len(self._attempts),
-            destinations=self.backend.state(),
+            dead=totals.dead_n,
+            dead_bytes=totals.dead_bytes,
+            destinations=destination_views(counters, self.backend.state()),
         )
 
     async def list_waiting(self, after_id: int, max_n: int) -> list[Letter]:

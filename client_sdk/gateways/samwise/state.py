@@ -1,35 +1,14 @@
 """What a gateway has done since it began, and what waits: for the answer to `status`, the REST API and metrics."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
+from broker.views.samwise import DestinationView, GatewayView
 from client_sdk.gateways.samwise.backends.backend import DestinationState
-from client_sdk.gateways.samwise.tables import Totals
 
 MAX_NAMES: Final = 1_000  # destinations that are counted by name; later ones are counted together
 SHOWN_N: Final = 20  # of these, in the answer to `status`
 OTHERS: Final = "(others)"  # the name of these
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayState:
-    """Counts are since the start of the process."""
-
-    started_at_ms: int  # since the epoch
-    accepted_n: int  # messages that were stored
-    refused: Mapping[str, int]  # requests by the reason of `Refused`
-    quirks: Mapping[str, int]  # accepted messages by what libsamwise does otherwise
-    acknowledged: Mapping[str, int]  # deliveries by destination
-    retried: Mapping[str, int]  # deliveries that were begun again, by destination
-    failed: Mapping[str, int]  # deliveries that were not acknowledged, by destination
-    delivered_n: int  # messages that all have acknowledged
-    died_n: int  # messages that became dead letters
-    events_dropped_n: int  # records for event files that are lost
-    totals: Totals  # what is stored
-    oldest_age_s: float | None  # of the message that waits longest; None: none waits
-    under_way_n: int  # deliveries
-    destinations: Sequence[DestinationState]
 
 
 class Counters:
@@ -53,30 +32,49 @@ def count(counts: dict[str, int], name: str) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 
-def status_text(state: GatewayState) -> str:
+def destination_views(counters: Counters, known: Sequence[DestinationState]) -> list[DestinationView]:
+    """Destinations in their order, then those of which there are only counts, by name."""
+    states = {each.name: each for each in known}
+    counted = counters.acknowledged.keys() | counters.retried.keys() | counters.failed.keys()
+    views = []
+    for name in (*states, *sorted(counted - states.keys())):
+        state = states.get(name)
+        views.append(
+            DestinationView(
+                name=name,
+                is_up=None if state is None else state.is_up,
+                waiting=0 if state is None else state.waiting_n,
+                detail="" if state is None else state.detail,
+                acknowledged=counters.acknowledged.get(name, 0),
+                retried=counters.retried.get(name, 0),
+                failed=counters.failed.get(name, 0),
+            )
+        )
+    return views
+
+
+def status_text(state: GatewayView) -> str:
     """For people and `samctl status`: a line for each number and destination, and for those that acknowledged most."""
-    totals = state.totals
     age = "" if state.oldest_age_s is None else f", the oldest for {state.oldest_age_s:.1f} s"
     lines = [
-        f"accepted: {state.accepted_n}",
+        f"accepted: {state.accepted}",
         *(f"refused ({reason}): {n}" for reason, n in sorted(state.refused.items())),
         *(f"accepted ({quirk}): {n}" for quirk, n in sorted(state.quirks.items())),
-        f"delivered: {state.delivered_n}",
-        f"waiting: {totals.waiting_n} messages, {totals.waiting_bytes} bytes{age}",
-        f"under way: {state.under_way_n} deliveries",
-        f"dead letters: {totals.dead_n} messages, {totals.dead_bytes} bytes",
+        f"delivered: {state.delivered}",
+        f"waiting: {state.waiting} messages, {state.waiting_bytes} bytes{age}",
+        f"under way: {state.under_way} deliveries",
+        f"dead letters: {state.dead} messages, {state.dead_bytes} bytes",
     ]
-    if state.events_dropped_n:
-        lines.append(f"events dropped: {state.events_dropped_n}")
+    if state.events_dropped:
+        lines.append(f"events dropped: {state.events_dropped}")
     for each in state.destinations:
-        word = "up" if each.is_up else "down"
-        lines.append(f"destination {each.name}: {word}, {each.detail}, {each.waiting_n} wait for it")
-    acknowledged, retried, failed = state.acknowledged, state.retried, state.failed
-    names = {*acknowledged, *retried, *failed}  # of RabbitMQ brokers; else of services and Route Ids
-    most = sorted(names, key=lambda name: (-acknowledged.get(name, 0), name))[:SHOWN_N]
-    for name in sorted(most):
-        counts = (
-            f"{acknowledged.get(name, 0)} acknowledged, {retried.get(name, 0)} retried, {failed.get(name, 0)} failed"
-        )
-        lines.append(f"deliveries to {name}: {counts}")
+        if each.is_up is not None:
+            word = "up" if each.is_up else "down"
+            lines.append(f"destination {each.name}: {word}, {each.detail}, {each.waiting} wait for it")
+    # Of RabbitMQ brokers; else of services and Route Ids.
+    counted = [each for each in state.destinations if each.acknowledged or each.retried or each.failed]
+    most = sorted(counted, key=lambda each: (-each.acknowledged, each.name))[:SHOWN_N]
+    for each in sorted(most, key=lambda each: each.name):
+        counts = f"{each.acknowledged} acknowledged, {each.retried} retried, {each.failed} failed"
+        lines.append(f"deliveries to {each.name}: {counts}")
     return "\n".join(lines)

@@ -68,8 +68,8 @@ def test_what_is_published_is_stored_as_it_was_given(gateway: Gateway) -> None:
     assert gateway.ask("publish", *given, given=b"a book").exit_code == 0
     (line,) = gateway.messages("list", "--json").stdout.splitlines()
     shown = msgspec.json.decode(line)
-    names = ("exchange", "routing_key", "distribution", "acks_n", "acknowledged_by", "payload_bytes", "dead_at_ms")
-    assert [shown[name] for name in names] == ["orders", "new", "round robin", 1, [], 6, None]
+    names = ("exchange", "routing_key", "distribution", "acknowledgements", "acknowledged_by", "tries", "payload_bytes")
+    assert [shown[name] for name in names] == ["orders", "new", "round robin", 1, [], 0, 6]
 
 
 def test_a_redundant_message_says_how_many_it_wants(gateway: Gateway) -> None:

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, UnixConnector
 
+from broker.views.samwise import DEAD, WAITING
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
-from client_sdk.gateways.samwise.control import (
-    DEAD,
-    WAITING,
-    ControlClient,
-    ControlListener,
-    NotRunning,
-    StoppedGateway,
-)
+from client_sdk.gateways.samwise.control import ControlClient, ControlListener, NotRunning, StoppedGateway
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import StoreError
@@ -48,20 +42,20 @@ async def test_messages_that_wait_are_listed_by_pages_and_removed(tmp_path: Path
     async with running(tmp_path, FakeBackend()) as gateway, ControlClient(tmp_path / "c") as client:
         for payload in (b"a", b"bb", b"ccc"):
             assert (await gateway.handle(publish(payload=payload))).is_ok
-        first = (await client.page(WAITING, 0, 2)).messages
+        first = (await client.page(WAITING, 0, 2)).items
         assert [each.payload_bytes for each in first] == [1, 2]
-        rest = (await client.page(WAITING, first[-1].id, 2)).messages
+        rest = (await client.page(WAITING, first[-1].id, 2)).items
         assert [each.payload_bytes for each in rest] == [3]
-        assert (await client.page(WAITING, rest[-1].id, 2)).messages == []
+        assert (await client.page(WAITING, rest[-1].id, 2)).items == []
         assert await client.remove([first[0].id, 999]) == 1
-        assert [each.id for each in (await client.page(WAITING, 0, 9)).messages] == [first[1].id, rest[0].id]
+        assert [each.id for each in (await client.page(WAITING, 0, 9)).items] == [first[1].id, rest[0].id]
 
 
 async def test_dead_letters_are_listed_with_the_reason_and_requeued(tmp_path: Path) -> None:
     async with running(tmp_path, Hopeless("a")) as gateway, ControlClient(tmp_path / "c") as client:
         assert (await gateway.handle(publish())).is_ok
         await until(lambda: gateway.counters.died_n == 1)
-        (letter,) = (await client.page(DEAD, 0, 9)).messages
+        (letter,) = (await client.page(DEAD, 0, 9)).items
         assert letter.reason == "nobody wants it"
         assert letter.dead_at_ms is not None
         assert await client.requeue([letter.id]) == 1
@@ -76,7 +70,7 @@ async def test_the_state_is_given_as_json(tmp_path: Path) -> None:
             session.get("http://gateway/state") as response,
         ):
             state = await response.json()
-    assert state["accepted_n"] == 1
+    assert state["accepted"] == 1
     assert [each["name"] for each in state["destinations"]] == ["a"]
 
 
@@ -108,7 +102,7 @@ async def test_only_the_user_of_the_gateway_may_ask_and_nothing_is_left_behind(t
 async def test_the_socket_of_a_gateway_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("")
     async with running(tmp_path, FakeBackend()), ControlClient(tmp_path / "c") as client:
-        assert (await client.page(WAITING, 0, 9)).messages == []
+        assert (await client.page(WAITING, 0, 9)).items == []
 
 
 async def test_where_no_gateway_runs_its_store_is_asked(tmp_path: Path) -> None:
@@ -122,8 +116,8 @@ async def test_where_no_gateway_runs_its_store_is_asked(tmp_path: Path) -> None:
         with pytest.raises(NotRunning):
             await client.page(WAITING, 0, 9)
     async with StoppedGateway(Store(tmp_path / "m.db")) as stopped:
-        (letter,) = (await stopped.page(DEAD, 0, 9)).messages
+        (letter,) = (await stopped.page(DEAD, 0, 9)).items
         assert await stopped.requeue([letter.id]) == 1
-        (letter,) = (await stopped.page(WAITING, 0, 9)).messages
+        (letter,) = (await stopped.page(WAITING, 0, 9)).items
         assert await stopped.remove([letter.id]) == 1
-        assert (await stopped.page(WAITING, 0, 9)).messages == []
+        assert (await stopped.page(WAITING, 0, 9)).items == []

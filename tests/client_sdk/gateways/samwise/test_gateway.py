@@ -107,7 +107,7 @@ class Running:
         return self.clock.at - begin_at
 
     def waiting_n(self) -> int:
-        return self.gateway.state().totals.waiting_n
+        return self.gateway.state().waiting
 
 
 Run = Callable[..., Awaitable[Running]]
@@ -135,10 +135,13 @@ async def test_what_is_published_is_delivered_and_counted(run: Run) -> None:
     running.records.dropped_n = 7
     assert running.backend.delivered == [(b"1", "a"), (b"2", "b"), (b"3", "a")]
     state = running.gateway.state()
-    assert (state.accepted_n, state.delivered_n, state.died_n, state.under_way_n) == (3, 3, 0, 0)
-    assert state.events_dropped_n == 7
-    assert state.acknowledged == {"a": 2, "b": 1}
-    assert state.retried == state.refused == state.failed == {}
+    assert (state.accepted, state.delivered, state.died, state.under_way) == (3, 3, 0, 0)
+    assert state.events_dropped == 7
+    assert [(each.name, each.acknowledged, each.retried, each.failed) for each in state.destinations] == [
+        ("a", 2, 0, 0),
+        ("b", 1, 0, 0),
+    ]
+    assert state.refused == {}
     assert state.oldest_age_s is None
 
 
@@ -174,7 +177,7 @@ async def test_a_redundant_message_tells_each_acknowledgement_and_what_was_tried
     running.backend.answers[1, "a"].set_result(None)
     running.backend.answers[1, "b"].set_exception(NotDelivered("busy"))
     running.backend.acknowledges = True
-    await running.turn_until(lambda: running.gateway.state().delivered_n == 1)
+    await running.turn_until(lambda: running.gateway.state().delivered == 1)
     assert [(each.destination, each.outcome, each.tries) for each in running.records] == [
         ("a", DELIVERED, 1),
         ("b", DELIVERED, 2),
@@ -208,7 +211,7 @@ async def test_what_the_backend_could_never_take_is_refused_and_not_stored(run: 
     running = await run(FakeBackend("a"))
     assert await running.gateway.handle(replace(publish(), immediate=True)) == Reply(False, "immediate is not there")
     assert running.gateway.state().refused == {"backend": 1}
-    assert running.gateway.state().accepted_n == running.waiting_n() == 0
+    assert running.gateway.state().accepted == running.waiting_n() == 0
 
 
 async def test_mandatory_is_refused_where_nobody_is_there(run: Run) -> None:
@@ -290,20 +293,21 @@ async def test_what_failed_is_tried_after_the_interval_then_dead_then_requeued(r
     running = await run(FakeBackend("a"))
     running.backend.failure = NotDelivered("no such exchange")
     await running.put(b"1")
-    await until(lambda: running.gateway.state().failed == {"a": 1})
+    await until(lambda: running.gateway.counters.failed == {"a": 1})
     (waiting,) = await running.gateway.list_waiting(0, 10)
     assert (waiting.reason, waiting.message.tries_n) == ("no such exchange", 1)
     assert await running.seconds_until(lambda: len(running.backend.delivered) == 2) >= 5
-    await until(lambda: running.gateway.state().totals.dead_n == 1)
+    await until(lambda: running.gateway.state().dead == 1)
     state = running.gateway.state()
-    assert (state.died_n, state.retried, state.failed) == (1, {"a": 1}, {"a": 2})
+    (destination,) = state.destinations
+    assert (state.died, destination.retried, destination.failed) == (1, 1, 2)
     (dead,) = running.records
     assert (dead.destination, dead.outcome, dead.reason, dead.tries) == ("", DEAD, "no such exchange", 2)
     (letter,) = await running.gateway.list_dead(0, 10)
     assert (letter.message.uid, letter.reason) == (dead.message_id, "no such exchange")
     running.backend.failure = None
     assert await running.gateway.requeue([letter.message.id, 77]) == 1
-    await until(lambda: running.gateway.state().delivered_n == 1)
+    await until(lambda: running.gateway.state().delivered == 1)
     assert await running.gateway.list_dead(0, 10) == []
 
 
@@ -311,7 +315,7 @@ async def test_what_is_hopeless_is_dead_at_once(run: Run) -> None:
     running = await run(FakeBackend("a"))
     running.backend.failure = NotDelivered("too large" * 100, is_hopeless=True)
     await running.put(b"1")
-    await until(lambda: running.gateway.state().totals.dead_n == 1)
+    await until(lambda: running.gateway.state().dead == 1)
     assert len(running.backend.delivered) == 1
     assert [len(each.reason) for each in running.records] == [MAX_REASON]
 
@@ -335,7 +339,7 @@ async def test_an_acknowledgement_that_does_not_come_ends_the_delivery_after_the
     (waiting,) = await running.gateway.list_waiting(0, 10)
     running.backend.answers[1, "b"].set_result(None)
     await until(lambda: running.waiting_n() == 0)
-    assert running.gateway.state().failed == {"a": 1}
+    assert running.gateway.counters.failed == {"a": 1}
     assert waiting.message.id == 1
 
 
@@ -347,7 +351,7 @@ async def test_an_exchange_without_service_does_not_hold_up_others(run: Run) -> 
     running = await run(Services("there", is_fixed=False))
     await running.put(b"1", b"2", b"3", exchange="away")
     await running.put(b"4", exchange="there")
-    await until(lambda: running.gateway.state().acknowledged == {"there": 1})
+    await until(lambda: running.gateway.counters.acknowledged == {"there": 1})
     running.backend.set_up("there", "away")
     await until(lambda: running.waiting_n() == 0)
     assert [payload for payload, _ in running.backend.delivered] == [b"4", b"1", b"2", b"3"]
@@ -375,7 +379,7 @@ async def test_what_was_not_acknowledged_is_delivered_after_the_next_start_witho
     await until(lambda: len(running.backend.answers) == 2)
     await running.gateway.stop(0)
     assert running.backend.cancelled == [(1, "a"), (2, "a")]
-    assert running.gateway.state().failed == {}
+    assert running.gateway.counters.failed == {}
     again = await run(FakeBackend())
     assert [letter.message.tries_n for letter in await again.gateway.list_waiting(0, 10)] == [0, 0]
     again.backend.set_up("b")
@@ -423,7 +427,7 @@ async def test_messages_that_are_due_are_not_given_up_for_the_disk(run: Run, mon
     running = await run(FakeBackend("a"))
     running.backend.failure = NotDelivered("no")
     await running.put(b"1")
-    await until(lambda: running.gateway.state().failed == {"a": 1})
+    await until(lambda: running.gateway.counters.failed == {"a": 1})
     take_due, errors_n = running.gateway.store.take_due, 0
 
     async def broken(now_ms: int, max_n: int) -> tuple[list[Message], int | None]:
@@ -459,7 +463,7 @@ async def test_a_crash_in_a_delivery_is_a_failure_of_it(run: Run, caplog: pytest
     running = await run(FakeBackend("a", "b"))
     running.backend.failure = ZeroDivisionError("secret")
     await running.put(b"1")
-    await until(lambda: running.gateway.state().totals.dead_n == 1)
+    await until(lambda: running.gateway.state().dead == 1)
     (letter,) = await running.gateway.list_dead(0, 1)
     assert letter.reason == "ZeroDivisionError"
 
@@ -502,12 +506,12 @@ async def test_the_log_tells_of_dead_letters_once_a_minute(run: Run, caplog: pyt
     running = await run(FakeBackend("a"))
     running.backend.failure = NotDelivered("full\nof\x1b it", is_hopeless=True)
     await running.put(b"1", exchange="or\nders")
-    await until(lambda: running.gateway.state().died_n == 1)
+    await until(lambda: running.gateway.state().died == 1)
     await running.put(b"1", b"1")
-    await until(lambda: running.gateway.state().died_n == 3)
+    await until(lambda: running.gateway.state().died == 3)
     await running.clock.turn(QUIET_S)
     await running.put(b"1")
-    await until(lambda: running.gateway.state().died_n == 4)
+    await until(lambda: running.gateway.state().died == 4)
     assert [record.getMessage() for record in caplog.records if "dead" in record.getMessage()] == [
         r"samwise gateway: new dead letters: 1, the last one to or\nders: full\nof\x1b it",
         r"samwise gateway: new dead letters: 3, the last one to orders: full\nof\x1b it",

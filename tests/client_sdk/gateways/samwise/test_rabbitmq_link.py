@@ -173,13 +173,13 @@ async def test_the_gateway_delivers_by_turns_or_to_both(
         queues = [await each.queue("amq.fanout") for each in (consumer, other)]
         for n in range(40):
             assert await gateway.handle(publish_to("amq.fanout", payload=b"%d" % n)) == Reply(True)
-        await until(lambda: gateway.state().delivered_n == 40)
+        await until(lambda: gateway.state().delivered == 40)
         turns = [await consumer.bodies(queues[0], 20), await other.bodies(queues[1], 20)]
         assert sorted(turns) == [[b"%d" % n for n in range(40) if n % 2 == first] for first in (0, 1)]
         for n in range(20):
             asked = publish_to("amq.fanout", payload=b"%d" % n, acks_n=2)
             assert await gateway.handle(asked) == Reply(True)
-        await until(lambda: gateway.state().delivered_n == 60)
+        await until(lambda: gateway.state().delivered == 60)
         for each, queue in zip((consumer, other), queues, strict=True):
             assert await each.bodies(queue, 20) == [b"%d" % n for n in range(20)]
 
@@ -200,7 +200,7 @@ async def test_what_cannot_be_delivered_disturbs_nothing_behind_it(
         refused = replies.pop(50)
         assert refused.text == "malformed rpc request: rabbit-1: COMMAND_INVALID - unknown exchange type 'nonsense'"
         assert replies == [Reply(True)] * 100
-        await until(lambda: (gateway.state().delivered_n, gateway.state().died_n) == (80, 20))
+        await until(lambda: (gateway.state().delivered, gateway.state().died) == (80, 20))
         assert await consumer.bodies(queue, 80) == [b"%d" % n for n in range(100) if n % 10 not in (3, 7)]
         reasons = {letter.reason for letter in await gateway.list_dead(0, 100)}
         assert reasons == {
@@ -228,7 +228,7 @@ async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
         backend = gateway.backend
         both = publish_to("kept", payload=b"before", options=persistent, acks_n=2)
         assert await gateway.handle(both) == Reply(True)
-        await until(lambda: gateway.state().delivered_n == 1)
+        await until(lambda: gateway.state().delivered == 1)
 
         killed.kill()
         attempts = [asyncio.ensure_future(backend.deliver(stored(publish_to("kept")), killed.name)) for _ in range(5)]
@@ -239,7 +239,7 @@ async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
         assert await backend.destinations(stored(publish_to())) == ["rabbit-1"]
         for n in range(10):
             assert await gateway.handle(publish_to("kept", payload=b"%d" % n, options=persistent)) == Reply(True)
-        await until(lambda: gateway.state().delivered_n == 11)
+        await until(lambda: gateway.state().delivered == 11)
         both = publish_to("kept", payload=b"meanwhile", options=persistent, acks_n=2)
         assert await gateway.handle(both) == Reply(True)
         async with Consumer.at(nodes.nodes["rabbit-1"]) as consumer:
@@ -247,7 +247,7 @@ async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
             assert await consumer.bodies("kept", 12) == expected
 
         killed.start()
-        await until(lambda: gateway.state().delivered_n == 12, START_S)
+        await until(lambda: gateway.state().delivered == 12, START_S)
         async with Consumer.at(killed) as consumer:
             assert await consumer.bodies("kept", 2) == [b"before", b"meanwhile"]
         async with Consumer.at(nodes.nodes["rabbit-1"]) as consumer:

@@ -405,9 +405,9 @@ async def test_a_redundant_message_waits_for_routes_that_come_and_asks_nobody_tw
         assert await gateway.handle(publish_to("orders", "new", b"1", acks_n=3)) == Reply(True)
         await until(lambda: shops[0].got and shops[1].got)
         assert await gateway.handle(publish_to("orders", "new", b"2")) == Reply(True)  # which need not wait
-        await until(lambda: gateway.state().delivered_n == 1)
+        await until(lambda: gateway.state().delivered == 1)
         client = await offered(broker, third)
-        await until(lambda: gateway.state().delivered_n == 2)
+        await until(lambda: gateway.state().delivered == 2)
         await client.close()
     assert third.bodies == [b"1"]
     assert sorted(shops[0].bodies + shops[1].bodies) == [b"1", b"1", b"2"]
@@ -423,6 +423,6 @@ async def test_what_was_kept_arrives_when_the_broker_and_the_service_are_back(
         await broker.restart()
         for number in numbers[10:]:
             assert await gateway.handle(publish_to("orders", "new", number)) == Reply(True)
-        await until(lambda: gateway.state().delivered_n == 20)
-        assert gateway.state().died_n == 0
+        await until(lambda: gateway.state().delivered == 20)
+        assert gateway.state().died == 0
     assert set(shops[0].bodies + shops[1].bodies) == set(numbers)

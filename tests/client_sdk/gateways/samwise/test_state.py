@@ -1,6 +1,14 @@
+from broker.views.samwise import DestinationView, GatewayView
 from client_sdk.gateways.samwise.backends.backend import DestinationState
-from client_sdk.gateways.samwise.state import MAX_NAMES, OTHERS, SHOWN_N, GatewayState, count, status_text
-from client_sdk.gateways.samwise.tables import Totals
+from client_sdk.gateways.samwise.state import (
+    MAX_NAMES,
+    OTHERS,
+    SHOWN_N,
+    Counters,
+    count,
+    destination_views,
+    status_text,
+)
 
 
 def test_names_that_are_counted_are_bounded() -> None:
@@ -13,24 +21,42 @@ def test_names_that_are_counted_are_bounded() -> None:
     assert counts["route-0"] == 2
 
 
+def test_destinations_come_first_and_then_those_of_which_there_are_only_counts() -> None:
+    counters = Counters()
+    counters.acknowledged.update(orders=3)
+    counters.failed.update(orders=1, carts=1)
+    known = [DestinationState("services", True, 2, "connected to b1")]
+    assert destination_views(counters, known) == [
+        DestinationView("services", True, 2, "connected to b1", 0, 0, 0),
+        DestinationView("carts", None, 0, "", 0, 0, 1),
+        DestinationView("orders", None, 0, "", 3, 0, 1),
+    ]
+
+
 def test_the_status_tells_of_services_though_the_destination_is_one_connection_and_of_no_more_than_can_be_read() -> (
     None
 ):
-    state = GatewayState(
+    routes = [DestinationView(f"route-{number:02}", None, 0, "", 2, 0, 0) for number in range(SHOWN_N)]
+    state = GatewayView(
         started_at_ms=0,
-        accepted_n=9,
+        accepted=9,
         refused={},
         quirks={},
-        acknowledged={"orders": 3, **{f"route-{number:02}": 2 for number in range(SHOWN_N)}},
-        retried={},
-        failed={"orders": 1, "carts": 1},
-        delivered_n=0,
-        died_n=0,
-        events_dropped_n=4,
-        totals=Totals(10, 1, 17, 0, 0),
+        delivered=0,
+        died=0,
+        events_dropped=4,
+        under_way=0,
+        waiting=1,
+        waiting_bytes=17,
         oldest_age_s=1.25,
-        under_way_n=0,
-        destinations=[DestinationState("services", True, 2, "connected to b1")],
+        dead=0,
+        dead_bytes=0,
+        destinations=[
+            DestinationView("services", True, 2, "connected to b1", 0, 0, 0),
+            DestinationView("carts", None, 0, "", 0, 0, 1),
+            DestinationView("orders", None, 0, "", 3, 0, 1),
+            *routes,
+        ],
     )
     lines = status_text(state).splitlines()
     assert lines[2] == "waiting: 1 messages, 17 bytes, the oldest for 1.2 s"
