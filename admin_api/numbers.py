@@ -265,6 +265,9 @@ SAMWISE_RESTARTS: Final[Number[GatewayProcess]] = counter(
     "samwise_gateway_restarts", "Restarts of the gateway by the broker", lambda of: of.restarts
 )
 SAMWISE: Final[tuple[Number[SamwiseView], ...]] = (
+    gauge("samwise_callers", "Open connections of callers", lambda of: of.callers),
+    counter("samwise_callers_refused", "Connections of callers that were one too many", lambda of: of.callers_refused),
+    gauge("samwise_requests_waiting", "Requests of callers without an answer", lambda of: of.requests_waiting),
     counter("samwise_messages_accepted", "Messages that were stored", lambda of: of.accepted),
     counter("samwise_requests_refused", "Refused requests", lambda of: of.refused, "reason"),
     counter(

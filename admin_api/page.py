@@ -67,6 +67,7 @@ def samwise_texts(state: Mapping[str, Any]) -> dict[str, str]:
     oldest_s = state["oldest_age_s"]
     known = [each["is_up"] for each in state["destinations"] if each["is_up"] is not None]
     return {
+        "callers": f"{state['callers']:,} now, {state['callers_refused']:,} refused",
         "accepted": f"{state['accepted']:,}, {sum(state['refused'].values()):,} requests refused",
         "waiting": f"{state['waiting']:,}" + (f", the oldest for {oldest_s:,.0f} s" if oldest_s is not None else ""),
         "dead letters": f"{state['dead']:,}",

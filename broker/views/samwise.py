@@ -32,6 +32,9 @@ class GatewayView(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway in one look, as it says itself. Counts are since the start of its process."""
 
     started_at_ms: int
+    callers: int  # connections that are open
+    callers_refused: int  # connections that were one too many
+    requests_waiting: int  # that have no answer yet; the one that asks this is one of them
     accepted: int  # messages that were stored
     refused: Mapping[str, int]  # requests, by the reason
     quirks: Mapping[str, int]  # accepted messages, by what libsamwise writes and the protocol does not allow

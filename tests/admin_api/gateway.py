@@ -21,6 +21,9 @@ def destination(name: str, **more: Any) -> dict[str, Any]:
 
 STATE = {
     "started_at_ms": 1_700_000_000_000,
+    "callers": 17,
+    "callers_refused": 8,
+    "requests_waiting": 7,
     "accepted": 40,
     "refused": {"frames": 2, "empty": 1},
     "quirks": {"header-pairs": 3},

@@ -26,7 +26,7 @@ from client_sdk.clock import Clock
 from client_sdk.gateways.samwise.backends.backend import ANY, Backend, NotDelivered
 from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Later, Parked, ReadNew, TakeDue, Want
 from client_sdk.gateways.samwise.delivery import SAMD_RETRY, WINDOW_N, Delivery, Retry
-from client_sdk.gateways.samwise.state import Counters, count, destination_views, status_text
+from client_sdk.gateways.samwise.state import Callers, Counters, count, destination_views, status_text
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError
 from client_sdk.gateways.samwise.values import (
@@ -83,6 +83,7 @@ class Gateway:
         self.backend: Final = backend
         self.delivery: Final = Delivery(retry, has_fixed_destinations=backend.has_fixed_destinations)
         self.counters: Final = Counters()
+        self.callers: Callers | None = None  # None: there are no endpoints yet
         self._retry: Final = retry
         self._strict_redundancy: Final = strict_redundancy
         self._records: Final = records
@@ -190,10 +191,13 @@ class Gateway:
 
     def state(self) -> GatewayView:
         """As it is now; waits for nothing."""
-        counters, totals = self.counters, self.store.totals
+        callers, counters, totals = self.callers, self.counters, self.store.totals
         oldest_at_ms = totals.oldest_at_ms
         return GatewayView(
             started_at_ms=self._started_at_ms,
+            callers=0 if callers is None else callers.connected_n,
+            callers_refused=0 if callers is None else callers.refused_callers_n,
+            requests_waiting=0 if callers is None else callers.waiting_n,
             accepted=counters.accepted_n,
             refused=dict(counters.refused),
             quirks=dict(counters.quirks),

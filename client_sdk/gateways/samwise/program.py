@@ -84,7 +84,7 @@ async def serve(assignment: Assignment, stop: asyncio.Event, on_listening: Calla
         strict_redundancy=options.strict_redundancy,
         records=event_files,
     )
-    server = Server(gateway, server_settings_of(options))
+    gateway.callers = server = Server(gateway, server_settings_of(options))
     control = ControlListener(gateway, assignment.control_path)
     async with contextlib.AsyncExitStack() as at_end:
         server.bind()

@@ -1,7 +1,7 @@
 """What a gateway has done since it began, and what waits: for the answer to `status`, the REST API and metrics."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from broker.views.samwise import DestinationView, GatewayView
 from client_sdk.gateways.samwise.backends.backend import DestinationState
@@ -9,6 +9,22 @@ from client_sdk.gateways.samwise.backends.backend import DestinationState
 MAX_NAMES: Final = 1_000  # destinations that are counted by name; later ones are counted together
 SHOWN_N: Final = 20  # of these, in the answer to `status`
 OTHERS: Final = "(others)"  # the name of these
+
+
+class Callers(Protocol):
+    """Who has connected to the gateway: its endpoints."""
+
+    @property
+    def connected_n(self) -> int:
+        """Open connections."""
+
+    @property
+    def refused_callers_n(self) -> int:
+        """Connections that were one too many."""
+
+    @property
+    def waiting_n(self) -> int:
+        """Requests that have no answer yet."""
 
 
 class Counters:
@@ -56,7 +72,9 @@ def destination_views(counters: Counters, known: Sequence[DestinationState]) -> 
 def status_text(state: GatewayView) -> str:
     """For people and `samctl status`: a line for each number and destination, and for those that acknowledged most."""
     age = "" if state.oldest_age_s is None else f", the oldest for {state.oldest_age_s:.1f} s"
+    waiting = f"{state.requests_waiting} requests wait"
     lines = [
+        f"callers: {state.callers} connected, {state.callers_refused} turned away, {waiting}",
         f"accepted: {state.accepted}",
         *(f"refused ({reason}): {n}" for reason, n in sorted(state.refused.items())),
         *(f"accepted ({quirk}): {n}" for quirk, n in sorted(state.quirks.items())),

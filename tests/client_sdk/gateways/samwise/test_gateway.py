@@ -249,6 +249,7 @@ async def test_ping_rpc_and_status_are_answered(run: Run) -> None:
     await until(lambda: running.waiting_n() == 0)
     assert await running.gateway.handle(Status(120)) == Reply(
         True,
+        "callers: 0 connected, 0 turned away, 0 requests wait\n"
         "accepted: 1\n"
         "refused (backend): 1\n"
         "accepted (header-pairs): 1\n"

@@ -39,6 +39,9 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
     routes = [DestinationView(f"route-{number:02}", None, 0, "", 2, 0, 0) for number in range(SHOWN_N)]
     state = GatewayView(
         started_at_ms=0,
+        callers=3,
+        callers_refused=2,
+        requests_waiting=1,
         accepted=9,
         refused={},
         quirks={},
@@ -59,12 +62,13 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
         ],
     )
     lines = status_text(state).splitlines()
-    assert lines[2] == "waiting: 1 messages, 17 bytes, the oldest for 1.2 s"
-    assert lines[4:7] == [
+    assert lines[0] == "callers: 3 connected, 2 turned away, 1 requests wait"
+    assert lines[3] == "waiting: 1 messages, 17 bytes, the oldest for 1.2 s"
+    assert lines[5:8] == [
         "dead letters: 0 messages, 0 bytes",
         "events dropped: 4",
         "destination services: up, connected to b1, 2 wait for it",
     ]
-    assert lines[7] == "deliveries to orders: 3 acknowledged, 0 retried, 1 failed"
-    assert len(lines[7:]) == SHOWN_N
+    assert lines[8] == "deliveries to orders: 3 acknowledged, 0 retried, 1 failed"
+    assert len(lines[8:]) == SHOWN_N
     assert lines[-1] == "deliveries to route-18: 2 acknowledged, 0 retried, 0 failed"
