@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from broker.config.folders import sync_folder
 from client_sdk.gateways.samwise.values import Message, Publish, Refused
 
 SCHEMA: Final = 1  # PRAGMA user_version
@@ -423,11 +424,7 @@ def _create(path: Path) -> None:
     process has on it (POSIX)."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # so that a power failure does not take the file away
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)  # so that a power failure does not take the file away
 
 
 def _message(row: Row) -> Message:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from broker.config.folders import sync_folder
 from rsocket_wire.wire.tags import MAX_VALUE_BYTES
 
 DIRECT: Final = "direct"  # one route of the service gets a message
@@ -102,8 +103,4 @@ def _write(path: Path, declared: Mapping[str, str]) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

@@ -96,6 +96,14 @@ async def test_where_the_endpoint_is_taken_nothing_is_left(tmp_path: Path) -> No
     assert list((tmp_path / "other").iterdir()) == []
 
 
+async def test_a_power_failure_does_not_take_the_folder_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("os.fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    given = assigned(tmp_path)
+    async with gateway(replace(given, options=replace(given.options, dir=str(tmp_path / "new" / "er")))):
+        assert synced == [tmp_path / "new", tmp_path, tmp_path / "new" / "er"]
+
+
 async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     given = assigned(tmp_path)
