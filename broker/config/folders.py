@@ -10,8 +10,8 @@ FOLDER_MODE: Final = 0o750  # messages, and who asks for what, are nobody else's
 
 
 def make_folder(option: str, path: str) -> None:
-    """It is there afterwards, and so are those that it is in, also after a power failure. BrokerError "bad-config" names
-    the option."""
+    """It is there afterwards, and so are those that it is in, also after a power failure. BrokerError "bad-config" with
+    the name of the option."""
     folder = Path(path).absolute()
     try:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
