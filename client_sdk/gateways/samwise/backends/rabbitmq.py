@@ -67,12 +67,20 @@ class RabbitBackend:
 
     async def deliver(self, message: Message, to: str) -> str:
         """Publishes it; its place in the order is that of this call."""
-        try:
-            check(message.publish, self._users)
-        except Refused as refused:  # stored for other brokers
-            raise NotDelivered(f"{to}: {refused.text}", is_hopeless=True) from None
+        refusal = self._find_refusal(message.publish, to)
+        if refusal:  # it was stored for other brokers, or for other users of theirs
+            is_hopeless = all(self._find_refusal(message.publish, name) for name in self._links)
+            raise NotDelivered(f"{to}: {refusal}", is_hopeless=is_hopeless)
         await self._links[to].publish(message)
         return to
+
+    def _find_refusal(self, publish: Publish, name: str) -> str:
+        """Why this broker must not get it; empty: it may."""
+        try:
+            check(publish, {name: self._users[name]})
+        except Refused as refused:
+            return refused.text
+        return ""
 
     def state(self) -> Sequence[DestinationState]:
         """Of each broker, in the order of the configuration."""

@@ -50,8 +50,7 @@ class ConfirmChannel(Channel):
         for publication in publications:
             if publication.longest_bytes > frame_bytes > 0:  # it would close the connection
                 size = publication.longest_bytes
-                text = f"options and headers have {size} bytes, the broker's frame_max is {frame_bytes}"
-                publication.failed(text, is_hopeless=True)
+                publication.failed(f"options and headers have {size} bytes, the broker's frame_max is {frame_bytes}")
                 continue
             self._sent_n += 1
             self.in_flight[self._sent_n] = publication

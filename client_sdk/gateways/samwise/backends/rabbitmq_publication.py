@@ -73,11 +73,10 @@ class Publication:
         if not self.outcome.done():
             self.outcome.set_result(None)
 
-    def failed(self, reason: str, *, is_away: bool = False, is_hopeless: bool = False) -> None:
+    def failed(self, reason: str, *, is_away: bool = False) -> None:
         """It has not, or nobody knows; `is_away`: it was not written."""
         if not self.outcome.done():
-            text = f"{self._broker}: {reason}"
-            self.outcome.set_exception(NotDelivered(text, is_away=is_away, is_hopeless=is_hopeless))
+            self.outcome.set_exception(NotDelivered(f"{self._broker}: {reason}", is_away=is_away))
 
 
 def check(publish: Publish, users: Mapping[str, str]) -> None:

@@ -76,9 +76,8 @@ async def test_headers_longer_than_a_frame_of_a_broker_cost_their_own_message_on
     assert await soon(both.deliver(message, "rabbit-1")) == "rabbit-1"
     with pytest.raises(
         NotDelivered, match=r"rabbit-2: options and headers have \d+ bytes, the broker's frame_max is 8192"
-    ) as failed:
+    ):
         await soon(both.deliver(message, "rabbit-2"))
-    assert failed.value.is_hopeless
     assert await outcomes(deliver(both, "rabbit-2", exchange="amq.direct")) == ["rabbit-2"]
     assert details(both) == before
 

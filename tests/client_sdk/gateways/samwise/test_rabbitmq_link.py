@@ -145,6 +145,26 @@ async def test_what_was_stored_for_other_brokers_and_cannot_be_sent_to_these_is_
     assert failed.value.is_hopeless
 
 
+async def test_what_one_broker_only_does_not_take_is_not_hopeless() -> None:
+    """Its user has changed since the message was stored."""
+    brokers = [RabbitBroker(name=name, host=HOST, user=user) for name, user in (("a", "samwise"), ("b", "guest"))]
+    backend = RabbitBackend(brokers)
+    message = stored(publish_to(options={"user_id": "guest"}))
+    with pytest.raises(NotDelivered, match=r"a: .* user_id is 'guest', the gateway's user at a is 'samwise'") as failed:
+        await backend.deliver(message, "a")
+    assert (failed.value.is_hopeless, failed.value.is_away) == (False, False)
+    with pytest.raises(NotDelivered, match="b: not connected yet"):
+        await backend.deliver(message, "b")
+
+
+async def test_what_is_too_long_for_one_broker_goes_to_the_other(nodes: RabbitNodes, tmp_path: Path) -> None:
+    async with gateway_over(nodes.nodes.values(), tmp_path) as gateway:
+        for _ in range(4):
+            assert await gateway.handle(publish_to("amq.direct", headers=(("long", b"x" * 10_000),))) == Reply(True)
+        await until(lambda: gateway.state().delivered == 4)
+        assert (gateway.state().died, set(gateway.counters.acknowledged)) == (0, {"rabbit-1"})
+
+
 async def test_deliveries_that_wait_fail_when_the_gateway_stops(first: RabbitNode) -> None:
     backend = RabbitBackend([broker_of(first)])
     await started(backend, 1)
