@@ -210,8 +210,8 @@ def status(endpoint: str, timeout_s: float, server_key: Path | None, key: Path |
     """Show what a gateway has done and what waits there. It is asked in protocol 1.2, which alone knows this."""
     request = Status(VERSION_1_2) if action is None else Control(VERSION_1_2, action)
     text = _ask(request, endpoint, timeout_s, server_key, key)
-    if text:
-        click.echo(text)
+    for line in text.splitlines():  # of samd, perhaps
+        click.echo(one_line(line))
 
 
 @samwise.group()

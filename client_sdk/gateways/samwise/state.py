@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from broker.log import one_line
 from broker.views.samwise import DestinationView, GatewayView
 from client_sdk.gateways.samwise.backends.backend import DestinationState
 
@@ -88,11 +89,11 @@ def status_text(state: GatewayView) -> str:
     for each in state.destinations:
         if each.is_up is not None:
             word = "up" if each.is_up else "down"
-            lines.append(f"destination {each.name}: {word}, {each.detail}, {each.waiting} wait for it")
+            lines.append(f"destination {each.name}: {word}, {one_line(each.detail)}, {each.waiting} wait for it")
     # Of RabbitMQ brokers; else of services and Route Ids.
     counted = [each for each in state.destinations if each.acknowledged or each.retried or each.failed]
     most = sorted(counted, key=lambda each: (-each.acknowledged, each.name))[:SHOWN_N]
     for each in sorted(most, key=lambda each: each.name):
         counts = f"{each.acknowledged} acknowledged, {each.retried} retried, {each.failed} failed"
-        lines.append(f"deliveries to {each.name}: {counts}")
+        lines.append(f"deliveries to {one_line(each.name)}: {counts}")  # callers name exchanges
     return "\n".join(lines)

@@ -55,9 +55,9 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
         dead=0,
         dead_bytes=0,
         destinations=[
-            DestinationView("services", True, 2, "connected to b1", 0, 0, 0),
+            DestinationView("services", True, 2, "connected to\x1b b1", 0, 0, 0),
             DestinationView("carts", None, 0, "", 0, 0, 1),
-            DestinationView("orders", None, 0, "", 3, 0, 1),
+            DestinationView("orders\nwaiting: 0", None, 0, "", 3, 0, 1),
             *routes,
         ],
     )
@@ -67,8 +67,8 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
     assert lines[5:8] == [
         "dead letters: 0 messages, 0 bytes",
         "events dropped: 4",
-        "destination services: up, connected to b1, 2 wait for it",
+        r"destination services: up, connected to\x1b b1, 2 wait for it",
     ]
-    assert lines[8] == "deliveries to orders: 3 acknowledged, 0 retried, 1 failed"
+    assert lines[8] == r"deliveries to orders\nwaiting: 0: 3 acknowledged, 0 retried, 1 failed"
     assert len(lines[8:]) == SHOWN_N
     assert lines[-1] == "deliveries to route-18: 2 acknowledged, 0 retried, 0 failed"
