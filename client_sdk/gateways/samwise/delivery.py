@@ -72,7 +72,10 @@ SAMD_RETRY: Final = Retry()  # as samd has it without configuration
 class _Entry:
     """A message in the window."""
 
-    __slots__ = ("message", "bytes", "lane", "waits_for", "failed", "reason", "has_tried", "is_away", "is_hopeless")
+    __slots__ = (
+        *("message", "bytes", "lane", "waits_for", "failed", "reason"),
+        *("has_tried", "is_away", "is_hopeless", "is_removed"),
+    )
 
     def __init__(self, message: Message, lane: "_Lane | None") -> None:
         self.message = message  # with its tries, and those who have acknowledged it, up to now
@@ -84,6 +87,7 @@ class _Entry:
         self.has_tried = False  # something was published of what is under way, and not acknowledged
         self.is_away = False  # the last failure was that nobody is there
         self.is_hopeless = False  # nobody will ever take it
+        self.is_removed = False  # an operator has done so, while it was under way
 
 
 class _Lane:
@@ -269,7 +273,7 @@ class Delivery:
             return
         names = entry.message.acknowledged_by | {by}
         entry.message = replace(entry.message, acknowledged_by=names)
-        if _missing_n(entry.message) > 0:
+        if _missing_n(entry.message) > 0 and not entry.is_removed:
             self._fates.append(Acknowledged(entry.message, names))
         self._settle(entry)
 
@@ -298,9 +302,12 @@ class Delivery:
         return found
 
     def forget(self, id: int) -> None:
-        """An operator has removed it. What is under way goes on."""
+        """An operator has removed it. What is under way goes on, and is not tried again."""
         entry = self._entries.get(id)
-        if entry is None or entry.waits_for:
+        if entry is None:
+            return
+        if entry.waits_for:
+            entry.is_removed = True
             return
         self._ready.remove(entry)
         self._let_go(entry)
@@ -384,6 +391,8 @@ class Delivery:
         if _missing_n(message) <= 0:
             self._let_go(entry)
             self._fates.append(Done(message))
+        elif entry.is_removed:
+            self._let_go(entry)
         elif entry.is_hopeless or 0 < self._tries <= message.tries_n:
             self._let_go(entry)
             self._fates.append(Dead(message, entry.reason))

@@ -419,6 +419,20 @@ def test_what_an_operator_removes_is_not_delivered() -> None:
     assert rabbits.done == [2]
 
 
+@pytest.mark.parametrize("tries", [1, 9])
+def test_what_an_operator_removes_while_it_is_under_way_is_not_tried_again(tries: int) -> None:
+    rabbits = world("a", "b", tries=tries)
+    rabbits.put(message(1), message(2, acks_n=2))
+    for id in (1, 2):
+        rabbits.delivery.forget(id)
+        del rabbits.rows[id]
+    rabbits.fail(1, "a")
+    rabbits.fail(2, "a")
+    rabbits.ack(2, "b")
+    assert rabbits.begun == [(1, "a"), (2, "b"), (2, "a")]
+    assert rabbits.delivery.next_at_ms() is None
+
+
 def test_of_deliveries_that_are_not_under_way_nothing_is_heard() -> None:
     rabbits = world("a")
     rabbits.put(message(1))
