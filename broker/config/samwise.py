@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.extras import lack_of_samwise
+from broker.config.sections.samwise import RabbitmqOptions
 from broker.config.toml import shown_value
 from broker.config.urls import MAX_UNIX_PATH_BYTES
 from rsocket_wire.errors import BrokerError
@@ -16,6 +17,7 @@ VERSIONS: Final = (100, 110, 120)  # of the protocol
 LOCAL: Final = ("localhost", "lo", "[::1]")
 KEY_SUFFIX: Final = ".key"  # of files with a public key, as zmq.auth names them
 _SECRET_KEY: Final = re.compile(rb'^\s*secret-key\s*=\s*"[!-~]{40}"', re.MULTILINE)
+_DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _HOST: Final = re.compile(r"\*|[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\]")
 
 
@@ -54,7 +56,7 @@ class Endpoint:
 
 
 def samwise_mistakes(
-    values: Mapping[str, object], tables: Mapping[str, Mapping[str, object]], wrong: set[str]
+    values: Mapping[str, object], tables: Mapping[str, Mapping[str, Mapping[str, object]]], wrong: set[str]
 ) -> list[tuple[str, str, str]]:
     """What does not go together in these values: the option to blame, a sentence, and the item of a list or nothing.
 
@@ -68,6 +70,8 @@ def samwise_mistakes(
     if own["min_version"] not in VERSIONS:
         allowed = ", ".join(map(str, VERSIONS))
         found.append(("samwise.min_version", f"must be one of {allowed}, not {own['min_version']}", ""))
+    if is_rabbitmq:
+        found += _default_mistakes(own, tables["samwise.rabbitmq"])
     found += _curve_mistakes(str(own["curve_key"]), str(own["curve_clients"]), wrong)
     folder = str(own["dir"])
     size = len(str(Path(folder).absolute() / CONTROL_NAME).encode())
@@ -87,6 +91,24 @@ def samwise_mistakes(
     if endpoints and (text := lack_of_samwise(with_rabbitmq=is_rabbitmq)):
         found.append(("samwise.endpoints", text, ""))
     return [mistake for mistake in found if mistake[0] not in wrong]
+
+
+def _default_mistakes(
+    own: Mapping[str, object], brokers: Mapping[str, Mapping[str, object]]
+) -> list[tuple[str, str, str]]:
+    """What RabbitMQ refuses, and the gateway before it, in each message that says nothing else."""
+    found: list[tuple[str, str, str]] = []
+    priority, expiration, user = (str(own[f"defaults.{name}"]) for name in ("priority", "expiration", "user_id"))
+    if priority and not (_DIGITS.fullmatch(priority) and int(priority) <= 255):
+        found.append(("samwise.defaults.priority", f"must be 0 to 255, not {shown_value(priority)}", ""))
+    if expiration and not _DIGITS.fullmatch(expiration):
+        text = f"must be milliseconds in digits, not {shown_value(expiration)}"
+        found.append(("samwise.defaults.expiration", text, ""))
+    for name, broker in brokers.items():
+        if user not in ("", broker.get("user", RabbitmqOptions.user)):
+            text = f"{shown_value(user)} is not the user of the RabbitMQ broker {shown_value(name)}"
+            found.append(("samwise.defaults.user_id", text, ""))
+    return found
 
 
 def _curve_mistakes(key: str, clients: str, wrong: set[str]) -> list[tuple[str, str, str]]:

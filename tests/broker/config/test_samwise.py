@@ -109,6 +109,20 @@ def test_each_mistake_is_told_with_its_line_and_key(folder: Path, text: str, sen
     assert mistakes_of(folder, text) == [f"broker.toml:{sentence.format(size=size)}"]
 
 
+def test_defaults_that_rabbitmq_would_refuse_in_each_message_are_told(folder: Path) -> None:
+    defaults = '[samwise.defaults]\npriority = "256"\nexpiration = "5s"\nuser_id = "bob"\n'
+    brokers = '[samwise.rabbitmq.a]\nuser = "bob"\n[samwise.rabbitmq.b]\n'
+    assert mistakes_of(folder, f'{START}backend = "rabbitmq"\n{defaults}{brokers}') == [
+        'broker.toml:6: samwise.defaults.priority: must be 0 to 255, not "256"',
+        'broker.toml:7: samwise.defaults.expiration: must be milliseconds in digits, not "5s"',
+        'broker.toml:8: samwise.defaults.user_id: "bob" is not the user of the RabbitMQ broker "b"',
+    ]
+    of_services = of_file(folder, START + defaults + brokers)
+    assert of_services.samwise.defaults.priority == "256"  # they may know what that is
+    right = '[samwise.defaults]\npriority = "255"\nexpiration = "0"\nuser_id = "guest"\n[samwise.rabbitmq.b]\n'
+    assert of_file(folder, f'{START}backend = "rabbitmq"\n{right}').samwise.defaults.user_id == "guest"
+
+
 @pytest.mark.parametrize(
     "endpoint",
     [
