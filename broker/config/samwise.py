@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.extras import lack_of_samwise
-from broker.config.sections.samwise import RabbitmqOptions
+from broker.config.sections.samwise import MAX_EXPIRATION_MS, RabbitmqOptions
 from broker.config.toml import shown_value
 from broker.config.urls import MAX_UNIX_PATH_BYTES
 from rsocket_wire.errors import BrokerError
@@ -17,7 +17,7 @@ VERSIONS: Final = (100, 110, 120)  # of the protocol
 LOCAL: Final = ("localhost", "lo", "[::1]")
 KEY_SUFFIX: Final = ".key"  # of files with a public key, as zmq.auth names them
 _SECRET_KEY: Final = re.compile(rb'^\s*secret-key\s*=\s*"[!-~]{40}"', re.MULTILINE)
-_DIGITS: Final = re.compile(r"[0-9]{1,18}")
+_DIGITS: Final = re.compile(r"[0-9]{1,12}")
 _HOST: Final = re.compile(r"\*|[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\]")
 
 
@@ -99,11 +99,9 @@ def _default_mistakes(
     """What RabbitMQ refuses, and the gateway before it, in each message that says nothing else."""
     found: list[tuple[str, str, str]] = []
     priority, expiration, user = (str(own[f"defaults.{name}"]) for name in ("priority", "expiration", "user_id"))
-    if priority and not (_DIGITS.fullmatch(priority) and int(priority) <= 255):
-        found.append(("samwise.defaults.priority", f"must be 0 to 255, not {shown_value(priority)}", ""))
-    if expiration and not _DIGITS.fullmatch(expiration):
-        text = f"must be milliseconds in digits, not {shown_value(expiration)}"
-        found.append(("samwise.defaults.expiration", text, ""))
+    for name, text, most in (("priority", priority, 255), ("expiration", expiration, MAX_EXPIRATION_MS)):
+        if text and not (_DIGITS.fullmatch(text) and int(text) <= most):
+            found.append((f"samwise.defaults.{name}", f"must be 0 to {most}, not {shown_value(text)}", ""))
     for name, broker in brokers.items():
         if user not in ("", broker.get("user", RabbitmqOptions.user)):
             text = f"{shown_value(user)} is not the user of the RabbitMQ broker {shown_value(name)}"

@@ -13,6 +13,7 @@ from rsocket_wire.wire.tags import MAX_VALUE_BYTES
 
 MAX_TRIES: Final = 1_000_000
 MAX_SHORT_BYTES: Final = 255  # of a short string of AMQP 0-9-1
+MAX_EXPIRATION_MS: Final = 315_360_000_000  # ten years; RabbitMQ 3.10 closes the channel for more
 
 BackendName = Literal["services", "rabbitmq"]
 Durability = Literal["fsync", "os"]
@@ -81,7 +82,7 @@ class MessageDefaults:
     priority: str = _property("priority", '"5"', ", 0 to 255")
     correlation_id: str = _property("correlation_id", '"none"')
     reply_to: str = _property("reply_to", '"answers"')
-    expiration: str = _property("expiration", '"60000"', ", milliseconds")
+    expiration: str = _property("expiration", '"60000"', ", 0 to 315360000000 milliseconds")
     message_id: str = _property("message_id", '"none"')
     type: str = _property("type", '"order"')
     user_id: str = _property("user_id", '"samwise"', ", which must be the user of the RabbitMQ broker")

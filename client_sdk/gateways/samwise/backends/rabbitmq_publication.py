@@ -10,6 +10,7 @@ from typing import Final
 
 from pamqp.constants import DOMAIN_REGEX
 
+from broker.config.sections.samwise import MAX_EXPIRATION_MS
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_frames import FRAME_BYTES, body_frames, header_frame, method_frame
 from client_sdk.gateways.samwise.frames import MAX_TEXT_BYTES
@@ -18,7 +19,6 @@ from client_sdk.gateways.samwise.values import ID_HEADER, Message, Publish, Refu
 
 MAX_EXCHANGE_CHARACTERS: Final = 127  # of the name of an exchange (AMQP 0-9-1, domain exchange-name)
 MAX_HEADER_NAME_BYTES: Final = 128  # AMQP 0-9-1, 4.2.5.5
-MAX_EXPIRATION_DIGITS: Final = 18  # of milliseconds: 31 million years
 # Of the frame with options and headers, which cannot be cut: a longer one closes the connection (501). RabbitMQ's
 # `frame_max` unless it is configured otherwise.
 MAX_HEADER_BYTES: Final = 131_072
@@ -125,9 +125,10 @@ def _check_options(publish: Publish, users: Mapping[str, str]) -> None:
     if not _is_decimal(priority, 3) or int(priority) > 255:
         raise _refused(f"priority is {priority[:40]!r}, it must be 0..255", "number")
     expiration = options.get("expiration", "0")
-    if not _is_decimal(expiration, MAX_EXPIRATION_DIGITS):
+    if not _is_decimal(expiration, len(str(MAX_EXPIRATION_MS))) or int(expiration) > MAX_EXPIRATION_MS:
         # 406 PRECONDITION_FAILED closes the channel, as for the two that follow.
-        raise _refused(f"expiration is {expiration[:40]!r}, it must be milliseconds in decimal digits", "number")
+        text = f"expiration is {expiration[:40]!r}, it must be 0..{MAX_EXPIRATION_MS} milliseconds"
+        raise _refused(text, "number")
     said = options.get("user_id")
     for broker, user in users.items():
         if said not in (None, user):

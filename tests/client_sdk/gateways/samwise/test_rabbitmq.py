@@ -1,10 +1,11 @@
 import asyncio
+import random
 
 import pytest
 
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend
-from client_sdk.gateways.samwise.values import DECLARE, DELETE, OPTIONS, Refused, Rpc
+from client_sdk.gateways.samwise.values import DECLARE, DELETE, OPTIONS, Publish, Refused, Rpc
 from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.client_sdk.gateways.samwise.rabbitmq import (
     FRAME_MAX,
@@ -169,6 +170,51 @@ async def test_an_exchange_that_others_delete_costs_its_own_messages_only(
     assert await outcomes(*tasks) == [fault if n % 10 == 5 else "rabbit-1" for n in range(1, 101)]
     arrived = await consumer.bodies(queue, await consumer.count(queue))
     assert {int(each) for each in arrived} == {n for n in range(101) if n % 10 != 5}
+
+
+def random_publish(chance: random.Random) -> Publish:
+    """Whatever a caller may say, much of it odd."""
+
+    def text(longest: int) -> str:
+        letters = chance.choice(["abc.#*", "éü中\U0001f600", "\x01\x7f\x1b\n\t ", "0123456789"])
+        found = "".join(chance.choice(letters) for _ in range(chance.choice((0, 1, 5, 60, 255))))
+        return found.encode()[:longest].decode(errors="ignore")
+
+    own = {
+        "delivery_mode": ("1", "2", "3"),
+        "priority": ("0", "255", "007", "256"),
+        "expiration": ("0", "60000", "315360000000", "315360000001", "9" * 18),
+        "user_id": (USER, "bob"),
+        "reply_to": ("amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.x"),
+        "cluster_id": ("", "", "c"),
+    }
+    said = {name: chance.choice(own.get(name, (text(255),))) for name in OPTIONS if chance.random() < 0.2}
+    names = ("x-death", "x-match", "x-delay", "CC", "cc", "$", "traceparent", text(128) or "k")
+    headers = {chance.choice(names): chance.choice((b"", b"\xff\0", b"all", b"5")) for _ in range(chance.randrange(4))}
+    return publish_to(
+        chance.choice(("amq.direct", "amq.topic", "amq.fanout", "amq.headers")),
+        text(255),
+        chance.choice((b"", b"x", b"y" * 9_000)),
+        options={name: value for name, value in said.items() if value},
+        headers=tuple(headers.items()),
+        mandatory=chance.random() < 0.1,
+    )
+
+
+async def test_whatever_is_not_refused_closes_no_channel(both: RabbitBackend) -> None:
+    chance = random.Random(1)
+    taken_n = refused_n = 0
+    while taken_n < 300:
+        publish = random_publish(chance)
+        try:
+            both.check(publish)
+        except Refused:
+            refused_n += 1
+            continue
+        (said,) = await outcomes(asyncio.ensure_future(both.deliver(stored(publish), "rabbit-1")))
+        assert said in ("rabbit-1", "rabbit-1: unroutable: 312 NO_ROUTE")
+        taken_n += 1
+    assert refused_n > 100
 
 
 async def test_a_message_of_which_nobody_knew_that_it_closes_the_channel_fails_alone(
