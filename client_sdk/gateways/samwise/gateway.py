@@ -16,8 +16,9 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
 
 from broker.events import DEAD, DELIVERED, MessageRecord
 from broker.log import one_line
@@ -47,6 +48,8 @@ PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not 
 GRACE_S: Final = 5.0  # for acknowledgements under way when the gateway stops
 QUIET_S: Final = 60.0  # between two lines in the log: all that waits may die of the same
 MAX_REASON: Final = 255  # characters of why a message is dead, in its record
+GATHER_S: Final = 0.002  # between two rounds of deliveries: what goes together costs half of what each costs alone
+ACCEPTED: Final = Reply(True)
 MAX_UNWRITTEN: Final = WINDOW_N  # ends of deliveries not on disk: a crash repeats no more of them
 
 _log: Final = logging.getLogger("client_sdk")
@@ -74,6 +77,7 @@ class Gateway:
         retry: Retry = SAMD_RETRY,
         strict_redundancy: bool = False,
         records: Records | None = None,
+        gather_s: float = GATHER_S,
         clock: Clock | None = None,
     ) -> None:
         """`strict_redundancy`: what wants more acknowledgements than there are destinations now is refused, instead of
@@ -87,6 +91,7 @@ class Gateway:
         self._retry: Final = retry
         self._strict_redundancy: Final = strict_redundancy
         self._records: Final = records
+        self._gather_s: Final = gather_s
         self._clock: Final = Clock() if clock is None else clock
         self._epoch_s = 0.0  # of the clock's zero, as of `start`: moments never go back, whatever is set
         self._started_at_ms = 0
@@ -94,7 +99,8 @@ class Gateway:
         self._wake: Final = asyncio.Event()
         self._is_late = False  # something could not be read or written, and is looked at again
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
-        self._attempts: Final[dict[tuple[int, str], asyncio.Task[None]]] = {}  # deliveries under way
+        self._asking: Final[set[asyncio.Task[None]]] = set()  # requests that wait for destinations
+        self._attempts: Final[dict[tuple[int, str], asyncio.Future[str]]] = {}  # deliveries under way
         self._overdue: Final[set[tuple[int, str]]] = set()  # those of them that were cancelled for it
         self._untold_n = 0  # dead letters of which the log says nothing yet
         self._quiet_until = -math.inf  # of the clock: until then it says nothing of them
@@ -121,7 +127,7 @@ class Gateway:
         """Accepts nothing, begins nothing, waits so long for acknowledgements, and closes backend and store. What is
         not acknowledged then is delivered after the next start."""
         self._is_accepting = False
-        await _end(self._tasks)
+        await _end([*self._tasks, *self._asking])
         self._tasks = []
         if self._attempts:
             await asyncio.wait(self._attempts.values(), timeout=grace_s)
@@ -135,48 +141,78 @@ class Gateway:
 
     # Callers
 
-    async def handle(self, request: Request) -> Reply:
-        """The answer to one request; of a Publish after it is on disk. Never raises."""
+    def handle(self, request: Request, answer: Callable[[Reply], None]) -> None:
+        """Carries out one request, and calls `answer` once: of a Publish after it is on disk."""
         try:
-            return await self._carry_out(request)
-        except Refused as refused:
-            return self.refuse(refused)
-        except Exception:
-            _log.exception("samwise gateway: a request failed")
-            return self.refuse(Refused("internal error: see the log of the gateway", "internal"))
+            if not self._is_accepting:
+                raise Refused(TOO_LATE, "stopping")
+            match request:
+                case Publish():
+                    self.backend.check(request)
+                    if not self._must_ask(request):
+                        self._store(request, answer)
+                        return
+                case Ping():
+                    answer(ACCEPTED)
+                    return
+                case Status():
+                    answer(Reply(True, status_text(self.state())))
+                    return
+                case Control():
+                    if self._asked.empty():  # the first one counts
+                        self._asked.put_nowait(request.action)
+                    answer(ACCEPTED)
+                    return
+        except Exception as error:
+            answer(self._reply_to(error))
+            return
+        task = asyncio.create_task(self._ask(request, answer))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     def refuse(self, refused: Refused) -> Reply:
         """The answer to a request that is not accepted, which is counted."""
         count(self.counters.refused, refused.reason)
         return Reply(False, refused.text)
 
-    async def _carry_out(self, request: Request) -> Reply:
-        if not self._is_accepting:
-            raise Refused(TOO_LATE, "stopping")
-        match request:
-            case Publish():
-                await self._publish(request)
-            case Rpc():
-                await self.backend.rpc(request)
-            case Status():
-                return Reply(True, status_text(self.state()))
-            case Control():
-                if self._asked.empty():  # the first one counts
-                    self._asked.put_nowait(request.action)
-            case Ping():
-                pass
-        return Reply(True)
+    def _reply_to(self, error: Exception) -> Reply:
+        if isinstance(error, Refused):
+            return self.refuse(error)
+        _log.error("samwise gateway: a request failed", exc_info=error)
+        return self.refuse(Refused("internal error: see the log of the gateway", "internal"))
 
-    async def _publish(self, publish: Publish) -> None:
-        self.backend.check(publish)
-        if publish.mandatory:
-            await self.backend.check_mandatory(publish)
-        if self._strict_redundancy and publish.acks_n > 1:
-            await self._check_redundancy(publish)
-        await self.store.put(publish, self._now_ms())
-        self.counters.accepted_n += 1
-        for quirk in publish.quirks:
-            count(self.counters.quirks, quirk)
+    def _must_ask(self, publish: Publish) -> bool:
+        """Destinations are asked before it is stored."""
+        return publish.mandatory or (self._strict_redundancy and publish.acks_n > 1)
+
+    async def _ask(self, request: Publish | Rpc, answer: Callable[[Reply], None]) -> None:
+        """Carries out what waits for destinations."""
+        try:
+            if isinstance(request, Rpc):
+                await self.backend.rpc(request)
+                answer(ACCEPTED)
+                return
+            if request.mandatory:
+                await self.backend.check_mandatory(request)
+            if self._strict_redundancy and request.acks_n > 1:
+                await self._check_redundancy(request)
+            self._store(request, answer)
+        except Exception as error:
+            answer(self._reply_to(error))
+
+    def _store(self, publish: Publish, answer: Callable[[Reply], None]) -> None:
+        """StoreError: the store is closed."""
+
+        def done(result: Message | Exception) -> None:
+            if isinstance(result, Exception):
+                answer(self._reply_to(result))
+                return
+            self.counters.accepted_n += 1
+            for quirk in publish.quirks:
+                count(self.counters.quirks, quirk)
+            answer(ACCEPTED)
+
+        self.store.put(publish, self._now_ms(), done)
 
     async def _check_redundancy(self, publish: Publish) -> None:
         asked = Message(
@@ -258,8 +294,12 @@ class Gateway:
                 self._wake.set()
 
     async def _feed(self) -> None:
+        loop = asyncio.get_running_loop()
+        began_at = -math.inf
         while True:
             await self._wake.wait()
+            await asyncio.sleep(max(0.0, began_at + self._gather_s - loop.time()))
+            began_at = loop.time()
             self._wake.clear()
             self._is_late = False
             try:
@@ -307,7 +347,9 @@ class Gateway:
             is_begun = True
             destinations = await self._destinations(message)
             for to in self.delivery.begin(message, destinations, self._now_ms()):
-                self._attempts[message.id, to] = asyncio.create_task(self._attempt(message, to))
+                attempt = asyncio.ensure_future(self.backend.deliver(message, to))
+                self._attempts[message.id, to] = attempt
+                attempt.add_done_callback(partial(self._ended, message, to))
                 if message.tries_n:
                     count(self.counters.retried, _name(message, to))
             self._write()
@@ -322,26 +364,25 @@ class Gateway:
             _log.exception("samwise gateway: the backend does not say which destinations there are")
             return ()
 
-    async def _attempt(self, message: Message, to: str) -> None:
-        """One delivery, from its beginning to what came of it."""
+    def _ended(self, message: Message, to: str, attempt: "asyncio.Future[str]") -> None:
+        """What came of one delivery."""
         each = (message.id, to)
-        try:
-            by = await self.backend.deliver(message, to)
-        except NotDelivered as error:
-            self._failed(message, to, error.reason, is_away=error.is_away, is_hopeless=error.is_hopeless)
-        except asyncio.CancelledError:
-            if each not in self._overdue:
-                raise  # the gateway stops; the message is on disk
+        del self._attempts[each]
+        is_overdue = each in self._overdue
+        self._overdue.discard(each)
+        if attempt.cancelled():
+            if not is_overdue:
+                return  # the gateway stops; the message is on disk
             self._failed(message, to, f"no acknowledgement within {self._retry.threshold_s:g} s")
-        except Exception as error:
-            _log.exception("samwise gateway: a delivery failed")
-            self._failed(message, to, type(error).__name__)
-        else:
+        elif (error := attempt.exception()) is None:
+            by = attempt.result()
             self.delivery.acknowledged(message.id, to, by)
             self._acknowledged(message, by)
-        finally:
-            del self._attempts[each]
-            self._overdue.discard(each)
+        elif isinstance(error, NotDelivered):
+            self._failed(message, to, error.reason, is_away=error.is_away, is_hopeless=error.is_hopeless)
+        else:
+            _log.error("samwise gateway: a delivery failed", exc_info=error)
+            self._failed(message, to, type(error).__name__)
         self._write()
         self._wake.set()
 
@@ -411,8 +452,8 @@ def _record(message: Message, at_ms: int, tries: int, *, destination: str = "", 
     )
 
 
-async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancels tasks and waits until they have ended."""
+async def _end(tasks: "Iterable[asyncio.Future[Any]]") -> None:
+    """Cancels them and waits until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

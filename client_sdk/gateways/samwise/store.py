@@ -1,23 +1,26 @@
-"""Messages on disk until they are delivered: a thread that writes, and what the event loop asks of it.
+"""Messages on disk until they are delivered: what waits is one transaction, in the loop or in a thread.
 
     put ─────┐                             ┌──► the file (tables.py) ──► commit ──► answers, all in one call
-    read ────┼──► what waits for the thread┤    one transaction
+    read ────┼──► what waits, once a turn ─┤    one transaction
     settled ─┘                             └──► the disk takes none of it: one by one; puts are refused, what is settled
                                                 is kept and written later, readers get a StoreError
 
-While the thread commits, others come, and all of them are the next transaction: 64 callers share one wait for the
-disk. `put` has its answer after the commit, so what was answered is there after kill -9; with `durability` FSYNC after
-a power failure, too. For the end of a delivery (`delivered`, `later` …) nobody waits: it is written with the next
-answer, or LINGER_S later, and what a crash forgets of it is delivered again.
+With `durability` FSYNC a commit waits for the disk, in the thread: others come meanwhile, and all of them are the next
+transaction, so 64 callers share one wait. With OS it is a copy to the system, which takes less time than to wake
+a thread: what is small is written in the loop, unless the thread is just busy.
+
+Either way `put` has its answer after the commit, so what was answered is there after kill -9, with FSYNC after a power
+failure, too. For the end of a delivery (`delivered`, `later` …) nobody waits: it is written with the next answer, or
+LINGER_S later, and what a crash forgets of it is delivered again.
 """
 
 import asyncio
 import logging
 import random
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -33,6 +36,7 @@ QUIET_S: Final = 60.0  # between two lines in the log: a full disk may refuse ea
 LINGER_S: Final = 0.02  # that ends of deliveries wait for somebody to share a commit with; a crash repeats so many more
 RETRY_S: Final = 1.0  # until what a full disk did not take is written again
 MAX_READ_BYTES: Final = 16 * 1024 * 1024  # of messages in one reading, and one more: memory and callers bear it
+MAX_HERE_BYTES: Final = 256 * 1024  # of messages that are written in the loop: a fraction of a millisecond
 
 _log: Final = logging.getLogger("client_sdk")
 
@@ -40,16 +44,16 @@ T = TypeVar("T")
 
 
 class _Job:
-    """What the thread is to do: `work` gets the arguments of all its neighbours of the same kind in one list."""
+    """What is to be done: `work` gets the arguments of all its neighbours of the same kind in one list."""
 
-    __slots__ = ("work", "args", "answer", "is_kept", "result")
+    __slots__ = ("work", "args", "done", "is_kept", "result")
 
     def __init__(
-        self, work: Callable[[list[Any]], Any], args: Any, answer: asyncio.Future[Any] | None, *, is_kept: bool
+        self, work: Callable[[list[Any]], Any], args: Any, done: Callable[[Any], None] | None, *, is_kept: bool
     ) -> None:
         self.work: Final = work
         self.args: Final = args
-        self.answer: Final = answer  # None: nobody waits
+        self.done: Final = done  # gets the result, or the error; None: nobody waits
         self.is_kept: Final = is_kept  # until it is done, instead of failing
         self.result: Any = None  # or the error
 
@@ -78,22 +82,25 @@ class Store:
         self._max_messages: Final = max_messages
         self._max_bytes: Final = max_bytes
         self._tables: Tables | None = None  # from `open` to `close`
-        self._thread: threading.Thread | None = None  # the same
+        self._thread: ThreadPoolExecutor | None = None  # the same
         self._totals = Totals(1, 0, 0, 0, 0)
-        # Shared with the thread, under the lock of this condition.
-        self._changed: Final = threading.Condition()
         self._puts: list[_Job] = []
         self._jobs: list[_Job] = []  # in the order in which they were asked for
         self._ends: list[_Job] = []  # of messages that are done with: nothing that is asked depends on their order
+        self._put_bytes = 0  # of what waits in `_puts`
+        self._reads_n = 0  # of those in `_jobs` that read
+        self._next: asyncio.Handle | None = None  # when what waits is done; None: nothing waits, or the thread is busy
+        self._idle: asyncio.Handle | None = None  # when what nobody waits for is done
         self._is_urgent = False  # somebody waits for one of them
-        self._is_asleep = False  # the thread has nothing to do
+        self._is_busy = False  # the thread has the tables
+        self._has_spare = True  # pages in the file, perhaps, to give back
         self._is_closing = False
-        # The thread's own.
+        self._freed: asyncio.Future[None] | None = None  # while `close` waits for the thread
         self._kept: list[_Job] = []  # what the disk did not take; no more than there are messages under way
         self._trouble = ""  # why, the last time; empty: it took all
         self._quiet_until = 0.0  # monotonic: until then nothing is said of it
-        # The loop's own.
         self._uids: Final = random.Random()  # seeded by the system
+        self._loop: asyncio.AbstractEventLoop  # that called `open`
         self.unwritten_n = 0  # ends of deliveries that are not on disk yet: who delivers must not run ahead of it
 
     async def open(self) -> None:
@@ -103,20 +110,33 @@ class Store:
         self._tables = await asyncio.to_thread(
             lambda: Tables(self.path, is_synced=is_synced, max_messages=self._max_messages, max_bytes=self._max_bytes)
         )
+        self._loop = asyncio.get_running_loop()
         self._totals = self._tables.totals
         self._is_closing = False
-        work = (self._tables, asyncio.get_running_loop())
-        self._thread = threading.Thread(target=self._work, args=work, name="samwise store", daemon=True)
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1, "samwise store")
+        self._did([])
 
     async def close(self) -> None:
         """After what was asked before is done, or the disk has refused it. Nothing if it is not open."""
         if self._thread is None or self._tables is None:
             return
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
-        await asyncio.to_thread(self._thread.join)
+        self._is_closing = True
+        while self._is_busy or self._has_work():
+            if self._is_busy:
+                self._freed = self._loop.create_future()
+                await self._freed
+            else:
+                self._do_next()
+        for handle in (self._next, self._idle):
+            if handle is not None:
+                handle.cancel()
+        self._next = self._idle = None
+        for job in self._kept:
+            job.result = StoreError(f"store {self.path}: {self._trouble}")
+        kept, self._kept = self._kept, []
+        self._resolve(kept, self._totals)
+        await self._loop.run_in_executor(self._thread, self._tables.close)
+        self._thread.shutdown(wait=False)
         self._thread = self._tables = None
 
     @property
@@ -126,13 +146,13 @@ class Store:
 
     # Callers
 
-    async def put(self, publish: Publish, at_ms: int) -> Message:
-        """The message, when it is on disk. Refused: the store or the disk is full. `at_ms`: now, since the epoch."""
-        # Not os.urandom, which lets the thread run before it returns: 64 callers lost a fifth of their time by it.
-        args = publish, f"{self._uids.getrandbits(128):032x}", at_ms, encode_publish(publish)
-        message = await self._ask(self._puts, self._open_tables.put, args)
-        assert isinstance(message, Message)
-        return message
+    def put(self, publish: Publish, at_ms: int, done: Callable[[Message | Refused | StoreError], None]) -> None:
+        """`done` gets the message when it is on disk, or Refused: the store or the disk is full. `at_ms`: now, since
+        the epoch."""
+        encoded = encode_publish(publish)
+        args = publish, f"{self._uids.getrandbits(128):032x}", at_ms, encoded
+        self._put_bytes += len(encoded)
+        self._add(self._puts, _Job(self._open_tables.put, args, done, is_kept=False))
 
     # Delivery: what it reads. StoreError: the disk does not give it.
 
@@ -182,9 +202,9 @@ class Store:
     async def written(self) -> None:
         """Returns when all that was told before is on disk, which may take until there is room on it. StoreError: the
         store was closed before."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tell(self._jobs, _nothing, None, done)
-        await done
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tell(self._jobs, _nothing, None, _resolver(answer))
+        await answer
 
     # Operators
 
@@ -206,82 +226,126 @@ class Store:
 
     # In the loop
 
+    def _parts(self) -> tuple[Tables, ThreadPoolExecutor]:
+        """Of a store that is open."""
+        assert self._tables is not None
+        assert self._thread is not None
+        return self._tables, self._thread
+
     @property
     def _open_tables(self) -> Tables:
         if self._tables is None or self._is_closing:
             raise StoreError(f"store {self.path}: it is closed")
         return self._tables
 
-    async def _ask(self, jobs: list[_Job], work: Callable[[list[Any]], Any], args: Any) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._add(jobs, _Job(work, args, answer, is_kept=False))
-        return await answer
-
     async def _read(self, work: Callable[[Tables], T]) -> T:
         tables = self._open_tables
-        result: T = await self._ask(self._jobs, lambda _: [work(tables)], None)
-        return result
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._reads_n += 1
+        self._add(self._jobs, _Job(lambda _: [work(tables)], None, _resolver(answer), is_kept=False))
+        return await answer
 
     def _tell(
-        self, jobs: list[_Job], work: Callable[[list[Any]], None], args: Any, answer: asyncio.Future[None] | None = None
+        self,
+        jobs: list[_Job],
+        work: Callable[[list[Any]], None],
+        args: Any,
+        done: Callable[[Any], None] | None = None,
     ) -> None:
         self.unwritten_n += 1
-        self._add(jobs, _Job(work, args, answer, is_kept=True))
+        self._add(jobs, _Job(work, args, done, is_kept=True))
 
     def _add(self, jobs: list[_Job], job: _Job) -> None:
-        with self._changed:
-            jobs.append(job)
-            if job.answer is not None or self._is_asleep:
-                self._is_urgent |= job.answer is not None
-                self._is_asleep = False
-                self._changed.notify()
+        jobs.append(job)
+        is_urgent = job.done is not None
+        if self._is_busy:
+            self._is_urgent |= is_urgent
+        elif self._next is None or (is_urgent and not self._is_urgent):
+            self._is_urgent |= is_urgent
+            self._plan()
+
+    def _plan(self) -> None:
+        """When what waits is done: once a turn of the loop, or when nobody waits for it, a little later."""
+        if self._next is not None:
+            self._next.cancel()
+        if self._is_urgent:
+            self._next = self._loop.call_soon(self._do_next)
+        else:
+            self._next = self._loop.call_later(LINGER_S, self._do_next) if self._has_work() else None
+
+    def _has_work(self) -> bool:
+        return bool(self._puts or self._jobs or self._ends)
+
+    def _look_again(self) -> None:
+        """Tries again what the disk did not take, and gives back what is free, when nothing else is done."""
+        self._idle = None
+        if self._is_busy or self._next is not None:
+            self._idle = self._loop.call_later(RETRY_S, self._look_again)
+        else:
+            self._do_next()
+
+    def _do_next(self) -> None:
+        """All that waits; where nothing does, a step of what is free is given back."""
+        tables, thread = self._parts()
+        if self._next is not None:
+            self._next.cancel()
+        self._next, self._is_urgent = None, False
+        jobs = self._kept + self._puts + self._jobs + self._ends
+        is_quick = self._durability == OS and not self._reads_n and self._put_bytes <= MAX_HERE_BYTES
+        for each in (self._puts, self._jobs, self._ends):
+            each.clear()
+        self._put_bytes = self._reads_n = 0
+        if is_quick and jobs:
+            self._did(self._do(tables, jobs))
+        else:
+            self._is_busy = True
+            thread.submit(self._do_there, tables, jobs)
+
+    def _did(self, done: list[_Job]) -> None:
+        """These have their results. What came meanwhile is next."""
+        tables, thread = self._parts()
+        self._is_busy = False
+        if done:
+            self._has_spare = True
+            self._resolve(done, tables.totals)
+        if self._freed is not None and not self._freed.done():
+            self._freed.set_result(None)
+        if self._is_closing:
+            return
+        if tables.log_is_long:
+            self._is_busy = True
+            thread.submit(self._shorten, tables)
+            return
+        if self._next is None:
+            self._plan()
+        if (self._has_spare or self._kept) and self._idle is None:
+            wait_s = RETRY_S if done or self._kept else 0.0  # a step that gave something back is followed by the next
+            self._idle = self._loop.call_later(wait_s, self._look_again)
 
     def _resolve(self, jobs: list[_Job], totals: Totals) -> None:
-        """In the order in which the thread has done them."""
+        """In the order in which they were done."""
         self._totals = totals
         for job in jobs:
             self.unwritten_n -= job.is_kept
+            if job.done is not None:
+                job.done(job.result)
+        for job in jobs:
             if isinstance(job.result, Message):
                 self.on_stored(job.result)  # also if its caller has gone
-            if job.answer is None or job.answer.done():
-                continue
-            if isinstance(job.result, Exception):
-                job.answer.set_exception(job.result)
-            else:
-                job.answer.set_result(job.result)
 
-    # In the thread
+    # In the thread, or in the loop while the thread has nothing to do
 
-    def _work(self, tables: Tables, loop: asyncio.AbstractEventLoop) -> None:
-        has_spare = True
-        is_closing = False
-        while not is_closing:
-            with self._changed:
-                if not self._has_work() and (self._kept or not has_spare):
-                    self._is_asleep = not self._kept
-                    self._changed.wait(RETRY_S if self._kept else None)
-                    self._is_asleep = False
-                if self._has_work():
-                    self._changed.wait_for(lambda: self._is_urgent or self._is_closing, LINGER_S)
-                self._is_urgent = False
-                jobs = self._kept + self._puts + self._jobs + self._ends
-                for each in (self._puts, self._jobs, self._ends):
-                    each.clear()
-                is_closing = self._is_closing
-            if jobs:
-                done = self._do(tables, jobs)
-                loop.call_soon_threadsafe(self._resolve, done, tables.totals)
-                has_spare = True
-            else:
-                has_spare = self._give_back(tables)
-        for job in self._kept:
-            job.result = StoreError(f"store {self.path}: {self._trouble}")
-        loop.call_soon_threadsafe(self._resolve, self._kept, tables.totals)
-        self._kept = []
-        tables.close()
+    def _do_there(self, tables: Tables, jobs: list[_Job]) -> None:
+        if jobs:
+            done = self._do(tables, jobs)
+        else:
+            done = []
+            self._has_spare = self._give_back(tables)
+        self._loop.call_soon_threadsafe(self._did, done)
 
-    def _has_work(self) -> bool:
-        return bool(self._puts or self._jobs or self._ends or self._is_closing)
+    def _shorten(self, tables: Tables) -> None:
+        tables.shorten_log()
+        self._loop.call_soon_threadsafe(self._did, [])
 
     def _do(self, tables: Tables, jobs: list[_Job]) -> list[_Job]:
         """Those that have a result now; the others are kept."""
@@ -339,3 +403,17 @@ class Store:
 
 def _nothing(_: list[None]) -> None:
     """So that somebody learns when everything before it is done."""
+
+
+def _resolver(answer: "asyncio.Future[Any]") -> Callable[[Any], None]:
+    """Gives a result, or an error, to whoever waits still."""
+
+    def resolve(result: Any) -> None:
+        if answer.done():
+            return
+        if isinstance(result, Exception):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)
+
+    return resolve

@@ -102,6 +102,8 @@ class Tables:
         self.path: Final = path
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
+        self._is_synced: Final = is_synced
+        self._log: Final = f"{path}-wal"
         try:
             self._disk: Final = _Disk(path.parent)
             _create(path)
@@ -129,7 +131,8 @@ class Tables:
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
         wal_pages = self._disk.spare_bytes // 2 // PAGE_BYTES
-        run(f"PRAGMA wal_autocheckpoint = {wal_pages}")
+        # A commit that waits for the disk may as well move the log into the file; others must not wait: `shorten_log`.
+        run(f"PRAGMA wal_autocheckpoint = {wal_pages if is_synced else 0}")
         run(f"PRAGMA journal_size_limit = {wal_pages * PAGE_BYTES}")
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
@@ -172,6 +175,16 @@ class Tables:
         if self.connection.in_transaction:  # a full disk has ended it already
             with suppress(sqlite3.Error):  # then the next one cannot begin, and comes here again
                 self.connection.execute("ROLLBACK")
+
+    @property
+    def log_is_long(self) -> bool:
+        """`shorten_log` is due; never, where commits do it by themselves."""
+        return not self._is_synced and os.stat(self._log).st_size >= self._disk.spare_bytes // 2
+
+    def shorten_log(self) -> None:
+        """Moves it into the file, and waits for the disk. A full disk leaves it as it is."""
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def free_pages(self) -> bool:
         """Gives a step of what is free back to the disk; False: nothing more to give."""

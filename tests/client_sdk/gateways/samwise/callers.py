@@ -1,6 +1,5 @@
 """Programs that ask a gateway, as raw ZeroMQ sockets, and a gateway that does what a test says."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,15 +27,15 @@ class FakeGateway:
     def __init__(self, *, holds: bool = False) -> None:
         self.came: list[Request] = []
         self.refused: list[Refused] = []
-        self.held: list[asyncio.Future[Reply]] = []
+        self.held: list[Callable[[Reply], None]] = []  # to answer with
         self._holds = holds
 
-    async def handle(self, request: Request) -> Reply:
+    def handle(self, request: Request, answer: Callable[[Reply], None]) -> None:
         self.came.append(request)
         if isinstance(request, Publish) and self._holds:
-            self.held.append(asyncio.get_running_loop().create_future())
-            return await self.held[-1]
-        return Reply(True)
+            self.held.append(answer)
+        else:
+            answer(Reply(True))
 
     def refuse(self, refused: Refused) -> Reply:
         self.refused.append(refused)

@@ -13,6 +13,7 @@ from client_sdk.gateways.samwise.control import ControlClient, ControlListener, 
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import StoreError
+from tests.client_sdk.gateways.samwise.asking import handled
 from tests.client_sdk.gateways.samwise.fake_backend import FakeBackend
 from tests.client_sdk.gateways.samwise.messages import publish
 from tests.system.support.waits import until
@@ -41,7 +42,7 @@ async def running(folder: Path, backend: FakeBackend) -> AsyncIterator[Gateway]:
 async def test_messages_that_wait_are_listed_by_pages_and_removed(tmp_path: Path) -> None:
     async with running(tmp_path, FakeBackend()) as gateway, ControlClient(tmp_path / "c") as client:
         for payload in (b"a", b"bb", b"ccc"):
-            assert (await gateway.handle(publish(payload=payload))).is_ok
+            assert (await handled(gateway, publish(payload=payload))).is_ok
         first = (await client.page(WAITING, 0, 2)).items
         assert [each.payload_bytes for each in first] == [1, 2]
         rest = (await client.page(WAITING, first[-1].id, 2)).items
@@ -53,7 +54,7 @@ async def test_messages_that_wait_are_listed_by_pages_and_removed(tmp_path: Path
 
 async def test_dead_letters_are_listed_with_the_reason_and_requeued(tmp_path: Path) -> None:
     async with running(tmp_path, Hopeless("a")) as gateway, ControlClient(tmp_path / "c") as client:
-        assert (await gateway.handle(publish())).is_ok
+        assert (await handled(gateway, publish())).is_ok
         await until(lambda: gateway.counters.died_n == 1)
         (letter,) = (await client.page(DEAD, 0, 9)).items
         assert letter.reason == "nobody wants it"
@@ -64,7 +65,7 @@ async def test_dead_letters_are_listed_with_the_reason_and_requeued(tmp_path: Pa
 
 async def test_the_state_is_given_as_json(tmp_path: Path) -> None:
     async with running(tmp_path, FakeBackend("a")) as gateway:
-        await gateway.handle(publish())
+        await handled(gateway, publish())
         async with (
             ClientSession(connector=UnixConnector(str(tmp_path / "c"))) as session,
             session.get("http://gateway/state") as response,
@@ -107,7 +108,7 @@ async def test_the_socket_of_a_gateway_that_was_killed_is_in_nobodys_way(tmp_pat
 
 async def test_where_no_gateway_runs_its_store_is_asked(tmp_path: Path) -> None:
     async with running(tmp_path, Hopeless("a")) as gateway:
-        await gateway.handle(publish())
+        await handled(gateway, publish())
         await until(lambda: gateway.counters.died_n == 1)
         with pytest.raises(StoreError, match="another gateway uses it"):
             async with StoppedGateway(Store(tmp_path / "m.db")):

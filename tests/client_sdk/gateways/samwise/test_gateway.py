@@ -26,6 +26,7 @@ from client_sdk.gateways.samwise.values import (
     Status,
 )
 from tests.client_sdk.clocks import FakeClock, rest
+from tests.client_sdk.gateways.samwise.asking import handled
 from tests.client_sdk.gateways.samwise.fake_backend import FakeBackend
 from tests.client_sdk.gateways.samwise.messages import publish
 from tests.system.support.waits import until
@@ -38,6 +39,7 @@ import asyncio, os, sys
 from pathlib import Path
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import Store
+from tests.client_sdk.gateways.samwise.asking import handled
 from tests.client_sdk.gateways.samwise.fake_backend import FakeBackend
 from tests.client_sdk.gateways.samwise.messages import publish
 
@@ -52,7 +54,7 @@ class Writing(FakeBackend):
 async def caller(gateway, name):
     for n in range(1_000_000):
         payload = b"%d-%s-%d" % (os.getpid(), name, n)
-        assert (await gateway.handle(publish(payload, acks_n=1 + n % 2))).is_ok
+        assert (await handled(gateway, publish(payload, acks_n=1 + n % 2))).is_ok
         os.write(1, payload + b"\\n")
 
 async def main():
@@ -83,11 +85,12 @@ class Running:
             retry=Retry(tries=2, interval_s=5, threshold_s=10),
             strict_redundancy=strict_redundancy,
             records=self.records,
+            gather_s=0.0,
             clock=self.clock,
         )
 
     async def put(self, *payloads: bytes, acks_n: int = 1, exchange: str = "orders") -> None:
-        asked = (self.gateway.handle(publish(each, acks_n=acks_n, exchange=exchange)) for each in payloads)
+        asked = (handled(self.gateway, publish(each, acks_n=acks_n, exchange=exchange)) for each in payloads)
         assert await asyncio.gather(*asked) == [OK] * len(payloads)
 
     async def turn_until(self, is_true: Callable[[], object]) -> None:
@@ -209,7 +212,7 @@ async def test_memory_holds_a_window_of_what_waits(run: Run) -> None:
 
 async def test_what_the_backend_could_never_take_is_refused_and_not_stored(run: Run) -> None:
     running = await run(FakeBackend("a"))
-    assert await running.gateway.handle(replace(publish(), immediate=True)) == Reply(False, "immediate is not there")
+    assert await handled(running.gateway, replace(publish(), immediate=True)) == Reply(False, "immediate is not there")
     assert running.gateway.state().refused == {"backend": 1}
     assert running.gateway.state().accepted == running.waiting_n() == 0
 
@@ -217,16 +220,16 @@ async def test_what_the_backend_could_never_take_is_refused_and_not_stored(run: 
 async def test_mandatory_is_refused_where_nobody_is_there(run: Run) -> None:
     running = await run(FakeBackend())
     mandatory = replace(publish(), mandatory=True)
-    assert await running.gateway.handle(mandatory) == Reply(False, "nobody is there")
+    assert await handled(running.gateway, mandatory) == Reply(False, "nobody is there")
     running.backend.set_up("a")
-    assert await running.gateway.handle(mandatory) == OK
+    assert await handled(running.gateway, mandatory) == OK
 
 
 async def test_strict_redundancy_refuses_what_is_kept_otherwise(run: Run) -> None:
     running = await run(FakeBackend("a", "b"), strict_redundancy=True)
     text = "redundant: 3 acknowledgements wanted, 2 destinations are there"
-    assert await running.gateway.handle(publish(acks_n=3)) == Reply(False, text)
-    assert await running.gateway.handle(publish(acks_n=2)) == OK
+    assert await handled(running.gateway, publish(acks_n=3)) == Reply(False, text)
+    assert await handled(running.gateway, publish(acks_n=2)) == OK
 
 
 async def test_redundant_waits_for_the_third_and_asks_nobody_twice(run: Run) -> None:
@@ -241,13 +244,13 @@ async def test_redundant_waits_for_the_third_and_asks_nobody_twice(run: Run) -> 
 async def test_ping_rpc_and_status_are_answered(run: Run) -> None:
     running = await run(FakeBackend("a"))
     declare = Rpc(version=110, broker="", action=DECLARE, name="orders", type="direct")
-    assert await running.gateway.handle(Ping(100)) == OK
-    assert await running.gateway.handle(declare) == OK
+    assert await handled(running.gateway, Ping(100)) == OK
+    assert await handled(running.gateway, declare) == OK
     assert running.backend.rpcs == [declare]
-    assert await running.gateway.handle(replace(declare, name="bad")) == Reply(False, "406: type")
-    await running.gateway.handle(replace(publish(), quirks=(HEADER_PAIRS,)))
+    assert await handled(running.gateway, replace(declare, name="bad")) == Reply(False, "406: type")
+    await handled(running.gateway, replace(publish(), quirks=(HEADER_PAIRS,)))
     await until(lambda: running.waiting_n() == 0)
-    assert await running.gateway.handle(Status(120)) == Reply(
+    assert await handled(running.gateway, Status(120)) == Reply(
         True,
         "callers: 0 connected, 0 turned away, 0 requests wait\n"
         "accepted: 1\n"
@@ -267,16 +270,16 @@ async def test_ping_is_answered_whatever_is_stored_and_whoever_is_down(tmp_path:
     gateway = Gateway(store, FakeBackend())
     await gateway.start()
     full = Reply(False, "buffer full: 1 messages are stored, no more may be (max_messages)")
-    assert await asyncio.gather(*(gateway.handle(publish()) for _ in range(3))) == [OK, full, full]
-    assert await gateway.handle(Ping(100)) == OK
+    assert await asyncio.gather(*(handled(gateway, publish()) for _ in range(3))) == [OK, full, full]
+    assert await handled(gateway, Ping(100)) == OK
     assert gateway.state().refused == {"full": 2}
     await gateway.stop(0)
 
 
 async def test_the_first_stop_or_restart_is_told_to_the_command(run: Run) -> None:
     running = await run(FakeBackend())
-    assert await running.gateway.handle(Control(120, RESTART)) == OK
-    assert await running.gateway.handle(Control(120, STOP)) == OK
+    assert await handled(running.gateway, Control(120, RESTART)) == OK
+    assert await handled(running.gateway, Control(120, STOP)) == OK
     assert await running.gateway.asked() == RESTART
 
 
@@ -285,7 +288,7 @@ async def test_an_error_that_nobody_foresaw_is_answered_without_its_text(
 ) -> None:
     running = await run(FakeBackend())
     rpc = Rpc(version=110, broker="", action=DECLARE, name="worse", type="direct")
-    assert await running.gateway.handle(rpc) == Reply(False, "internal error: see the log of the gateway")
+    assert await handled(running.gateway, rpc) == Reply(False, "internal error: see the log of the gateway")
     assert running.gateway.state().refused == {"internal": 1}
     assert "secret" in caplog.text
 
@@ -365,7 +368,7 @@ async def test_stop_waits_for_acknowledgements_under_way(run: Run) -> None:
     await until(lambda: running.backend.answers)
     stopping = asyncio.ensure_future(running.gateway.stop(30))
     await rest()
-    assert await running.gateway.handle(publish()) == Reply(False, "stopping: the gateway stops")
+    assert await handled(running.gateway, publish()) == Reply(False, "stopping: the gateway stops")
     running.backend.answers[1, "a"].set_result(None)
     await stopping
     assert running.backend.is_closed

@@ -9,6 +9,7 @@ from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq import RabbitBackend, RabbitBroker
 from client_sdk.gateways.samwise.backends.rabbitmq_link import BLOCKED
 from client_sdk.gateways.samwise.values import DECLARE, DELETE, Refused, Reply, Request, Rpc
+from tests.client_sdk.gateways.samwise.asking import handled
 from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.client_sdk.gateways.samwise.rabbitmq import (
     CERTIFICATE,
@@ -160,7 +161,7 @@ async def test_what_one_broker_only_does_not_take_is_not_hopeless() -> None:
 async def test_what_is_too_long_for_one_broker_goes_to_the_other(nodes: RabbitNodes, tmp_path: Path) -> None:
     async with gateway_over(nodes.nodes.values(), tmp_path) as gateway:
         for _ in range(4):
-            assert await gateway.handle(publish_to("amq.direct", headers=(("long", b"x" * 10_000),))) == Reply(True)
+            assert await handled(gateway, publish_to("amq.direct", headers=(("long", b"x" * 10_000),))) == Reply(True)
         await until(lambda: gateway.state().delivered == 4)
         assert (gateway.state().died, set(gateway.counters.acknowledged)) == (0, {"rabbit-1"})
 
@@ -192,13 +193,13 @@ async def test_the_gateway_delivers_by_turns_or_to_both(
     async with Consumer.at(second) as other, gateway_over(nodes.nodes.values(), tmp_path) as gateway:
         queues = [await each.queue("amq.fanout") for each in (consumer, other)]
         for n in range(40):
-            assert await gateway.handle(publish_to("amq.fanout", payload=b"%d" % n)) == Reply(True)
+            assert await handled(gateway, publish_to("amq.fanout", payload=b"%d" % n)) == Reply(True)
         await until(lambda: gateway.state().delivered == 40)
         turns = [await consumer.bodies(queues[0], 20), await other.bodies(queues[1], 20)]
         assert sorted(turns) == [[b"%d" % n for n in range(40) if n % 2 == first] for first in (0, 1)]
         for n in range(20):
             asked = publish_to("amq.fanout", payload=b"%d" % n, acks_n=2)
-            assert await gateway.handle(asked) == Reply(True)
+            assert await handled(gateway, asked) == Reply(True)
         await until(lambda: gateway.state().delivered == 60)
         for each, queue in zip((consumer, other), queues, strict=True):
             assert await each.bodies(queue, 20) == [b"%d" % n for n in range(20)]
@@ -216,7 +217,7 @@ async def test_what_cannot_be_delivered_disturbs_nothing_behind_it(
             for n in range(100)
         ]
         asked.insert(50, Rpc(version=110, broker="", action=DECLARE, name="e", type="nonsense"))
-        replies = await soon(asyncio.gather(*(gateway.handle(each) for each in asked)))
+        replies = await soon(asyncio.gather(*(handled(gateway, each) for each in asked)))
         refused = replies.pop(50)
         assert refused.text == "malformed rpc request: rabbit-1: COMMAND_INVALID - unknown exchange type 'nonsense'"
         assert replies == [Reply(True)] * 100
@@ -247,7 +248,7 @@ async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
     async with gateway_over(nodes.nodes.values(), folder) as gateway:
         backend = gateway.backend
         both = publish_to("kept", payload=b"before", options=persistent, acks_n=2)
-        assert await gateway.handle(both) == Reply(True)
+        assert await handled(gateway, both) == Reply(True)
         await until(lambda: gateway.state().delivered == 1)
 
         killed.kill()
@@ -258,10 +259,10 @@ async def killed_and_back(nodes: RabbitNodes, folder: Path) -> None:
         await until(lambda: not backend.state()[1].is_up)
         assert await backend.destinations(stored(publish_to())) == ["rabbit-1"]
         for n in range(10):
-            assert await gateway.handle(publish_to("kept", payload=b"%d" % n, options=persistent)) == Reply(True)
+            assert await handled(gateway, publish_to("kept", payload=b"%d" % n, options=persistent)) == Reply(True)
         await until(lambda: gateway.state().delivered == 11)
         both = publish_to("kept", payload=b"meanwhile", options=persistent, acks_n=2)
-        assert await gateway.handle(both) == Reply(True)
+        assert await handled(gateway, both) == Reply(True)
         async with Consumer.at(nodes.nodes["rabbit-1"]) as consumer:
             expected = [b"before", *(b"%d" % n for n in range(10)), b"meanwhile"]
             assert await consumer.bodies("kept", 12) == expected

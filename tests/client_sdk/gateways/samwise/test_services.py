@@ -20,6 +20,7 @@ from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import OS, Store
 from client_sdk.gateways.samwise.values import DECLARE, DELETE, Message, Publish, Refused, Reply, Rpc
 from client_sdk.testing import LocalBroker, local_broker
+from tests.client_sdk.gateways.samwise.asking import handled
 from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.system.support.waits import soon, until
 
@@ -402,9 +403,9 @@ async def test_a_redundant_message_waits_for_routes_that_come_and_asks_nobody_tw
 ) -> None:
     third = Shop(3)
     async with gateway_at(broker, tmp_path) as gateway:
-        assert await gateway.handle(publish_to("orders", "new", b"1", acks_n=3)) == Reply(True)
+        assert await handled(gateway, publish_to("orders", "new", b"1", acks_n=3)) == Reply(True)
         await until(lambda: shops[0].got and shops[1].got)
-        assert await gateway.handle(publish_to("orders", "new", b"2")) == Reply(True)  # which need not wait
+        assert await handled(gateway, publish_to("orders", "new", b"2")) == Reply(True)  # which need not wait
         await until(lambda: gateway.state().delivered == 1)
         client = await offered(broker, third)
         await until(lambda: gateway.state().delivered == 2)
@@ -419,10 +420,10 @@ async def test_what_was_kept_arrives_when_the_broker_and_the_service_are_back(
     numbers = [b"%d" % n for n in range(20)]
     async with gateway_at(broker, tmp_path) as gateway:
         for number in numbers[:10]:
-            assert await gateway.handle(publish_to("orders", "new", number)) == Reply(True)
+            assert await handled(gateway, publish_to("orders", "new", number)) == Reply(True)
         await broker.restart()
         for number in numbers[10:]:
-            assert await gateway.handle(publish_to("orders", "new", number)) == Reply(True)
+            assert await handled(gateway, publish_to("orders", "new", number)) == Reply(True)
         await until(lambda: gateway.state().delivered == 20)
         assert gateway.state().died == 0
     assert set(shops[0].bodies + shops[1].bodies) == set(numbers)

@@ -23,6 +23,7 @@ from client_sdk.gateways.samwise.tables import (
     encode_publish,
 )
 from client_sdk.gateways.samwise.values import Message, Refused
+from tests.client_sdk.gateways.samwise.asking import put
 from tests.client_sdk.gateways.samwise.messages import publish
 from tests.system.support.waits import until
 
@@ -33,11 +34,12 @@ PUTTER = """
 import asyncio, sys
 from pathlib import Path
 from client_sdk.gateways.samwise.store import Store
+from tests.client_sdk.gateways.samwise.asking import put
 from tests.client_sdk.gateways.samwise.messages import publish
 
 async def caller(store, n):
     while True:
-        message = await store.put(publish(b"%d" % n), 1)
+        message = await put(store, publish(b"%d" % n), 1)
         print(message.id, message.uid, flush=True)
 
 async def main():
@@ -63,6 +65,7 @@ from pathlib import Path
 from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.values import Refused
+from tests.client_sdk.gateways.samwise.asking import put
 from tests.client_sdk.gateways.samwise.messages import publish
 
 async def main():
@@ -72,7 +75,7 @@ async def main():
     stored_n = 0
     while True:
         try:
-            await store.put(publish(bytes(20_000)), 1)
+            await put(store, publish(bytes(20_000)), 1)
             stored_n += 1
         except Refused as refused:
             reason = refused.reason
@@ -80,7 +83,7 @@ async def main():
     store.delivered(1)
     setrlimit(RLIMIT_FSIZE, (getrlimit(RLIMIT_FSIZE)[1],) * 2)
     await store.written()
-    message = await store.put(publish(bytes(20_000)), 1)
+    message = await put(store, publish(bytes(20_000)), 1)
     print(reason, message.id - 1, stored_n, store.totals.waiting_n)
     await store.close()
 
@@ -103,7 +106,7 @@ async def reopened(store: Store) -> Store:
 
 
 async def put_n(store: Store, n: int, *, exchange: str = "orders") -> list[Message]:
-    return await asyncio.gather(*(store.put(publish(b"%d" % i, exchange=exchange), 1000 + i) for i in range(n)))
+    return await asyncio.gather(*(put(store, publish(b"%d" % i, exchange=exchange), 1000 + i) for i in range(n)))
 
 
 async def limit_pages(store: Store, n: int) -> None:
@@ -115,7 +118,7 @@ async def test_what_was_put_is_read_as_it_was(store: Store) -> None:
     given = publish(
         b"\x00\xff", acks_n=3, options={"type": "ü", "priority": "9"}, headers=(("a", b"\xfe"), ("a", b""), ("", b"1"))
     )
-    stored = await store.put(given, 17)
+    stored = await put(store, given, 17)
     assert stored == Message(
         id=1, uid=stored.uid, stored_at_ms=17, tries_n=0, acknowledged_by=frozenset(), publish=given
     )
@@ -148,10 +151,7 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[Totals]:
 
 
 async def test_callers_that_wait_share_a_commit(store: Store, commits: list[Totals]) -> None:
-    with store._changed:  # the thread takes nothing meanwhile
-        waiting = [asyncio.ensure_future(store.put(publish(), 1)) for _ in range(64)]
-        await asyncio.sleep(0)
-    await asyncio.gather(*waiting)
+    await asyncio.gather(*(put(store, publish(), 1) for _ in range(64)))
     assert [totals.next_id for totals in commits] == [65]
 
 
@@ -163,7 +163,7 @@ async def test_ends_of_deliveries_share_the_commit_of_the_next_answer(
     commits.clear()
     store.delivered(1)
     store.later(2, 7, 1, "")
-    await store.put(publish(), 5)
+    await put(store, publish(), 5)
     assert [(totals.next_id, totals.waiting_n) for totals in commits] == [(5, 3)]
 
 
@@ -178,11 +178,10 @@ async def test_ends_of_deliveries_are_written_though_nobody_asks(store: Store) -
 async def test_a_caller_that_left_is_heard_of_all_the_same(store: Store) -> None:
     heard: list[Message] = []
     store.on_stored = heard.append
-    with store._changed:
-        gone = asyncio.ensure_future(store.put(publish(b"gone"), 1))
-        await asyncio.sleep(0)
-        gone.cancel()
-    await store.put(publish(b"there"), 2)
+    gone = asyncio.ensure_future(put(store, publish(b"gone"), 1))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await put(store, publish(b"there"), 2)
     assert [message.publish.payload for message in heard] == [b"gone", b"there"]
 
 
@@ -191,11 +190,11 @@ async def test_a_full_store_refuses_until_there_is_room(tmp_path: Path) -> None:
     await store.open()
     await put_n(store, 2)
     with pytest.raises(Refused, match="buffer full: 2 messages are stored") as refused:
-        await store.put(publish(), 1)
+        await put(store, publish(), 1)
     assert refused.value.reason == "full"
     store.delivered(1)
     await store.written()
-    assert (await store.put(publish(), 1)).id == 3
+    assert (await put(store, publish(), 1)).id == 3
     await store.close()
 
 
@@ -205,9 +204,9 @@ async def test_dead_letters_take_room_as_others_do(tmp_path: Path) -> None:
     await put_n(store, 1)
     store.bury(1, 3, "no", 5)
     with pytest.raises(Refused):
-        await store.put(publish(), 1)
+        await put(store, publish(), 1)
     assert await store.remove([1]) == 1
-    assert (await store.put(publish(), 1)).id == 2
+    assert (await put(store, publish(), 1)).id == 2
     await store.close()
 
 
@@ -215,7 +214,7 @@ async def test_bytes_are_bounded_and_a_smaller_message_of_the_same_commit_still_
     store = Store(tmp_path / "store", max_bytes=3 * SMALL)
     await store.open()
     big, small = await asyncio.gather(
-        store.put(publish(bytes(3 * SMALL)), 1), store.put(publish(), 2), return_exceptions=True
+        put(store, publish(bytes(3 * SMALL)), 1), put(store, publish(), 2), return_exceptions=True
     )
     assert isinstance(big, Refused)
     assert big.reason == "full"
@@ -231,14 +230,14 @@ async def test_a_full_disk_refuses_and_takes_messages_again_when_there_is_room(
     await put_n(store, 3)
     await limit_pages(store, 0)
     with pytest.raises(Refused, match="not stored: database or disk is full") as refused:
-        await store.put(publish(bytes(100_000)), 1)
+        await put(store, publish(bytes(100_000)), 1)
     assert refused.value.reason == "disk"
     with pytest.raises(Refused):
-        await store.put(publish(bytes(100_000)), 1)
+        await put(store, publish(bytes(100_000)), 1)
     assert store.totals.waiting_n == 3
-    assert (await store.put(publish(b"small"), 4)).id == 4  # fits into a page that is there
+    assert (await put(store, publish(b"small"), 4)).id == 4  # fits into a page that is there
     await limit_pages(store, 100_000)
-    assert (await store.put(publish(bytes(100_000)), 5)).id == 5
+    assert (await put(store, publish(bytes(100_000)), 5)).id == 5
     assert len((await store.read_new(0, 10))[0]) == 5
     assert caplog.messages == [f"samwise store {store.path}: not written: database or disk is full"]
 
@@ -255,25 +254,23 @@ async def test_messages_leave_room_on_the_disk_for_their_delivery(
     store = Store(tmp_path / "store", durability=OS)
     await store.open()
     large = publish(bytes(600_000))
-    assert (await store.put(large, 1)).id == 1
+    assert (await put(store, large, 1)).id == 1
     free_bytes = spare_bytes + 1_200_000  # each is written twice, and is a little longer than its payload
     with pytest.raises(Refused, match=r"^not stored: the disk is full but for 8000000 bytes$") as refused:
-        await store.put(large, 2)
+        await put(store, large, 2)
     assert refused.value.reason == "disk"
     store.park(1, "away", 0, "")
     assert len((await store.take_lane("away", 10))[0]) == 1
     store.delivered(1)
     await store.written()
-    assert (await store.put(large, 3)).id == 2  # into the pages of the one that is gone
+    assert (await put(store, large, 3)).id == 2  # into the pages of the one that is gone
     await store.close()
 
 
 async def test_on_a_full_disk_one_large_message_does_not_take_small_ones_with_it(store: Store) -> None:
     await put_n(store, 3)
     await limit_pages(store, 0)
-    with store._changed:
-        asked = [asyncio.ensure_future(store.put(publish(each), 1)) for each in (b"a", bytes(100_000), b"b")]
-        await asyncio.sleep(0)
+    asked = [put(store, publish(each), 1) for each in (b"a", bytes(100_000), b"b")]
     first, large, second = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(large, Refused)
     assert isinstance(first, Message)
@@ -299,12 +296,10 @@ async def test_a_system_that_takes_no_more_refuses_and_goes_on_when_it_does(tmp_
 
 
 async def test_what_was_undone_is_not_counted(store: Store) -> None:
-    await store.put(publish(bytes(100_000)), 1)
+    await put(store, publish(bytes(100_000)), 1)
     await limit_pages(store, 0)
-    with store._changed:
-        asked = asyncio.ensure_future(store.put(publish(), 2))
-        await asyncio.sleep(0)
-        store.bury(1, 1, "", 3)  # needs as much room as it has, once more
+    asked = asyncio.ensure_future(put(store, publish(), 2))
+    store.bury(1, 1, "", 3)  # needs as much room as it has, once more
     assert (await asked).id == 2
     assert (store.totals.next_id, store.totals.waiting_n, store.totals.dead_n) == (3, 2, 0)
     await limit_pages(store, 100_000)
@@ -320,7 +315,7 @@ async def test_what_is_delivered_while_the_disk_takes_nothing_is_written_later(
     await store._read(lambda tables: tables.connection.execute("PRAGMA query_only = 1"))
     store.delivered(1)
     with pytest.raises(Refused):
-        await store.put(publish(), 1)
+        await put(store, publish(), 1)
     assert store.unwritten_n == 1
     assert store.totals.waiting_n == 2
     await store._read(lambda tables: tables.connection.execute("PRAGMA query_only = 0"))
@@ -421,7 +416,7 @@ async def test_ids_are_never_used_again(store: Store) -> None:
     for id in (1, 2, 3):
         store.delivered(id)
     await store.written()
-    assert (await (await reopened(store)).put(publish(), 1)).id == 4
+    assert (await put(await reopened(store), publish(), 1)).id == 4
 
 
 async def test_a_retry_is_taken_once_when_it_is_due(store: Store) -> None:
@@ -510,13 +505,13 @@ async def test_what_is_told_of_messages_that_are_gone_changes_nothing(store: Sto
 async def test_deleted_messages_give_their_space_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("client_sdk.gateways.samwise.tables.KEPT_PAGES", 10)
     monkeypatch.setattr("client_sdk.gateways.samwise.tables.FREED_PAGES", 20)
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.RETRY_S", 0.001)
     for _ in range(20):
-        await store.put(publish(bytes(100_000)), 1)
+        await put(store, publish(bytes(100_000)), 1)
     for id in range(1, 21):
         store.delivered(id)
     await store.written()
-    while await store._read(lambda tables: tables.connection.execute("PRAGMA freelist_count").fetchone()[0]) > 10:
-        pass  # a step whenever the thread has nothing else to do
+    await until(lambda: not store._has_spare)  # a step whenever there is nothing else to do
     await store.close()
     assert store.path.stat().st_size < 40 * 4096
 
@@ -525,7 +520,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     await store.close()
     with pytest.raises(StoreError, match="it is closed"):
-        await store.put(publish(), 1)
+        await put(store, publish(), 1)
 
 
 @pytest.mark.long
@@ -550,7 +545,7 @@ def test_a_million_messages_cost_a_start_no_time_and_no_memory(tmp_path: Path) -
         assert len((await store.take_lane("away", 256))[0]) == 256
         assert (await store.read_new(256, 256))[1] == 256 + MAX_SCANNED
         assert len((await store.read_new(499_999, 256))[0]) == 256
-        assert (await store.put(given, 1)).id == 1_000_001
+        assert (await put(store, given, 1)).id == 1_000_001
         assert store.totals.waiting_n == 1_000_001
         await store.close()
 

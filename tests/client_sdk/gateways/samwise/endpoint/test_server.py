@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from client_sdk.gateways.samwise.endpoint import server as server_module
+from client_sdk.gateways.samwise.endpoint import answering, plain
 from client_sdk.gateways.samwise.endpoint.server import Server, ServerSettings
 from client_sdk.gateways.samwise.requests import Rules
 from client_sdk.gateways.samwise.values import Reply, Request
@@ -92,8 +93,8 @@ async def test_twenty_requests_at_once_are_answered_in_their_order(endpoint: str
         await until(lambda: len(gateway.held) == 16)
         assert gateway.payloads == [b"%d" % number for number in range(20) if number % 5]
         assert (await dealer.answer())[1] == b"-1"  # the first one; the next has to wait
-        for number, future in reversed(list(enumerate(gateway.held))):
-            future.set_result(Reply(False, f"answer {number}"))
+        for number, answer in reversed(list(enumerate(gateway.held))):
+            answer(Reply(False, f"answer {number}"))
         answers = [(await dealer.answer())[2] for _ in range(19)]
         assert [text for text in answers if text.startswith(b"answer")] == [
             b"answer %d" % number for number in range(16)
@@ -108,7 +109,7 @@ async def test_one_caller_does_not_wait_for_another(endpoint: str) -> None:
         await slow.send(publish(b"held"))
         await until(lambda: gateway.held)
         assert await quick.ask(PING) == PONG
-        gateway.held[0].set_result(Reply(True))
+        gateway.held[0](Reply(True))
         assert await slow.answer() == [b"0"]
 
 
@@ -122,8 +123,8 @@ async def test_callers_that_leave_before_the_answer_hurt_nobody(endpoint: str) -
         for leaver in leavers:
             leaver.leave()
         await until(lambda: server.connected_n == 0)
-        for future in gateway.held:
-            future.set_result(Reply(True))
+        for answer in gateway.held:
+            answer(Reply(True))
         assert await call().ask(PING) == PONG
 
 
@@ -180,26 +181,33 @@ async def test_what_is_longer_than_a_hop_counts_as_a_part_of_the_request(endpoin
     assert answer[-2:] == [b"-1", b"malformed request: 17497 bytes, 10000 are allowed"]
 
 
-async def test_a_frame_of_a_gibibyte_ends_that_connection_only_and_is_not_read(tmp_path: Path) -> None:
-    """The frame is announced and not sent: what counts is what the gateway does about it."""
-    gateway = FakeGateway()
-    async with serving(gateway, "tcp://127.0.0.1:0") as server, calling(server.endpoints[0]) as call:
-        other = call()
-        assert await other.ask(PING) == PONG
+class RawCaller:
+    """A connection that sends what bytes a test wants."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @staticmethod
+    async def at(server: Server) -> "RawCaller":
+        """Connected to the first endpoint, which is of tcp."""
         host, _, port = server.endpoints[0].removeprefix("tcp://").rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(GREETING)
-        await soon(reader.readexactly(len(GREETING)))
-        writer.write(READY)
-        await soon(reader.readuntil(b"READY"))
-        writer.write(RAW_PING)
-        await soon(reader.readuntil(RAW_PONG))
-        writer.write(b"\x02" + (1 << 30).to_bytes(8, "big") + b"x" * 1000)
-        with contextlib.suppress(ConnectionError):  # which is an end, too
-            assert await soon(reader.read()) == b""
-        writer.close()
-        assert await other.ask(PING) == PONG
-        assert gateway.refused == []
+        return RawCaller(*await asyncio.open_connection(host, int(port)))
+
+    async def introduce(self) -> None:
+        """The handshake of 3.0."""
+        self.writer.write(GREETING)
+        await soon(self.reader.readexactly(len(GREETING)))
+        self.writer.write(READY)
+        await soon(self.reader.readuntil(b"READY"))
+
+    async def is_cut_off(self) -> bool:
+        """The connection has ended; what came before is of no matter."""
+        with contextlib.suppress(ConnectionError):
+            while await soon(self.reader.read(65_536)):
+                pass
+        self.writer.close()
+        return True
 
 
 # ZMTP 3.0 (https://rfc.zeromq.org/spec/23/): signature, version, mechanism, filler; then the command READY.
@@ -207,6 +215,95 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + byt
 RAW_PING = b"\x01\x00" + b"\x01\x03120" + b"\x00\x04ping"
 RAW_PONG = b"\x01\x00" + b"\x01\x010" + b"\x00\x00"
 READY = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REQ"
+PORT = "tcp://127.0.0.1:0"
+
+
+async def test_a_frame_of_a_gibibyte_ends_that_connection_only_and_is_not_read() -> None:
+    """The frame is announced and not sent: what counts is what the gateway does about it."""
+    gateway = FakeGateway()
+    async with serving(gateway, PORT) as server, calling(server.endpoints[0]) as call:
+        other = call()
+        assert await other.ask(PING) == PONG
+        caller = await RawCaller.at(server)
+        await caller.introduce()
+        caller.writer.write(RAW_PING)
+        await soon(caller.reader.readuntil(RAW_PONG))
+        caller.writer.write(b"\x02" + (1 << 30).to_bytes(8, "big") + b"x" * 1000)
+        assert await caller.is_cut_off()
+        assert await other.ask(PING) == PONG
+        assert gateway.refused == []
+
+
+async def test_a_handshake_and_a_request_in_one_piece_are_answered() -> None:
+    async with serving(FakeGateway(), PORT) as server:
+        caller = await RawCaller.at(server)
+        caller.writer.write(GREETING + READY + RAW_PING)
+        answer = await soon(caller.reader.readuntil(RAW_PONG))
+        assert answer.index(b"READY") < answer.index(RAW_PONG)
+        caller.writer.close()
+
+
+async def test_who_speaks_something_else_is_told_and_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(FakeGateway(), PORT) as server, calling(server.endpoints[0]) as call:
+        caller = await RawCaller.at(server)
+        caller.writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert await caller.is_cut_off()
+        subscriber = await RawCaller.at(server)
+        subscriber.writer.write(GREETING + READY.replace(b"REQ", b"SUB"))
+        text = b"it is a socket 'SUB', here is ROUTER, for REQ and DEALER"
+        await soon(subscriber.reader.readuntil(b"ERROR" + bytes((len(text),)) + text))
+        assert await subscriber.is_cut_off()
+        assert await call().ask(PING) == PONG
+    assert "a connection is closed: it does not speak ZMTP 2.0 or later" in caplog.text
+
+
+async def test_who_does_not_say_who_it_is_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "HANDSHAKE_S", 0.05)
+    async with serving(FakeGateway(), PORT) as server:
+        caller = await RawCaller.at(server)
+        caller.writer.write(GREETING)
+        assert await caller.is_cut_off()
+        assert server.connected_n == 0
+
+
+async def test_what_callers_have_sent_and_not_ended_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "MAX_HELD_BYTES", 100_000)
+    async with serving(FakeGateway(), PORT) as server, calling(server.endpoints[0]) as call:
+        first, second = await RawCaller.at(server), await RawCaller.at(server)
+        for caller in (first, second):
+            await caller.introduce()
+        first.writer.write(b"\x03" + (90_000).to_bytes(8, "big") + bytes(60_000))
+        await until(lambda: server._plain.held_bytes >= 60_000)
+        second.writer.write(b"\x03" + (90_000).to_bytes(8, "big") + bytes(60_000))
+        assert await second.is_cut_off()
+        first.writer.write(bytes(30_000) + b"\x00\x01x")  # and its end
+        await soon(first.reader.readuntil(b"-1"))
+        assert server._plain.held_bytes == 0
+        first.writer.close()
+        assert await call().ask(PING) == PONG
+
+
+async def test_a_caller_that_does_not_read_its_answers_is_read_no_more_and_the_others_are() -> None:
+    class Verbose(FakeGateway):
+        def handle(self, request: Request, answer: Callable[[Reply], None]) -> None:
+            self.came.append(request)
+            answer(Reply(False, "x" * 50_000))
+
+    gateway = Verbose()
+    async with serving(gateway, PORT) as server, calling(server.endpoints[0]) as call:
+        host, _, port = server.endpoints[0].removeprefix("tcp://").rpartition(":")
+        with socket.create_connection((host, int(port))) as caller:
+            caller.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(caller, GREETING + READY + RAW_PING * 400)
+            await until(lambda: any(each._is_choked for each in server._plain._callers))
+            came_n = gateway.pings_n
+            assert (await call().ask(PING))[0] == b"-1"
+            assert gateway.pings_n == came_n + 1 < 400
+            answers = b""
+            while answers.count(b"x") < 400 * 50_000:
+                answers += await soon(loop.sock_recv(caller, 1 << 20))
+            assert gateway.pings_n == 401
 
 
 async def test_requests_beyond_a_rate_are_refused_and_counted(endpoint: str) -> None:
@@ -227,7 +324,7 @@ async def test_requests_beyond_a_rate_are_refused_and_counted(endpoint: str) -> 
 async def test_one_connection_more_than_the_limit_is_let_in_when_another_leaves(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "HANDSHAKE_S", 0.3)  # after which ZeroMQ closes it and it comes again
+    monkeypatch.setattr(plain, "HANDSHAKE_S", 0.3)  # after which ZeroMQ closes it and it comes again
     async with serving(FakeGateway(), endpoint, max_callers=2) as server, calling(endpoint) as call:
         first, second = call(), call()
         assert [await first.ask(PING), await second.ask(PING)] == [PONG] * 2
@@ -243,7 +340,7 @@ async def test_one_connection_more_than_the_limit_is_let_in_when_another_leaves(
 async def test_with_a_gateway_that_hangs_a_status_is_answered_and_publishing_refused(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "MAX_WAITING", 10)
+    monkeypatch.setattr(answering, "MAX_WAITING", 10)
     gateway = FakeGateway(holds=True)
     async with serving(gateway, endpoint), calling(endpoint) as call:
         dealer, other = call(zmq.DEALER), call()
@@ -255,18 +352,18 @@ async def test_with_a_gateway_that_hangs_a_status_is_answered_and_publishing_ref
         assert time.monotonic() - began_at < 1.0 or os.getloadavg()[0] > 4
         state, text = await other.ask(publish(b"one more"))
         assert (state, text) == (b"-1", b"busy: 10 requests wait and none is answered")
-        for future in gateway.held:
-            future.set_result(Reply(True))
+        for answer in gateway.held:
+            answer(Reply(True))
         assert [await dealer.answer() for _ in range(10)] == [[b"0"]] * 10
         gateway.held.clear()
         await other.send(publish(b"again"))
         await until(lambda: gateway.held)
-        gateway.held[0].set_result(Reply(True))
+        gateway.held[0](Reply(True))
 
 
 async def test_nothing_more_is_read_while_all_places_are_taken(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "MAX_WAITING", 10)
-    monkeypatch.setattr(server_module, "STUCK_S", 1e6)
+    monkeypatch.setattr(answering, "MAX_WAITING", 10)
+    monkeypatch.setattr(answering, "STUCK_S", 1e6)
     gateway = FakeGateway(holds=True)
     async with serving(gateway, endpoint), calling(endpoint) as call:
         dealer = call(zmq.DEALER)
@@ -275,19 +372,20 @@ async def test_nothing_more_is_read_while_all_places_are_taken(endpoint: str, mo
         for answered_n in range(0, 30, 10):
             await until(lambda n=answered_n: len(gateway.held) == n + 10)  # type: ignore[misc]
             assert await dealer.is_silent(0.05)
-            for future in gateway.held[answered_n:]:
-                future.set_result(Reply(True))
+            for answer in gateway.held[answered_n:]:
+                answer(Reply(True))
             assert [await dealer.answer() for _ in range(10)] == [[b"0"]] * 10
 
 
 async def test_a_bug_in_the_gateway_is_an_answer(endpoint: str, caplog: pytest.LogCaptureFixture) -> None:
-    gateway = FakeGateway(holds=True)
-    async with serving(gateway, endpoint), calling(endpoint) as call:
+    class Broken(FakeGateway):
+        def handle(self, request: Request, answer: Callable[[Reply], None]) -> None:
+            raise ZeroDivisionError("secret")
+
+    async with serving(Broken(), endpoint), calling(endpoint) as call:
         caller = call()
-        await caller.send(publish(b"x"))
-        await until(lambda: gateway.held)
-        gateway.held[0].set_exception(ZeroDivisionError("secret"))
-        assert await caller.answer() == [b"-1", b"internal error"]
+        for _ in range(2):
+            assert await caller.ask(publish(b"x")) == [b"-1", b"internal error"]
     assert "bug in the gateway" in caplog.text
 
 
@@ -300,14 +398,14 @@ async def test_a_bug_in_the_reading_is_an_answer_and_the_next_request_is_read(
     async with serving(FakeGateway(), endpoint), calling(endpoint) as call:
         caller = call()
         with monkeypatch.context() as context:
-            context.setattr(server_module, "read_request", fail)
+            context.setattr(answering, "read_request", fail)
             assert await caller.ask(PING) == [b"-1", b"internal error"]
         assert await caller.ask(PING) == PONG
     assert "bug in the gateway" in caplog.text
 
 
 async def test_a_server_that_stops_answers_what_is_on_its_way(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "STOP_S", 0.05)
+    monkeypatch.setattr(answering, "STOP_S", 0.05)
     gateway = FakeGateway(holds=True)
     async with serving(gateway, endpoint) as server, calling(endpoint) as call:
         caller, other = call(), call()
@@ -316,7 +414,7 @@ async def test_a_server_that_stops_answers_what_is_on_its_way(endpoint: str, mon
         await until(lambda: len(gateway.held) == 2)
         closing = asyncio.create_task(server.close())
         await asyncio.sleep(0)
-        gateway.held[gateway.payloads.index(b"x")].set_result(Reply(True))
+        gateway.held[gateway.payloads.index(b"x")](Reply(True))
         await closing
         assert await caller.answer() == [b"0"]
         assert await other.answer() == [b"-1", b"stopping: the gateway stops"]
@@ -347,7 +445,7 @@ async def test_callers_that_go_on_while_it_stops_are_told_and_none_waits_for_eve
 async def test_a_caller_that_never_ends_does_not_keep_it_from_stopping(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "REFUSING_S", 0.2)
+    monkeypatch.setattr(answering, "REFUSING_S", 0.2)
     async with serving(FakeGateway(), endpoint) as server, calling(endpoint) as call:
         caller = call(zmq.DEALER)
 
