@@ -1,6 +1,6 @@
 """What the gateway asks of what it delivers to. A destination is whatever acknowledges: a RabbitMQ broker, a route."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -61,9 +61,9 @@ class Backend(Protocol):
         chooses, for a message that wants one acknowledgement. All messages of one exchange find the same ones. Within
         a second or so, whatever happens: no other message has its turn meanwhile."""
 
-    async def deliver(self, message: Message, to: str) -> str:
+    def deliver(self, message: Message, to: str) -> Awaitable[str]:
         """Hands it to one destination and waits for its acknowledgement; the name of the one that gave it. Never two at
-        the same destination for one message at a time. NotDelivered: it was not acknowledged."""
+        the same destination for one message at a time. NotDelivered, when it is awaited: it was not acknowledged."""
 
     def state(self) -> Sequence[DestinationState]:
         """What is known of each destination."""

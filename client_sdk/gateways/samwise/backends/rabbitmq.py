@@ -65,14 +65,16 @@ class RabbitBackend:
         """Those that are up, in the order of the configuration."""
         return [name for name, link in self._links.items() if link.is_up]
 
-    async def deliver(self, message: Message, to: str) -> str:
+    def deliver(self, message: Message, to: str) -> "asyncio.Future[str]":
         """Publishes it; its place in the order is that of this call."""
         refusal = self._find_refusal(message.publish, to)
-        if refusal:  # it was stored for other brokers, or for other users of theirs
-            is_hopeless = all(self._find_refusal(message.publish, name) for name in self._links)
-            raise NotDelivered(f"{to}: {refusal}", is_hopeless=is_hopeless)
-        await self._links[to].publish(message)
-        return to
+        if not refusal:
+            return self._links[to].publish(message)
+        # It was stored for other brokers, or for other users of theirs.
+        is_hopeless = all(self._find_refusal(message.publish, name) for name in self._links)
+        refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        refused.set_exception(NotDelivered(f"{to}: {refusal}", is_hopeless=is_hopeless))
+        return refused
 
     def _find_refusal(self, publish: Publish, name: str) -> str:
         """Why this broker must not get it; empty: it may."""

@@ -26,7 +26,7 @@ class ConfirmChannel(Channel):
     """Channel 1 of a connection, in confirm mode."""
 
     def __init__(self, connection: Connection, on_change: Callable[[], None]) -> None:
-        """`on_change`: called when something was written or confirmed, and when the channel is closed."""
+        """`on_change`: called when something was written, when all is confirmed, and when the channel is closed."""
         super().__init__(connection, CHANNEL)
         self._connection: Final = connection
         self._on_change: Final = on_change
@@ -92,7 +92,8 @@ class ConfirmChannel(Channel):
                 publication.acknowledged()
             else:
                 publication.failed("RabbitMQ could not store it (basic.nack)")
-        self._on_change()
+        if not self.in_flight:
+            self._on_change()
 
     async def _on_return_frame(self, frame: Basic.Return) -> None:
         """Of a message with `mandatory`; its ack comes after it."""

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiormq import AMQPError, Connection
@@ -99,19 +100,27 @@ class RabbitLink:
         self._detail = "the gateway stops"
         self._fail_all(self._detail)
 
-    async def publish(self, message: Message) -> None:
-        """Returns when the broker has confirmed it. What is published first is written first. NotDelivered."""
+    def publish(self, message: Message) -> "asyncio.Future[str]":
+        """Has the broker's name when it has confirmed the message, or NotDelivered. What is published first is written
+        first."""
+        outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if not self.is_up:
-            raise NotDelivered(f"{self.broker.name}: {self._detail}", is_away=True)
-        publication = Publication(message, asyncio.get_running_loop().create_future(), self.broker.name)
+            outcome.set_exception(NotDelivered(f"{self.broker.name}: {self._detail}", is_away=True))
+            return outcome
+        try:
+            publication = Publication(message, outcome, self.broker.name)
+        except NotDelivered as error:
+            outcome.set_exception(error)
+            return outcome
+        outcome.add_done_callback(partial(self._ended, publication))
         self._queue.add(publication)
         self._wake.set()
-        try:
-            await publication.outcome
-        except asyncio.CancelledError:
+        return outcome
+
+    def _ended(self, publication: Publication, outcome: "asyncio.Future[str]") -> None:
+        if outcome.cancelled():
             publication.drop()  # it may be in flight
             self._queue.discard(publication)
-            raise
 
     async def command(self, rpc: Rpc, *, durable: bool) -> str:
         """Declares or deletes an exchange; why not, in RabbitMQ's words, or empty.

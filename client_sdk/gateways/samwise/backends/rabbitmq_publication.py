@@ -34,7 +34,7 @@ class Publication:
 
     __slots__ = ("_broker", "_header", "_method", "body", "exchange", "is_suspect", "outcome", "uid")
 
-    def __init__(self, message: Message, outcome: "asyncio.Future[None]", broker: str) -> None:
+    def __init__(self, message: Message, outcome: "asyncio.Future[str]", broker: str) -> None:
         """NotDelivered, hopeless, for a message that cannot be written, which `check` would have refused."""
         publish = message.publish
         headers = ((ID_HEADER, message.uid.encode()), *publish.headers)
@@ -47,7 +47,7 @@ class Publication:
         self.body = publish.payload
         self.exchange: Final = publish.exchange
         self.uid: Final = message.uid
-        self.outcome: Final = outcome  # result: acknowledged; NotDelivered; cancelled by whoever waited
+        self.outcome: Final = outcome  # the broker, which has it; NotDelivered; cancelled by whoever waited
         self.is_suspect = False  # it was in flight when RabbitMQ closed the channel, so it goes alone
 
     @property
@@ -71,7 +71,7 @@ class Publication:
     def acknowledged(self) -> None:
         """RabbitMQ has it."""
         if not self.outcome.done():
-            self.outcome.set_result(None)
+            self.outcome.set_result(self._broker)
 
     def failed(self, reason: str, *, is_away: bool = False) -> None:
         """It has not, or nobody knows; `is_away`: it was not written."""
