@@ -11,7 +11,7 @@ from typing import Final
 
 from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_link import RabbitBroker, RabbitLink
-from client_sdk.gateways.samwise.backends.rabbitmq_publication import check
+from client_sdk.gateways.samwise.backends.rabbitmq_publication import check, find_fault_of_name
 from client_sdk.gateways.samwise.layouts import MALFORMED_RPC
 from client_sdk.gateways.samwise.values import Message, Publish, Refused, Rpc
 from client_sdk.reconnect.backoff import Backoff
@@ -56,6 +56,8 @@ class RabbitBackend:
         if rpc.broker and rpc.broker not in self._links:
             known = ", ".join(self._links)
             raise _refused(f"there is no broker {rpc.broker[:40]!r}, there are: {known}")
+        if fault := find_fault_of_name(rpc.name):
+            raise _refused(fault)
         links = [self._links[rpc.broker]] if rpc.broker else list(self._links.values())
         said = await asyncio.gather(*(link.command(rpc, durable=self._declare_durable) for link in links))
         if any(said):

@@ -14,7 +14,9 @@ from functools import partial
 from typing import Final
 
 from aiormq import AMQPError, Connection
+from aiormq.channel import Channel
 from aiormq.exceptions import InvalidFrameError
+from pamqp.commands import Exchange
 from yarl import URL
 
 from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
@@ -135,10 +137,11 @@ class RabbitLink:
             await self.broker.connect(connection)
             async with asyncio.timeout(CONNECT_S):
                 channel = await connection.channel(publisher_confirms=False)
+                assert isinstance(channel, Channel)  # aiormq has no other
                 if rpc.action == DELETE:
-                    await channel.exchange_delete(rpc.name)
+                    await channel.rpc(_Delete(exchange=rpc.name))
                 else:
-                    await channel.exchange_declare(rpc.name, exchange_type=rpc.type, durable=durable)
+                    await channel.rpc(_Declare(exchange=rpc.name, exchange_type=rpc.type, durable=durable))
         except _FAILURES as error:
             return f"{self.broker.name}: {_text(error)}"
         finally:
@@ -253,6 +256,20 @@ class RabbitLink:
                 while not is_true() and not channel.is_closed:
                     self._wake.clear()
                     await self._wake.wait()
+
+
+class _Declare(Exchange.Declare):
+    """Of an exchange with any name: pamqp has those of AMQP 0-9-1 only, RabbitMQ others, too."""
+
+    def validate(self) -> None:
+        """RabbitMQ does."""
+
+
+class _Delete(Exchange.Delete):
+    """The same."""
+
+    def validate(self) -> None:
+        """RabbitMQ does."""
 
 
 def _is_blocked(connection: Connection) -> bool:

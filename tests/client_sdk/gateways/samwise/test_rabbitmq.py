@@ -294,6 +294,16 @@ async def test_rpc_without_a_broker_is_for_all(both: RabbitBackend) -> None:
     assert faults == [f"{name}: NOT_FOUND - no exchange 'ours' in vhost '/'" for name in NAMES]
 
 
+@pytest.mark.parametrize("name", ["System.List`1[[A, B]]:mine", "größe!", "it's\x01", "e" * 255])
+async def test_an_exchange_may_have_any_name_that_rabbitmq_takes(both: RabbitBackend, name: str) -> None:
+    both.check(publish_to(name))
+    await both.rpc(Rpc(version=110, broker="rabbit-1", action=DECLARE, name=name, type="direct"))
+    assert await outcomes(deliver(both, exchange=name)) == ["rabbit-1"]
+    await both.rpc(Rpc(version=110, broker="rabbit-1", action=DELETE, name=name))
+    (fault,) = await outcomes(deliver(both, exchange=name))
+    assert fault.startswith("rabbit-1: NOT_FOUND - no exchange '")
+
+
 @pytest.mark.parametrize(
     ("broker", "action", "name", "type", "fault"),
     [
@@ -308,7 +318,13 @@ async def test_rpc_without_a_broker_is_for_all(both: RabbitBackend) -> None:
             "'fanout' but current is 'direct'. rabbit-2: PRECONDITION_FAILED - inequivalent arg 'type'",
         ),
         ("rabbit-1", DELETE, "amq.direct", "", "rabbit-1: ACCESS_REFUSED - deletion of system exchange 'amq.direct'"),
-        ("rabbit-1", DECLARE, "a!", "direct", "rabbit-1: Invalid value for exchange"),
+        (
+            "",
+            DECLARE,
+            "e\r",
+            "direct",
+            "exchange 'e\\r' has a line feed or a carriage return, which RabbitMQ leaves out",
+        ),
         ("rabbit-3", DELETE, "e", "", "there is no broker 'rabbit-3', there are: rabbit-1, rabbit-2"),
     ],
 )
