@@ -1,6 +1,7 @@
 """The facts as tables of texts, in chapters: what a terminal, Markdown and the page's tables are printed from."""
 
 from spark_sink.report.facts import DEFAULT_TAG, Facts
+from spark_sink.report.messages.sections import dead_letters_section, deliveries_section
 from spark_sink.report.routes import sections as routes
 from spark_sink.report.section import Chapter, Figure
 from spark_sink.report.texts import (
@@ -81,6 +82,8 @@ def chapters(facts: Facts) -> list[Chapter]:
         cluster.append(routes.routes_over_time_section(facts))
     if facts.loads.rows:
         cluster.append(routes.loads_section(facts))
+    has_messages = facts.messages.delivered or facts.messages.dead
+    messages = [deliveries_section(facts), dead_letters_section(facts)]
     return [
         Chapter("traffic", "Traffic", traffic),
         Chapter("outcomes", "Outcomes", ended),
@@ -90,6 +93,7 @@ def chapters(facts: Facts) -> list[Chapter]:
         Chapter("routes", "Routes", stays),
         Chapter("callers", "Callers", [requests.callers_section(facts)]),
         Chapter("rejections", "Rejections", rejected),
+        *([Chapter("messages", "Messages", messages)] if has_messages else []),
         Chapter("cluster", "Cluster", cluster),
         Chapter("records", "Records", [routes.gaps_section(facts), routes.events_section(facts)]),
     ]

@@ -10,6 +10,7 @@ from spark_sink.report.cluster.facts import cluster_of
 from spark_sink.report.cluster.gaps import gaps_of
 from spark_sink.report.cluster.load import BROKER_LOAD, loads_of
 from spark_sink.report.cluster.runs import make_runs
+from spark_sink.report.messages.facts import messages_of
 from spark_sink.report.reading import END_US, Record, TableReader, read_tables
 from spark_sink.report.routes.lifetimes import lifetimes_of
 from spark_sink.report.times import SECOND_US
@@ -20,7 +21,7 @@ from spark_sink.report.traffic.fanout import fanouts_of
 from spark_sink.report.traffic.grains import Source, by_the_second, source_of
 from spark_sink.report.traffic.instances import by_tag, instances_of
 from spark_sink.report.traffic.periods import period_before
-from spark_sink.tables import GAPS, LIFECYCLE, ROUTES, SESSIONS, check_tables
+from spark_sink.tables import GAPS, LIFECYCLE, MESSAGES, ROUTES, SESSIONS, check_tables
 from spark_sink.timestamps import micros_of, moment_at
 
 DEFAULT_TAG: Final = "region"  # that routes of most systems have
@@ -88,6 +89,7 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
         rejections=rejections_of(reader, begin_us),
         cluster=cluster,
         loads=loads_of(reader, cluster.brokers),
+        messages=messages_of(reader, begin_us),
         events=events,
         gaps=gaps_of(reader, begin_us),
     )
@@ -115,8 +117,8 @@ def _make_snapshots(reader: TableReader, begin_us: int) -> None:
 def _span(reader: TableReader, source: Source) -> tuple[int | None, int | None]:
     """The first and the last moment of the tables. A piece of traffic in which a broker's first known run began does so
     with that run."""
-    lifecycle, gaps = (reader.rows_of(table, source.begin_us) for table in (LIFECYCLE, GAPS))
-    moments = (lifecycle, "left_routes", gaps, "(SELECT last_us AS us FROM heard)")
+    told = [reader.rows_of(table, source.begin_us) for table in (LIFECYCLE, MESSAGES, GAPS)]
+    moments = (*told, "left_routes", "(SELECT last_us AS us FROM heard)")
     spans = [f"SELECT min(us) AS low, max(us) AS high FROM {rows}" for rows in moments]
     size_us = source.grain_s * SECOND_US
     runs = (

@@ -120,6 +120,7 @@ class Made:
             "rejections": [self._rejection() for _ in range(rows // 2)],
             "requests": [self._request() for _ in range(rows)],
             "gaps": [self._gap() for _ in range(5)],
+            "messages": [self._message() for _ in range(rows)],
             "sessions": [],
             "lifecycle": [],
             "routes": [],
@@ -191,6 +192,16 @@ class Made:
         }
         reason = self._rng.choice(["backlog-full", "broker-died", "bad-file"])
         return origin(1) | counts | {"event_time": self._at(), "epoch": 1, "reason": reason, "detail": "a sentence"}
+
+    def _message(self) -> Row:
+        rng = self._rng
+        exchange, is_dead = rng.choice(("orders", "news", "<b>", "")), rng.random() < 0.2
+        told = {"outcome": "dead", "reason": rng.choice(("no-route", "unroutable\x1b"))} if is_dead else {}
+        after_ms = int(rng.lognormvariate(5, 4))
+        row = origin(5) | {"epoch": 1, "event_time": self._at(), "exchange": exchange, "after_ms": after_ms}
+        destination = "" if is_dead else rng.choice(("rabbit-1", "rabbit-2", *list(self.routes)[:8]))
+        said = {"outcome": "delivered", "destination": destination, "reason": "", "tries": rng.choice((1, 1, 1, 4))}
+        return row | said | told
 
     def _history(self, broker: int) -> None:
         """Two runs of a broker: the first stops or dies, the second stays."""

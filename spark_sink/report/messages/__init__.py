@@ -1,0 +1,1 @@
+"""What the report says of messages of the Samwise gateway: facts and sections."""
