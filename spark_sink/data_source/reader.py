@@ -18,7 +18,6 @@ from spark_sink.data_source.catalog import Catalog, Piece
 from spark_sink.data_source.options import EARLIEST, LATEST, Offsets, Options
 from spark_sink.data_source.stores import LocalStore
 from spark_sink.errors import BadOptions
-from spark_sink.event_files.folder import SOURCES
 from spark_sink.event_files.layout import origin_of
 from spark_sink.writer.retention import Reading, declare
 
@@ -26,7 +25,6 @@ PART_ROWS: Final = 200_000  # of one task of Spark; some half a second
 PART_FILES: Final = 200  # of one task
 BATCH_ROWS: Final = 65_536  # of one Arrow batch
 DECLARE_S: Final = 60.0  # how often a declared reader says that it lives
-ALL: Final = 2**62  # of a source that this reader never reads: nothing of it is kept for it
 
 
 class EventReader:
@@ -131,11 +129,12 @@ class EventReader:
         if not self._options.reader or not (must or now - self._declared_at >= DECLARE_S):
             return
         assert isinstance(self._store, LocalStore)  # options_of takes a name for nothing else
-        numbers: dict[str, int] = {}
-        for stream in self._catalog.streams:
-            numbers |= {f"{source}/{stream}": ALL for source in SOURCES}
-            numbers[f"{self._options.source}/{stream}"] = self._catalog.last_number(stream, read.get(stream, 0))
-        declare(self._store.events, self._options.reader, Reading(read=numbers))
+        source = self._options.source
+        numbers = {
+            f"{source}/{stream}": self._catalog.last_number(stream, read.get(stream, 0))
+            for stream in self._catalog.streams
+        }
+        declare(self._store.events, self._options.reader, Reading(read=numbers, sources=(source,)))
         self._declared_at = now
 
 

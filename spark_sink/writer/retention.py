@@ -1,7 +1,9 @@
 """How long segments are kept, and the readers that must have read them before.
 
     <events>/_readers/<name>.json     {"archives": true}                          it has read what lies in the archive
-                                      {"read": {"flows/<broker>-<epoch>": 41}}    or each stream up to this number
+                                      {"read": {"flows/<broker>-<epoch>": 41}}    or each stream up to this number,
+                                                                                  also of what another one has archived
+                                      {"sources": ["flows"], "read": {…}}         and wants nothing of other sources
 
 A reader declares itself with such a file and writes it again as it goes on; when it was written last is when the reader
 was heard last. A segment is removed when it is too old, or the oldest while all together are too large; never while a
@@ -31,6 +33,7 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
 
     archives: bool = False  # it moves what it has read into the archive
     read: dict[str, int] = {}  # "<source>/<broker>-<epoch>" -> all segments up to this number
+    sources: tuple[str, ...] = ()  # that it reads; empty: all
 
 
 class DeclaredReader(NamedTuple):
@@ -42,7 +45,12 @@ class DeclaredReader(NamedTuple):
 
     def has_read(self, file: EventFile) -> bool:
         """Will it never want this segment again?"""
-        return file.is_archived or self.reading.read.get(f"{file.source}/{file.stream}", 0) >= file.number
+        reading = self.reading
+        if reading.sources and file.source not in reading.sources:
+            return True
+        if reading.archives and file.is_archived:
+            return True
+        return reading.read.get(f"{file.source}/{file.stream}", 0) >= file.number
 
 
 class Segment(NamedTuple):

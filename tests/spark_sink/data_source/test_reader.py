@@ -15,7 +15,7 @@ from spark_sink.data_source.options import Offsets
 from spark_sink.data_source.reader import EventReader, limited
 from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.event_files.folder import EventFile
-from spark_sink.event_files.layout import LOG_FOLDER, Disk
+from spark_sink.event_files.layout import LOG_FOLDER, Disk, seal, segment_name
 from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LIFECYCLES, REQUESTS
 from spark_sink.writer.retention import Retention
 from spark_sink.writer.settings import Settings
@@ -395,6 +395,15 @@ def test_a_declared_reader_keeps_what_it_has_not_read_of_its_source(tmp_path: Pa
     reader.commit(end)
     look(tmp_path)
     assert segments(tmp_path) == []
+
+
+def test_a_declared_reader_keeps_nothing_of_streams_without_its_source(tmp_path: Path) -> None:
+    run(tmp_path).seal(20)
+    seal(tmp_path / LIFECYCLES, segment_name("gateway", 7, 1), b"of a gateway that counts no flows", Disk())
+    reader = reader_of(tmp_path, reader="alerts")
+    reader.commit(reader.latest_offset(reader.initial_offset()))
+    look(tmp_path)
+    assert segments(tmp_path, LIFECYCLES) == []
 
 
 def test_a_day_of_small_segments_is_planned_with_a_look_at_few_of_them(

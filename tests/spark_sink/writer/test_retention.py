@@ -106,6 +106,23 @@ def test_for_a_reader_that_archives_only_the_archive_is_read(folder: Folder) -> 
     assert folder.look(Settings(keep_s=0.5)) == ["flows/1", "flows/2"]
 
 
+def test_what_another_reader_has_archived_is_kept_for_who_has_not_read_it(folder: Folder) -> None:
+    folder.add("flows", 1, 2, archived=True)
+    declare(folder.path, "spark", Reading(archives=True))
+    declare(folder.path, "mirror", Reading(read={f"flows/{STREAM}": 1}))
+    assert folder.look(Settings(keep_s=0.5)) == ["flows/2a"]
+    declare(folder.path, "mirror", Reading(read={f"flows/{STREAM}": 2}))
+    assert folder.look(Settings(keep_s=0.5)) == []
+
+
+def test_nothing_is_kept_of_sources_that_a_reader_does_not_read(folder: Folder) -> None:
+    folder.add("flows", 1, 2)
+    folder.add("lifecycle", 1, 2)
+    folder.add("requests", 1, archived=True)
+    declare(folder.path, "one", Reading(read={f"flows/{STREAM}": 1}, sources=("flows",)))
+    assert folder.look(Settings(keep_s=0.5)) == ["flows/2"]
+
+
 def test_silent_reader_is_told_once_and_respected(folder: Folder) -> None:
     folder.add("flows", 1)
     declare(folder.path, "one", Reading())
