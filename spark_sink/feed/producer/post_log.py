@@ -11,7 +11,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -148,9 +148,10 @@ class PostLog:
         """As what is there under this name was posted; None: as nothing, or it is not known."""
         return await self._read(lambda tables: tables.identity_of(path))
 
-    async def unreported(self, consumer: str) -> list[tuple[int, str]]:
-        """Number and relPath of posts that stand for a file which the consumer has not got, in order."""
-        return await self._read(lambda tables: list(tables.unreported(consumer)))
+    async def fold_unreported(self, consumer: str, fold: Callable[[Iterator[str]], T]) -> T:
+        """What `fold` makes of the relPaths of posts that stand for a file which the consumer has not got, in order; in
+        the thread that reads."""
+        return await self._read(lambda tables: fold(tables.unreported(consumer)))
 
     async def wait_beyond(self, seq: int) -> None:
         """Returns when there is a post with a greater number, or the log is closed."""

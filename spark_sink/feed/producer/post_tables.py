@@ -297,10 +297,11 @@ class PostTables:
         row = self.connection.execute("SELECT method, value FROM files WHERE rel_path = ?", (path,)).fetchone()
         return Identity(*row) if row is not None and row[0] else None
 
-    def unreported(self, consumer: str) -> Iterator[tuple[int, str]]:
-        """Number and relPath of posts that stand for a file that the consumer has not got, in order."""
-        return self.connection.execute(
-            f"SELECT seq, rel_path FROM posts WHERE state = {STANDS} AND NOT EXISTS (SELECT 1 FROM reports "
+    def unreported(self, consumer: str) -> Iterator[str]:
+        """relPath of posts that stand for a file that the consumer has not got, in order."""
+        rows = self.connection.execute(
+            f"SELECT rel_path FROM posts WHERE state = {STANDS} AND NOT EXISTS (SELECT 1 FROM reports "
             "WHERE reports.seq = posts.seq AND consumer = ? AND has_it) ORDER BY seq",
             (consumer,),
         )
+        return (path for (path,) in rows)

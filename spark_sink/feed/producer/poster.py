@@ -118,33 +118,41 @@ class Poster:
 
     async def _follow(self) -> None:
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception as error:  # whatever a file system comes up with: the next look may do without it
+                self._say_once(f"a look at {self._watched.root} has failed: {error!r}")
+                await self._clock.sleep(RETRY_S)
             await self._clock.sleep(self._watched.pause_s)
 
     async def _post_when_free(self, batch: list[Change]) -> None:
         async with self._readers:
-            await self._post(batch)
+            try:
+                await self._post(batch)
+            except Exception as error:  # as in `_follow`
+                self._say_once(f"{batch[0].path} and {len(batch) - 1} others cannot be posted now: {error!r}")
 
     async def _post(self, changes: list[Change]) -> None:
         """Logs them, or leaves them to the next look."""
         if not changes:
             return
-        made: dict[Change, Posting | None] = {}
-        for change in changes:
-            if change.kind == RENAME:
-                made[change] = await self._renamed(change)
-        others = [change for change in changes if change.kind != RENAME]
-        made.update(zip(others, await asyncio.to_thread(self._made, others), strict=True))
-        postings = [posting for change in changes if (posting := made[change]) is not None]
+        logged: set[Change] = set()
         try:
+            made: dict[Change, Posting | None] = {}
+            for change in changes:
+                if change.kind == RENAME:
+                    made[change] = await self._renamed(change)
+            others = [change for change in changes if change.kind != RENAME]
+            made.update(zip(others, await asyncio.to_thread(self._made, others), strict=True))
+            postings = [posting for change in changes if (posting := made[change]) is not None]
             await self.log.append(postings, time.time_ns() // 1_000_000)
+            logged.update(change for change in changes if made[change] is not None)
         except PostLogError as error:
             self._say_once(str(error))
-            made = dict.fromkeys(changes)
             await self._clock.sleep(RETRY_S)
         finally:
             for change in changes:
-                self._watch.done(change, is_posted=made[change] is not None)
+                self._watch.done(change, is_posted=change in logged)
 
     async def _renamed(self, change: Change) -> Posting | None:
         try:

@@ -49,7 +49,7 @@ class ReportedReaders:
         most = numbers_of(posted, max)
         early = numbers_of(waiting, min)
         for consumer in self._consumers:
-            missing = numbers_of((path for _, path in await self._log.unreported(consumer)), min)
+            missing = await self._log.fold_unreported(consumer, lambda paths: numbers_of(paths, min))
             read = {}
             for stream, number in most.items():
                 to = min(number, missing.get(stream, number + 1) - 1, early.get(stream, number + 1) - 1)

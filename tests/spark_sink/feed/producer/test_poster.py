@@ -1,15 +1,23 @@
 """What lies in a folder reaches each sink once, whatever ends in between."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from client_sdk.clock import Clock
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
+from spark_sink.feed.producer import poster as poster_module
 from spark_sink.feed.producer.folders import Folder, SegmentsFolder
 from spark_sink.feed.producer.post_log import PostLog
+from spark_sink.feed.producer.post_tables import Posting
 from spark_sink.feed.producer.poster import Poster
-from spark_sink.feed.producer.posting import PostOptions
+from spark_sink.feed.producer.posting import PostOptions, find_posting
 from spark_sink.feed.producer.readers import ReportedReaders
+from spark_sink.feed.producer.scanning import Entry, Look
 from spark_sink.feed.reports import Report, report_post
 
 
@@ -90,16 +98,65 @@ async def test_a_rename_keeps_the_identity_and_a_removal_is_posted(tmp_path: Pat
     await running.stop()
 
 
+class Hasty(Clock):
+    """Waits no longer than it must."""
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(min(delay_s, 0.01))
+
+
+class Stumbling(Folder):
+    """Fails at its first look, as no file system should."""
+
+    has_failed = False
+
+    def look(self, known: Mapping[str, Entry]) -> Look:
+        if not self.has_failed:
+            self.has_failed = True
+            raise ValueError("embedded null byte")
+        return super().look(known)
+
+
+async def test_a_look_that_fails_is_said_and_the_next_one_follows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink, log = FakeSink(), PostLog(tmp_path / "posts.db", sinks=["one"], is_synced=False)
+    watched = Stumbling(folder_of(tmp_path, "a"), interval_s=0.01)
+    running = Poster(watched, log, PostOptions(base_url="http://a/"), sinks=[sink], clock=Hasty())
+    await running.start()
+    assert await sink.wait_for(1) == ["a"]
+    assert "has failed: ValueError" in caplog.text
+    await running.stop()
+
+
+async def test_what_cannot_be_read_for_an_unknown_reason_is_posted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [ValueError("nobody thought of this")]
+
+    def find(*args: Any) -> Posting | None:
+        if failures:
+            raise failures.pop()
+        return find_posting(*args)
+
+    monkeypatch.setattr(poster_module, "find_posting", find)
+    sink = FakeSink()
+    running = poster(folder_of(tmp_path, "a"), sink)
+    await running.start()
+    assert await sink.wait_for(1) == ["a"]
+    await running.stop()
+
+
 async def test_a_report_is_kept_and_one_of_nothing_is_not(tmp_path: Path) -> None:
     sink = FakeSink()
     running = poster(folder_of(tmp_path, "a"), sink)
     await running.start()
     await sink.wait_for(1)
     report = report_post(sink.posts[0], Report(201, "", "h", "u", ""))
-    assert await running.log.unreported("u@h") == [(1, "a")]
+    assert await running.log.fold_unreported("u@h", list) == ["a"]
     assert [await running.heard(report.encode()), await running.heard(sink.posts[0].encode())] == [True, False]
     assert await running.heard(b"garbage") is False
-    assert await running.log.unreported("u@h") == []
+    assert await running.log.fold_unreported("u@h", list) == []
     await running.stop()
 
 
