@@ -103,7 +103,7 @@ class Answering:
             if message.is_cut:  # it is over a limit by more than an envelope can be
                 envelope_bytes = sum(min(len(frame), MAX_ID_BYTES) for frame in envelope)
                 check_size(message.frames_n - at, message.size - envelope_bytes, self._rules)
-            if excess := self._rates.find_excess(waiting.key, self._loop.time()):
+            if excess := self._rates.find_excess(caller.key, self._loop.time()):
                 raise Refused(f"too many requests: {excess}", "limit")
             request = read_request(frames[at:], self._rules)
             if self._is_stuck and self._is_full() and isinstance(request, Publish | Rpc):

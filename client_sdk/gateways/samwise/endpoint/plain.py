@@ -7,6 +7,7 @@ and while it does not read its answers. What it sends and is sent is `zmtp`'s.
 
 import asyncio
 import logging
+import math
 import socket
 from collections.abc import Sequence
 from typing import Final, cast
@@ -29,6 +30,7 @@ MAX_HELD_BYTES: Final = 256 << 20  # of all callers, of messages that are not wh
 HANDSHAKE_S: Final = 5.0  # for a new connection to say who it is
 KEEPALIVE_S: Final = 60  # of silence, after which the system asks whether a caller's host is there
 LINGER_S: Final = 0.5  # for the last answers
+QUIET_S: Final = 60.0  # between two lines in the log of connections that were closed
 _KEY_BYTES: Final = 8
 
 _log: Final = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ class PlainCallers:
         self._max_n: Final = max_n
         self._callers: Final[set[PlainCaller]] = set()
         self._made_n = 0
+        self._untold_n = 0  # connections that were closed, of which the log says nothing yet
+        self._quiet_until = -math.inf  # of the loop's time: until then it says nothing of them
         self._all_gone: asyncio.Future[None] | None = None  # while it closes
 
     @property
@@ -74,6 +78,15 @@ class PlainCallers:
             del self.by_identity[caller.identity]
         if not self._callers and self._all_gone is not None and not self._all_gone.done():
             self._all_gone.set_result(None)
+
+    def tell_closed(self, why: str) -> None:
+        """In the log, which strangers must not fill: at most once in QUIET_S."""
+        self._untold_n += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET_S
+            _log.warning("samwise: connections closed: %d, the last one because %s", self._untold_n, why)
+            self._untold_n = 0
 
     async def close(self) -> None:
         """Ends all connections, when the last answers are out, or after LINGER_S."""
@@ -147,6 +160,7 @@ class PlainCaller(asyncio.Protocol):
         for handle in (self._handshake, self._again):
             if handle is not None:
                 handle.cancel()
+        self._reader.forget()  # requests that have no answer yet keep the caller
         self._callers.held_bytes -= self._held_bytes
         self._held_bytes = 0
         self._callers.gone(self)
@@ -155,10 +169,11 @@ class PlainCaller(asyncio.Protocol):
 
     def send(self, frames: Sequence[bytes]) -> None:
         """To whoever has come under its name, if that is another one now."""
-        if self._transport is not None:
-            self._transport.write(frame_bytes(frames))
-        elif self._successor is not None:
-            self._successor.send(frames)
+        caller = self
+        while caller._transport is None and caller._successor is not None:  # as often as it came again
+            caller = caller._successor
+        if caller._transport is not None:
+            caller._transport.write(frame_bytes(frames))
 
     def read_on(self) -> None:
         """There is a place, or it takes answers again."""
@@ -246,7 +261,7 @@ class PlainCaller(asyncio.Protocol):
             self._end(f"callers have sent {self._callers.held_bytes} bytes that are no whole requests yet")
 
     def _end(self, why: str) -> None:
-        _log.warning("samwise: a connection is closed: %s", why)
+        self._callers.tell_closed(why)
         if self._transport is not None:
             if not self._reader.is_ready:
                 self._transport.write(error_bytes(why))

@@ -130,14 +130,20 @@ class Reader:
             self._buffer = data
         self._at = 0
 
+    def forget(self) -> None:
+        """Nothing more comes, and nothing is kept."""
+        self._buffer, self._at, self._pieces, self._pieces_bytes = b"", 0, [], 0
+        self._assembly.take()
+
     def take(self, max_frames: int) -> Message | None:
-        """The next message; None: it is not whole yet, or so many frames were read. ZmtpError."""
+        """The next message; None: it is not whole yet, or so many frames and commands were read. ZmtpError."""
         self.has_more = False
         if self._missing or not (self.is_ready or self._greet()):
             return None
         buffer, at, end, assembly = self._buffer, self._at, len(self._buffer), self._assembly
-        last = assembly.frames_n + max_frames
-        while end - at >= 2 and assembly.frames_n < last:
+        left = max_frames
+        while end - at >= 2 and left > 0:
+            left -= 1
             flags = buffer[at]
             if flags & LARGE:
                 if end - at < 9:
@@ -176,7 +182,7 @@ class Reader:
                 self.has_more = at < end
                 return assembly.take()
         self._at = at
-        self.has_more = assembly.frames_n >= last
+        self.has_more = left == 0
         return None
 
     # The handshake

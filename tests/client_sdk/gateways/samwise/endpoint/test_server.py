@@ -254,7 +254,7 @@ async def test_who_speaks_something_else_is_told_and_cut_off(caplog: pytest.LogC
         await soon(subscriber.reader.readuntil(b"ERROR" + bytes((len(text),)) + text))
         assert await subscriber.is_cut_off()
         assert await call().ask(PING) == PONG
-    assert "a connection is closed: it does not speak ZMTP 2.0 or later" in caplog.text
+    assert "connections closed: 1, the last one because it does not speak ZMTP 2.0 or later" in caplog.text
 
 
 async def test_who_does_not_say_who_it_is_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +319,16 @@ async def test_requests_beyond_a_rate_are_refused_and_counted(endpoint: str) -> 
         assert answers.count(too_many) >= 40  # unless the machine needed many seconds for them
         assert await call().ask(PING) == PONG
     assert {refused.reason for refused in gateway.refused} == {"limit"}
+
+
+async def test_a_caller_that_names_a_hop_anew_each_time_has_one_rate(endpoint: str) -> None:
+    limits: dict[str, Any] = {"max_requests_per_caller_per_s": 3}
+    async with serving(FakeGateway(), endpoint, **limits), calling(endpoint) as call:
+        dealer = call(zmq.DEALER)
+        for number in range(50):
+            await dealer.send([b"hop %d" % number, b"", *PING])
+        answers = [(await dealer.answer())[2:] for _ in range(50)]
+        assert answers.count(PONG) <= 10  # unless the machine needed many seconds for them
 
 
 async def test_one_connection_more_than_the_limit_is_let_in_when_another_leaves(

@@ -75,6 +75,16 @@ def test_a_caller_of_2_is_greeted_and_read() -> None:
     assert one.identity == b"shop"
 
 
+def test_commands_are_a_part_of_what_is_read_in_one_turn() -> None:
+    one = ready()
+    one.feed(b"\x04\x08\x04PING\x00\x00!" * 250 + PING_BYTES)
+    for _ in range(2):
+        assert one.take(100) is None
+        assert one.has_more
+    assert [message.frames for message in taken(one)] == [PING]
+    assert one.answer == b"\x04\x06\x04PONG!" * 250
+
+
 @given(st.lists(st.integers(1, 40)))
 def test_bytes_may_come_in_any_pieces(sizes: list[int]) -> None:
     """Three requests, one of them with a long frame."""
