@@ -327,8 +327,11 @@ class Store:
         self._totals = totals
         for job in jobs:
             self.unwritten_n -= job.is_kept
-            if job.done is not None:
-                job.done(job.result)
+            try:
+                if job.done is not None:
+                    job.done(job.result)
+            except Exception:  # the answers of others are behind it
+                _log.exception("samwise store %s: a result could not be told, because of a bug", self.path)
         for job in jobs:
             if isinstance(job.result, Message):
                 self.on_stored(job.result)  # also if its caller has gone

@@ -587,3 +587,12 @@ async def test_after_kill_9_all_that_was_answered_is_there(tmp_path: Path, durab
     assert answered - found == set()
     assert store.totals.waiting_n == len(found)
     await store.close()
+
+
+async def test_a_bug_in_one_answer_keeps_no_other_back(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(result: object) -> None:
+        raise RuntimeError("a bug")
+
+    store.put(publish(), 1, fail)
+    assert (await put(store, publish(), 1)).id == 2
+    assert "a bug" in caplog.text
