@@ -6,7 +6,7 @@ documents do it. Empty ones get what `Defaults` has. What a destination can take
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from client_sdk.gateways.samwise.frames import MAX_NUMBER, counted, encode_text, find_number, read_text, shown
@@ -51,6 +51,9 @@ from client_sdk.gateways.samwise.values import (
     Status,
 )
 
+MAX_HEADS: Final = 1_024  # of requests that are read at once when they come again; one more, and all are read anew
+MAX_HEAD_BYTES: Final = 4_096  # of one of them
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
@@ -73,6 +76,41 @@ class Rules:
     defaults: Defaults = Defaults()
     max_frames: int = 1024  # frames of a request: 500 headers and all else
     max_message_bytes: int = 16 * 1024 * 1024  # bytes of all frames of a request
+
+
+class RequestReader:
+    """Reads requests by the same rules. Programs publish with the same frames again and again, but for the payload,
+    which is the last one: what stands before it is read once."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules: Final = rules
+        self._known: Final[dict[tuple[bytes, ...], Publish]] = {}  # by all frames but the last
+
+    def read(self, frames: Sequence[bytes]) -> Request:
+        """As `read_request`."""
+        head = tuple(frames[:-1])
+        known = self._known.get(head)
+        size = sum(map(len, head))
+        if known is not None and size + len(frames[-1]) <= self.rules.max_message_bytes:
+            return Publish(
+                version=known.version,
+                distribution=known.distribution,
+                acks_n=known.acks_n,
+                exchange=known.exchange,
+                routing_key=known.routing_key,
+                mandatory=known.mandatory,
+                immediate=known.immediate,
+                options=known.options,
+                headers=known.headers,
+                payload=frames[-1],
+                quirks=known.quirks,
+            )
+        request = read_request(frames, self.rules)
+        if isinstance(request, Publish) and size <= MAX_HEAD_BYTES:
+            if len(self._known) >= MAX_HEADS:
+                self._known.clear()
+            self._known[head] = replace(request, payload=b"")
+        return request
 
 
 def read_request(frames: Sequence[bytes], rules: Rules) -> Request:

@@ -9,7 +9,6 @@ gateway. Section "GENERAL COMMUNICATION SEQUENCE": "It MUST reply to all client 
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -18,7 +17,7 @@ from client_sdk.gateways.samwise.endpoint.envelopes import MAX_ENVELOPE_FRAMES, 
 from client_sdk.gateways.samwise.endpoint.rates import Rates
 from client_sdk.gateways.samwise.endpoint.zmtp import MAX_ID_BYTES, Message
 from client_sdk.gateways.samwise.replies import reply_frames
-from client_sdk.gateways.samwise.requests import Rules, check_size, read_request
+from client_sdk.gateways.samwise.requests import RequestReader, Rules, check_size
 from client_sdk.gateways.samwise.values import TOO_LATE, Publish, Refused, Reply, Request, Rpc
 
 MAX_WAITING: Final = 4096  # requests without an answer; then nothing more is read until one has it
@@ -63,6 +62,7 @@ class Answering:
     def __init__(self, answers: Answers, rules: Rules, rates: Rates) -> None:
         self._answers: Final = answers
         self._rules: Final = rules
+        self._requests: Final = RequestReader(rules)
         self._rates: Final = rates
         self._loop: Final = asyncio.get_running_loop()
         self._waiting: Final[dict[bytes, deque[_Waiting]]] = {}  # by caller and hop, in the order of its requests
@@ -71,7 +71,7 @@ class Answering:
         self._stuck: asyncio.TimerHandle | None = None  # None: reading goes on
         self._is_stuck = False  # nothing was answered for STUCK_S while all places were taken
         self._is_stopping = False  # every request is refused
-        self._answered_at = -math.inf  # the last one, of the loop's time
+        self._answered_at = 0.0  # the last one since it stops, of the loop's time
         self._emptied: asyncio.Future[None] | None = None  # while it stops: nothing waits any more
         self.waiting_n = 0  # requests that have no answer yet
 
@@ -103,9 +103,9 @@ class Answering:
             if message.is_cut:  # it is over a limit by more than an envelope can be
                 envelope_bytes = sum(min(len(frame), MAX_ID_BYTES) for frame in envelope)
                 check_size(message.frames_n - at, message.size - envelope_bytes, self._rules)
-            if excess := self._rates.find_excess(caller.key, self._loop.time()):
+            if self._rates.are_limited and (excess := self._rates.find_excess(caller.key, self._loop.time())):
                 raise Refused(f"too many requests: {excess}", "limit")
-            request = read_request(frames[at:], self._rules)
+            request = self._requests.read(frames[at:])
             if self._is_stuck and self._is_full() and isinstance(request, Publish | Rpc):
                 raise Refused(f"busy: {self.waiting_n} requests wait and none is answered", "limit")
         except Refused as refused:
@@ -133,6 +133,7 @@ class Answering:
         """Refuses what comes, and returns when what is on its way has its answer, after STOP_S at last, and callers are
         quiet: a REQ socket whose request has come in and gets no answer waits for one for ever."""
         self._is_stopping = True
+        self._answered_at = self._loop.time()
         if self.waiting_n:
             self._emptied = self._loop.create_future()
             await asyncio.wait([self._emptied], timeout=STOP_S)
@@ -170,7 +171,8 @@ class Answering:
             first.caller.send(first.envelope + answer)
         if not queue:
             del self._waiting[waiting.key]
-        self._answered_at = self._loop.time()
+        if self._is_stopping:
+            self._answered_at = self._loop.time()
         if not self._is_full():
             self._is_stuck = False
             if self._stuck is not None:

@@ -12,6 +12,7 @@ class Rates:
     """Buckets of requests. A limit of 0 is none."""
 
     def __init__(self, max_per_s: int, max_per_caller_per_s: int) -> None:
+        self.are_limited: Final = bool(max_per_s or max_per_caller_per_s)
         self._max_per_s: Final = max_per_s
         self._max_per_caller_per_s: Final = max_per_caller_per_s
         self._all: Final = _Bucket(max_per_s, 0.0)

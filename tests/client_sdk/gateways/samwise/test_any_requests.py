@@ -1,10 +1,19 @@
 """Whatever frames come: a value, or Refused with a sentence; and a value written as the documents say is read again."""
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_sdk.gateways.samwise.requests import Rules, encode_request, read_request
-from client_sdk.gateways.samwise.values import OPTIONS, Publish, Request, Rpc
+from client_sdk.gateways.samwise.requests import (
+    MAX_HEAD_BYTES,
+    MAX_HEADS,
+    RequestReader,
+    Rules,
+    encode_request,
+    read_request,
+)
+from client_sdk.gateways.samwise.values import OPTIONS, Publish, Refused, Request, Rpc
 from tests.fuzz.fuzz_samwise import run
 
 
@@ -46,3 +55,32 @@ RPCS = st.one_of(
 @given(st.one_of(publishes(), RPCS))
 def test_whatever_our_client_asks_for_arrives_as_it_was_asked(request: Request) -> None:
     assert read_request(encode_request(request), Rules(strict=True)) == request
+
+
+@given(publishes(), st.binary(max_size=300))
+def test_what_comes_again_with_another_payload_is_read_as_if_it_came_alone(request: Publish, payload: bytes) -> None:
+    rules = Rules(max_message_bytes=2_000)
+    reader = RequestReader(rules)
+    frames = encode_request(request)
+    for again in (frames, [*frames[:-1], payload], frames, [*frames[:-1], bytes(2_000)], [*frames, payload]):
+        assert answer_of(reader.read, again) == answer_of(lambda them: read_request(them, rules), again)
+
+
+def test_of_many_requests_a_bounded_number_is_known() -> None:
+    reader = RequestReader(Rules())
+    for number in range(3 * MAX_HEADS):
+        reader.read([b"100", b"publish", b"round robin", b"e", b"%d" % number, b"x"])
+        assert len(reader._known) <= MAX_HEADS
+    known_n = len(reader._known)
+    headers = [each for number in range(40) for each in (b"%d" % number, bytes(MAX_HEAD_BYTES // 40))]
+    options = [b"0", b"0", b"12", *[b""] * 12, b"%d" % len(headers)]
+    reader.read([b"110", b"publish", b"round robin", b"e", b"k", *options, *headers, b"x"])
+    assert len(reader._known) == known_n
+
+
+def answer_of(read: Callable[[list[bytes]], Request], frames: list[bytes]) -> object:
+    """The request, or why it is refused."""
+    try:
+        return read(frames)
+    except Refused as refused:
+        return refused.text

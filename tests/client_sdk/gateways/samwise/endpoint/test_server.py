@@ -15,7 +15,7 @@ import zmq.asyncio
 
 from client_sdk.gateways.samwise.endpoint import answering, plain
 from client_sdk.gateways.samwise.endpoint.server import Server, ServerSettings
-from client_sdk.gateways.samwise.requests import Rules
+from client_sdk.gateways.samwise.requests import RequestReader, Rules
 from client_sdk.gateways.samwise.values import Reply, Request
 from rsocket_wire.errors import BrokerError
 from tests.client_sdk.gateways.samwise.callers import PING, PONG, FakeGateway, calling, publish, serving
@@ -402,13 +402,13 @@ async def test_a_bug_in_the_gateway_is_an_answer(endpoint: str, caplog: pytest.L
 async def test_a_bug_in_the_reading_is_an_answer_and_the_next_request_is_read(
     endpoint: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(frames: list[bytes], rules: Rules) -> Request:
+    def fail(reader: RequestReader, frames: list[bytes]) -> Request:
         raise ZeroDivisionError
 
     async with serving(FakeGateway(), endpoint), calling(endpoint) as call:
         caller = call()
         with monkeypatch.context() as context:
-            context.setattr(answering, "read_request", fail)
+            context.setattr(RequestReader, "read", fail)
             assert await caller.ask(PING) == [b"-1", b"internal error"]
         assert await caller.ask(PING) == PONG
     assert "bug in the gateway" in caplog.text
