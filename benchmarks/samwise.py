@@ -29,6 +29,7 @@ from tests.client_sdk.gateways.samwise.rabbitmq import FOLDERS, RabbitNode, Rabb
 SAMD: Final = "samd"
 NAMES: Final = ("gateway, os", "gateway, fsync", SAMD)
 CALLERS: Final = (1, 64)
+STOP_LIMIT_S: Final = 10.0
 CONNECT_S: Final = 1.0  # to RabbitMQ, which neither of them says that callers could hear it
 _OURS: Final = "from broker.commands.script import main; main()"
 _SAMD_FILE: Final = """\
@@ -91,7 +92,11 @@ def running(name: str, samd: str, port: int) -> Iterator[tuple[int, str]]:
             yield process.pid, f"ipc://{folder}/s"
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:  # samd, which misses a signal now and then
+                process.kill()
+                process.wait()
 
 
 def measure(pid: int, endpoint: str, callers_n: int, seconds: float) -> dict[str, Any]:
