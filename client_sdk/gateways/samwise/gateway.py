@@ -48,7 +48,7 @@ PAUSE_S: Final = 1.0  # after an error that nobody foresaw, so that it does not 
 GRACE_S: Final = 5.0  # for acknowledgements under way when the gateway stops
 QUIET_S: Final = 60.0  # between two lines in the log: all that waits may die of the same
 MAX_REASON: Final = 255  # characters of why a message is dead, in its record
-GATHER_S: Final = 0.002  # between two rounds of deliveries: what goes together costs half of what each costs alone
+GATHER_S: Final = 0.005  # between two rounds of deliveries: what goes together costs half of what each costs alone
 ACCEPTED: Final = Reply(True)
 MAX_UNWRITTEN: Final = WINDOW_N  # ends of deliveries not on disk: a crash repeats no more of them
 
@@ -343,10 +343,12 @@ class Gateway:
     async def _begin(self) -> bool:
         """Whether a message had its turn."""
         is_begun = False
-        while (message := self.delivery.head(self._now_ms())) is not None:
+        now_ms = self._now_ms()
+        while (message := self.delivery.head(now_ms)) is not None:
             is_begun = True
             destinations = await self._destinations(message)
-            for to in self.delivery.begin(message, destinations, self._now_ms()):
+            now_ms = self._now_ms()
+            for to in self.delivery.begin(message, destinations, now_ms):
                 attempt = asyncio.ensure_future(self.backend.deliver(message, to))
                 self._attempts[message.id, to] = attempt
                 attempt.add_done_callback(partial(self._ended, message, to))

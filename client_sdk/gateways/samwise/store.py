@@ -7,7 +7,8 @@
 
 With `durability` FSYNC a commit waits for the disk, in the thread: others come meanwhile, and all of them are the next
 transaction, so 64 callers share one wait. With OS it is a copy to the system, which takes less time than to wake
-a thread: what is small is written in the loop, unless the thread is just busy.
+a thread, and is done in the loop. What is small is written in the loop either way: Python lets threads wait for each
+other at every statement.
 
 Either way `put` has its answer after the commit, so what was answered is there after kill -9, with FSYNC after a power
 failure, too. For the end of a delivery (`delivered`, `later` …) nobody waits: it is written with the next answer, or
@@ -291,15 +292,16 @@ class Store:
             self._next.cancel()
         self._next, self._is_urgent = None, False
         jobs = self._kept + self._puts + self._jobs + self._ends
-        is_quick = self._durability == OS and not self._reads_n and self._put_bytes <= MAX_HERE_BYTES
+        is_quick = bool(jobs) and not self._reads_n and self._put_bytes <= MAX_HERE_BYTES
         for each in (self._puts, self._jobs, self._ends):
             each.clear()
         self._put_bytes = self._reads_n = 0
-        if is_quick and jobs:
+        if is_quick and self._durability == OS:
             self._did(self._do(tables, jobs))
-        else:
-            self._is_busy = True
-            thread.submit(self._do_there, tables, jobs)
+            return
+        self._is_busy = True
+        is_written = is_quick and self._write(tables, jobs) is None
+        thread.submit(self._commit_there if is_written else self._do_there, tables, jobs)
 
     def _did(self, done: list[_Job]) -> None:
         """These have their results. What came meanwhile is next."""
@@ -346,6 +348,15 @@ class Store:
             self._has_spare = self._give_back(tables)
         self._loop.call_soon_threadsafe(self._did, done)
 
+    def _commit_there(self, tables: Tables, jobs: list[_Job]) -> None:
+        """What the loop has written: all that the thread does is to wait for the disk."""
+        if self._commit(tables) is None:
+            self._kept = []
+            done = jobs
+        else:
+            done = self._do(tables, jobs)
+        self._loop.call_soon_threadsafe(self._did, done)
+
     def _shorten(self, tables: Tables) -> None:
         tables.shorten_log()
         self._loop.call_soon_threadsafe(self._did, [])
@@ -376,6 +387,10 @@ class Store:
 
     def _transact(self, tables: Tables, jobs: list[_Job]) -> Exception | None:
         """All of them or, with an error, none."""
+        return self._write(tables, jobs) or self._commit(tables)
+
+    def _write(self, tables: Tables, jobs: list[_Job]) -> Exception | None:
+        """All of them, to be committed; with an error, none."""
         try:
             tables.begin()
             for work, group in groupby(jobs, lambda job: job.work):
@@ -383,8 +398,16 @@ class Store:
                 results = work([job.args for job in neighbours])
                 for job, result in zip(neighbours, results or (), strict=False):
                     job.result = result
+            tables.write_totals()
+        except Exception as error:  # whatever it is, the store goes on, and those who wait learn of it
+            tables.rollback()
+            return error
+        return None
+
+    def _commit(self, tables: Tables) -> Exception | None:
+        try:
             tables.commit()
-        except Exception as error:  # whatever it is, the thread goes on, and those who wait learn of it
+        except Exception as error:
             tables.rollback()
             return error
         return None

@@ -152,8 +152,8 @@ class Tables:
     def begin(self) -> None:
         self.connection.execute("BEGIN")
 
-    def commit(self) -> None:
-        """When it returns, all since `begin` is there for good."""
+    def write_totals(self) -> None:
+        """The last thing before `commit`."""
         if self.totals != self._written:
             self.connection.execute(
                 "UPDATE totals SET next_id = ?, waiting_n = ?, waiting_bytes = ?, dead_n = ?, dead_bytes = ?",
@@ -166,6 +166,9 @@ class Tables:
                 ),
             )
             self.totals = replace(self.totals, oldest_at_ms=self._oldest_at_ms())
+
+    def commit(self) -> None:
+        """When it returns, all since `begin` is there for good."""
         self.connection.execute("COMMIT")
         self._written = self.totals
 
