@@ -24,7 +24,7 @@ MAX_EXCHANGES: Final = 10_000  # names that are remembered as trusted or as refu
 WRITE_BYTES: Final = 262_144  # of messages in one write, one more message at most
 DEFAULT: Final = ""  # the exchange that is always there
 # RabbitMQ 3.10 refuses all messages to an exchange with these words; some, of a topic, with others.
-_OF_EXCHANGE: Final = re.compile(r"(?:no exchange|access to exchange|internal exchange) '([^']*)'")
+_OF_EXCHANGE: Final = re.compile(r"(?:no exchange|access to exchange|internal exchange) '(.*)' in vhost '")
 
 
 class PublishQueue:

@@ -76,19 +76,21 @@ async def test_a_refused_exchange_is_tried_again_after_a_while_and_when_somebody
         assert queue.take_one() == again
 
 
-async def test_of_several_in_flight_those_to_the_named_exchange_go_alone_and_all_keep_their_order() -> None:
+@pytest.mark.parametrize("name", ["gone", "e's mine"])
+async def test_of_several_in_flight_those_to_the_named_exchange_go_alone_and_all_keep_their_order(name: str) -> None:
     queue = PublishQueue()
     queue.trust("e")
-    queue.trust("gone")
-    one, two, three, four = waiting(queue, "e", "gone", "e", "gone")
+    queue.trust(name)
+    one, two, three, four = waiting(queue, "e", name, "e", name)
     assert queue.take(NOW) == [one, two, three, four]
     (behind,) = waiting(queue, "e")
-    queue.channel_closed([one, two, three, four], MISSING, NOW)
+    reason = f"NOT_FOUND - no exchange '{name}' in vhost '/'"
+    queue.channel_closed([one, two, three, four], reason, NOW)
     assert queue.take(NOW) == [one]
     assert queue.take_one() == two
-    queue.channel_closed([two], MISSING, NOW)
+    queue.channel_closed([two], reason, NOW)
     assert queue.take(NOW) == [three, behind]
-    assert fault(two).reason == fault(four).reason == f"rabbit-1: {MISSING}"
+    assert fault(two).reason == fault(four).reason == f"rabbit-1: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ async def test_only_so_many_exchanges_are_remembered(monkeypatch: pytest.MonkeyP
     for name in ("x", "y", "z"):
         (failed,) = waiting(queue, name)
         queue.take_one()
-        queue.channel_closed([failed], f"NOT_FOUND - no exchange '{name}'", NOW)
+        queue.channel_closed([failed], f"NOT_FOUND - no exchange '{name}' in vhost '/'", NOW)
         assert fault(failed)
     z, y = waiting(queue, "z", "y")
     assert queue.take(NOW) == []
