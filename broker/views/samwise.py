@@ -8,12 +8,13 @@ nothing of it is merged.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 WAITING: Final = "waiting"  # states of stored messages
 DEAD: Final = "dead"
+MAX_ID: Final = 2**63 - 1  # of a message; SQLite has no larger numbers
 
 
 class DestinationView(msgspec.Struct, frozen=True):
@@ -96,7 +97,7 @@ class ChangedMessageView(msgspec.Struct, frozen=True):
 class MessageIds(msgspec.Struct, frozen=True):
     """Messages that the gateway is to change."""
 
-    ids: list[int]
+    ids: list[Annotated[int, msgspec.Meta(ge=0, le=MAX_ID)]]
 
 
 class ChangedMessages(msgspec.Struct, frozen=True):

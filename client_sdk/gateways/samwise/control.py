@@ -18,7 +18,16 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
 
-from broker.views.samwise import DEAD, WAITING, ChangedMessages, GatewayView, MessageIds, MessagesView, MessageView
+from broker.views.samwise import (
+    DEAD,
+    MAX_ID,
+    WAITING,
+    ChangedMessages,
+    GatewayView,
+    MessageIds,
+    MessagesView,
+    MessageView,
+)
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError
 
@@ -93,6 +102,8 @@ class ControlListener:
             after_id, limit = int(request.query.get("after", "0")), int(request.query.get("limit", "100"))
         except ValueError:
             return _refuse("after and limit must be whole numbers")
+        if not 0 <= after_id <= MAX_ID:
+            return _refuse(f"after must be 0 to {MAX_ID}")
         if state not in (WAITING, DEAD) or not 1 <= limit <= MAX_PAGE:
             return _refuse(f"state must be {WAITING} or {DEAD}, limit 1 to {MAX_PAGE}")
         try:

@@ -83,6 +83,8 @@ async def test_the_state_is_given_as_json(tmp_path: Path) -> None:
         ("/messages?after=x", None, "after and limit must be whole numbers"),
         ("/messages/remove", b"[]", "Expected `object`, got `array`"),
         ("/messages/remove", b'{"ids": []}', "ids must be 1 to 10000"),
+        (f"/messages?after={2**63}", None, "after must be 0 to 9223372036854775807"),
+        ("/messages/remove", b'{"ids": [-1]}', "Expected `int` >= 0 - at `$.ids[0]`"),
         ("/messages/requeue", b'{"ids": ["x"]}', "Expected `int`, got `str` - at `$.ids[0]`"),
         ("/messages/requeue", b"\xff", "JSON is malformed: invalid character (byte 0)"),
     ],
