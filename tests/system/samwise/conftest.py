@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def start_gateway(socket_folder: Path) -> Iterator[StartGateway]:
     """One that listens when this returns, and ends with the test; what it said is shown when the test fails."""
     started: list[GatewayProgram] = []
 
-    def start(*lines: str, **options: str) -> GatewayProgram:
+    def start(*lines: str, **options: Any) -> GatewayProgram:
         started.append(GatewayProgram(socket_folder, *lines, **options))
         started[-1].start()
         return started[-1]

@@ -43,6 +43,16 @@ def to_queue(payload: bytes, acks_n: int) -> list[bytes]:
     return [b"110", b"publish", *distribution, *to, *options, b"0", payload]
 
 
+def one_or_both(payload: bytes) -> int:
+    """How many nodes get this of `publishers`: every second message goes to both."""
+    return 1 + int(payload.rpartition(b"-")[2]) % 2
+
+
+def to_one_or_both(payload: bytes) -> list[bytes]:
+    """The request that publishes this to so many."""
+    return to_queue(payload, one_or_both(payload))
+
+
 async def make_queue(node: RabbitNode) -> None:
     """Makes QUEUE, which has nothing in it then."""
     async with Consumer.at(node) as consumer:

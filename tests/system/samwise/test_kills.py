@@ -8,19 +8,18 @@ from typing import Final
 
 import pytest
 
-from tests.client_sdk.gateways.samwise.callers import calling, publish
+from tests.client_sdk.gateways.samwise.callers import publish
 from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNodes
 from tests.conftest import StartBroker
 from tests.system.samwise.conftest import StartGateway
 from tests.system.samwise.gateway_program import GatewayProgram, lines_of
 from tests.system.samwise.publishers import Arrival, Publishers, publishing
-from tests.system.samwise.receivers import a_queue, a_service, make_queue, to_queue
+from tests.system.samwise.receivers import a_queue, a_service, make_queue, one_or_both, to_one_or_both
 from tests.system.support.waits import until
 
 CALLERS_N: Final = 6
 MOST_BETWEEN: Final = 300  # messages that are answered between two kills
 KILLS_N: Final = int(os.environ.get("KILLS", "5"))  # `KILLS=25` takes half a minute for each backend
-STATUS: Final = [b"120", b"status"]
 
 pytestmark = pytest.mark.long
 
@@ -35,21 +34,6 @@ async def kill_again_and_again(gateway: GatewayProgram, publishers: Publishers) 
         await asyncio.to_thread(gateway.start_again)
     at_n = len(publishers.taken) + 1
     await until(lambda: len(publishers.taken) >= at_n)
-
-
-async def status_of(gateway: GatewayProgram) -> list[str]:
-    """The lines of what it says."""
-    async with calling(gateway.endpoint) as call:
-        state, text = await call().ask(STATUS)
-    assert state == b"0"
-    return text.decode().splitlines()
-
-
-async def nothing_waits(gateway: GatewayProgram) -> None:
-    """Until all that is stored is delivered; no message died."""
-    while "waiting: 0 messages, 0 bytes" not in (lines := await status_of(gateway)):
-        await asyncio.sleep(0.05)
-    assert "dead letters: 0 messages, 0 bytes" in lines
 
 
 def tell(publishers: Publishers, duplicates_n: int) -> None:
@@ -69,14 +53,9 @@ async def test_services_get_all_that_was_answered_whenever_the_gateway_is_killed
         gateway = start_gateway(broker=url)
         async with publishing(gateway.endpoint, CALLERS_N, publish) as publishers:
             await kill_again_and_again(gateway, publishers)
-        await nothing_waits(gateway)
+        await gateway.nothing_waits()
     assert publishers.refused == {}
     tell(publishers, publishers.duplicates_n(arrivals))
-
-
-def one_or_both(payload: bytes) -> int:
-    """How many nodes get this: every second message goes to both."""
-    return 1 + int(payload.rpartition(b"-")[2]) % 2
 
 
 async def test_rabbitmq_gets_all_that_was_answered_whenever_the_gateway_is_killed(
@@ -89,13 +68,9 @@ async def test_rabbitmq_gets_all_that_was_answered_whenever_the_gateway_is_kille
             await make_queue(node)
             await stack.enter_async_context(a_queue(node, arrivals))
         gateway = start_gateway(*lines_of(nodes.nodes.values()))
-
-        def request(payload: bytes) -> list[bytes]:
-            return to_queue(payload, one_or_both(payload))
-
-        async with publishing(gateway.endpoint, CALLERS_N, request, one_or_both) as publishers:
+        async with publishing(gateway.endpoint, CALLERS_N, to_one_or_both, one_or_both) as publishers:
             await kill_again_and_again(gateway, publishers)
-        await nothing_waits(gateway)
+        await gateway.nothing_waits()
         await until(lambda: publishers.are_there(first, second))
     assert publishers.refused == {}
     tell(publishers, publishers.duplicates_n(first, second))
