@@ -200,3 +200,44 @@ def test_whatever_comes_is_read_or_told(data: bytes) -> None:
         with contextlib.suppress(ZmtpError):
             one.feed(begin + data)
             taken(one)
+
+
+PIECES = (
+    *(GREETING, GREETING[:11], SIGNATURE + b"\x01\x05\x00\x04shop", READY, NAMED, PING_BYTES),
+    *(b"\x04\x08\x04PING\x00\x00!", b"\x04\x00", b"\x00\x00", b"\x01\x00" * 20),
+    b"\x03" + (700).to_bytes(8, "big") + b"z" * 700,
+)
+
+
+def heard(pieces: list[bytes]) -> tuple[list[Message], str, bytes, bytes]:
+    """The messages, why it cannot go on, what goes back, and the name."""
+    one = reader(max_frames=10, max_bytes=1_000, max_frame_bytes=800)
+    found: list[Message] = []
+    fault = ""
+    try:
+        for piece in pieces:
+            one.feed(piece)
+            has_more = True
+            while has_more:
+                message = one.take(3)
+                found += [] if message is None else [message]
+                has_more = one.has_more
+    except ZmtpError as error:
+        fault = str(error)
+    return found, fault, one.answer, one.identity
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=8),
+    st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3),
+    st.lists(st.integers(0), max_size=5),
+)
+def test_whatever_comes_means_the_same_in_any_pieces(
+    pieces: list[bytes], changes: list[tuple[int, int]], places: list[int]
+) -> None:
+    data = bytearray(GREETING + READY + b"".join(pieces))
+    for place, value in changes:
+        data[place % len(data)] = value
+    cuts = sorted(place % len(data) for place in places)
+    cut = [bytes(data[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    assert heard(cut) == heard([bytes(data)])
