@@ -9,7 +9,7 @@ from tests.conftest import StartBroker
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.sdk_load import Load
 
-RESTARTS = 8  # as many by each signal
+RESTARTS = 6  # as many by each signal
 WARM = 2  # restarts, after which all that is ever needed is there
 GROWN_KIB = 6 << 10  # of memory: what an allocator keeps, not what connections left
 ALL_S = 120.0  # on a machine that is busy with other things; alone it takes a quarter of that
