@@ -1,30 +1,28 @@
 """What `delivery` decides: what becomes of messages, which is to be written, and what to read. Values alone."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from client_sdk.gateways.samwise.values import Message
 
 # What becomes of messages: to be written, in this order.
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """Everybody whom it wants has acknowledged it."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct, frozen=True):
     """These have, and others have to."""
 
     message: Message
     names: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(msgspec.Struct, frozen=True):
     """It is tried again then."""
 
     message: Message
@@ -32,8 +30,7 @@ class Later:
     reason: str  # of the last failure
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(msgspec.Struct, frozen=True):
     """It waits in this lane."""
 
     message: Message
@@ -41,8 +38,7 @@ class Parked:
     reason: str  # of the last failure; empty: there was none
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(msgspec.Struct, frozen=True):
     """It is not tried again."""
 
     message: Message
@@ -54,23 +50,20 @@ Fate: TypeAlias = Done | Acknowledged | Later | Parked | Dead
 # What to read.
 
 
-@dataclass(frozen=True, slots=True)
-class ReadNew:
+class ReadNew(msgspec.Struct, frozen=True):
     """New messages behind this id; the answer is `got_new`."""
 
     after_id: int
     max_n: int
 
 
-@dataclass(frozen=True, slots=True)
-class TakeDue:
+class TakeDue(msgspec.Struct, frozen=True):
     """Messages that are due; the answer is `got_due`."""
 
     max_n: int
 
 
-@dataclass(frozen=True, slots=True)
-class TakeLane:
+class TakeLane(msgspec.Struct, frozen=True):
     """The first messages of a lane; the answer is `got_lane`."""
 
     lane: str

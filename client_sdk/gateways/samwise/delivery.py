@@ -31,8 +31,10 @@ milliseconds since the epoch, as on disk.
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from client_sdk.gateways.samwise.backends.backend import ANY
 from client_sdk.gateways.samwise.decisions import (

@@ -347,7 +347,8 @@ class Gateway:
         while (message := self.delivery.head(now_ms)) is not None:
             is_begun = True
             destinations = await self._destinations(message)
-            now_ms = self._now_ms()
+            if not self.backend.has_fixed_destinations:  # they had to be asked for, perhaps
+                now_ms = self._now_ms()
             for to in self.delivery.begin(message, destinations, now_ms):
                 attempt = asyncio.ensure_future(self.backend.deliver(message, to))
                 self._attempts[message.id, to] = attempt

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import msgspec
+
 ROUND_ROBIN: Final = "round robin"
 REDUNDANT: Final = "redundant"
 DECLARE: Final = "exchange.declare"
@@ -113,8 +115,7 @@ class Reply:
     text: str = ""  # why it was refused; of Status what was asked for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A Publish that is stored."""
 
     id: int  # ascending in the order in which messages were stored

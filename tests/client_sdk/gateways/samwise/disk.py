@@ -1,6 +1,8 @@
 """A store in memory and destinations that a test turns on and off, around the machine of deliveries; and a clock."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Fate, Later, Parked, ReadNew, TakeDue, Want
 from client_sdk.gateways.samwise.delivery import Delivery, Retry
