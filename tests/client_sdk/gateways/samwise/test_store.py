@@ -532,6 +532,7 @@ def test_a_million_messages_cost_a_start_no_time_and_no_memory(tmp_path: Path) -
     for _ in range(1000):
         tables.begin()
         tables.put([(given, f"{n:032x}", n, encoded) for n in range(1000)])
+        tables.write_totals()
         tables.commit()
     tables.begin()
     tables.park([(id, "away", 0, "") for id in range(1, 500_000)])
