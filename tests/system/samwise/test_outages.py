@@ -14,9 +14,9 @@ from tests.system.samwise.conftest import StartGateway
 from tests.system.samwise.gateway_program import GatewayProgram, lines_of
 from tests.system.samwise.publishers import Arrival, Publishers, publishing
 from tests.system.samwise.receivers import a_queue, a_service, make_queue, one_or_both, to_one_or_both
-from tests.system.support.waits import soon, until
+from tests.system.support.waits import WAIT_S, soon, until
 
-OUTAGE_S: Final = float(os.environ.get("OUTAGE_S", "0"))  # `OUTAGE_S=60` takes two minutes
+OUTAGE_S: Final = float(os.environ.get("OUTAGE_S", "0"))  # `OUTAGE_S=60` takes four minutes
 CALLERS_N: Final = 2
 PART_N: Final = 200  # messages that are answered 0 between two events, at least
 
@@ -65,7 +65,10 @@ async def both_down(start_gateway: StartGateway, nodes: RabbitNodes) -> None:
     async with AsyncExitStack() as stack:
         for node, arrivals in zip(nodes.nodes.values(), (first, second), strict=True):
             await stack.enter_async_context(a_queue(node, arrivals))
-        await until(lambda: publishers.are_there(first, second))
+        arrivals_n = sum(map(one_or_both, publishers.taken))  # looked at first: all of them take their time to look at
+        await until(
+            lambda: len(first) + len(second) >= arrivals_n and publishers.are_there(first, second), WAIT_S + OUTAGE_S
+        )
     assert publishers.refused == {}
     publishers.duplicates_n(first, second)
 
