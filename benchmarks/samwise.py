@@ -68,18 +68,34 @@ port = {port}
 """
 
 
+def gateway_file(folder: str, port: int, durability: str) -> str:
+    """The configuration of a gateway whose files are in this folder."""
+    return _GATEWAY_FILE.format(folder=folder, port=port, durability=durability)
+
+
+def gateway_command(file: Path) -> list[str]:
+    """Runs a gateway with this configuration."""
+    return [sys.executable, "-c", _OURS, "samwise", "serve", "--config", str(file)]
+
+
+def needs_rabbitmq() -> None:
+    """CannotMeasure where it is not installed."""
+    if shutil.which("rabbitmq-server", path=os.pathsep.join((*FOLDERS, os.environ.get("PATH", "")))) is None:
+        raise CannotMeasure("rabbitmq-server is not installed (Debian: apt install rabbitmq-server)")
+
+
 @contextlib.contextmanager
-def running(name: str, samd: str, port: int) -> Iterator[tuple[int, str]]:
-    """One of NAMES, with an empty store: its process id and its endpoint. CannotMeasure."""
+def running(name: str, samd: str, port: int, more: str = "") -> Iterator[tuple[int, str]]:
+    """One of NAMES, with an empty store: its process id and its endpoint. `more`: of the gateway's configuration.
+    CannotMeasure."""
     with tempfile.TemporaryDirectory(prefix="samwise-") as folder:
         file = Path(folder) / "file"
         if name == SAMD:
             file.write_text(_SAMD_FILE.format(folder=folder, port=port))
             command = [samd, str(file)]
         else:
-            durability = name.rpartition(" ")[2]
-            file.write_text(_GATEWAY_FILE.format(folder=folder, port=port, durability=durability))
-            command = [sys.executable, "-c", _OURS, "samwise", "serve", "--config", str(file)]
+            file.write_text(gateway_file(folder, port, name.rpartition(" ")[2]) + more)
+            command = gateway_command(file)
         environment = {**plain_environment(), "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
         try:
@@ -99,9 +115,12 @@ def running(name: str, samd: str, port: int) -> Iterator[tuple[int, str]]:
                 process.wait()
 
 
-def measure(pid: int, endpoint: str, callers_n: int, seconds: float) -> dict[str, Any]:
-    """What the callers report; CannotMeasure when one is refused or gets no answer."""
+def measure(pid: int, endpoint: str, callers_n: int, seconds: float, rate: int | None = None) -> dict[str, Any]:
+    """What the callers report; CannotMeasure when one is refused or gets no answer. `rate`: messages a second; None: as
+    many as are answered."""
     words = ["--endpoint", endpoint, "--connections", str(callers_n), "--seconds", str(seconds), "--cpu-of", str(pid)]
+    if rate is not None:
+        words += ["--rate", str(rate)]
     command = [str(BUILD / "samwise_load"), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + RUN_LIMIT_S)
     if done.returncode:
@@ -134,8 +153,7 @@ def main(seconds: float, rounds: int) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     samd = os.environ.get("SAMD", "")
     names = [name for name in NAMES if samd or name != SAMD]
-    if shutil.which("rabbitmq-server", path=os.pathsep.join((*FOLDERS, os.environ.get("PATH", "")))) is None:
-        raise CannotMeasure("rabbitmq-server is not installed (Debian: apt install rabbitmq-server)")
+    needs_rabbitmq()
     build_programs(("samwise_load",))
     console.print(describe_machine(), highlight=False)
     results: dict[tuple[str, int], list[dict[str, Any]]] = {(name, n): [] for n in CALLERS for name in names}

@@ -1,0 +1,212 @@
+"""How long the Samwise gateway makes others wait: `python -m benchmarks.samwise_delays`.
+
+Those who start it with a million stored messages, and how much memory these take; whoever waits for a message that was
+answered, until RabbitMQ has confirmed it, at half of what the gateway takes; and callers of a broker beside a gateway
+at full load. The method is told in README.md.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import click
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from benchmarks.contestants import COMPILED, INTERPRETED, Contestant, contestants, plain_environment
+from benchmarks.contestants import measure as measure_broker
+from benchmarks.figures import Row, table_of
+from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, choose_cpus, describe_machine
+from benchmarks.samwise import STOP_LIMIT_S, gateway_command, gateway_file, measure, needs_rabbitmq, running
+from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
+from client_sdk.gateways.samwise.store import FSYNC, OS
+from client_sdk.gateways.samwise.tables import Tables, encode_publish
+from client_sdk.gateways.samwise.values import ROUND_ROBIN, Publish, Status
+from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNodes
+
+CALLERS_N: Final = 64
+LOOK_S: Final = 0.1
+TRAFFIC: Final = Row("request_response", 16, 8)
+RATE: Final = 2_000  # requests a second through the broker: a part of what it takes
+MESSAGE: Final = Publish(
+    version=120,
+    distribution=ROUND_ROBIN,
+    acks_n=1,
+    exchange="amq.direct",
+    routing_key="bench",
+    options={},
+    headers=(),
+    payload=bytes(100),
+)
+
+
+# A start with many stored messages
+
+
+def fill(folder: Path, messages_n: int) -> None:
+    """Stores so many in the folder of a gateway that does not run."""
+    folder.mkdir()
+    tables = Tables(folder / "messages.db", is_synced=False, max_messages=2 * messages_n + 1, max_bytes=1 << 40)
+    encoded = encode_publish(MESSAGE)
+    for first in range(0, messages_n, 1000):
+        tables.begin()
+        tables.put([(MESSAGE, f"{first + at:032x}", 0, encoded) for at in range(min(1000, messages_n - first))])
+        tables.write_totals()
+        tables.commit()
+    tables.close()
+
+
+def memory_mib(pid: int) -> float:
+    """What a process has in memory."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) / 1024
+
+
+def delivered_n(endpoint: str) -> int:
+    """How many messages a gateway has delivered since its start."""
+    with SamwiseClient(endpoint) as client:
+        lines = client.ask(Status(120)).text.splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("delivered: "))
+
+
+def start_with(messages_n: int, port: int, seconds: float) -> list[float]:
+    """Seconds of a start, MiB then, MiB at most while it delivers, for so long at most, and how many it delivers."""
+    with tempfile.TemporaryDirectory(prefix="samwise-") as folder:
+        fill(Path(folder) / "store", messages_n)
+        file = Path(folder) / "file"
+        more = "max_messages = 4_000_000\nmax_bytes = 8_000_000_000\n[samwise.rabbitmq"
+        file.write_text(gateway_file(folder, port, OS).replace("[samwise.rabbitmq", more, 1))
+        began_at = time.monotonic()
+        environment = {**plain_environment(), "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(gateway_command(file), cwd=folder, env=environment, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None  # it is a pipe
+            if not process.stdout.readline():
+                raise CannotMeasure(f"a gateway with {messages_n} messages does not start")
+            took_s = time.monotonic() - began_at
+            first_mib = most_mib = memory_mib(process.pid)
+            end_at = time.monotonic() + seconds
+            while time.monotonic() < end_at and (done_n := delivered_n(f"ipc://{folder}/s")) < messages_n:
+                time.sleep(LOOK_S)
+                most_mib = max(most_mib, memory_mib(process.pid))
+            return [took_s, first_mib, most_mib, done_n]
+        finally:
+            process.terminate()
+            process.wait(STOP_LIMIT_S)
+
+
+def show_starts(console: Console, port: int, messages_n: int, seconds: float) -> None:
+    """Beside one with nothing stored."""
+    title = f"A start with stored messages, and {seconds:.0f} s of their delivery"
+    table = table_of(title, "stored", "start s", "MiB", "MiB at most", "delivered")
+    for count in (0, messages_n):
+        took_s, first_mib, most_mib, done_n = start_with(count, port, seconds)
+        table.add_row(f"{count:,}", f"{took_s:.2f}", f"{first_mib:.1f}", f"{most_mib:.1f}", f"{done_n:,.0f}")
+    console.print(table)
+
+
+# From an answer to RabbitMQ's confirm
+
+
+def confirms_of(events: Path) -> list[int]:
+    """Milliseconds from each message's acceptance, before it is stored and answered, to its acknowledgement."""
+    files = sorted(events.glob("messages/**/*.parquet"))
+    return sorted(each for file in files for each in pq.read_table(file, columns=["after_ms"])["after_ms"].to_pylist())
+
+
+def part_of(values: list[int], part: float) -> int:
+    """The value that so many of the sorted ones do not exceed."""
+    return values[min(len(values) - 1, int(part * len(values)))]
+
+
+def show_confirms(console: Console, port: int, seconds: float, rounds: int) -> None:
+    """At half of the rate that the gateway took just before, with event files that tell of each message."""
+    title = f"From acceptance to RabbitMQ's confirm, {CALLERS_N} callers at half load"
+    table = table_of(title, "durability", "full load/s", "half load/s", "answer p99 ms", "p50 ms", "p99 ms", "most ms")
+    for durability in (OS, FSYNC):
+        name = f"gateway, {durability}"
+        for _ in range(rounds):
+            with running(name, "", port) as (pid, endpoint):
+                full = measure(pid, endpoint, CALLERS_N, seconds)["requests_per_s"]
+            with tempfile.TemporaryDirectory(prefix="events-") as events:
+                with running(name, "", port, f'[events]\ndir = "{events}"\n') as (pid, endpoint):
+                    half = measure(pid, endpoint, CALLERS_N, seconds, max(1, int(full / 2)))
+                took_ms = confirms_of(Path(events))
+            if not took_ms:
+                raise CannotMeasure("no message was confirmed")
+            answer_ms = f"{half['p99_us'] / 1000:.1f}"
+            rates = [f"{full:,.0f}", f"{half['requests_per_s']:,.0f}", answer_ms]
+            table.add_row(durability, *rates, *(str(part_of(took_ms, part)) for part in (0.5, 0.99, 1)))
+    console.print(table)
+
+
+# A broker beside a gateway
+
+
+@contextmanager
+def full_load(port: int, seconds: float) -> Iterator[None]:
+    """A gateway with CALLERS_N callers that send as fast as they are answered."""
+    with running(f"gateway, {FSYNC}", "", port) as (_, endpoint):
+        words = ["--endpoint", endpoint, "--connections", str(CALLERS_N), "--seconds", str(seconds)]
+        callers = subprocess.Popen([str(BUILD / "samwise_load"), *words], stdout=subprocess.DEVNULL)
+        try:
+            yield
+            if callers.poll():
+                raise CannotMeasure(f"callers of the gateway ended with status {callers.returncode}")
+        finally:
+            callers.kill()
+            callers.wait()
+
+
+def through(contestant: Contestant, seconds: float) -> dict[str, Any]:
+    """What callers of a broker report, RATE requests a second."""
+    cpus = set.union(*choose_cpus())  # all share them: that is what is asked
+    broker = contestant.start(cpus)
+    try:
+        return measure_broker(broker, [*TRAFFIC.arguments(seconds), "--rate", str(RATE)], seconds, cpus)
+    finally:
+        broker.stop()
+
+
+def show_broker(console: Console, port: int, seconds: float, rounds: int, name: str) -> None:
+    """Alone, and beside a gateway at full load."""
+    contestant = next(each for each in contestants() if each.name == name)
+    alone, beside = [], []
+    for _ in range(rounds):
+        alone.append(through(contestant, seconds))
+        with full_load(port, 10 * seconds):
+            beside.append(through(contestant, seconds))
+    title = f"Through a broker, {RATE:,} requests a second ({name})"
+    table = table_of(title, "gateway", "requests/s", "CPU µs", "p50 µs", "p99 µs", "p99.9 µs")
+    for what, reports in (("none", alone), ("at full load", beside)):
+        keys = ("requests_per_s", "cpu_us_per_request", "p50_us", "p99_us", "p999_us")
+        table.add_row(what, *(f"{median(report[key] for report in reports):,.0f}" for key in keys))
+    console.print(table)
+
+
+@click.command()
+@click.option("--messages", "messages_n", type=click.IntRange(1), default=1_000_000, show_default=True, help="Stored.")
+@click.option("--seconds", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Of each run.")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--interpreted", is_flag=True, help="The broker's core, which is compiled otherwise.")
+def main(messages_n: int, seconds: float, rounds: int, interpreted: bool) -> None:
+    """Measure how long the Samwise gateway makes others wait."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    needs_rabbitmq()
+    build_programs(("samwise_load", "rsocket_load"))
+    console.print(describe_machine(), highlight=False)
+    with tempfile.TemporaryDirectory(prefix="rabbitmq-") as folder, RabbitNodes(Path(folder)) as nodes:
+        port = nodes.nodes["rabbit-1"].port
+        show_starts(console, port, messages_n, seconds)
+        show_confirms(console, port, seconds, rounds)
+        show_broker(console, port, seconds, rounds, INTERPRETED if interpreted else COMPILED)
+
+
+if __name__ == "__main__":
+    main()
