@@ -38,17 +38,28 @@ def run(command: str, *arguments: str, given: bytes = b"") -> Result:
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    gateway = Gateway(tmp_path)
+    """With nothing stored; it may be ended."""
+    yield from running(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """Of all tests that leave it as it is: a process takes half a second of CPU to start."""
+    yield from running(tmp_path_factory.mktemp("shared"))
+
+
+def running(folder: Path) -> Iterator[Gateway]:
+    gateway = Gateway(folder)
     gateway.start()
     yield gateway
     gateway.process.end()
 
 
 @pytest.mark.parametrize("version", ["100", "110", "120"])
-def test_a_ping_says_that_it_was_answered(gateway: Gateway, version: str) -> None:
-    result = gateway.ask("ping", "--protocol", version)
+def test_a_ping_says_that_it_was_answered(shared: Gateway, version: str) -> None:
+    result = shared.ask("ping", "--protocol", version)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"{gateway.endpoint} answered after ")
+    assert result.stdout.startswith(f"{shared.endpoint} answered after ")
 
 
 def test_without_an_answer_the_status_says_so(tmp_path: Path) -> None:
@@ -57,8 +68,8 @@ def test_without_an_answer_the_status_says_so(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (6, sentence)
 
 
-def test_the_endpoint_may_come_from_a_variable(gateway: Gateway) -> None:
-    result = CliRunner().invoke(main, ["samwise", "ping"], env={"SAMWISE_ENDPOINT": gateway.endpoint})
+def test_the_endpoint_may_come_from_a_variable(shared: Gateway) -> None:
+    result = CliRunner().invoke(main, ["samwise", "ping"], env={"SAMWISE_ENDPOINT": shared.endpoint})
     assert result.exit_code == 0
     assert CliRunner().invoke(main, ["samwise", "ping"]).exit_code == 2
 
@@ -96,17 +107,18 @@ def test_a_redundant_message_says_how_many_it_wants(gateway: Gateway) -> None:
         (["ping", "--protocol", "130"], 2, "'130' is not one of"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_status(gateway: Gateway, arguments: list[str], status: int, text: str) -> None:
-    result = gateway.ask(*arguments)
+def test_what_is_wrong_is_told_with_its_status(shared: Gateway, arguments: list[str], status: int, text: str) -> None:
+    result = shared.ask(*arguments)
     assert result.exit_code == status
     assert text in result.stderr
 
 
-def test_exchanges_are_declared_and_deleted(gateway: Gateway) -> None:
-    assert gateway.ask("rpc", "exchange.declare", "news", "fanout").exit_code == 0
-    assert gateway.ask("rpc", "exchange.declare", "news", "direct").exit_code == 4
-    assert gateway.ask("rpc", "exchange.delete", "news").exit_code == 0
-    assert gateway.ask("rpc", "exchange.declare", "news", "direct").exit_code == 0
+def test_exchanges_are_declared_and_deleted(shared: Gateway) -> None:
+    assert shared.ask("rpc", "exchange.declare", "news", "fanout").exit_code == 0
+    assert shared.ask("rpc", "exchange.declare", "news", "direct").exit_code == 4
+    assert shared.ask("rpc", "exchange.delete", "news").exit_code == 0
+    assert shared.ask("rpc", "exchange.declare", "news", "direct").exit_code == 0
+    assert shared.ask("rpc", "exchange.delete", "news").exit_code == 0
 
 
 def test_a_status_shows_what_waits(gateway: Gateway) -> None:
@@ -174,21 +186,21 @@ def test_the_gateway_ends_by_sigterm_with_0_and_leaves_no_socket(gateway: Gatewa
     assert not (gateway.folder / "s").exists()
 
 
-def test_an_endpoint_that_is_taken_is_one_sentence_and_status_1(gateway: Gateway, tmp_path: Path) -> None:
-    arguments = ["--endpoint", gateway.endpoint, "--dir", str(tmp_path / "other"), "--config", str(gateway.config)]
+def test_an_endpoint_that_is_taken_is_one_sentence_and_status_1(shared: Gateway, tmp_path: Path) -> None:
+    arguments = ["--endpoint", shared.endpoint, "--dir", str(tmp_path / "other"), "--config", str(shared.config)]
     result = run_python("-m", "broker.commands.main", "samwise", "serve", *arguments)
-    sentence = f"rsocket-broker: samwise: {gateway.endpoint}: address already in use\n"
+    sentence = f"rsocket-broker: samwise: {shared.endpoint}: address already in use\n"
     assert (result.returncode, result.stdout, result.stderr) == (1, "", sentence)
-    assert gateway.ask("ping").exit_code == 0
+    assert shared.ask("ping").exit_code == 0
 
 
-def test_a_folder_that_is_used_is_one_sentence_and_status_1(gateway: Gateway, tmp_path: Path) -> None:
-    arguments = ["--endpoint", f"ipc://{tmp_path}/other", "--config", str(gateway.config)]
+def test_a_folder_that_is_used_is_one_sentence_and_status_1(shared: Gateway, tmp_path: Path) -> None:
+    arguments = ["--endpoint", f"ipc://{tmp_path}/other", "--config", str(shared.config)]
     result = run_python("-m", "broker.commands.main", "samwise", "serve", *arguments)
     assert result.returncode == 1
     assert result.stderr.endswith("messages.db: another gateway uses it\n")
     assert len(result.stderr.splitlines()) == 1
-    assert gateway.ask("ping").exit_code == 0
+    assert shared.ask("ping").exit_code == 0
 
 
 def test_without_an_endpoint_there_is_nothing_to_serve() -> None:
