@@ -216,7 +216,7 @@ def status(endpoint: str, timeout_s: float, server_key: Path | None, key: Path |
 
 @samwise.group()
 def messages() -> None:
-    """Stored messages of a gateway on this machine, which may run or not: list, requeue, remove."""
+    """List, requeue and remove stored messages. Their gateway is on this machine, and may run or not."""
 
 
 def _storing(command: Callable[..., None]) -> Callable[..., None]:

@@ -79,7 +79,8 @@ class SamwiseClient:
             socket.connect(self.endpoint)
         except zmq.ZMQError as error:
             socket.close()
-            raise ValueError(f"{self.endpoint!r}: {zmq.strerror(error.errno or 0).lower()}") from None
+            what = zmq.strerror(error.errno or 0).lower()
+            raise ValueError(f"{self.endpoint!r}: {what}; an endpoint is ipc://PATH or tcp://HOST:PORT") from None
         self._socket = socket
         return socket
 
