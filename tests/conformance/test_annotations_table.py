@@ -6,7 +6,9 @@ from collections import Counter
 import pytest
 
 from tests.conformance.links import amqp_list, section
-from tests.conformance.test_table import COLUMNS, OTHER_PAGE, dangling_in, mistakes_of, rows_of
+from tests.conformance.table import COLUMNS, ROOT, dangling_in, mistakes_of, rows_of
+
+OTHER_PAGE = ROOT / "docs/annotations.md"
 
 # Every sentence of behaviour of "Router Message Annotations", and every line of its definition, in its order.
 SENTENCES = [

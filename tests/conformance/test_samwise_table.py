@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.client_sdk.gateways.samwise.scripts import ROUND_ROBIN_1_0, publish_of
-from tests.conformance.test_table import COLUMNS, ROOT, dangling_in, mistakes_of, rows_of
+from tests.conformance.table import COLUMNS, ROOT, dangling_in, mistakes_of, rows_of
 
 PAGE = ROOT / "docs/conformance-samwise.md"
 
