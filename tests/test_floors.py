@@ -130,6 +130,7 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "hatchling",
     "rsocket",
     "aiohttp",
+    "admin_api",  # it imports aiohttp
     "websockets",
     "reactivestreams",
 }

@@ -7,13 +7,10 @@ import importlib
 import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from aiohttp import web
 
-from admin_api.app import make_app, make_workers_app, start_admin
-from admin_api.listener import AdminListener
 from broker import VERSION
 from broker.commands.garbage import Collector
 from broker.commands.gateway_process import GatewayProcess
@@ -30,6 +27,11 @@ from broker.log import setup as setup_log
 from broker.server import Server
 from client_sdk.gateways.samwise.assignment import assignment_of
 from rsocket_wire.errors import BrokerError
+
+if TYPE_CHECKING:  # see `_admin_of`
+    from aiohttp import web
+
+    from admin_api.listener import AdminListener
 
 EXIT_BAD_CONFIG = 2
 EXIT_CANNOT_START = 1
@@ -155,11 +157,12 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
     server = Server(config)
     gateway = _gateway_of(config)
     _heed_stop(server, gateway, stops_at_eof)
+    app = _admin_of(server, gateway) if config.admin.listen is not None else None
     admin: AdminListener | None = None
     try:
         await server.start()
-        if config.admin.listen is not None:
-            admin, url = await _start_admin(make_app(server, gateway), config.admin.listen)
+        if app is not None and config.admin.listen is not None:
+            admin, url = await _start_admin(app, config.admin.listen)
             server.listeners.append(url)
     except BrokerError as error:
         click.echo(f"rsocket-broker: {error.text}", err=True)
@@ -183,11 +186,12 @@ async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> 
     supervisor = Supervisor(config, workers_n)
     gateway = _gateway_of(config)
     _heed_stop(supervisor, gateway, stops_at_eof)
+    app = _admin_of(supervisor, gateway) if config.admin.listen is not None else None
     admin: AdminListener | None = None
     try:
         await supervisor.start()
-        if config.admin.listen is not None:
-            admin, url = await _start_admin(make_workers_app(supervisor, gateway), config.admin.listen)
+        if app is not None and config.admin.listen is not None:
+            admin, url = await _start_admin(app, config.admin.listen)
             supervisor.listeners.append(url)
         _say_listening(supervisor.listeners)
         if gateway is not None:
@@ -228,7 +232,16 @@ def _say_listening(urls: list[str]) -> None:
     sys.stdout.flush()
 
 
+def _admin_of(broker: Server | Supervisor, gateway: GatewayProcess | None) -> web.Application:
+    """The REST API of this process, before anybody can connect: what it imports keeps the loop from all else."""
+    from admin_api.app import make_app, make_workers_app  # late: aiohttp is a third of a start that can do without
+
+    return make_app(broker, gateway) if isinstance(broker, Server) else make_workers_app(broker, gateway)
+
+
 async def _start_admin(app: web.Application, listen: Listen) -> tuple[AdminListener, str]:
+    from admin_api.app import start_admin
+
     try:
         admin, port = await start_admin(app, listen.host, listen.port)
     except OSError as error:

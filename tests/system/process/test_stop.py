@@ -226,7 +226,7 @@ class HungUpBroker(BrokerProcess):
         super().__init__(folder / "b.log", ("--listen", "tcp://127.0.0.1:0", *arguments), {})
         self._command = [sys.executable, *program, *self._command[3:]]
         (folder / "early").mkdir()
-        (folder / "early" / "aiohttp.py").write_text(HANGS_UP)
+        (folder / "early" / "websockets.py").write_text(HANGS_UP)
         self._environment["PYTHONPATH"] = f"{folder / 'early'}:{self._environment['PYTHONPATH']}"
 
 
@@ -234,8 +234,8 @@ HANGS_UP = """
 import os, signal, sys
 os.kill(os.getpid(), signal.SIGHUP)
 sys.path.remove(os.path.dirname(__file__))
-del sys.modules["aiohttp"]
-import aiohttp
+del sys.modules["websockets"]
+import websockets
 """
 
 
