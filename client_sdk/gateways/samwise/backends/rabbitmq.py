@@ -1,7 +1,7 @@
 """The backend that delivers to 1..n RabbitMQ brokers: each is a destination, by the name that the configuration gives.
 
 Section "PUBLISHING TO RABBITMQ" of protocol 1.0. How a message goes to one broker is `rabbitmq_link`'s, what a message
-is there `rabbitmq_publication`'s. Nothing but these three and `rabbitmq_channel` imports aiormq.
+is there `rabbitmq_publication`'s. Nothing but these three, `rabbitmq_channel` and `gateways.rabbitmq` imports aiormq.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from client_sdk.gateways.rabbitmq import RabbitBroker
 from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
-from client_sdk.gateways.samwise.backends.rabbitmq_link import RabbitBroker, RabbitLink
+from client_sdk.gateways.samwise.backends.rabbitmq_link import RabbitLink
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import check, find_fault_of_name
 from client_sdk.gateways.samwise.layouts import MALFORMED_RPC
 from client_sdk.gateways.samwise.values import Message, Publish, Refused, Rpc

@@ -6,19 +6,16 @@ publish() ──► queue ──► channel ──► in flight ──► confir
 import asyncio
 import contextlib
 import logging
-import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from aiormq import AMQPError, Connection
+from aiormq import Connection
 from aiormq.channel import Channel
-from aiormq.exceptions import InvalidFrameError
 from pamqp.commands import Exchange
-from yarl import URL
 
+from client_sdk.gateways.rabbitmq import CONNECT_S, FAILURES, RabbitBroker, close_connection, reason_of
 from client_sdk.gateways.samwise.backends.backend import DestinationState, NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_channel import ConfirmChannel
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import Publication
@@ -26,51 +23,13 @@ from client_sdk.gateways.samwise.backends.rabbitmq_queue import PublishQueue
 from client_sdk.gateways.samwise.values import DELETE, Message, Rpc
 from client_sdk.reconnect.backoff import Backoff
 
-CONNECT_S: Final = 5.0  # socket, TLS and login; and then for a channel, or the command of an rpc
-CLOSE_S: Final = 2.0  # RabbitMQ's last words
 # Longest time that a message on trial keeps others waiting, for those before it and for itself. A missing exchange is
 # told within milliseconds; a confirm may take long, and then the exchange is there.
 TRIAL_S: Final = 1.0
 LOOK_S: Final = 0.5  # between two looks whether the broker takes messages
 BLOCKED: Final = "the broker takes no messages, it is low on memory or disk"
 
-# RuntimeError: aiormq's for what was closed meanwhile. ValueError: of names that AMQP or a URL cannot say.
-_FAILURES: Final = (AMQPError, OSError, EOFError, TimeoutError, RuntimeError, ValueError)
 _log: Final = logging.getLogger("client_sdk")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RabbitBroker:
-    """Where a RabbitMQ broker is, and who the gateway is there."""
-
-    name: str  # what callers call it, and what acknowledgements are stored under
-    host: str
-    port: int = 5672
-    user: str = "guest"
-    password: str = "guest"
-    vhost: str = "/"
-    heartbeat_s: int = 3
-    tls: ssl.SSLContext | None = None  # None: without TLS
-
-    def connection(self) -> Connection:
-        """A new one, not connected. ValueError for a host that is none."""
-        scheme = "amqp" if self.tls is None else "amqps"
-        url = URL.build(scheme=scheme, host=self.host, port=self.port, user=self.user, password=self.password)
-        made = Connection(url.with_query(heartbeat=str(self.heartbeat_s)), context=self.tls)
-        made.vhost = self.vhost  # which a path could not say as it is
-        return made
-
-    async def connect(self, connection: Connection) -> None:
-        """Connects it; raises what aiormq does, in words that say why."""
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                await connection.connect()
-        except InvalidFrameError as error:
-            if "Connection.Close" not in str(error):
-                raise
-            # aiormq loses what the broker said then.
-            text = f"virtual host {self.vhost!r} does not exist, or is not for user {self.user!r}, or is full"
-            raise ConnectionError(text) from None
 
 
 class RabbitLink:
@@ -142,12 +101,12 @@ class RabbitLink:
                     await channel.rpc(_Delete(exchange=rpc.name))
                 else:
                     await channel.rpc(_Declare(exchange=rpc.name, exchange_type=rpc.type, durable=durable))
-        except _FAILURES as error:
-            return f"{self.broker.name}: {_text(error)}"
+        except FAILURES as error:
+            return f"{self.broker.name}: {reason_of(error)}"
         finally:
             self._queue.forget(rpc.name)
             if connection is not None:
-                await _close(connection)
+                await close_connection(connection)
         return ""
 
     @property
@@ -162,13 +121,13 @@ class RabbitLink:
         while True:
             try:
                 await self._connected()
-            except _FAILURES as error:
-                self._down(_text(error))
+            except FAILURES as error:
+                self._down(reason_of(error))
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                self._down(_text(error))
+                self._down(reason_of(error))
             except Exception:
                 _log.exception("%s: a mistake of the gateway", self.broker.name)
                 self._down("a mistake of the gateway, see its log")
@@ -186,13 +145,13 @@ class RabbitLink:
                 await self._write_all(connection, channel)
                 assert channel.end is not None
                 if connection.is_closed:
-                    raise ConnectionError(f"connection lost: {_text(channel.end)}")
+                    raise ConnectionError(f"connection lost: {reason_of(channel.end)}")
                 self._channel = None
                 in_flight = list(channel.in_flight.values())
-                self._queue.channel_closed(in_flight, _text(channel.end), asyncio.get_running_loop().time())
+                self._queue.channel_closed(in_flight, reason_of(channel.end), asyncio.get_running_loop().time())
             raise ConnectionError("connection lost")
         finally:
-            await _close(connection)
+            await close_connection(connection)
 
     def _up(self) -> None:
         if self.is_up:
@@ -281,19 +240,3 @@ def _is_blocked(connection: Connection) -> bool:
         return False
     ready.close()
     return True
-
-
-async def _close(connection: Connection) -> None:
-    """Whatever state it is in; a broker that says nothing is left alone."""
-    with contextlib.suppress(*_FAILURES):
-        async with asyncio.timeout(CLOSE_S):
-            await connection.close()
-
-
-def _text(error: BaseException) -> str:
-    """What the broker or the system said, in one line."""
-    if isinstance(error, TimeoutError):
-        return f"no answer within {CONNECT_S:g} s"
-    if isinstance(error, asyncio.CancelledError):
-        return "no heartbeat"  # which is how aiormq says so
-    return " ".join(str(error).split()) or type(error).__name__
