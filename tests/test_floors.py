@@ -54,6 +54,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "spark_sink.feed": (
         "rsocket_wire",
         "client_sdk",
+        "client_sdk.gateways.rabbitmq",  # one way to connect to RabbitMQ
         "broker.config",
         "broker.log",
         "spark_sink.errors",

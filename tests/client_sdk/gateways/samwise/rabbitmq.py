@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -41,7 +41,7 @@ FOLDERS: Final = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbi
 class RabbitNodes:
     """Nodes that know nothing of each other: each is a broker of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Sequence[str] = tuple(FRAME_MAX)) -> None:
         """Skips the test where RabbitMQ is not installed."""
         server = shutil.which("rabbitmq-server", path=os.pathsep.join((*FOLDERS, os.environ.get("PATH", ""))))
         mapper = shutil.which("epmd")
@@ -50,7 +50,7 @@ class RabbitNodes:
         self._mapper_port = free_port()
         self._mapper_command = [mapper, "-address", HOST, "-port", str(self._mapper_port)]
         self._mapper: subprocess.Popen[bytes] | None = None  # None until the nodes are started
-        self.nodes = {name: RabbitNode(server, folder / name, name, self._mapper_port) for name in FRAME_MAX}
+        self.nodes = {name: RabbitNode(server, folder / name, name, self._mapper_port) for name in names}
 
     def __enter__(self) -> Self:
         try:

@@ -1,0 +1,234 @@
+"""Posts over AMQP 0-9-1: a durable topic exchange, and a durable queue that several processes may share.
+
+    sink ──► exchange (topic, v03.post.a.b) ──► queue ──► source, `prefetch` messages at a time
+
+Section "Mapping to AMQP 0.9.1". A message is JSON in its body, persistent, with the content type that sr3 wants. A post
+is sent when the broker has confirmed it, and is taken from the queue when the consumer acknowledges it: what is lost
+with a connection comes again.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from aiormq import Connection
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.exceptions import DeliveryError
+from pamqp.commands import Basic
+
+from client_sdk.gateways.rabbitmq import CONNECT_S, FAILURES, RabbitBroker, close_connection, reason_of
+from client_sdk.reconnect.backoff import Backoff
+from spark_sink.feed.errors import NotSent
+from spark_sink.feed.posts import Post
+from spark_sink.feed.topics import amqp_binding, amqp_topic, from_amqp
+from spark_sink.feed.transport import UP, Arrival
+from spark_sink.feed.transports.settings import LinkSettings, SinkSettings, SourceSettings
+
+CONTENT_TYPE: Final = "application/json"
+PERSISTENT: Final = 2
+HEARTBEAT_S: Final = 10
+SEND_S: Final = 30.0  # for the confirm of one post
+NOT_YET: Final = "not connected yet"
+
+_log: Final = logging.getLogger("spark_sink.feed")
+
+
+class _Link:
+    """One connection that comes back by itself, from the first use to `close`."""
+
+    def __init__(self, settings: LinkSettings) -> None:
+        where = settings.where()
+        self.name: Final = settings.name
+        self._exchange: Final = settings.exchange
+        self._broker: Final = RabbitBroker(
+            name=settings.name,
+            host=where.host,
+            port=where.port,
+            user=where.user or "guest",
+            password=where.password or "guest",
+            vhost=where.vhost,
+            heartbeat_s=HEARTBEAT_S,
+            tls=where.tls,
+        )
+        self._backoff: Final = Backoff()
+        self._task: asyncio.Task[None] | None = None  # None until it is used
+        self._changed: Final = asyncio.Event()  # the state is another one
+        self._state = NOT_YET
+
+    def state(self) -> str:
+        """UP, or one line that says why it is not."""
+        return self._state
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._set("closed")
+
+    def _begin(self) -> None:
+        if self._task is None:
+            logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it tells each attempt, with a traceback
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._connected()
+            except FAILURES as error:
+                self._down(reason_of(error))
+            except asyncio.CancelledError as error:  # which is how aiormq says that there is no heartbeat
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                self._down(reason_of(error))
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _connected(self) -> None:
+        connection = self._broker.connection()
+        try:
+            await self._broker.connect(connection)
+            async with asyncio.timeout(CONNECT_S):
+                channel = await connection.channel()
+                await channel.exchange_declare(self._exchange, exchange_type="topic", durable=True)
+                await self._prepare(channel)
+            self._backoff.reset()
+            self._set(UP)
+            _log.info("%s (%s:%d): connected", self.name, self._broker.host, self._broker.port)
+            await self._use(connection, channel)
+            raise ConnectionError("connection lost")
+        finally:
+            await close_connection(connection)
+
+    async def _prepare(self, channel: AbstractChannel) -> None:
+        """Declares what else there has to be."""
+
+    async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
+        """Until the channel is closed."""
+        await asyncio.wait([connection.closing, channel.closing], return_when=asyncio.FIRST_COMPLETED)
+
+    def _down(self, reason: str) -> None:
+        if reason != self._state:
+            _log.warning("%s (%s:%d): %s", self.name, self._broker.host, self._broker.port, reason)
+        self._set(reason)
+
+    def _set(self, state: str) -> None:
+        self._state = state
+        self._changed.set()
+
+
+class AmqpSource(_Link):
+    """A `Source`: one queue."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        """BadLink, ValueError: a pattern that is too long."""
+        super().__init__(settings)
+        self._settings: Final = settings
+        self._bindings: Final = [amqp_binding(each) for each in settings.patterns]
+        self._arrived: asyncio.Queue[Arrival] = asyncio.Queue()  # at most `prefetch`
+        self._acknowledged: asyncio.Queue[int] = asyncio.Queue()  # as many
+        self._channel: AbstractChannel | None = None  # that takes acknowledgements; None while there is none
+
+    async def receive(self) -> Arrival:
+        """The next one; it waits over lost connections."""
+        self._begin()
+        return await self._arrived.get()
+
+    def acknowledge(self, arrival: Arrival) -> None:
+        """It leaves the queue, unless its connection is gone."""
+        channel, tag = arrival.token if isinstance(arrival.token, tuple) else (None, 0)
+        if channel is not None and channel is self._channel:
+            self._acknowledged.put_nowait(tag)
+
+    async def _prepare(self, channel: AbstractChannel) -> None:
+        settings = self._settings
+        arguments: dict[str, int] = {}
+        if settings.expire_s:
+            arguments["x-expires"] = round(settings.expire_s * 1000)
+        if settings.message_ttl_s:
+            arguments["x-message-ttl"] = round(settings.message_ttl_s * 1000)
+        queue = settings.queue or settings.name
+        await channel.basic_qos(prefetch_count=settings.prefetch)
+        await channel.queue_declare(queue, durable=True, arguments=dict(arguments))
+        for each in self._bindings:
+            await channel.queue_bind(queue, self._exchange, each)
+        self._arrived = _renewed(self._arrived)
+        self._acknowledged = asyncio.Queue()
+        self._channel = channel
+        await channel.basic_consume(queue, self._take)
+
+    async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
+        acknowledging = asyncio.create_task(self._acknowledge(channel))
+        try:
+            await asyncio.wait(
+                [connection.closing, channel.closing, acknowledging], return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            self._channel = None
+            self._arrived = _renewed(self._arrived)  # they come again
+            acknowledging.cancel()
+            await asyncio.gather(acknowledging, return_exceptions=True)
+
+    async def _acknowledge(self, channel: AbstractChannel) -> None:
+        while True:
+            tag = await self._acknowledged.get()
+            await channel.basic_ack(tag, wait=False)
+
+    async def _take(self, message: DeliveredMessage) -> None:
+        topic = from_amqp(message.routing_key or "")
+        token = (message.channel, message.delivery_tag)
+        self._arrived.put_nowait(Arrival(bytes(message.body), topic, self.name, token))
+
+
+class AmqpSink(_Link):
+    """A `Sink`: one exchange."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """BadLink."""
+        super().__init__(settings)
+        self._channel: AbstractChannel | None = None  # None while there is none
+
+    async def send(self, post: Post, prefix: str) -> None:
+        """Returns when the broker has it on disk, where a queue wants it. NotSent."""
+        self._begin()
+        if self._channel is None:
+            await self._settled()
+        channel = self._channel
+        if channel is None:
+            raise NotSent(f"{self.name}: {self._state}")
+        properties = Basic.Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT)
+        try:
+            async with asyncio.timeout(SEND_S):
+                await channel.basic_publish(
+                    post.encode(),
+                    exchange=self._exchange,
+                    routing_key=amqp_topic(prefix, post.rel_path),
+                    properties=properties,
+                )
+        except DeliveryError:
+            raise NotSent(f"{self.name}: the broker could not store it (basic.nack)") from None
+        except (*FAILURES, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
+            raise NotSent(f"{self.name}: {reason_of(error)}") from None
+
+    async def _settled(self) -> None:
+        """The first attempt to connect has ended."""
+        while self._state == NOT_YET:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
+        self._channel = channel
+        try:
+            await super()._use(connection, channel)
+        finally:
+            self._channel = None
+
+
+def _renewed(arrived: "asyncio.Queue[Arrival]") -> "asyncio.Queue[Arrival]":
+    """Empty; who waits for the next one goes on waiting."""
+    while not arrived.empty():
+        arrived.get_nowait()
+    return arrived
