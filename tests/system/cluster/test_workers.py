@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,21 @@ async def workers(start_broker: StartBroker) -> Workers:
     return made
 
 
+@pytest.fixture(scope="module")
+def shared_workers() -> Iterator[Workers]:
+    """Two of them, linked, on a Unix socket, a WebSocket and TCP, for tests that leave them as they are."""
+    with tempfile.TemporaryDirectory(prefix="rsb-") as folder:
+        listen = ("--listen", f"unix://{folder}/b.sock", "--listen", "ws://127.0.0.1:0", *TCP)
+        process = BrokerProcess(Path(folder, "b.log"), (*listen, "--workers", "2", "--admin", "127.0.0.1:0"), {})
+        try:
+            process.start()
+            made = Workers(process)
+            until_now(made.are_linked)
+            yield made
+        finally:
+            process.end()
+
+
 async def answered(caller: Wire, service: str) -> bytes:
     """The first answer that is no error: what a table does not know yet, it knows soon."""
     while (frame := await caller.ask(service)).kind == ERROR:
@@ -102,22 +119,22 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def test_a_service_of_one_worker_is_reached_from_all(workers: Workers) -> None:
+async def test_a_service_of_one_worker_is_reached_from_all(shared_workers: Workers) -> None:
     for there, here in ((1, 2), (2, 1)):
-        service = await workers.reach(there, f"orders-{there}", there)
+        service = await shared_workers.reach(there, f"mail-{there}", 10 + there)
         service.begin_echo()
-        for caller in (await workers.reach(here), await workers.reach(there)):
-            assert await soon(answered(caller, f"orders-{there}")) == b"hi"
+        for caller in (await shared_workers.reach(here), await shared_workers.reach(there)):
+            assert await soon(answered(caller, f"mail-{there}")) == b"hi"
 
 
-async def test_to_which_worker_a_service_came_makes_no_difference(workers: Workers) -> None:
+async def test_to_which_worker_a_service_came_makes_no_difference(shared_workers: Workers) -> None:
     """D-64: of two at one worker and one at the other each gets a third of the requests of every caller."""
-    services = [await workers.reach(worker, "orders", number) for number, worker in enumerate((1, 1, 2), 1)]
+    services = [await shared_workers.reach(worker, "orders", number) for number, worker in enumerate((1, 1, 2), 1)]
     names = [b"1", b"2", b"3"]
     for wire, name in zip(services, names, strict=True):
         wire.begin_echo(lambda _, name=name: name)  # type: ignore[misc]
     for worker in (1, 2):
-        caller = await workers.reach(worker)
+        caller = await shared_workers.reach(worker)
         latest: list[bytes] = []
         while sorted(latest[-3:]) != names:  # until its table has all of them
             latest.append(await soon(answered(caller, "orders")))
@@ -194,8 +211,8 @@ async def test_workers_end_when_their_supervisor_is_killed(workers: Workers) -> 
     await until(lambda: not any(is_running(pid) for pid in pids))
 
 
-def test_a_port_on_which_other_workers_accept_is_taken(start_broker: StartBroker, tmp_path: Path) -> None:
-    url = start_broker(*TCP, "--workers", "2").url("tcp")
+def test_a_port_on_which_other_workers_accept_is_taken(shared_workers: Workers, tmp_path: Path) -> None:
+    url = shared_workers.url
     other = BrokerProcess(tmp_path / "other.log", ("--listen", url, "--workers", "2"), {})
     assert other.fails() == (1, [f"rsocket-broker: {url}: address already in use"])
 
@@ -210,14 +227,14 @@ def test_workers_that_cannot_start_say_why_and_none_is_left(socket_folder: Path,
     assert told == [f"rsocket-broker: {url}: there is a file that is no socket"]
 
 
-async def test_a_unix_socket_is_the_first_workers(start_broker: StartBroker, socket_folder: Path) -> None:
-    path = f"{socket_folder}/b.sock"
-    process = start_broker("--listen", f"unix://{path}", *TCP, "--workers", "2", "--admin", "127.0.0.1:0")
-    made = Workers(process)
-    assert process.urls[0] == f"unix://{path}"
-    await Wire.caller(f"unix://{path}")
-    mine = [each for each in made.get("connections")["items"] if path in each["peer"]]
+async def test_a_unix_socket_is_the_first_workers(shared_workers: Workers) -> None:
+    url = shared_workers.process.urls[0]
+    assert url.startswith("unix://")
+    wire = await Wire.caller(url)
+    path = url.removeprefix("unix://")
+    mine = [each for each in shared_workers.get("connections?limit=1000")["items"] if path in each["peer"]]
     assert [each["worker"] for each in mine] == [1]
+    await wire.close()
 
 
 async def test_workers_are_brokers_of_a_larger_cluster(start_broker: StartBroker) -> None:
@@ -252,10 +269,9 @@ async def test_workers_that_know_brokers_by_certificates_know_each_other_by_thei
     await until(made.are_linked)
 
 
-async def test_websockets_are_shared_too(start_broker: StartBroker) -> None:
-    made = start_broker("--listen", "ws://127.0.0.1:0", "--workers", "2")
+async def test_websockets_are_shared_too(shared_workers: Workers) -> None:
     for _ in range(8):
-        wire = await Wire.caller(made.url("ws"))
+        wire = await Wire.caller(shared_workers.process.url("ws"))
         await wire.close()
 
 

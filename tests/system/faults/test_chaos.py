@@ -29,7 +29,7 @@ from tests.system.support.wires import Wire, url_of
 
 CALLERS = ("tcp", "tcp", "ws")  # of each service name
 ADMIN = ("--admin", "127.0.0.1:0")
-STOPPED_S = 3.0  # a service does nothing for so long
+STOPPED_S = 1.0  # a service does nothing for so long
 ANSWER_S = 2.0  # for the broker's status, on a machine that the load keeps busy
 GROWN_KIB = 8 << 10  # of memory between the first time and the last: what an allocator keeps, not what peers left
 WAVES = 2

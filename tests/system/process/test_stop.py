@@ -187,8 +187,15 @@ async def test_an_idle_broker_stops_at_once(broker_process: BrokerProcess) -> No
     assert "Traceback" not in broker_process.errors
 
 
-@pytest.mark.parametrize("arguments", [(), ("--workers", "2")], ids=["one", "workers"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "arguments"),
+    [
+        (signal.SIGTERM, ()),
+        (signal.SIGINT, ()),
+        (signal.SIGHUP, ()),
+        (signal.SIGINT, ("--workers", "2")),  # the supervisor, which heeds them by the same function
+    ],
+)
 async def test_signals_until_the_process_is_gone_leave_its_status_at_0(
     start_broker: StartBroker, number: int, arguments: tuple[str, ...]
 ) -> None:
