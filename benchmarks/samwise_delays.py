@@ -19,7 +19,7 @@ import click
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from benchmarks.contestants import COMPILED, INTERPRETED, Contestant, contestants, plain_environment
+from benchmarks.contestants import COMPILED, INTERPRETED, START_LIMIT_S, Contestant, contestants, plain_environment
 from benchmarks.contestants import measure as measure_broker
 from benchmarks.figures import Row, table_of
 from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, choose_cpus, describe_machine
@@ -28,10 +28,12 @@ from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
 from client_sdk.gateways.samwise.store import FSYNC, OS
 from client_sdk.gateways.samwise.tables import Tables, encode_publish
 from client_sdk.gateways.samwise.values import ROUND_ROBIN, Publish, Status
+from spark_sink.event_files.layout import LOG_FOLDER, LOG_SUFFIX
 from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNodes
 
 CALLERS_N: Final = 64
 LOOK_S: Final = 0.1
+WARM_UP_SHARE: Final = 0.2  # of a run, as in load/common.h
 TRAFFIC: Final = Row("request_response", 16, 8)
 RATE: Final = 2_000  # requests a second through the broker: a part of what it takes
 MESSAGE: Final = Publish(
@@ -115,9 +117,21 @@ def show_starts(console: Console, port: int, messages_n: int, seconds: float) ->
 
 
 def confirms_of(events: Path) -> list[int]:
-    """Milliseconds from each message's acceptance, before it is stored and answered, to its acknowledgement."""
-    files = sorted(events.glob("messages/**/*.parquet"))
-    return sorted(each for file in files for each in pq.read_table(file, columns=["after_ms"])["after_ms"].to_pylist())
+    """Milliseconds from each message's acceptance, before it is stored and answered, to its acknowledgement; without
+    those of the warm-up."""
+    limit = time.monotonic() + START_LIMIT_S
+    while any(events.glob(f"{LOG_FOLDER}/*{LOG_SUFFIX}")) and time.monotonic() < limit:
+        time.sleep(LOOK_S)  # the writer of a gateway that has ended seals what it has
+    moments: list[int] = []
+    took_ms: list[int] = []
+    for file in sorted(events.glob("messages/**/*.parquet")):
+        table = pq.read_table(file, columns=["accepted_at", "after_ms"])
+        moments += [int(each.timestamp() * 1000) for each in table["accepted_at"].to_pylist()]
+        took_ms += table["after_ms"].to_pylist()
+    if not moments:
+        raise CannotMeasure("no message was confirmed")
+    begin_at_ms = min(moments) + WARM_UP_SHARE * (max(moments) - min(moments))
+    return sorted(took for at_ms, took in zip(moments, took_ms, strict=True) if at_ms >= begin_at_ms)
 
 
 def part_of(values: list[int], part: float) -> int:
@@ -138,8 +152,6 @@ def show_confirms(console: Console, port: int, seconds: float, rounds: int) -> N
                 with running(name, "", port, f'[events]\ndir = "{events}"\n') as (pid, endpoint):
                     half = measure(pid, endpoint, CALLERS_N, seconds, max(1, int(full / 2)))
                 took_ms = confirms_of(Path(events))
-            if not took_ms:
-                raise CannotMeasure("no message was confirmed")
             answer_ms = f"{half['p99_us'] / 1000:.1f}"
             rates = [f"{full:,.0f}", f"{half['requests_per_s']:,.0f}", answer_ms]
             table.add_row(durability, *rates, *(str(part_of(took_ms, part)) for part in (0.5, 0.99, 1)))
