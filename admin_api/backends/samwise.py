@@ -19,8 +19,8 @@ from admin_api.backends.answer import Answer
 from admin_api.errors import AdminError, shown
 from admin_api.numbers import SAMWISE, SAMWISE_RESTARTS, SAMWISE_UP
 from admin_api.processes import GatewayProcess
-from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.samwise import SamwiseOptions
+from broker.config.sections.samwise_checks import CONTROL_NAME
 from broker.views.samwise import (
     ChangedMessages,
     ChangedMessageView,

@@ -39,7 +39,7 @@ from broker.config.options import (
 )
 from broker.config.principal import Principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
-from broker.config.samwise import Endpoint, samwise_mistakes
+from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
 from broker.config.warnings import config_warnings

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.samwise import SamwiseOptions
+from broker.config.sections.samwise_checks import CONTROL_NAME
 
 
 def destination(name: str, **more: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from broker.config.options import Config
-from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.events import EventOptions
 from broker.config.sections.process import LogOptions, TlsOptions
 from broker.config.sections.samwise import SamwiseOptions
+from broker.config.sections.samwise_checks import CONTROL_NAME
 from broker.config.urls import Listen
 from rsocket_wire.errors import BrokerError
 

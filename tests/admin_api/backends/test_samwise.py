@@ -12,9 +12,9 @@ from admin_api.backends.one import OneBroker
 from admin_api.backends.samwise import SamwiseGateway
 from admin_api.metrics import PIECE_LINES
 from broker.config.options import Config
-from broker.config.samwise import CONTROL_NAME
 from broker.config.sections.process import AdminOptions
 from broker.config.sections.samwise import SamwiseOptions
+from broker.config.sections.samwise_checks import CONTROL_NAME
 from broker.views.samwise import GatewayView
 from client_sdk.gateways.samwise.control import ControlListener
 from client_sdk.gateways.samwise.tables import Letter

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from broker.config.options import Config
-from broker.config.samwise import VERSIONS as CONFIGURED_VERSIONS
 from broker.config.sections.samwise import (
     ExchangeOptions,
     MessageDefaults,
@@ -15,6 +14,7 @@ from broker.config.sections.samwise import (
     RetryOptions,
     SamwiseOptions,
 )
+from broker.config.sections.samwise_checks import VERSIONS as CONFIGURED_VERSIONS
 from broker.config.urls import Listen
 from client_sdk.gateways.samwise.assignment import Assignment, assignment_of
 from client_sdk.gateways.samwise.delivery import Retry

@@ -1,4 +1,4 @@
-"""broker.config.samwise, and [samwise] with the tables in it."""
+"""broker.config.sections.samwise_checks, and [samwise] with the tables in it."""
 
 from pathlib import Path
 
