@@ -39,6 +39,7 @@ from broker.config.options import (
 )
 from broker.config.principal import Principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
+from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
@@ -113,8 +114,9 @@ def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, o
     _check_extras(found)
     for name, text, needle in cluster_mistakes(found.values, found.wrong):
         found.blame(name, text, needle)
-    for name, text, needle in samwise_mistakes(found.values, found.tables, found.wrong):
-        found.blame(name, text, needle)
+    for mistakes in (samwise_mistakes, feed_mistakes):
+        for name, text, needle in mistakes(found.values, found.tables, found.wrong):
+            found.blame(name, text, needle)
     if found.mistakes:
         raise ConfigErrors(found.mistakes)
     config = found.made(Config, "")
@@ -171,6 +173,7 @@ class _Findings:
         if not name.isprintable() or not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
             text = f"the name of {_a(tables.what)} must be printable text of 1 to {MAX_NAME_BYTES} bytes"
             self.mistakes.append(source.mistake(place, text, shown))
+        self.sources[place] = source, shown
         values = self.tables[tables.place].setdefault(name, {})
         for key, raw in content.items():
             doc = tables.keys.get(key)
@@ -178,8 +181,11 @@ class _Findings:
                 if doc is None:
                     near = _near_table_key(tables, key)
                     raise BrokerError("bad-config", f"unknown option of {_a(tables.what)}{near}")
-                values[key] = _read_value(doc, raw)
                 self.sources[f"{place}.{key}"] = source, f"{shown}.{key}"
+                values[key] = _read_list(doc, raw) if doc.is_list else _read_value(doc, raw)
+            except _WrongItems as wrong:
+                for text, needle in wrong.texts:
+                    self.mistakes.append(source.mistake(f"{place}.{key}", text, f"{shown}.{key}", needle))
             except BrokerError as error:
                 self.mistakes.append(source.mistake(f"{place}.{key}", error.text, f"{shown}.{key}"))
 

@@ -13,6 +13,7 @@ from broker.config.option import MAX_NAME_BYTES, POLICY, Option
 from broker.config.quantities import SIZE, SIZES, TIME, TIMES
 from broker.config.sections.cluster import AnnotationOptions, ClusterOptions
 from broker.config.sections.events import EventOptions
+from broker.config.sections.feed import FeedOptions, PostOptions
 from broker.config.sections.limits import LimitOptions
 from broker.config.sections.process import AdminOptions, BrokerOptions, LogOptions, ServerOptions, TlsOptions
 from broker.config.sections.routing import ProtectionOptions, RoutingOptions
@@ -24,6 +25,7 @@ VARIABLE_PREFIX: Final = "RSB_"
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 MAX_RABBITMQ: Final = 100  # tables [samwise.rabbitmq.NAME]: each is a connection
 MAX_EXCHANGES: Final = 1000  # tables [samwise.exchange.NAME]
+MAX_POSTED: Final = 100  # tables [feed.post.NAME]: each is a folder that is looked at
 CONTROLS: Final = ("status", "stop", "restart")
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
@@ -51,6 +53,7 @@ class Config:
     annotations: AnnotationOptions = field(default_factory=AnnotationOptions)
     log: LogOptions = field(default_factory=LogOptions)
     samwise: SamwiseOptions = field(default_factory=SamwiseOptions)
+    feed: FeedOptions = field(default_factory=FeedOptions)
     service: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name, then by key
 
 
@@ -223,6 +226,14 @@ TABLES: Final = {  # place -> the tables there
             MAX_EXCHANGES,
             ExchangeOptions,
             f"{ExchangeOptions.__doc__} At most {MAX_EXCHANGES}, {_NAMES_TEXT}",
+        ),
+        Tables(
+            "feed.post",
+            "posted folder",
+            _docs("feed.post.NAME", PostOptions),
+            MAX_POSTED,
+            PostOptions,
+            f"{PostOptions.__doc__} At most {MAX_POSTED}, {_NAMES_TEXT}",
         ),
     )
 }

@@ -7,7 +7,12 @@ from typing import Final
 from broker.config.options import OPTIONS, SECTIONS, SERVICE_KEYS, TABLES, OptionDoc, Tables
 
 CELL_WORDS: Final = 30  # of a table cell; more sentences stand below the table
-EXAMPLE_NAMES: Final = {"service": '"orders.eu"', "samwise.rabbitmq": "rabbit-1", "samwise.exchange": "orders"}
+EXAMPLE_NAMES: Final = {
+    "service": '"orders.eu"',
+    "samwise.rabbitmq": "rabbit-1",
+    "samwise.exchange": "orders",
+    "feed.post": "data",
+}
 
 
 def options_markdown() -> str:

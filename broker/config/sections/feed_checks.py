@@ -1,0 +1,100 @@
+"""What a configuration says about the feed that does not go together."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from broker.config.sections.feed import PostOptions
+from broker.config.toml import shown_value, toml_key
+from broker.config.urls import MAX_UNIX_PATH_BYTES
+
+CONTROL_NAME: Final = "control.sock"  # in feed.dir: where operators ask a feed that runs
+SEGMENTS: Final = "segments"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+_CONSUMER: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_IDENTITY: Final = re.compile(r"md5|sha512|cod,md5|cod,sha512|random|arbitrary,.+|none")
+
+Mistake = tuple[str, str, str]  # the option, a sentence, and the item of a list or nothing
+
+
+def feed_mistakes(
+    values: Mapping[str, object], tables: Mapping[str, Mapping[str, Mapping[str, object]]], wrong: set[str]
+) -> list[Mistake]:
+    """As `samwise_mistakes`."""
+    found: list[Mistake] = []
+    folder, events = str(values["feed.dir"]), str(values["events.dir"])
+    size = len(str(Path(folder).absolute() / CONTROL_NAME).encode())
+    if folder and size > MAX_UNIX_PATH_BYTES:
+        text = f"the path of its {CONTROL_NAME} has {size} bytes; a unix socket can have {MAX_UNIX_PATH_BYTES}"
+        found.append(("feed.dir", text, ""))
+    posts = tables["feed.post"]
+    for name, own in posts.items():
+        found += _of_table(f"feed.post.{name}", name, own)
+        found += _post_mistakes(f"feed.post.{name}", own, events, has_admin=values["admin.listen"] is not None)
+    if posts and not folder:
+        found.append((f"feed.post.{next(iter(posts))}", "needs feed.dir, where the logs of posts are kept", ""))
+    return [mistake for mistake in found if mistake[0] not in wrong]
+
+
+def fault_of_base_url(url: str) -> str:
+    """Why nobody can fetch files from there, in a sentence without its subject; empty: one can."""
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_good = False
+    if not is_good or not url.isprintable() or " " in url:
+        return "is no URL of http or https"
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        return "has more than a scheme, a host, a port and a path"
+    return ""
+
+
+def fault_of_pattern(pattern: str) -> str:
+    """Likewise of a regular expression."""
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"is no regular expression: {error}"
+    return ""
+
+
+def _of_table(place: str, name: str, own: Mapping[str, object]) -> list[Mistake]:
+    """What is checked of each table of the feed."""
+    found: list[Mistake] = []
+    if not _NAME.fullmatch(name):
+        text = f"the name {toml_key(name)} must be letters, digits, - _ and dots: files and URLs are named by it"
+        found.append((place, text, ""))
+    for key in ("accept", "reject"):
+        patterns: Any = own.get(key, ())
+        for pattern in patterns:
+            if fault := fault_of_pattern(pattern):
+                found.append((f"{place}.{key}", f"{shown_value(pattern)} {fault}", pattern))
+    url = str(own.get("base_url", ""))
+    if url and (fault := fault_of_base_url(url)):
+        found.append((f"{place}.base_url", f"{shown_value(url)} {fault}", ""))
+    return found
+
+
+def _post_mistakes(place: str, own: Mapping[str, object], events: str, *, has_admin: bool) -> list[Mistake]:
+    found: list[Mistake] = []
+    is_segments = own.get("what", PostOptions.what) == SEGMENTS
+    if not own.get("folder") and not (is_segments and events):
+        text = "needs events.dir, or a folder of its own" if is_segments else "needs a folder whose files are announced"
+        found.append((place, text, ""))
+    identity = str(own.get("identity", PostOptions.identity))
+    if not _IDENTITY.fullmatch(identity):
+        forms = "md5, sha512, cod,md5, cod,sha512, random, arbitrary,VALUE or none"
+        found.append((f"{place}.identity", f"must be {forms}, not {shown_value(identity)}", ""))
+    if not own.get("base_url") and not has_admin:
+        found.append((place, "needs a base_url, because admin.listen is off and serves no files", ""))
+    consumers: Any = own.get("required", ())
+    if consumers and not is_segments:
+        text = 'is for what = "segments" only: nothing is removed of other folders'
+        found.append((f"{place}.required", text, ""))
+    for consumer in consumers:
+        if not _CONSUMER.fullmatch(consumer):
+            found.append((f"{place}.required", f"{shown_value(consumer)} is not USER@HOST", consumer))
+    return found
