@@ -19,7 +19,18 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_sink.feed.errors import PostLogError
 from spark_sink.feed.identity import Identity
-from spark_sink.feed.producer.post_tables import FILE_MODE, KEEP_POSTS, KEEP_S, Heard, Logged, Posting, PostTables
+from spark_sink.feed.producer.post_tables import (
+    FILE_MODE,
+    KEEP_POSTS,
+    KEEP_S,
+    ConsumerRow,
+    Heard,
+    Logged,
+    Posting,
+    PostRow,
+    PostTables,
+    ReportRow,
+)
 from spark_sink.feed.producer.scanning import Entry
 
 PAGE_N: Final = 64  # posts of one reading at most
@@ -152,6 +163,20 @@ class PostLog:
         """What `fold` makes of the relPaths of posts that stand for a file which the consumer has not got, in order; in
         the thread that reads."""
         return await self._read(lambda tables: fold(tables.unreported(consumer)))
+
+    async def posts(
+        self, after_seq: int, max_n: int, path: str = "", without: str = ""
+    ) -> list[tuple[PostRow, list[ReportRow]]]:
+        """As `PostTables.posts`, each with its reports."""
+
+        def work(tables: PostTables) -> list[tuple[PostRow, list[ReportRow]]]:
+            return [(row, tables.reports_of(row.seq)) for row in tables.posts(after_seq, max_n, path, without)]
+
+        return await self._read(work)
+
+    async def consumers(self) -> list[ConsumerRow]:
+        """Who has reported, by name, and how far they are."""
+        return await self._read(PostTables.consumers)
 
     async def wait_beyond(self, seq: int) -> None:
         """Returns when there is a post with a greater number, or the log is closed."""

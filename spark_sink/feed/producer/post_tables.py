@@ -61,6 +61,7 @@ CREATE TABLE reports (seq INTEGER NOT NULL, consumer TEXT NOT NULL, code INTEGER
     elapsed TEXT NOT NULL, message TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY (seq, consumer)) WITHOUT ROWID;
 PRAGMA user_version = {SCHEMA};
 """
+_HAS: Final = "EXISTS (SELECT 1 FROM reports WHERE reports.seq = posts.seq AND consumer = ? AND has_it)"
 _FILE_COLUMNS: Final = "kind, size, mtime_ns, device, inode, names_n, target, place, is_sealed"
 
 
@@ -94,6 +95,40 @@ class Heard(NamedTuple):
     def consumer(self) -> str:
         """Who reports, `user@host`."""
         return f"{self.report.user}@{self.report.host}"[:MAX_NAME_CHARACTERS]
+
+
+class PostRow(NamedTuple):
+    """A post, for operators."""
+
+    seq: int
+    stands: bool  # for a file that is there
+    at_ms: int
+    topic: str
+    rel_path: str
+    number: int  # of the block; -1: it is about the whole file
+    pub_time: str
+
+
+class ReportRow(NamedTuple):
+    """What a consumer has said of a post, the last time."""
+
+    consumer: str
+    code: int
+    has_it: bool
+    message: str
+    at_ms: int
+
+
+class ConsumerRow(NamedTuple):
+    """A consumer, and how far it is."""
+
+    name: str
+    first_at_ms: int
+    last_at_ms: int
+    has_n: int  # of the posts that stand for a file
+    failed_n: int  # of these, reported and not there
+    missing_n: int  # not there
+    missing_since_ms: int | None  # when the first of these was posted; None: none is missing
 
 
 class PostTables:
@@ -297,11 +332,56 @@ class PostTables:
         row = self.connection.execute("SELECT method, value FROM files WHERE rel_path = ?", (path,)).fetchone()
         return Identity(*row) if row is not None and row[0] else None
 
+    def posts(self, after_seq: int, max_n: int, path: str = "", without: str = "") -> list[PostRow]:
+        """Posts behind this number that are not superseded, in order. `path`: only those of this relPath; `without`:
+        only those of files that this consumer has not got."""
+        where, given = ["seq > ?", f"state < {SUPERSEDED}"], [str(after_seq)]
+        if path:
+            where.append("rel_path = ?")
+            given.append(path)
+        if without:
+            where += [f"state = {STANDS}", f"NOT {_HAS}"]
+            given.append(without)
+        rows = self.connection.execute(
+            f"SELECT seq, state = {STANDS}, at_ms, topic, rel_path, number, pub_time FROM posts "
+            f"WHERE {' AND '.join(where)} ORDER BY seq LIMIT ?",
+            (*given, max_n),
+        )
+        return [PostRow(row[0], bool(row[1]), *row[2:]) for row in rows]
+
+    def reports_of(self, seq: int) -> list[ReportRow]:
+        """The last report of each consumer, by its name."""
+        rows = self.connection.execute(
+            "SELECT consumer, code, has_it, message, at_ms FROM reports WHERE seq = ? ORDER BY consumer", (seq,)
+        )
+        return [ReportRow(row[0], row[1], bool(row[2]), *row[3:]) for row in rows]
+
+    def consumers(self) -> list[ConsumerRow]:
+        """Who has reported, by name, and what they have and lack of the posts that stand for a file."""
+        run = self.connection.execute
+        (standing_n,) = run(f"SELECT count(*) FROM posts WHERE state = {STANDS}").fetchone()
+        counts = {
+            name: (has_n, failed_n)
+            for name, has_n, failed_n in run(
+                "SELECT consumer, sum(has_it), sum(NOT has_it) FROM reports JOIN posts USING (seq) "
+                f"WHERE state = {STANDS} GROUP BY consumer"
+            )
+        }
+        found = []
+        for name, first_at_ms, last_at_ms in run("SELECT * FROM consumers ORDER BY name").fetchall():
+            has_n, failed_n = counts.get(name, (0, 0))
+            since = None
+            if has_n < standing_n:
+                since = run(
+                    f"SELECT at_ms FROM posts WHERE state = {STANDS} AND NOT {_HAS} ORDER BY seq LIMIT 1", (name,)
+                ).fetchone()
+            missing_n = standing_n - has_n
+            found.append(ConsumerRow(name, first_at_ms, last_at_ms, has_n, failed_n, missing_n, since and since[0]))
+        return found
+
     def unreported(self, consumer: str) -> Iterator[str]:
         """relPath of posts that stand for a file that the consumer has not got, in order."""
         rows = self.connection.execute(
-            f"SELECT rel_path FROM posts WHERE state = {STANDS} AND NOT EXISTS (SELECT 1 FROM reports "
-            "WHERE reports.seq = posts.seq AND consumer = ? AND has_it) ORDER BY seq",
-            (consumer,),
+            f"SELECT rel_path FROM posts WHERE state = {STANDS} AND NOT {_HAS} ORDER BY seq", (consumer,)
         )
         return (path for (path,) in rows)

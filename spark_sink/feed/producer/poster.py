@@ -33,6 +33,8 @@ BATCH_BYTES: Final = 8 << 20  # of these, and one more
 MAX_SAID: Final = 1_000  # problems that are remembered, so that each is said once; then all are said again
 RETRY_S: Final = 1.0  # until a log is tried again that the disk did not take
 DECLARE_S: Final = 1.0  # between declarations of what consumers have, at least
+FINISH_LOOKS: Final = 10
+FINISH_PAUSE_S: Final = 0.01
 TRIM_S: Final = 60.0  # between looks at what is too old
 
 _log: Final = logging.getLogger("spark_sink.feed")
@@ -70,14 +72,18 @@ class Poster:
         self._reading: Final[set[asyncio.Task[None]]] = set()  # under way
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
         self._said: Final[set[str]] = set()
+        self.problem = ""  # what was said last; empty: nothing since the last look without problems
 
-    async def start(self) -> None:
-        """PostLogError: the log cannot be used."""
+    async def start(self, *, follows: bool = True) -> None:
+        """`follows`: looks again and again, as it does not where `finish` is called. PostLogError: the log cannot be
+        used."""
         self._watch = Watch(await self.log.open(), settle_s=self._settle_s)
         if self._declared is not None:
             await self._declared.start()
             self._tasks = [asyncio.create_task(self._declare(self._declared))]
-        self._tasks += [asyncio.create_task(self._follow()), asyncio.create_task(self._trim())]
+        if follows:
+            self._tasks.append(asyncio.create_task(self._follow()))
+        self._tasks.append(asyncio.create_task(self._trim()))
         self._tasks += [asyncio.create_task(sending.run()) for sending in self.sendings]
         self._tasks += [asyncio.create_task(self._hear(source)) for source in self._reports]
 
@@ -93,6 +99,16 @@ class Poster:
             await source.close()
         await self.log.close()
 
+    @property
+    def files_n(self) -> int:
+        """What is posted and there."""
+        return len(self._watch.known)
+
+    @property
+    def waiting_n(self) -> int:
+        """What was found and is not posted yet."""
+        return len(set(self._watch.waiting))
+
     async def look(self) -> None:
         """One look, and what it has found under way."""
         look = await asyncio.to_thread(self._watched.look, self._watch.known)
@@ -103,6 +119,19 @@ class Poster:
             task = asyncio.create_task(self._post_when_free(batch))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
+
+    async def finish(self) -> None:
+        """Returns when all that is there is posted, and each sink has confirmed all posts. What cannot be posted, and
+        what does not come to rest, is left out after FINISH_LOOKS looks."""
+        for _ in range(FINISH_LOOKS):
+            await self.look()
+            while self._reading:
+                await asyncio.wait(self._reading)
+            if not self.waiting_n:
+                break
+            await self._clock.sleep(max(self._settle_s, FINISH_PAUSE_S))
+        for sending in self.sendings:
+            await sending.wait_until_confirmed(self.log.last_seq)
 
     async def heard(self, body: bytes) -> bool:
         """A report has come, and is kept when this returns; False: it is none of a post that is here. PostLogError."""
@@ -209,10 +238,13 @@ class Poster:
             source.acknowledge(arrival)
 
     def _say(self, look: Look) -> None:
+        if look.is_whole and not self._reading:
+            self.problem = ""
         for problem in look.problems:
             self._say_once(problem)
 
     def _say_once(self, problem: str) -> None:
+        self.problem = problem
         if problem not in self._said:
             if len(self._said) >= MAX_SAID:
                 self._said.clear()

@@ -33,6 +33,7 @@ class Sending:
         self._names: Final[dict[str, asyncio.Future[None]]] = {}  # of posts under way
         self._sent: list[tuple[int, tuple[str, ...]]] = []  # confirmed, and not written down yet
         self._has_sent: Final = asyncio.Event()
+        self._progress: Final = asyncio.Event()  # something more was confirmed, or need not be sent
         self._taken: Final[dict[int, None]] = {}  # posts that are under way or not written down, in their order
         self._read_to = 0  # all posts up to it are taken, or need not be sent
 
@@ -64,6 +65,13 @@ class Sending:
                     self._read_to = logged.seq
                 if not page:
                     self._read_to = max(self._read_to, last_seq)  # what is there is superseded
+                    self._progress.set()
+
+    async def wait_until_confirmed(self, to_seq: int) -> None:
+        """Returns when nothing up to this post has to be sent to it any more."""
+        while self._read_to < to_seq or self._taken:
+            self._progress.clear()
+            await self._progress.wait()
 
     async def _send(self, seq: int, post: Post, names: tuple[str, ...]) -> None:
         while True:
@@ -91,6 +99,7 @@ class Sending:
                     break
                 except PostLogError as error:
                     await self._wait(str(error))
+            self._progress.set()
             for _, names in sent:
                 for name in names:
                     self._names.pop(name).set_result(None)

@@ -1,0 +1,22 @@
+"""Which paths are wanted."""
+
+import pytest
+
+from spark_sink.feed.patterns import accepts_of
+
+
+@pytest.mark.parametrize(
+    "accept, reject, path, expected",
+    [
+        ([], [], "a/b", True),
+        (["a/.*"], [], "a/b", True),
+        (["a/.*", "c"], [], "c", True),
+        (["a"], [], "a/b", False),  # all of it has to match
+        ([], [".*/b"], "a/b", False),
+        (["a/.*"], ["a/b"], "a/b", False),
+    ],
+)
+def test_one_pattern_must_match_and_none_of_those_that_are_rejected(
+    accept: list[str], reject: list[str], path: str, expected: bool
+) -> None:
+    assert accepts_of(accept, reject)(path) is expected
