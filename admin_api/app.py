@@ -33,14 +33,18 @@ HEADERS: Final = {
 }
 
 
-def make_app(process: BrokerProcess, gateway: GatewayProcess | None = None) -> web.Application:
-    """The application of one broker. `gateway`: that this process keeps running; None: it keeps none."""
-    return app_of(OneBroker(process, gateway))
+def make_app(
+    process: BrokerProcess, samwise: GatewayProcess | None = None, feed: GatewayProcess | None = None
+) -> web.Application:
+    """The application of one broker. `samwise`, `feed`: that this process keeps running; None: it keeps none."""
+    return app_of(OneBroker(process, samwise, feed))
 
 
-def make_workers_app(supervisor: Supervisor, gateway: GatewayProcess | None = None) -> web.Application:
-    """The application of several workers, in the supervisor's process. `gateway`: see `make_app`."""
-    return app_of(Workers(supervisor, gateway))
+def make_workers_app(
+    supervisor: Supervisor, samwise: GatewayProcess | None = None, feed: GatewayProcess | None = None
+) -> web.Application:
+    """The application of several workers, in the supervisor's process. `samwise`, `feed`: see `make_app`."""
+    return app_of(Workers(supervisor, samwise, feed))
 
 
 def app_of(backend: Backend) -> web.Application:

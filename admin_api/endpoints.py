@@ -19,28 +19,33 @@ from admin_api.backends.workers import Backend
 from admin_api.changes import CHANGES, NO_SAMWISE
 from admin_api.errors import AdminError, with_missing
 from admin_api.event_files import EventFiles, EventFileView, StreamsView
+from admin_api.feed_files import FeedFiles
 from admin_api.openapi import JSON_TYPE, ROOT, Operation, document
-from admin_api.page import index_page, samwise_texts
+from admin_api.page import feed_texts, index_page, samwise_texts
 from admin_api.parameters import (
     AFTER,
     ARCHIVED,
     BROKER,
     LIMIT,
     PART,
+    PATH,
     SERVICE,
     SOURCE,
     STATE,
     TAGS,
+    WITHOUT,
     Parameter,
     brokers_of,
     number_of,
     part_of,
     tags_of,
+    text_of,
     word_of,
 )
 from admin_api.schemas import Health, Items, OperationView, json_response
 from admin_api.shared import Shared
 from broker.views import schemas
+from broker.views.feed import FeedView, PostsView
 from broker.views.queries import limits
 from broker.views.samwise import MessagesView, SamwiseView
 from broker.views.schemas import LimitView, Listed, Part
@@ -48,6 +53,8 @@ from broker.views.schemas import LimitView, Listed, Part
 SHOWN: Final = 20  # brokers and links on the page, of each
 EVENTS: Final = "/api/v1/events"
 SAMWISE: Final = "/api/v1/samwise"
+FEED: Final = "/api/v1/feed"
+NO_FEED: Final = ("no-feed", "feed-unavailable")
 NO_EVENTS: Final = ("no-event-files", "no-such-event-file", "not-ready")
 
 
@@ -57,6 +64,7 @@ class Endpoints:
     def __init__(self, backend: Backend) -> None:
         self.backend: Final = backend
         self.event_files: Final = EventFiles(backend.config.events.dir)  # all workers write into one folder
+        self.feed_files: Final = FeedFiles(backend.config)
         self.exposition: Final = Shared[Answer[tuple[bytes, str]]]()
 
 
@@ -101,9 +109,12 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
     paths = [
         (each.path, each.operation.about)
         for each in ENDPOINTS[1:]  # but this page
-        if "{" not in each.path and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
+        if "{" not in each.path
+        and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
+        and (backend.feed.is_there or not each.path.startswith(FEED))
     ]
-    page = index_page(status.value, brokers.value, links.value, await samwise_of(backend), paths)
+    gateways = {"Samwise gateway": await samwise_of(backend), "Feed": await feed_of(backend)}
+    page = index_page(status.value, brokers.value, links.value, gateways, paths)
     return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
 
 
@@ -116,6 +127,17 @@ async def samwise_of(backend: Backend) -> dict[str, str]:
     except AdminError as error:
         return {"state": error.detail}
     return samwise_texts(msgspec.to_builtins(state.value))
+
+
+async def feed_of(backend: Backend) -> dict[str, str]:
+    """How the feed is, likewise."""
+    if not backend.feed.is_there:
+        return {}
+    try:
+        state = await backend.feed.state()
+    except AdminError as error:
+        return {"state": error.detail}
+    return feed_texts(msgspec.to_builtins(state.value))
 
 
 async def livez(endpoints: Endpoints, request: web.Request) -> web.Response:
@@ -136,6 +158,12 @@ async def metrics(endpoints: Endpoints, request: web.Request) -> web.Response:
         choose_encoder(accept)[1], lambda: endpoints.backend.metrics(accept)
     )
     return with_missing(web.Response(body=body, headers={"Content-Type": content_type}), missing)
+
+
+async def posts_of(backend: Backend, request: web.Request) -> Answer[PostsView]:
+    """Posts of one folder of the feed."""
+    folder, after, limit = request.match_info["folder"], number_of(request, AFTER), number_of(request, LIMIT)
+    return await backend.feed.posts(folder, after, limit, text_of(request, PATH), text_of(request, WITHOUT))
 
 
 async def messages_of(backend: Backend, request: web.Request) -> Answer[MessagesView]:
@@ -271,6 +299,27 @@ ENDPOINTS: Final = (
         "stored messages of the Samwise gateway; ?state=dead: dead letters",
         (STATE, AFTER, LIMIT),
         NO_SAMWISE,
+    ),
+    view(
+        FEED, FeedView, lambda backend, _: backend.feed.state(), "the feed: what is announced, who has it", (), NO_FEED
+    ),
+    view(
+        FEED + "/{folder:[^/]+}/posts",
+        PostsView,
+        posts_of,
+        "posts of a folder with the reports on them; ?path=…: who has this file; ?without=…: what this consumer lacks",
+        (AFTER, LIMIT, PATH, WITHOUT),
+        (*NO_FEED, "no-such-folder"),
+    ),
+    Endpoint(
+        Operation(
+            "GET",
+            "/feed/{folder:[^/]+}/{path:.*}",
+            "the bytes of an announced file, or a Range of them",
+            refuses=("no-such-file",),
+            media_type="application/octet-stream",
+        ),
+        lambda endpoints, asked: endpoints.feed_files.answer(asked),
     ),
     Endpoint(Operation("GET", "/metrics", "metrics for Prometheus", media_type="text/plain"), metrics),
     Endpoint(Operation("GET", "/livez", "liveness", Health), livez),

@@ -37,6 +37,9 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "no-such-event-file": (404, "No such event file"),
     "no-samwise": (404, "No Samwise gateway"),
     "no-such-message": (404, "No such message"),
+    "no-feed": (404, "No feed"),
+    "no-such-folder": (404, "No such folder"),
+    "no-such-file": (404, "No such file"),
     "method-not-allowed": (405, "Method not allowed"),
     "over-limit": (409, "Limit reached"),
     "wrong-host": (421, "Wrong host"),
@@ -44,6 +47,7 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "internal": (500, "Internal error"),
     "not-ready": (503, "Not ready"),
     "samwise-unavailable": (503, "Samwise gateway unavailable"),
+    "feed-unavailable": (503, "Feed unavailable"),
 }
 
 _log: Final = logging.getLogger(__name__)

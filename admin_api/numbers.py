@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from admin_api.processes import BrokerProcess, GatewayProcess, state_of
 from broker.core import Core
 from broker.views import cluster_queries, queries
+from broker.views.feed import UP, FeedView
 from broker.views.queries import EventState
 from broker.views.samwise import SamwiseView
 
@@ -317,6 +318,44 @@ SAMWISE: Final[tuple[Number[SamwiseView], ...]] = (
         "1 when the destination is connected",
         lambda of: {each.name: float(each.is_up) for each in of.destinations if each.is_up is not None},
         "destination",
+    ),
+)
+# Of the feed, likewise. Labels are names of folders; with those of sinks, and of consumers, of which a folder has 256.
+FEED_UP: Final[Number[bool]] = gauge("feed_up", "1 when these metrics include the feed", float)
+FEED_RESTARTS: Final[Number[GatewayProcess]] = counter(
+    "feed_restarts", "Restarts of the feed by the broker", lambda of: of.restarts
+)
+FEED: Final[tuple[Number[FeedView], ...]] = (
+    gauge(
+        "feed_files",
+        "Announced files, links and folders that are there",
+        lambda of: {each.name: each.files for each in of.posted},
+        "folder",
+    ),
+    gauge(
+        "feed_files_waiting",
+        "Files that were found and are not announced yet",
+        lambda of: {each.name: each.waiting for each in of.posted},
+        "folder",
+    ),
+    counter("feed_posts", "Posts", lambda of: {each.name: each.last_post for each in of.posted}, "folder"),
+    gauge(
+        "feed_posts_unconfirmed",
+        "Posts behind the last one up to which a sink has confirmed all",
+        lambda of: {f"{each.name}/{sink.name}": sink.waiting for each in of.posted for sink in each.sinks},
+        "sink",
+    ),
+    gauge(
+        "feed_sink_up",
+        "1 when the sink takes posts",
+        lambda of: {f"{each.name}/{sink.name}": float(sink.state == UP) for each in of.posted for sink in each.sinks},
+        "sink",
+    ),
+    gauge(
+        "feed_consumer_missing",
+        "Announced files that a consumer has not reported to have",
+        lambda of: {f"{each.name}/{one.name}": one.missing for each in of.posted for one in each.consumers},
+        "consumer",
     ),
 )
 # Names of gauges of which every worker shows the same thing. Those of prometheus-client have no row above.

@@ -38,7 +38,7 @@ _PAGE: Final = """<!doctype html>
 <table>
 {facts}
 </table>
-{cluster}{samwise}<h2>API</h2>
+{cluster}{gateways}<h2>API</h2>
 <table>
 {links}
 </table>
@@ -75,15 +75,29 @@ def samwise_texts(state: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def feed_texts(state: Mapping[str, Any]) -> dict[str, str]:
+    """What each folder of the feed has to do, here and in `ctl feed status`; of the fields of a FeedView."""
+    texts = {}
+    for each in state["posted"]:
+        behind = [sink for sink in each["sinks"] if sink["waiting"]]
+        lacking = [consumer for consumer in each["consumers"] if consumer["missing"]]
+        waiting = f", {each['waiting']:,} wait" if each["waiting"] else ""
+        sinks = f"; {len(behind):,} of {len(each['sinks']):,} sinks are behind" if behind else ""
+        consumers = f"; {len(lacking):,} of {len(each['consumers']):,} consumers lack files" if lacking else ""
+        problem = f"; {each['problem']}" if each["problem"] else ""
+        texts[each["name"]] = f"{each['files']:,} announced{waiting}{sinks}{consumers}{problem}"
+    return texts
+
+
 def index_page(
     status: StatusView,
     brokers: Listed[BrokerView],
     links: LinksView,
-    samwise: Mapping[str, str],
+    gateways: Mapping[str, Mapping[str, str]],
     paths: Iterable[tuple[str, str]],
 ) -> str:
-    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `samwise`: how
-    the gateway is, empty where there is none; `paths`: those of the API, with what is there."""
+    """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `gateways`: by
+    name, how each is, empty where there is none; `paths`: those of the API, with what is there."""
     facts = {
         "state": status.state,
         "broker": f"rsocket-broker {status.version}, core: {status.core}",
@@ -98,7 +112,7 @@ def index_page(
         name=escape(status.name),
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
         cluster=_cluster(brokers, links),
-        samwise=_table("Samwise gateway", len(samwise), list(samwise.items())),
+        gateways="".join(_table(name, len(texts), list(texts.items())) for name, texts in gateways.items()),
         links="\n".join(
             f'<tr><td><a href="{path}">{path}</a></td><td>{escape(what)}</td></tr>' for path, what in paths
         ),

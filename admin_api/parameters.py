@@ -45,6 +45,17 @@ class Word(NamedTuple):
         return {"type": "string", "enum": [*self.words]} | ({"default": self.default} if self.default else {})
 
 
+class Text(NamedTuple):
+    """Any text, once at most."""
+
+    name: str
+    about: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
 class Texts(NamedTuple):
     """Any text; again: either of them."""
 
@@ -72,7 +83,7 @@ class Tags(NamedTuple):
         }
 
 
-Parameter: TypeAlias = Number | Word | Texts | Tags
+Parameter: TypeAlias = Number | Word | Text | Texts | Tags
 
 LIMIT: Final = Number("limit", "items at most", 1, MAX_LIMIT, 100)
 OFFSET: Final = Number("offset", "items of the list that are left out", 0, 2**31 - 1, 0)
@@ -83,6 +94,8 @@ TAGS: Final = Tags("tags", "tag.NAME=VALUE: routes with this tag; the name in an
 ARCHIVED: Final = Word("archived", "false: without the archive", ("true", "false"), "true")
 SOURCE: Final = Word("source", "files of this source, and logs", SOURCES)
 AFTER: Final = Number("after", "what has a greater number", 0, 2**63 - 1, 0)
+PATH: Final = Text("path", "posts of this path only")
+WITHOUT: Final = Text("without", "posts of files that this consumer, USER@HOST, has not reported to have")
 STATE: Final = Word("state", "messages that wait, or dead letters", (WAITING, DEAD), WAITING)
 
 
@@ -134,6 +147,14 @@ def word_of(request: web.Request, parameter: Word) -> str:
     if len(texts) > 1 or texts[0] not in parameter.words:
         given = " and ".join(repr(shown(each)) for each in texts)
         raise AdminError("bad-parameter", f"{parameter.name} must be one of {', '.join(parameter.words)}, not {given}")
+    return texts[0]
+
+
+def text_of(request: web.Request, parameter: Text) -> str:
+    """Empty when it is not there."""
+    texts = request.query.getall(parameter.name, [""])
+    if len(texts) > 1:
+        raise AdminError("bad-parameter", f"{parameter.name} may be given once, not {len(texts)} times")
     return texts[0]
 
 

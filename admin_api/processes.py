@@ -89,7 +89,7 @@ class Supervisor(Protocol):
 
 
 class GatewayProcess(Protocol):
-    """The process of a Samwise gateway (`broker.commands.gateway_process`)."""
+    """The process of a gateway (`broker.commands.gateway_process`): of Samwise, or of the feed."""
 
     @property
     def pid(self) -> int:

@@ -35,6 +35,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "broker",
         "spark_sink.event_files.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.event_files.layout",  # their names
+        "spark_sink.feed.files",  # served by the broker's process, which lives longer than the feed
+        "spark_sink.feed.segments",
+        "spark_sink.feed.producer.digests",
         "spark_sink.errors",
         "spark_sink.terminal",  # how commands show tables and lengths of time
         "spark_sink.timestamps",
@@ -55,8 +58,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "rsocket_wire",
         "client_sdk",
         "client_sdk.gateways.rabbitmq",  # one way to connect to RabbitMQ
+        "client_sdk.gateways.assignment",  # a process of its own, as gateways are
+        "client_sdk.gateways.control",
+        "client_sdk.gateways.running",
         "broker.config",
         "broker.log",
+        "broker.views.feed",  # what it tells operators
         "spark_sink.errors",
         "spark_sink.event_files",
         "spark_sink.terminal",

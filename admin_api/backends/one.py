@@ -1,7 +1,7 @@
 """The answers of one broker, in whose process the API runs.
 
 Nothing here waits (only the metrics, which may be long, let the loop turn in between), so what is read cannot change
-meanwhile; but for the Samwise gateway, which is another process.
+meanwhile; but for gateways, which are other processes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from msgspec.structs import astuple
 
 from admin_api.backends.answer import Answer, DrainTarget
+from admin_api.backends.feed import Feed
 from admin_api.backends.lists import Listing
 from admin_api.backends.samwise import SamwiseGateway
 from admin_api.bodies import Terms
@@ -38,8 +39,11 @@ REASONS: Final = {
 class OneBroker:
     """Each question has one answer, a view of `broker.views.schemas`; AdminError: it cannot be answered."""
 
-    def __init__(self, process: BrokerProcess, gateway: GatewayProcess | None = None) -> None:
-        self.samwise: Final = SamwiseGateway(process.config.samwise, gateway)
+    def __init__(
+        self, process: BrokerProcess, samwise: GatewayProcess | None = None, feed: GatewayProcess | None = None
+    ) -> None:
+        self.samwise: Final = SamwiseGateway(process.config.samwise, samwise)
+        self.feed: Final = Feed(process.config.feed, feed)
         self._process: Final = process
         self._metrics: Final = Metrics(process)
 
@@ -69,7 +73,8 @@ class OneBroker:
 
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
         """Text and content type, in the format that the Accept header asks for."""
-        return Answer(await self._metrics.render(accept, await self.samwise.families()))
+        gateways = [*await self.samwise.families(), *await self.feed.families()]
+        return Answer(await self._metrics.render(accept, gateways))
 
     async def status(self) -> Answer[schemas.StatusView]:
         """The broker in one look."""
@@ -156,6 +161,7 @@ class OneBroker:
     async def close(self) -> None:
         """Asks nothing more; called once, when the API ends."""
         await self.samwise.close()
+        await self.feed.close()
 
     def _find_drain(self, target: DrainTarget) -> schemas.DrainView | None:
         return queries.drain(self._core, self._now(), target.route_id, target.tag)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.ask import ANSWER_S, SILENT_S, Query, Reply, WorkerClient, check
+from admin_api.backends.feed import Feed
 from admin_api.backends.lists import BROKERS, Listing
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
 from admin_api.backends.one import OneBroker
@@ -68,12 +69,14 @@ class Workers:
     def __init__(
         self,
         supervisor: Supervisor,
-        gateway: GatewayProcess | None = None,
+        samwise: GatewayProcess | None = None,
+        feed: GatewayProcess | None = None,
         answer_s: float = ANSWER_S,
         silent_s: float = SILENT_S,
     ) -> None:
         """`answer_s`: for one answer; `silent_s`: for one of a worker that took too long the last time."""
-        self.samwise: Final = SamwiseGateway(supervisor.config.samwise, gateway)  # one for all workers
+        self.samwise: Final = SamwiseGateway(supervisor.config.samwise, samwise)  # one for all workers
+        self.feed: Final = Feed(supervisor.config.feed, feed)
         self._supervisor: Final = supervisor
         self._client: Final = WorkerClient(self._numbers, supervisor.admin_path, answer_s, silent_s)
         self._metrics: Final = WorkersMetrics()
@@ -96,6 +99,7 @@ class Workers:
             task.cancel()
         await self._client.close()
         await self.samwise.close()
+        await self.feed.close()
 
     async def check_ready(self) -> Answer[None]:
         replies = await self._client.ask_all("/readyz")
@@ -103,7 +107,9 @@ class Workers:
 
     async def metrics(self, accept: str) -> Answer[tuple[bytes, str]]:
         states = self._supervisor.states()
-        replies, samwise = await asyncio.gather(self._client.ask_each("/metrics"), self.samwise.families())
+        replies, samwise, feed = await asyncio.gather(
+            self._client.ask_each("/metrics"), self.samwise.families(), self.feed.families()
+        )
         pids = {each.number: each.pid for each in states}
         texts = {reply.worker: (pids[reply.worker], reply.body.decode()) for reply in replies if reply.is_good}
         own = own_families(
@@ -111,7 +117,7 @@ class Workers:
         )
         missing = frozenset(pids.keys() - texts.keys()) if texts else frozenset[int]()
         texts[SUPERVISOR] = 0, encoded([log_lines(STRANGERS.lines)])  # it has the admin port
-        return Answer(self._metrics.render(accept, texts, [*own, *samwise]), missing)
+        return Answer(self._metrics.render(accept, texts, [*own, *samwise, *feed]), missing)
 
     async def status(self) -> Answer[schemas.StatusView]:
         supervisor = self._supervisor

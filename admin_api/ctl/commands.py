@@ -240,6 +240,57 @@ def samwise_remove(client: AdminClient, ids: tuple[int, ...]) -> Output:
     return change_messages(client, "removed", [("DELETE", f"{tables.MESSAGES.path}/{id}") for id in ids])
 
 
+@ctl.group()
+def feed() -> None:
+    """Inspect the feed beside the broker: what is announced, who has it, who lags."""
+
+
+@feed.command("status")
+@asking
+def feed_status(client: AdminClient) -> Output:
+    """Show the folders, where their posts go, and the consumers that report."""
+    body = client.get(tables.POSTED.path, "posted")
+
+    def show() -> None:
+        print_table((), [("process", f"{body['pid']}, {body['restarts']:,} restarts")])
+        show_feed(body)
+
+    return Output(body, show)
+
+
+@feed.command("posts")
+@click.option("--path", default="", help="Of this file only: who has it?")
+@click.option(
+    "--without", default="", metavar="USER@HOST", help="Of files that this consumer has not reported to have."
+)
+@click.option("--after", type=click.IntRange(0), default=0, metavar="NUMBER", help="With greater numbers.")
+@click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.argument("folder")
+@asking
+def feed_posts(client: AdminClient, folder: str, path: str, without: str, after: int, max_n: int) -> Output:
+    """List the posts of FOLDER, a name of `feed status`, and who has reported what of them."""
+
+    def pages() -> Iterator[Item]:
+        last, url = after, tables.POSTS.path.format(folder=urllib.parse.quote(folder, safe=""))
+        query = [("path", path), ("without", without), ("limit", str(min(max_n, PAGE)))]
+        while items := client.get(url, "items", [*query, ("after", str(last))])["items"]:
+            yield from items
+            last = items[-1]["number"]
+
+    items = list(islice(pages(), max_n))
+    return Output({"items": items}, lambda: show_table(tables.POSTS, items))
+
+
+def show_feed(body: Item) -> None:
+    """The tables of a FeedView; those that are empty are left out."""
+    show_table(tables.POSTED, body["posted"])
+    for table, field in ((tables.SINKS, "sinks"), (tables.CONSUMERS, "consumers")):
+        rows = [{"folder": each["name"], **row} for each in body["posted"] for row in each[field]]
+        if rows:
+            click.echo()
+            show_table(table, rows)
+
+
 def stored_messages(client: AdminClient, state: str, part_n: int = PAGE) -> Iterator[Item]:
     """All messages in this state, asked for part by part; of large ones a part has fewer."""
     after = 0

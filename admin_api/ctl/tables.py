@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from admin_api.ctl.terminal import age
@@ -43,6 +44,11 @@ def number(head: str, field: str) -> Column:
 def duration(head: str, field: str) -> Column:
     """`3 min 20 s`."""
     return Column(head, lambda item: age(item[field]))
+
+
+def moment(at_ms: int | None) -> str:
+    """`2026-03-01 08:30:00`, of UTC; `-` for None."""
+    return "-" if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(" ", "seconds")[:19]
 
 
 def seconds(head: str, field: str) -> Column:
@@ -200,6 +206,62 @@ DESTINATIONS: Final = Table(  # of the field `destinations` there
         count("failed", "failed"),
         text("detail", "detail"),
     ),
+)
+POSTED: Final = Table(  # of the field `posted` there
+    "/api/v1/feed",
+    (
+        text("folder", "name"),
+        text("posts", "what"),
+        count("announced", "files"),
+        count("waiting", "waiting"),
+        count("last post", "last_post"),
+        text("fetched from", "base_url"),
+        text("problem", "problem"),
+    ),
+    "no folder is announced",
+)
+SINKS: Final = Table(  # of the fields `sinks` of these, with the folder
+    "/api/v1/feed",
+    (
+        text("folder", "folder"),
+        text("sink", "name"),
+        text("state", "state"),
+        count("confirmed to", "confirmed_to"),
+        count("behind", "waiting"),
+    ),
+)
+CONSUMERS: Final = Table(  # of the fields `consumers`, likewise
+    "/api/v1/feed",
+    (
+        text("folder", "folder"),
+        text("consumer", "name"),
+        count("has", "has"),
+        count("lacks", "missing"),
+        count("failed", "failed"),
+        Column("last report", lambda item: moment(item["last_report_at_ms"])),
+        Column(
+            "lacks since",
+            lambda item: moment(item["missing_since_ms"]) if item["missing_since_ms"] is not None else "-",
+        ),
+    ),
+)
+POSTS: Final = Table(  # of a folder
+    "/api/v1/feed/{folder}/posts",
+    (
+        count("number", "number"),
+        text("path", "path"),
+        Column(">block", lambda item: "-" if item["block"] is None else str(item["block"])),
+        text("state", "state"),
+        Column("posted", lambda item: moment(item["posted_at_ms"])),
+        Column("has it", lambda item: " ".join(each["consumer"] for each in item["reports"] if each["has_it"])),
+        Column(
+            "has not",
+            lambda item: " ".join(
+                f"{each['consumer']}: {each['code']}" for each in item["reports"] if not each["has_it"]
+            ),
+        ),
+    ),
+    "no posts",
 )
 REDIRECTS: Final = Table(
     "/api/v1/redirects",

@@ -1,10 +1,10 @@
-"""Keeps the process of the Samwise gateway running beside a broker.
+"""Keeps the process of a gateway running beside a broker: that of Samwise, or of the feed.
 
     starting ──► running ──ends──► pause, which doubles ──► starting …      stop: SIGTERM, and after STOP_S SIGKILL
 
 It is told over its standard input what to do, and ends when that does: nothing is left of it when the broker is killed.
-One that ends with status 0 was asked to by a caller ("stop" of protocol 1.2), and is not started again. The broker does
-not wait for it: callers' programs and services need not start in any order.
+One that ends with status 0 was asked to (by a caller, "stop" of Samwise's protocol 1.2), and is not started again. The
+broker does not wait for it: callers' programs and services need not start in any order.
 """
 
 from __future__ import annotations
@@ -17,9 +17,13 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from client_sdk.gateways.samwise.assignment import Assignment
+from broker.config.options import Config
+from client_sdk.gateways.assignment import Assignment
+from client_sdk.gateways.samwise.assignment import assignment_of
+from spark_sink.feed.program.assignment import assignment_of as feed_assignment_of
 
-COMMAND: Final = (sys.executable, "-m", "client_sdk.gateways.samwise")
+SAMWISE: Final = (sys.executable, "-m", "client_sdk.gateways.samwise")
+FEED: Final = (sys.executable, "-m", "spark_sink.feed.program")
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 30.0
 LIVED_S: Final = 10.0  # it was not the start that failed: the next pause is the first one again
@@ -31,10 +35,11 @@ _log: Final = logging.getLogger(__name__)
 class GatewayProcess:
     """One gateway, whatever process it is, from `start` to `stop`."""
 
-    def __init__(self, command: Sequence[str] = COMMAND, first_pause_s: float = FIRST_PAUSE_S) -> None:
-        """`command` starts another program than ours, for tests."""
+    def __init__(self, name: str, command: Sequence[str], first_pause_s: float = FIRST_PAUSE_S) -> None:
+        """`name`: in the log. `command`: what starts its program."""
         self.pid = 0  # 0: it does not run
         self.restarts = 0
+        self._name: Final = name
         self._command: Final = command
         self._first_pause_s: Final = first_pause_s
         self._process: asyncio.subprocess.Process | None = None  # None: it does not run
@@ -60,7 +65,7 @@ class GatewayProcess:
             return
         _, late = await asyncio.wait([self._task], timeout=STOP_S)
         if late:
-            _log.error("samwise gateway: has not ended after %g s and is killed", STOP_S)
+            _log.error("%s: has not ended after %g s and is killed", self._name, STOP_S)
             self._signal(signal.SIGKILL)
         await self._task
 
@@ -73,11 +78,11 @@ class GatewayProcess:
             if self._stop.is_set():
                 return
             if status == 0:
-                _log.warning("samwise gateway: has ended because a caller asked for it, and is not started again")
+                _log.warning("%s: has ended because somebody asked for it, and is not started again", self._name)
                 return
             if loop.time() - began_at >= LIVED_S:
                 pause_s = self._first_pause_s
-            _log.error("samwise gateway: ended with %d, is started again in %g s", status, pause_s)
+            _log.error("%s: ended with %d, is started again in %g s", self._name, status, pause_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._stop.wait()
@@ -92,7 +97,7 @@ class GatewayProcess:
                 *self._command, stdin=asyncio.subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
-            _log.error("samwise gateway: cannot be started: %s", error)
+            _log.error("%s: cannot be started: %s", self._name, error)
             return 1
         self._process, self.pid = process, process.pid
         if self._stop.is_set():  # meanwhile
@@ -111,3 +116,32 @@ class GatewayProcess:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+
+class GatewayProcesses:
+    """Those of one configuration, from `start` to `stop`."""
+
+    def __init__(self, config: Config) -> None:
+        self.samwise: Final = GatewayProcess("samwise gateway", SAMWISE) if config.samwise.endpoints else None
+        self.feed: Final = GatewayProcess("feed", FEED) if config.feed.is_used else None
+        self._config: Final = config
+
+    def start(self, listeners: list[str], admin_url: str) -> None:
+        """`listeners`: URLs that the broker listens on; `admin_url`: of its admin API, empty if it has none.
+        BrokerError "bad-config": nobody can say where the brokers are."""
+        if self.samwise is not None:
+            self.samwise.start(assignment_of(self._config, listeners))
+        if self.feed is not None:
+            self.feed.start(feed_assignment_of(self._config, admin_url))
+
+    def wish_stop(self) -> None:
+        """See there."""
+        for each in self._all():
+            each.wish_stop()
+
+    async def stop(self) -> None:
+        """Returns when all have ended."""
+        await asyncio.gather(*(each.stop() for each in self._all()))
+
+    def _all(self) -> list[GatewayProcess]:
+        return [each for each in (self.samwise, self.feed) if each is not None]

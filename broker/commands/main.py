@@ -13,7 +13,7 @@ import click
 
 from broker import VERSION
 from broker.commands.garbage import Collector
-from broker.commands.gateway_process import GatewayProcess
+from broker.commands.gateway_process import GatewayProcesses
 from broker.commands.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
@@ -25,7 +25,6 @@ from broker.config.reference import options_toml
 from broker.config.urls import Listen, cannot_listen
 from broker.log import setup as setup_log
 from broker.server import Server
-from client_sdk.gateways.samwise.assignment import assignment_of
 from rsocket_wire.errors import BrokerError
 
 if TYPE_CHECKING:  # see `_admin_of`
@@ -48,6 +47,7 @@ ELSEWHERE = {
     "call": "broker.commands.call",
     "ctl": "admin_api.ctl.commands",
     "demo": "broker.commands.demo",
+    "feed": "broker.commands.feed",
     "offer": "broker.commands.offer",
     "pipeline": "spark_sink.cli",
     "report": "spark_sink.cli",
@@ -155,10 +155,11 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
     prepare()
     say_shortage(config.limits.max_connections)
     server = Server(config)
-    gateway = _gateway_of(config)
-    _heed_stop(server, gateway, stops_at_eof)
-    app = _admin_of(server, gateway) if config.admin.listen is not None else None
+    gateways = GatewayProcesses(config)
+    _heed_stop(server, gateways, stops_at_eof)
+    app = _admin_of(server, gateways) if config.admin.listen is not None else None
     admin: AdminListener | None = None
+    url = ""
     try:
         await server.start()
         if app is not None and config.admin.listen is not None:
@@ -171,10 +172,9 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
         return EXIT_CANNOT_START
     with Collector(asyncio.get_running_loop()):
         _say_listening(server.listeners)
-        if gateway is not None:
-            gateway.start(assignment_of(config, server.listeners))
+        gateways.start(server.listeners, url)
         await server.wait_for_wish()
-        await asyncio.gather(server.stop(), *([gateway.stop()] if gateway is not None else []))
+        await asyncio.gather(server.stop(), gateways.stop())
     if admin is not None:
         await admin.cleanup()
     return 0
@@ -184,42 +184,36 @@ async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> 
     take_descriptors()
     say_shortage(config.limits.max_connections)
     supervisor = Supervisor(config, workers_n)
-    gateway = _gateway_of(config)
-    _heed_stop(supervisor, gateway, stops_at_eof)
-    app = _admin_of(supervisor, gateway) if config.admin.listen is not None else None
+    gateways = GatewayProcesses(config)
+    _heed_stop(supervisor, gateways, stops_at_eof)
+    app = _admin_of(supervisor, gateways) if config.admin.listen is not None else None
     admin: AdminListener | None = None
+    url = ""
     try:
         await supervisor.start()
         if app is not None and config.admin.listen is not None:
             admin, url = await _start_admin(app, config.admin.listen)
             supervisor.listeners.append(url)
         _say_listening(supervisor.listeners)
-        if gateway is not None:
-            gateway.start(assignment_of(config, supervisor.listeners))
+        gateways.start(supervisor.listeners, url)
         await supervisor.wait_for_wish()
     except BrokerError as error:
         if not supervisor.is_stopping:
             click.echo(f"rsocket-broker: {error.text}", err=True)
             await supervisor.stop()
             return EXIT_CANNOT_START
-    is_orderly, *_ = await asyncio.gather(supervisor.stop(), *([gateway.stop()] if gateway is not None else []))
+    is_orderly, _ = await asyncio.gather(supervisor.stop(), gateways.stop())
     if admin is not None:
         await admin.cleanup()
     return 0 if is_orderly else EXIT_WORKER_FAILED
 
 
-def _gateway_of(config: Config) -> GatewayProcess | None:
-    """None: there is to be none."""
-    return GatewayProcess() if config.samwise.endpoints else None
-
-
-def _heed_stop(broker: Server | Supervisor, gateway: GatewayProcess | None, stops_at_eof: bool) -> None:
-    """Whoever wants the broker to stop wants its gateway to."""
+def _heed_stop(broker: Server | Supervisor, gateways: GatewayProcesses, stops_at_eof: bool) -> None:
+    """Whoever wants the broker to stop wants its gateways to."""
 
     def wish_stop() -> None:
         broker.wish_stop()
-        if gateway is not None:
-            gateway.wish_stop()
+        gateways.wish_stop()
 
     heed_signals(wish_stop)
     if stops_at_eof:
@@ -232,11 +226,13 @@ def _say_listening(urls: list[str]) -> None:
     sys.stdout.flush()
 
 
-def _admin_of(broker: Server | Supervisor, gateway: GatewayProcess | None) -> web.Application:
+def _admin_of(broker: Server | Supervisor, gateways: GatewayProcesses) -> web.Application:
     """The REST API of this process, before anybody can connect: what it imports keeps the loop from all else."""
     from admin_api.app import make_app, make_workers_app  # late: aiohttp is a third of a start that can do without
 
-    return make_app(broker, gateway) if isinstance(broker, Server) else make_workers_app(broker, gateway)
+    if isinstance(broker, Server):
+        return make_app(broker, gateways.samwise, gateways.feed)
+    return make_workers_app(broker, gateways.samwise, gateways.feed)
 
 
 async def _start_admin(app: web.Application, listen: Listen) -> tuple[AdminListener, str]:

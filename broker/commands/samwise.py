@@ -19,8 +19,9 @@ from broker.commands import terminal
 from broker.config.load import ConfigErrors, load
 from broker.log import one_line
 from broker.views.samwise import DEAD, WAITING, MessageView
+from client_sdk.gateways.control import NotRunning
 from client_sdk.gateways.samwise.assignment import assignment_of, control_path
-from client_sdk.gateways.samwise.control import ControlClient, NotRunning, StoppedGateway
+from client_sdk.gateways.samwise.control import ControlClient, StoppedGateway
 from client_sdk.gateways.samwise.endpoint.client import DEFAULT_TIMEOUT_S, NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
 from client_sdk.gateways.samwise.program import run

@@ -91,22 +91,36 @@ class Loaded:
     warnings: list[Mistake]  # what is no mistake, and not wise either
 
 
-def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Config:
+def load(
+    path: str | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    tables: Mapping[str, Mapping[str, object]] | None = None,
+) -> Config:
     """As `load_all`, without the warnings."""
-    return load_all(path, environ, flags).config
+    return load_all(path, environ, flags, tables).config
 
 
-def load_all(path: str | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Loaded:
+def load_all(
+    path: str | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object],
+    tables: Mapping[str, Mapping[str, object]] | None = None,
+) -> Loaded:
     """The configuration of these sources; ConfigErrors with every mistake of all of them.
 
     `path` None: no file. `environ` may hold anything; names that begin with RSB_ are ours. `flags` are keyed
-    "section.key", their values are texts as in the environment, or of the TOML type.
+    "section.key", their values are texts as in the environment, or of the TOML type. `tables` are those of a command
+    line that is about one of them: by their place, then by name, with what stands in them.
     """
     found = _Findings()
     if path is not None:
         _read_file(path, found)
     _read_environment(environ, found)
     _read_flags(flags, found)
+    for place, named in (tables or {}).items():
+        for name, content in named.items():
+            found.take_table(TABLES[place], name, _from_texts(TABLES[place], content), _Source("command line"))
     _check_listeners(found)
     _check_tls(found)
     _check_files(found)
@@ -474,6 +488,15 @@ def _from_text(doc: OptionDoc, text: str) -> object:
         return []
     # Subjects of certificates hold commas.
     return split_list(text) if doc.option.form == "subject" else [item.strip() for item in text.split(",")]
+
+
+def _from_texts(tables: Tables, content: object) -> object:
+    """A table of a command line as a file would have it."""
+    assert isinstance(content, dict)  # of our own making
+    return {
+        key: _from_text(tables.keys[key], value) if isinstance(value, str) and key in tables.keys else value
+        for key, value in content.items()
+    }
 
 
 def _near_option(section: str, key: str) -> str:

@@ -19,7 +19,7 @@ Api = TestClient[Any, Any]
 
 def api_of(of: FakeAdmin | web.Application) -> Api:
     """Listens as long as its block lasts."""
-    return TestClient(TestServer(make_app(of, of.gateway) if isinstance(of, FakeAdmin) else of))
+    return TestClient(TestServer(make_app(of, of.gateway, of.feed) if isinstance(of, FakeAdmin) else of))
 
 
 async def get(api: Api, path: str, missing: str = "") -> Any:

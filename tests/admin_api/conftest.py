@@ -7,6 +7,7 @@ import pytest
 
 from tests.admin_api.asking import Api, api_of
 from tests.admin_api.fakes import FakeAdmin, shop_with_traffic
+from tests.admin_api.feed import FakeFeed
 from tests.admin_api.gateway import FakeGateway
 
 
@@ -19,6 +20,15 @@ def admin() -> FakeAdmin:
 async def client(admin: FakeAdmin) -> AsyncIterator[Api]:
     async with api_of(admin) as client:
         yield client
+
+
+@pytest.fixture
+async def feed(socket_folder: Path) -> AsyncIterator[FakeFeed]:
+    """A feed that answers."""
+    folder = socket_folder / "feed"
+    folder.mkdir()
+    async with FakeFeed(folder) as feed:
+        yield feed
 
 
 @pytest.fixture

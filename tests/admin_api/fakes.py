@@ -12,6 +12,7 @@ from broker.edge.event_pipe import PipeState
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.annotations import Annotations
+from tests.admin_api.feed import FakeFeed
 from tests.admin_api.gateway import FakeGateway
 from tests.fakes import World, address
 from tests.topology import Net
@@ -51,6 +52,7 @@ class FakeAdmin:
         self.files: PipeState | None = None
         self.unknown: list[DialView] = []
         self.gateway: FakeGateway | None = None
+        self.feed: FakeFeed | None = None
         self.seen = EdgeView({("PeerClosed", True): 10, ("PeerClosed", False): 1481}, 3, 2)
 
     @property
@@ -64,6 +66,11 @@ class FakeAdmin:
         """Has this Samwise gateway from now on; None: none."""
         self.gateway = gateway
         self.config = replace(self.config, samwise=gateway.options if gateway is not None else SamwiseOptions())
+
+    def keep_feed(self, feed: FakeFeed) -> None:
+        """Has this feed from now on."""
+        self.feed = feed
+        self.config = replace(self.config, feed=feed.options)
 
     def event_state(self) -> PipeState | None:
         return self.files

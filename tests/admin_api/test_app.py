@@ -18,6 +18,7 @@ from broker.config.sections.process import BrokerOptions, ServerOptions
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.asking import Api, api_of, get, problem
 from tests.admin_api.fakes import FakeAdmin
+from tests.admin_api.feed import FakeFeed
 from tests.admin_api.gateway import FakeGateway
 from tests.fakes import World
 from tests.spark_sink.report.chromium import browser
@@ -223,8 +224,8 @@ PATHS = [endpoint.path for endpoint in ENDPOINTS]
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_path_refuses_unknown_parameters(client: Api, path: str) -> None:
-    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
-    for name, value in (("stream", "b-1"), ("source", "flows"), ("number", "1")):
+    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders").replace("{path:.*}", "a")
+    for name, value in (("stream", "b-1"), ("source", "flows"), ("number", "1"), ("folder", "data")):
         path = path.replace(f"{{{name}:[^/]+}}", value)
     body = await problem(client, f"{path}?verbose=1")
     assert (body["status"], body["code"]) == (400, "bad-parameter")
@@ -246,9 +247,13 @@ async def test_another_method_is_405_and_told_which_is_possible(client: Api, met
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if not path.startswith(f"{EVENTS}/")])
-async def test_head_has_the_headers_of_get_and_no_body(admin: FakeAdmin, gateway: FakeGateway, path: str) -> None:
+async def test_head_has_the_headers_of_get_and_no_body(
+    admin: FakeAdmin, gateway: FakeGateway, feed: FakeFeed, path: str
+) -> None:
     admin.keep(gateway)
+    admin.keep_feed(feed)
     path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
+    path = path.replace("{folder:[^/]+}", "data").replace("{path:.*}", "b%20c")
     async with api_of(admin) as client, client.head(path) as head, client.get(path) as answer:
         assert (head.status, await head.read()) == (200, b"")
         assert head.headers["Content-Type"] == answer.headers["Content-Type"]

@@ -18,6 +18,7 @@ from rsocket_wire.rsocket.frames import REQUEST_FNF, REQUEST_RESPONSE
 from rsocket_wire.wire.tags import Tag
 from tests.admin_api.asking import api_of, get, said
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin, came, islands
+from tests.admin_api.feed import FakeFeed
 from tests.admin_api.gateway import FakeGateway
 from tests.fakes import address, route_id
 from tests.golden import Golden
@@ -31,6 +32,7 @@ ASKED = {
     "/api/v1/services/{name:.+}": "/api/v1/services/orders?limit=1&offset=3",
     "/api/v1/connections": "/api/v1/connections?limit=2&offset=3",
     "/api/v1/samwise/messages": "/api/v1/samwise/messages?state=dead&limit=1",
+    "/api/v1/feed/{folder:[^/]+}/posts": "/api/v1/feed/data/posts",
 }
 LIMITS = "/api/v1/limits"  # long: see `test_app`
 DOCUMENT = "/api/v1/openapi.json"  # made of what other tests hold: see `test_openapi`
@@ -40,16 +42,17 @@ VIEWS = [
     if endpoint.path.startswith(f"{ROOT}/") and not endpoint.path.startswith((EVENTS, LIMITS, DOCUMENT))
 ]
 CHANGES = {"drain", "undrain", "redirect", "unredirect", "close"}
-GROUPS = {"samwise"}
+GROUPS = {"samwise", "feed"}
 LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES - GROUPS)]
 LISTS += [["connections", "--closed"], ["samwise", "status"], ["samwise", "messages", "--dead"]]
+LISTS += [["feed", "status"], ["feed", "posts", "data"]]
 
 
 @pytest.fixture
-def middle(gateway: FakeGateway) -> FakeAdmin:
+def middle(gateway: FakeGateway, feed: FakeFeed) -> FakeAdmin:
     """Broker b2 of the islands, of which everything can be told: its routes are drained, eaten up by a slow peer or
     gone; requests were answered, wait for an answer, or found no route; some came from other brokers. A Samwise gateway
-    is beside it."""
+    and a feed are beside it."""
     net = islands()
     world = net.worlds["b2"]
     orders = world.service("orders", 4, region="eu", canary=None)
@@ -80,12 +83,19 @@ def middle(gateway: FakeGateway) -> FakeAdmin:
     admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
     admin.files = PIPE_STATE
     admin.keep(gateway)
+    admin.keep_feed(feed)
     return admin
 
 
 def named(path: str) -> str:
     """`/api/v1/services/{name:.+}`: services-one"""
-    return path.removeprefix("/api/v1/").replace("/{id:[^/]+}", "-one").replace("/{name:.+}", "-one").replace("/", "-")
+    return (
+        path.removeprefix("/api/v1/")
+        .replace("/{id:[^/]+}", "-one")
+        .replace("/{name:.+}", "-one")
+        .replace("/{folder:[^/]+}", "")
+        .replace("/", "-")
+    )
 
 
 @pytest.mark.parametrize("path", VIEWS)
@@ -112,6 +122,8 @@ async def test_metrics_are_as_they_were(golden: Golden, middle: FakeAdmin) -> No
     async with api_of(middle) as client, client.get("/metrics") as answer:
         text = (await answer.text()).replace(VERSION, "(version)").replace(queries.CORE, "(core)")
     lines = [
-        line for line in text.splitlines() if line.startswith(("broker_", "samwise_")) and "_seconds_bucket" not in line
+        line
+        for line in text.splitlines()
+        if line.startswith(("broker_", "samwise_", "feed_")) and "_seconds_bucket" not in line
     ]
     golden.check("metrics.txt", "\n".join([*lines, ""]))

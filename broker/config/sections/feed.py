@@ -4,11 +4,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 from broker.config.option import MAX_NAME_BYTES, option
 from broker.config.quantities import SIZE, TIME
 
+CONTROL_NAME: Final = "control.sock"  # in feed.dir
 Posted = Literal["files", "segments"]
 
 
@@ -37,8 +39,8 @@ class PostOptions:
     prefix: str = option("v03.post", "First words of the topics, with dots.", '"v03.post.wis"', within=(1, 100))
     identity: str = option(
         "sha512",
-        "How a file is identified: sha512 or md5 of its bytes; cod,sha512 or cod,md5: whoever fetches it computes that; "
-        "random; arbitrary,VALUE; none.",
+        "How a file is identified: sha512 or md5 of its bytes; cod,sha512 or cod,md5: whoever fetches it computes "
+        "that; random; arbitrary,VALUE; none.",
         '"md5"',
         within=(1, MAX_NAME_BYTES),
     )
@@ -73,8 +75,8 @@ class PostOptions:
     removals: bool = option(True, "Whether others are told that a file is gone.", "false")
     interval: float = option(
         1.0,
-        "Interval between two looks at the folder, at least; of a large one it is longer, so that looking takes a tenth "
-        "of a core at most. Segments are found within 0.1 s, whatever stands here.",
+        "Interval between two looks at the folder, at least; of a large one it is longer, so that looking takes a "
+        "tenth of a core at most. Segments are found within 0.1 s, whatever stands here.",
         '"10s"',
         "seconds",
         within=(0.05, 86_400),
@@ -99,6 +101,10 @@ class PostOptions:
     from_cluster: str = option("", "Header from_cluster.", '"eu"', within=(0, MAX_NAME_BYTES))
     to_clusters: str = option("", "Header to_clusters.", '"us,jp"', within=(0, MAX_NAME_BYTES))
 
+    def root(self, events_dir: str) -> Path:
+        """The folder, which of segments may be that of the broker's event files."""
+        return Path(self.folder or events_dir)
+
 
 @dataclass(frozen=True)
 class FeedOptions:
@@ -106,8 +112,8 @@ class FeedOptions:
 
     dir: str = option(
         "",
-        "Directory of what the feed has to remember: logs of posts. Created if missing; only one feed uses it. Required "
-        "by [feed.post.NAME].",
+        "Directory of what the feed has to remember: logs of posts. Created if missing; only one feed uses it. "
+        "Required by [feed.post.NAME].",
         '"/var/lib/rsocket-broker/feed"',
         form="directory",
     )
@@ -127,3 +133,17 @@ class FeedOptions:
         form=TIME,
     )
     post: Mapping[str, PostOptions] = field(default_factory=dict)  # by name
+
+    @property
+    def is_used(self) -> bool:
+        """There is something to do."""
+        return bool(self.post)
+
+    @property
+    def control_path(self) -> Path:
+        """Of the socket at which operators ask the feed."""
+        return Path(self.dir) / CONTROL_NAME
+
+    def log_path(self, name: str) -> Path:
+        """Of the log of posts of one folder."""
+        return Path(self.dir) / f"{name}.posts"

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from broker.config.sections.feed import PostOptions
+from broker.config.sections.feed import CONTROL_NAME, PostOptions
 from broker.config.toml import shown_value, toml_key
 from broker.config.urls import MAX_UNIX_PATH_BYTES
 
-CONTROL_NAME: Final = "control.sock"  # in feed.dir: where operators ask a feed that runs
 SEGMENTS: Final = "segments"
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _CONSUMER: Final = re.compile(r"[^@\s]+@[^@\s]+")

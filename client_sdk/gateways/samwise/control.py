@@ -1,22 +1,21 @@
-"""Where operators ask a gateway that runs: HTTP on a Unix socket in its folder, for who may open it.
+"""What operators may ask a gateway that runs, at its socket (`client_sdk.gateways.control`).
 
     GET  /state                                        what it has done, and what waits
     GET  /messages?state=waiting&after=0&limit=100     a page of stored messages, by id; an empty one is the end
     POST /messages/requeue   {"ids": [7]}              dead letters are tried again
     POST /messages/remove    {"ids": [7]}              messages and dead letters are gone
 
-Bodies and answers are JSON, values of `broker.views.samwise`; a refusal is a sentence. The store is open in one process
+Bodies and answers are values of `broker.views.samwise`. The store is open in one process
 only, so a gateway that runs is asked, and one that does not run is stood in for by whoever wants to know.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
-from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp import web
 
 from broker.views.samwise import (
     DEAD,
@@ -28,13 +27,12 @@ from broker.views.samwise import (
     MessagesView,
     MessageView,
 )
+from client_sdk.gateways.control import ControlSession, ControlSocket, Refusal, answer_of, refusal_of
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import Letter, StoreError
 
 MAX_PAGE: Final = 1000  # messages of one answer
 MAX_IDS: Final = 10_000  # of one change
-ASK_S: Final = 30.0  # for an answer; the store may be busy with callers
-SOCKET_MODE: Final = 0o600
 
 
 class Listed(Protocol):
@@ -55,61 +53,36 @@ class Running(Listed, Protocol):
     def state(self) -> GatewayView: ...
 
 
-class NotRunning(Exception):
-    """No gateway answers at that socket."""
-
-
-class ControlListener:
-    """The socket, from `start` to `close`."""
+class ControlListener(ControlSocket):
+    """The socket of one gateway. Whoever has the store has the socket, too."""
 
     def __init__(self, gateway: Running, path: Path) -> None:
         self._gateway: Final = gateway
-        self._path: Final = path
-        app = web.Application()
-        app.add_routes(
-            [
-                web.get("/state", self._state),
-                web.get("/messages", self._list),
-                web.post("/messages/requeue", self._requeue),
-                web.post("/messages/remove", self._remove),
-            ]
-        )
-        self._runner: Final = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-
-    async def start(self) -> None:
-        """OSError. Whoever has the store has the socket, too: one that is there is of a process that is gone."""
-        self._path.unlink(missing_ok=True)
-        await self._runner.setup()
-        before = os.umask(0o777 & ~SOCKET_MODE)
-        try:
-            await web.UnixSite(self._runner, str(self._path)).start()
-        finally:
-            os.umask(before)
-
-    async def close(self) -> None:
-        """Also before it was started."""
-        is_started = bool(self._runner.sites)
-        await self._runner.cleanup()
-        if is_started:
-            self._path.unlink(missing_ok=True)
+        routes = [
+            web.get("/state", self._state),
+            web.get("/messages", self._list),
+            web.post("/messages/requeue", self._requeue),
+            web.post("/messages/remove", self._remove),
+        ]
+        super().__init__(path, routes)
 
     async def _state(self, request: web.Request) -> web.Response:
-        return _json(self._gateway.state())
+        return answer_of(self._gateway.state())
 
     async def _list(self, request: web.Request) -> web.Response:
         state = request.query.get("state", WAITING)
         try:
             after_id, limit = int(request.query.get("after", "0")), int(request.query.get("limit", "100"))
         except ValueError:
-            return _refuse("after and limit must be whole numbers")
+            return refusal_of("after and limit must be whole numbers")
         if not 0 <= after_id <= MAX_ID:
-            return _refuse(f"after must be 0 to {MAX_ID}")
+            return refusal_of(f"after must be 0 to {MAX_ID}")
         if state not in (WAITING, DEAD) or not 1 <= limit <= MAX_PAGE:
-            return _refuse(f"state must be {WAITING} or {DEAD}, limit 1 to {MAX_PAGE}")
+            return refusal_of(f"state must be {WAITING} or {DEAD}, limit 1 to {MAX_PAGE}")
         try:
-            return _json(await page(self._gateway, state, after_id, limit))
+            return answer_of(await page(self._gateway, state, after_id, limit))
         except StoreError as error:
-            return _refuse(str(error), status=503)
+            return refusal_of(str(error), status=503)
 
     async def _requeue(self, request: web.Request) -> web.Response:
         return await self._change(request, self._gateway.requeue)
@@ -121,28 +94,26 @@ class ControlListener:
         try:
             ids = msgspec.json.decode(await request.read(), type=MessageIds).ids
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return _refuse(str(error))
+            return refusal_of(str(error))
         if not 1 <= len(ids) <= MAX_IDS:
-            return _refuse(f"ids must be 1 to {MAX_IDS}")
+            return refusal_of(f"ids must be 1 to {MAX_IDS}")
         try:
-            return _json(ChangedMessages(await change(ids)))
+            return answer_of(ChangedMessages(await change(ids)))
         except StoreError as error:
-            return _refuse(str(error), status=503)
+            return refusal_of(str(error), status=503)
 
 
 class ControlClient:
     """Asks a gateway that runs; `async with` it."""
 
     def __init__(self, path: Path) -> None:
-        self._session: Final = ClientSession(
-            connector=UnixConnector(str(path)), timeout=ClientTimeout(ASK_S), base_url="http://gateway"
-        )
+        self._session: Final = ControlSession(path)
 
     async def __aenter__(self) -> "ControlClient":
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+    async def __aexit__(self, *told: object) -> None:
+        await self._session.__aexit__(*told)
 
     async def page(self, state: str, after_id: int, limit: int) -> MessagesView:
         """NotRunning; StoreError: the gateway does not give it."""
@@ -161,13 +132,9 @@ class ControlClient:
 
     async def _ask(self, method: str, path: str, **more: Any) -> bytes:
         try:
-            async with self._session.request(method, path, **more) as response:
-                data = await response.read()
-        except (ClientError, TimeoutError) as error:
-            raise NotRunning(str(error)) from None
-        if response.status != 200:
-            raise StoreError(data.decode(errors="replace"))
-        return data
+            return await self._session.ask(method, path, **more)
+        except Refusal as error:
+            raise StoreError(str(error)) from None
 
 
 class StoppedGateway:
@@ -220,11 +187,3 @@ def view_of(letter: Letter) -> MessageView:
         reason=letter.reason,
         payload_bytes=len(publish.payload),
     )
-
-
-def _json(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
-
-
-def _refuse(text: str, status: int = 400) -> web.Response:
-    return web.Response(text=text, status=status)

@@ -11,15 +11,15 @@ import asyncio
 import contextlib
 import gc
 import importlib
-import os
-import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.config.folders import make_folder
-from broker.log import setup as setup_log
+from client_sdk.gateways.running import EXIT_CANNOT_START
+from client_sdk.gateways.running import run as run_in_process
 from client_sdk.gateways.samwise.assignment import Assignment
 from client_sdk.gateways.samwise.control import ControlListener
 from client_sdk.gateways.samwise.endpoint.server import Server
@@ -42,29 +42,15 @@ SWITCH_S: Final = 0.0005  # after which a busy loop gives up the GIL, which the 
 # Python's 700 a single caller's message took a sixth more CPU.
 COLLECT_N: Final = 20_000
 EVENT_FILES: Final = "client_sdk.gateways.event_files"  # imported where they are written: the others pay nothing
-EXIT_CANNOT_START: Final = 1
-STDIN: Final = 0
 
 
 def run(assignment: Assignment, *, stops_at_eof: bool = False) -> int:
     """Runs a gateway to its end; the exit status. `stops_at_eof`: it ends with its standard input, too."""
-    setup_log(assignment.log.level, assignment.log.format)
     sys.setswitchinterval(SWITCH_S)
-    main = _main(assignment, stops_at_eof)
-    try:
-        import uvloop  # optional: not on every system
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
+    return run_in_process(partial(_main, assignment), assignment.log, stops_at_eof=stops_at_eof)
 
 
-async def _main(assignment: Assignment, stops_at_eof: bool) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if stops_at_eof:
-        loop.add_reader(STDIN, _read_on, stop.set)
+async def _main(assignment: Assignment, stop: asyncio.Event) -> int:
     try:
         while await serve(assignment, stop, _started) == RESTART:
             pass
@@ -138,10 +124,3 @@ def _started(endpoints: list[str]) -> None:
     gc.set_threshold(COLLECT_N)
     for endpoint in endpoints:
         print(f"listening {endpoint}", flush=True)
-
-
-def _read_on(stop: Callable[[], None]) -> None:
-    """What is in it is not looked at."""
-    if not os.read(STDIN, 4096):
-        asyncio.get_running_loop().remove_reader(STDIN)
-        stop()

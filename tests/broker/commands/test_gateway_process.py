@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.commands import gateway_process
-from broker.commands.gateway_process import GatewayProcess
+from broker.commands.gateway_process import FEED, GatewayProcess
 from broker.config.options import Config
 from client_sdk.gateways.samwise.assignment import Assignment, assignment_of
 from tests.system.support.waits import soon, until
@@ -26,7 +26,9 @@ class Program:
     """A program in place of the gateway."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        self.process = GatewayProcess((sys.executable, "-c", f"import os; os.chdir({str(folder)!r}); {text}"), 0.01)
+        self.process = GatewayProcess(
+            "samwise gateway", (sys.executable, "-c", f"import os; os.chdir({str(folder)!r}); {text}"), 0.01
+        )
         self._starts = folder / "starts"
 
     @property
@@ -64,7 +66,7 @@ async def test_one_that_a_caller_has_stopped_is_not_started_again(
 ) -> None:
     program = Program(tmp_path, BEGIN)
     program.process.start(ASSIGNMENT)
-    await until(lambda: "because a caller asked for it" in caplog.text)
+    await until(lambda: "because somebody asked for it" in caplog.text)
     await soon(program.process.stop())
     assert len(program.pids) == 1
 
@@ -117,7 +119,7 @@ async def test_two_wishes_while_it_is_being_started_end_it_at_once(tmp_path: Pat
 
 
 async def test_what_cannot_be_started_is_tried_again_until_the_broker_stops(caplog: pytest.LogCaptureFixture) -> None:
-    process = GatewayProcess(("/no/such/program",), 0.01)
+    process = GatewayProcess("samwise gateway", ("/no/such/program",), 0.01)
     process.start(ASSIGNMENT)
     await until(lambda: process.restarts == 2)
     await soon(process.stop())
@@ -125,4 +127,4 @@ async def test_what_cannot_be_started_is_tried_again_until_the_broker_stops(capl
 
 
 async def test_one_that_was_never_started_is_stopped() -> None:
-    await soon(GatewayProcess().stop())
+    await soon(GatewayProcess("feed", FEED).stop())

@@ -8,8 +8,9 @@ import pytest
 from aiohttp import ClientSession, UnixConnector
 
 from broker.views.samwise import DEAD, WAITING
+from client_sdk.gateways.control import NotRunning
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
-from client_sdk.gateways.samwise.control import ControlClient, ControlListener, NotRunning, StoppedGateway
+from client_sdk.gateways.samwise.control import ControlClient, ControlListener, StoppedGateway
 from client_sdk.gateways.samwise.gateway import Gateway
 from client_sdk.gateways.samwise.store import Store
 from client_sdk.gateways.samwise.tables import StoreError

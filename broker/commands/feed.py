@@ -1,0 +1,198 @@
+"""`rsocket-broker feed`: announce the files of folders, serve them, and ask a feed that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from admin_api.ctl.commands import show_feed
+from broker.commands import terminal
+from broker.config.load import ConfigErrors, load
+from broker.config.options import Config
+from broker.config.urls import WILDCARDS, Listen
+from broker.views.feed import FeedStateView
+from client_sdk.gateways.control import NotRunning, Refusal
+from client_sdk.gateways.running import run as run_in_process
+from rsocket_wire.errors import BrokerError
+from spark_sink.feed.program.assignment import Assignment, assignment_of
+from spark_sink.feed.program.control import ControlClient
+from spark_sink.feed.program.program import run
+from spark_sink.feed.program.serving import FilesListener
+
+WATCHED: Final = "folder"  # its name, where a command line is about one
+
+STATUSES: Final = """\b
+Exit status:
+  0  done
+  1  something else, or no feed runs
+  2  the command line or the configuration is wrong"""
+
+
+@click.group()
+def feed() -> None:
+    """Announce files by posts of Sarracenia v03, and serve them."""
+
+
+def _configured(command: Callable[..., None]) -> Callable[..., None]:
+    """Where the options come from that no flag says."""
+    for option in reversed(
+        (
+            click.option("--dir", "folder", metavar="DIR", help="What the feed has to remember, instead of feed.dir."),
+            click.option(
+                "--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration, TOML."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _posting(command: Callable[..., None]) -> Callable[..., None]:
+    """Which files are announced, and how."""
+    for option in reversed(
+        (
+            click.option(
+                "--segments", "is_segments", is_flag=True, help="It is an events folder: its sealed segments."
+            ),
+            click.option("--base-url", default="", metavar="URL", help="Where others fetch the files from."),
+            click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are announced; repeatable."),
+            click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable."),
+            click.option("--identity", metavar="METHOD", help="sha512, md5, cod,sha512, cod,md5, random, none …"),
+            click.option(
+                "--inline", "inline_bytes", metavar="SIZE", help="Files up to this size are in their posts: 4K."
+            ),
+            click.option("--blocks", "block_bytes", metavar="SIZE", help="Larger files are announced in blocks: 64M."),
+            click.option("--settle", metavar="TIME", help="How long a file must not have changed: 0.5s."),
+            click.option("--no-removals", is_flag=True, help="Nobody is told that a file is gone."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@feed.command(epilog=STATUSES)
+@_configured
+@_posting
+@click.option("--interval", metavar="TIME", help="Between two looks at the folder, at least: 1s.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve the files here, too; port 0: any free one.")
+@click.argument("root", required=False, metavar="[FOLDER]")
+def watch(path: str | None, folder: str | None, root: str | None, listen: str | None, **given: Any) -> None:
+    """Announce what is in FOLDER, and what changes there, until SIGTERM or SIGINT.
+
+    Without FOLDER it does all that section [feed] of the configuration says, as `rsocket-broker serve` does.
+    """
+    if root is None:
+        if listen or any(given.values()):
+            raise click.UsageError("without FOLDER only --config and --dir may be given: the rest is configured")
+        config = _load(path, folder)
+        if not config.feed.is_used:
+            raise click.UsageError("nothing is configured: give FOLDER, or a table [feed.post.NAME] in --config")
+        admin = config.admin.listen
+        sys.exit(run(_assignment_of(config, "" if admin is None else str(admin))))
+    place = None if listen is None else _place(listen)
+    table = _table(root, place, **given)
+    config = _load(path, folder, {"feed.post": {WATCHED: table}})
+    files = None
+    if place is not None:
+        files = FilesListener(Path(root), is_segments=given["is_segments"], log=config.feed.log_path(WATCHED)), place
+    sys.exit(run(_assignment_of(config, ""), files=files))
+
+
+@feed.command(epilog=STATUSES)
+@click.option(
+    "--listen", default="127.0.0.1:8080", metavar="HOST:PORT", show_default=True, help="Port 0: any free one."
+)
+@click.option("--segments", "is_segments", is_flag=True, help="It is an events folder: only its sealed segments.")
+@click.option(
+    "--log", type=click.Path(path_type=Path), metavar="FILE", help="Log of its posts: ETags are digests then."
+)
+@click.argument("root", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def serve(root: Path, listen: str, is_segments: bool, log: Path | None) -> None:
+    """Serve the files of FOLDER over HTTP, with ranges, until SIGTERM or SIGINT."""
+    files, place = FilesListener(root, is_segments=is_segments, log=log), _place(listen)
+
+    async def main(stop: asyncio.Event) -> int:
+        try:
+            port = await files.start(place)
+        except BrokerError as error:
+            terminal.complain(error.text)
+            return terminal.EXIT_FAILED
+        click.echo(f"listening {Listen('http', place.host, port)}/")
+        await stop.wait()
+        await files.close()
+        return 0
+
+    sys.exit(run_in_process(main, Config().log))
+
+
+@feed.command(epilog=STATUSES)
+@_configured
+@click.option("--json", "is_json", is_flag=True, help="As JSON.")
+def status(path: str | None, folder: str | None, is_json: bool) -> None:
+    """Show what a feed on this machine announces, where its posts go, and who has the files."""
+    options = _load(path, folder).feed
+    if not options.dir:
+        raise click.UsageError("feed.dir is not set; give --dir or --config")
+
+    async def ask() -> FeedStateView:
+        async with ControlClient(options.control_path) as client:
+            return await client.state()
+
+    try:
+        state = asyncio.run(ask())
+    except NotRunning:
+        terminal.complain(f"no feed runs in {options.dir}")
+        sys.exit(terminal.EXIT_FAILED)
+    except Refusal as error:
+        terminal.complain(f"the feed refuses: {error}")
+        sys.exit(terminal.EXIT_FAILED)
+    if is_json:
+        terminal.put_line(msgspec.json.encode(state))
+    else:
+        show_feed(msgspec.to_builtins(state))
+
+
+def _table(root: str, place: Listen | None, **given: Any) -> dict[str, object]:
+    """The options of one posted folder, as a file would have them. `place`: where this process serves it."""
+    table: dict[str, object] = {"folder": root, "what": "segments" if given["is_segments"] else "files"}
+    table |= {key: given[key] for key in ("base_url", "identity", "inline_bytes", "block_bytes") if given[key]}
+    table |= {key: given[key] for key in ("settle", "interval") if given.get(key)}
+    table |= {key: list(given[key]) for key in ("accept", "reject") if given[key]}
+    if given["no_removals"]:
+        table["removals"] = False
+    if not given["base_url"]:
+        if place is None or not place.port:
+            raise click.UsageError("give --base-url, where others fetch the files from, or --listen with a port")
+        host = socket.gethostname() if place.host in WILDCARDS else place.host
+        table["base_url"] = f"{Listen('http', host, place.port)}/"
+    return table
+
+
+def _place(text: str) -> Listen:
+    try:
+        return Listen.parse_host_port(text)
+    except BrokerError as error:
+        raise click.UsageError(f"--listen: {error.text}") from None
+
+
+def _load(path: str | None, folder: str | None, tables: Mapping[str, Mapping[str, object]] | None = None) -> Config:
+    try:
+        return load(path, os.environ, {"feed.dir": folder}, tables)
+    except ConfigErrors as error:
+        click.echo(error.text, err=True)
+        sys.exit(click.UsageError.exit_code)
+
+
+def _assignment_of(config: Config, admin_url: str) -> Assignment:
+    try:
+        return assignment_of(config, admin_url)
+    except BrokerError as error:
+        raise click.UsageError(error.text) from None

@@ -1,0 +1,1 @@
+"""The feed as a program: a process that a broker keeps running, or a command."""

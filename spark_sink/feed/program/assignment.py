@@ -1,0 +1,55 @@
+"""What the process of a feed is told: its options, and where its files are served. Imports nothing heavy."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.config.options import Config
+from broker.config.sections.feed import FeedOptions
+from client_sdk.gateways import assignment as gateways
+from client_sdk.gateways.assignment import dialled
+
+MOUNT: Final = "/feed/"  # of the admin API: below it, the name of a posted folder and its files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment(gateways.Assignment):
+    """What one feed is told."""
+
+    options: FeedOptions
+    events_dir: str  # of the broker; empty: it writes no event files
+    admin_url: str  # of the broker, http://HOST:PORT; empty: it has no admin API
+
+    @property
+    def control_path(self) -> Path:
+        """Where operators ask the process."""
+        return self.options.control_path
+
+    def log_path(self, name: str) -> Path:
+        """Of the log of one posted folder."""
+        return self.options.log_path(name)
+
+    def base_url(self, name: str) -> str:
+        """Where its files are fetched from."""
+        return self.options.post[name].base_url or f"{self.admin_url}{MOUNT}{name}/"
+
+    def root(self, name: str) -> Path:
+        """The posted folder."""
+        return self.options.post[name].root(self.events_dir)
+
+
+def assignment_of(config: Config, admin_url: str) -> Assignment:
+    """`admin_url`: where the admin API of this configuration listens, or is configured to; empty: nowhere. BrokerError
+    "bad-config": files are served there, and its port is not known."""
+    needs_admin = any(not posted.base_url for posted in config.feed.post.values())
+    return Assignment(
+        options=config.feed,
+        events_dir=config.events.dir,
+        admin_url=_reached(admin_url) if needs_admin and admin_url else "",
+        log=config.log,
+    )
+
+
+def _reached(admin_url: str) -> str:
+    """Where a listener on this machine is reached from it."""
+    return dialled(admin_url.replace("http:", "tcp:", 1), "feed.post: base_url").replace("tcp:", "http:", 1)

@@ -1,0 +1,91 @@
+"""A feed as a process: starts its parts and stops them in order.
+
+start   folder, its lock, posters, the socket of operators
+stop    the socket, posters
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from broker.config.folders import FOLDER_MODE, make_folder
+from broker.config.urls import Listen
+from client_sdk.gateways.running import EXIT_CANNOT_START
+from client_sdk.gateways.running import run as run_in_process
+from rsocket_wire.errors import BrokerError
+from spark_sink.feed.errors import PostLogError
+from spark_sink.feed.program.assignment import Assignment
+from spark_sink.feed.program.control import ControlListener
+from spark_sink.feed.program.posters import Posters
+from spark_sink.feed.program.serving import FilesListener
+
+LOCK_NAME: Final = "feed.lock"  # in feed.dir
+
+_log: Final = logging.getLogger("spark_sink.feed")
+
+
+def run(
+    assignment: Assignment, *, files: tuple[FilesListener, Listen] | None = None, stops_at_eof: bool = False
+) -> int:
+    """Runs a feed to its end; the exit status. `files`: served beside it, and where. `stops_at_eof`: it ends with its
+    standard input, too."""
+    return run_in_process(partial(_main, assignment, files), assignment.log, stops_at_eof=stops_at_eof)
+
+
+async def _main(assignment: Assignment, files: tuple[FilesListener, Listen] | None, stop: asyncio.Event) -> int:
+    try:
+        await serve(assignment, stop, files)
+    except (BrokerError, PostLogError, OSError) as error:
+        text = error.text if isinstance(error, BrokerError) else str(error)
+        print(f"rsocket-broker: feed: {text}", file=sys.stderr)
+        return EXIT_CANNOT_START
+    return 0
+
+
+async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesListener, Listen] | None = None) -> None:
+    """One feed, until it is to stop. BrokerError, PostLogError, OSError: it could not start, and nothing of it is
+    left."""
+    options = assignment.options
+    make_folder("feed.dir", options.dir)
+    posters = Posters(assignment)
+    control = ControlListener(posters, assignment.control_path, time.time_ns() // 1_000_000)
+    async with contextlib.AsyncExitStack() as at_end:
+        at_end.callback(os.close, _locked(Path(options.dir)))
+        if files is not None:
+            listener, place = files
+            port = await listener.start(place)
+            at_end.push_async_callback(listener.close)
+            _log.info("feed: serves files at %s/", Listen("http", place.host, port))
+        at_end.push_async_callback(posters.stop)
+        await posters.start()
+        at_end.push_async_callback(control.close)
+        try:
+            await control.start()
+        except OSError as error:
+            raise BrokerError("cannot-listen", f"{assignment.control_path}: {error.strerror or error}") from None
+        for name in options.post:
+            _log.info("feed: posts %s as %s", assignment.root(name), assignment.base_url(name))
+        await stop.wait()
+    _log.info("feed: has stopped")
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the lock of a folder until it is closed, or the process ends. BrokerError."""
+    path = folder / LOCK_NAME
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FOLDER_MODE & 0o666)
+    except OSError as error:
+        raise BrokerError("bad-config", f"feed.dir: {path}: {error.strerror or error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise BrokerError("bad-config", f"feed.dir: {folder} is used by another feed that runs") from None
+    return lock

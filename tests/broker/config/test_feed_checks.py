@@ -1,0 +1,86 @@
+"""broker.config.sections.feed_checks, and [feed] with the tables in it."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config.load import load
+from broker.config.options import Config
+from broker.config.sections.feed import FeedOptions, PostOptions
+from tests.broker.config.sources import mistakes_of, of_file
+
+DIR = '[feed]\ndir = "f"\n'
+
+
+def test_tables_of_folders_are_kept_by_name_with_their_lists(folder: Path) -> None:
+    text = f'{DIR}[feed.post.data]\nfolder = "d"\naccept = ["a.*", "b"]\ninline_bytes = "4K"\nsettle = "1m"\n'
+    options = PostOptions(folder="d", accept=("a.*", "b"), inline_bytes=4096, settle=60.0)
+    assert of_file(folder, text).feed == FeedOptions(dir="f", post={"data": options})
+
+
+def test_segments_are_those_of_the_broker_where_no_folder_is_named(folder: Path) -> None:
+    config = of_file(folder, f'{DIR}[events]\ndir = "e"\n[feed.post.events]\nwhat = "segments"\n')
+    assert config.feed.post["events"].root(config.events.dir) == Path("e")
+
+
+def test_a_feed_without_tables_is_not_used() -> None:
+    assert not Config().feed.is_used
+
+
+@pytest.mark.parametrize(
+    "text, sentences",
+    [
+        ('[feed.post.a]\nfolder = "d"', ["1: feed.post.a: needs feed.dir, where the logs of posts are kept"]),
+        (f"{DIR}[feed.post.a]", ["3: feed.post.a: needs a folder whose files are announced"]),
+        (f'{DIR}[feed.post.a]\nwhat = "segments"', ["3: feed.post.a: needs events.dir, or a folder of its own"]),
+        (
+            f'{DIR}[feed.post."a/b"]\nfolder = "d"',
+            [
+                '3: feed.post."a/b": the name "a/b" must be letters, digits, - _ and dots: files and URLs are named '
+                "by it"
+            ],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\naccept = ["(", 4]\nreject = ["["]',
+            [
+                "5: feed.post.a.accept: 4 is not printable text",
+                '6: feed.post.a.reject: "[" is no regular expression: unterminated character set at position 0',
+            ],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\nbase_url = "ftp://x/"',
+            ['5: feed.post.a.base_url: "ftp://x/" is no URL of http or https'],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\nbase_url = "http://u:p@x/"',
+            ['5: feed.post.a.base_url: "http://u:p@x/" has more than a scheme, a host, a port and a path'],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\nidentity = "sha1"',
+            [
+                "5: feed.post.a.identity: must be md5, sha512, cod,md5, cod,sha512, random, arbitrary,VALUE or none, "
+                'not "sha1"'
+            ],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\nrequired = ["u@h"]',
+            ['5: feed.post.a.required: is for what = "segments" only: nothing is removed of other folders'],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = ["u"]',
+            ['6: feed.post.a.required: "u" is not USER@HOST'],
+        ),
+        (
+            f'{DIR}[admin]\nlisten = "off"\n[feed.post.a]\nfolder = "d"',
+            ["5: feed.post.a: needs a base_url, because admin.listen is off and serves no files"],
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_said_with_its_line(folder: Path, text: str, sentences: list[str]) -> None:
+    assert mistakes_of(folder, text) == [f"broker.toml:{sentence}" for sentence in sentences]
+
+
+def test_a_command_line_gives_a_table_whose_texts_are_read_as_those_of_the_environment() -> None:
+    table = {"folder": "d", "settle": "0", "inline_bytes": "4K", "accept": ["a"]}
+    config = load(None, {}, {"feed.dir": "f"}, {"feed.post": {"one": table}})
+    assert config.feed.post == {"one": PostOptions(folder="d", settle=0.0, inline_bytes=4096, accept=("a",))}

@@ -1,0 +1,142 @@
+"""A feed as a process: what it announces, what operators are told, and how it starts and stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from broker.config.options import Config
+from broker.config.sections.feed import FeedOptions, PostOptions
+from broker.config.urls import Listen
+from broker.views.feed import FeedStateView
+from client_sdk.gateways.control import NotRunning, Refusal
+from rsocket_wire.errors import BrokerError
+from spark_sink.feed.posts import make_post
+from spark_sink.feed.producer.post_tables import Heard
+from spark_sink.feed.program.assignment import Assignment, assignment_of
+from spark_sink.feed.program.control import ControlClient
+from spark_sink.feed.program.posters import make_log
+from spark_sink.feed.program.program import serve
+from spark_sink.feed.program.serving import FilesListener
+from spark_sink.feed.reports import Report
+
+WAIT_S = 10.0
+
+
+def assigned(tmp_path: Path, **posted: object) -> Assignment:
+    (tmp_path / "data").mkdir(exist_ok=True)
+    own = {"folder": str(tmp_path / "data"), "base_url": "http://a/", "settle": 0.0, "interval": 0.05, **posted}
+    options = FeedOptions(dir=str(tmp_path / "feed"), post={"data": PostOptions(**own)})  # type: ignore[arg-type]
+    return Assignment(options=options, events_dir="", admin_url="", log=Config().log)
+
+
+@asynccontextmanager
+async def running(assignment: Assignment) -> AsyncIterator[ControlClient]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve(assignment, stop))
+    async with ControlClient(assignment.control_path) as client:
+        async with asyncio.timeout(WAIT_S):
+            while not assignment.control_path.exists() and not task.done():
+                await asyncio.sleep(0)
+        yield client
+    stop.set()
+    await task
+
+
+async def announced(client: ControlClient, files_n: int) -> FeedStateView:
+    """The state, as soon as so many are."""
+    async with asyncio.timeout(WAIT_S):
+        while (state := await client.state()).posted[0].files < files_n:
+            await asyncio.sleep(0)
+    return state
+
+
+async def test_what_lies_there_is_announced_once_over_two_runs(tmp_path: Path) -> None:
+    assignment = assigned(tmp_path, reject=("b.*",))
+    for name in ("a", "b1", "c"):
+        (tmp_path / "data" / name).write_text(name)
+    async with running(assignment) as client:
+        await announced(client, 2)
+        page = await client.posts("data", 0, 100)
+        assert [(each.number, each.path, each.state) for each in page.items] in (
+            [(1, "a", "stands"), (2, "c", "stands")],
+            [(1, "c", "stands"), (2, "a", "stands")],
+        )
+    (tmp_path / "data" / "d").write_text("d")
+    async with running(assignment) as client:
+        state = await announced(client, 3)
+        assert [each.path for each in (await client.posts("data", 2, 100)).items] == ["d"]
+    assert (state.posted[0].last_post, state.posted[0].base_url, state.posted[0].problem) == (3, "http://a/", "")
+
+
+async def test_operators_learn_who_has_a_file_and_who_lags(tmp_path: Path) -> None:
+    assignment = assigned(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).write_text(name)
+    async with running(assignment) as client:
+        await announced(client, 2)
+    log = make_log(assignment, "data")
+    await log.open()
+    [(row, _)] = await log.posts(0, 10, path="a")
+    post = make_post("http://a/", "a", 0).changed(pubTime=row.pub_time)
+    heard = Heard(post, Report(201, "", "h", "u", "done"), 5)
+    assert await log.report([heard]) == 1
+    await log.close()
+    async with running(assignment) as client:
+        state = await announced(client, 2)
+        [consumer] = state.posted[0].consumers
+        assert (consumer.name, consumer.has, consumer.missing, consumer.failed) == ("u@h", 1, 1, 0)
+        assert consumer.missing_since_ms is not None
+        assert [each.path for each in (await client.posts("data", 0, 10, without="u@h")).items] == ["b"]
+        [found] = (await client.posts("data", 0, 10, path="a")).items
+        assert [(each.consumer, each.code, each.has_it) for each in found.reports] == [("u@h", 201, True)]
+
+
+async def test_what_an_operator_may_not_ask_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    async with running(assigned(tmp_path)) as client:
+        with pytest.raises(Refusal, match="no folder 'x' is posted; there are data"):
+            await client.posts("x", 0, 10)
+        with pytest.raises(Refusal, match="limit must be 1 to 1000"):
+            await client.posts("data", 0, 1001)
+
+
+async def test_two_feeds_do_not_use_one_folder(tmp_path: Path) -> None:
+    assignment = assigned(tmp_path)
+    async with running(assignment):
+        with pytest.raises(BrokerError, match="is used by another feed that runs"):
+            await serve(assignment, asyncio.Event())
+
+
+async def test_a_feed_that_has_stopped_does_not_answer(tmp_path: Path) -> None:
+    assignment = assigned(tmp_path)
+    async with running(assignment):
+        pass
+    async with ControlClient(assignment.control_path) as client:
+        with pytest.raises(NotRunning):
+            await client.state()
+
+
+async def test_files_are_served_with_the_digests_of_their_posts(tmp_path: Path) -> None:
+    assignment = assigned(tmp_path, identity="md5")
+    (tmp_path / "data" / "a").write_text("a")
+    async with running(assignment) as client:
+        await announced(client, 1)
+        listener = FilesListener(tmp_path / "data", log=assignment.log_path("data"))
+        port = await listener.start(Listen("http", "127.0.0.1", 0))
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/a") as answer:
+            assert (await answer.text(), answer.headers["ETag"]) == ("a", '"md5:DMF1ucDxtqgxw5niaXcmYQ=="')
+        await listener.close()
+
+
+def test_files_are_fetched_from_the_admin_api_where_nothing_else_is_said() -> None:
+    config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d")}))
+    assert assignment_of(config, "http://0.0.0.0:7070").base_url("data") == "http://127.0.0.1:7070/feed/data/"
+
+
+def test_a_port_that_nobody_knows_is_said() -> None:
+    config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d")}))
+    with pytest.raises(BrokerError, match="base_url: is needed, because the port"):
+        assignment_of(config, "http://127.0.0.1:0")
