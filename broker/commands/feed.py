@@ -24,7 +24,7 @@ from client_sdk.gateways.running import run as run_in_process
 from rsocket_wire.errors import BrokerError
 from spark_sink.feed.program.assignment import Assignment, assignment_of
 from spark_sink.feed.program.control import ControlClient
-from spark_sink.feed.program.program import run
+from spark_sink.feed.program.program import post_once, run
 from spark_sink.feed.program.serving import FilesListener
 
 WATCHED: Final = "folder"  # its name, where a command line is about one
@@ -63,6 +63,8 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
                 "--segments", "is_segments", is_flag=True, help="It is an events folder: its sealed segments."
             ),
             click.option("--base-url", default="", metavar="URL", help="Where others fetch the files from."),
+            click.option("--to", "urls", multiple=True, metavar="URL", help="Brokers of messages, amqp:// or mqtt://."),
+            click.option("--exchange", metavar="NAME", help="Of these brokers, instead of xpublic."),
             click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are announced; repeatable."),
             click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable."),
             click.option("--identity", metavar="METHOD", help="sha512, md5, cod,sha512, cod,md5, random, none …"),
@@ -99,11 +101,27 @@ def watch(path: str | None, folder: str | None, root: str | None, listen: str | 
         sys.exit(run(_assignment_of(config, "" if admin is None else str(admin))))
     place = None if listen is None else _place(listen)
     table = _table(root, place, **given)
-    config = _load(path, folder, {"feed.post": {WATCHED: table}})
+    config = _load(path, folder, _tables(table, **given))
     files = None
     if place is not None:
         files = FilesListener(Path(root), is_segments=given["is_segments"], log=config.feed.log_path(WATCHED)), place
     sys.exit(run(_assignment_of(config, ""), files=files))
+
+
+@feed.command(epilog=STATUSES)
+@_configured
+@_posting
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), metavar="S", help="End after so long.")
+@click.argument("root", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
+def post(path: str | None, folder: str | None, root: str, timeout_s: float | None, **given: Any) -> None:
+    """Announce what is in FOLDER now, and end when each broker has all posts.
+
+    What was announced before from the same --dir, and has not changed, is not announced again.
+    """
+    if not given["urls"]:
+        raise click.UsageError("give --to, a broker of messages that gets the posts")
+    config = _load(path, folder, _tables(_table(root, None, **given), **given))
+    sys.exit(post_once(_assignment_of(config, ""), WATCHED, timeout_s))
 
 
 @feed.command(epilog=STATUSES)
@@ -174,6 +192,16 @@ def _table(root: str, place: Listen | None, **given: Any) -> dict[str, object]:
         host = socket.gethostname() if place.host in WILDCARDS else place.host
         table["base_url"] = f"{Listen('http', host, place.port)}/"
     return table
+
+
+def _tables(posted: dict[str, object], **given: Any) -> dict[str, dict[str, object]]:
+    """That of the posted folder, with those of the brokers that get its posts."""
+    names = [f"to-{number}" for number in range(1, len(given["urls"]) + 1)]
+    exchange = {"exchange": given["exchange"]} if given["exchange"] else {}
+    brokers: dict[str, object] = {
+        name: {"url": url, **exchange} for name, url in zip(names, given["urls"], strict=True)
+    }
+    return {"feed.broker": brokers, "feed.post": {WATCHED: {**posted, "to": names}}}
 
 
 def _place(text: str) -> Listen:

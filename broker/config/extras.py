@@ -1,7 +1,7 @@
 """Parts of the package that an installation may be without, and the line that installs them.
 
 The base install has what a client and a broker need; numpy and pyarrow (240 MB) come with the extra `events`, ZeroMQ
-and the client of RabbitMQ with the extra `samwise`.
+and the client of RabbitMQ with the extra `samwise`, those of RabbitMQ and MQTT with the extra `feed`.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ EVENTS_MODULES: Final = ("numpy", "pyarrow")
 EVENTS_LINE: Final = 'pip install "rsocket-broker[events]"'
 SAMWISE_MODULES: Final = ("zmq", "aiormq")
 SAMWISE_LINE: Final = 'pip install "rsocket-broker[samwise]"'
+FEED_MODULES: Final = {"amqp": "aiormq", "mqtt": "aiomqtt"}  # by the beginning of a URL
+FEED_LINE: Final = 'pip install "rsocket-broker[feed]"'
 
 
 def lack_of_events() -> str:
@@ -22,6 +24,11 @@ def lack_of_events() -> str:
 def lack_of_samwise(*, with_rabbitmq: bool) -> str:
     """Likewise of the Samwise gateway; `with_rabbitmq`: of one that publishes to RabbitMQ."""
     return _lack(SAMWISE_MODULES if with_rabbitmq else SAMWISE_MODULES[:1], SAMWISE_LINE)
+
+
+def lack_of_feed(protocol: str) -> str:
+    """Likewise of a feed that speaks amqp or mqtt."""
+    return _lack([FEED_MODULES[protocol]], FEED_LINE)
 
 
 def _lack(modules: Sequence[str], line: str) -> str:

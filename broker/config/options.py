@@ -13,7 +13,7 @@ from broker.config.option import MAX_NAME_BYTES, POLICY, Option
 from broker.config.quantities import SIZE, SIZES, TIME, TIMES
 from broker.config.sections.cluster import AnnotationOptions, ClusterOptions
 from broker.config.sections.events import EventOptions
-from broker.config.sections.feed import FeedOptions, PostOptions
+from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions
 from broker.config.sections.limits import LimitOptions
 from broker.config.sections.process import AdminOptions, BrokerOptions, LogOptions, ServerOptions, TlsOptions
 from broker.config.sections.routing import ProtectionOptions, RoutingOptions
@@ -25,6 +25,7 @@ VARIABLE_PREFIX: Final = "RSB_"
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
 MAX_RABBITMQ: Final = 100  # tables [samwise.rabbitmq.NAME]: each is a connection
 MAX_EXCHANGES: Final = 1000  # tables [samwise.exchange.NAME]
+MAX_MESSAGE_BROKERS: Final = 100  # tables [feed.broker.NAME]: each is a connection
 MAX_POSTED: Final = 100  # tables [feed.post.NAME]: each is a folder that is looked at
 CONTROLS: Final = ("status", "stop", "restart")
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
@@ -226,6 +227,14 @@ TABLES: Final = {  # place -> the tables there
             MAX_EXCHANGES,
             ExchangeOptions,
             f"{ExchangeOptions.__doc__} At most {MAX_EXCHANGES}, {_NAMES_TEXT}",
+        ),
+        Tables(
+            "feed.broker",
+            "broker of messages",
+            _docs("feed.broker.NAME", MessageBrokerOptions),
+            MAX_MESSAGE_BROKERS,
+            MessageBrokerOptions,
+            f"{MessageBrokerOptions.__doc__} At most {MAX_MESSAGE_BROKERS}, {_NAMES_TEXT}",
         ),
         Tables(
             "feed.post",

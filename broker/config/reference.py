@@ -11,6 +11,7 @@ EXAMPLE_NAMES: Final = {
     "service": '"orders.eu"',
     "samwise.rabbitmq": "rabbit-1",
     "samwise.exchange": "orders",
+    "feed.broker": "rabbit-1",
     "feed.post": "data",
 }
 

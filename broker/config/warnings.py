@@ -4,6 +4,7 @@ Decides what is worth a warning; nothing here keeps a broker from its start.
 """
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from broker.config.certificates import is_open_to_all
 from broker.config.options import Config
@@ -45,4 +46,8 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
         if rabbitmq.password != RabbitmqOptions.password and file and is_open_to_all(file):
             text = f"every user of this machine may read {shown_value(file)}, which holds it; {CHMOD}"
             found.append((f"samwise.rabbitmq.{name}.password", text, ""))
+    for name in config.feed.broker:
+        if urlsplit(config.feed.broker[name].url).password and file and is_open_to_all(file):
+            text = f"every user of this machine may read {shown_value(file)}, which holds a password; {CHMOD}"
+            found.append((f"feed.broker.{name}.url", text, ""))
     return found

@@ -12,6 +12,7 @@ from broker.config.quantities import SIZE, TIME
 
 CONTROL_NAME: Final = "control.sock"  # in feed.dir
 Posted = Literal["files", "segments"]
+MqttVersion = Literal["5", "3.1.1"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,19 @@ class PostOptions:
         '[".*\\\\.tmp", "private/.*"]',
         form="text",
     )
+    to: tuple[str, ...] = option(
+        (),
+        "Names of brokers of messages, [feed.broker.NAME], that get the posts. Each gets all of them, and those that "
+        "it has missed when it comes back.",
+        '["rabbit-1", "rabbit-2"]',
+        form="text",
+    )
+    reports: bool = option(
+        True,
+        "Whether what consumers report is taken from these brokers: topics v03.report.#, by a queue that is made there "
+        "and named after the user, this machine and NAME.",
+        "false",
+    )
     removals: bool = option(True, "Whether others are told that a file is gone.", "false")
     interval: float = option(
         1.0,
@@ -107,6 +121,41 @@ class PostOptions:
 
 
 @dataclass(frozen=True)
+class MessageBrokerOptions:
+    """A broker of messages, NAME, by which posts and reports go."""
+
+    url: str = option(
+        "",
+        "Where it is: amqp or amqps, RabbitMQ; mqtt or mqtts. With user and password where it wants them, and the "
+        "virtual host of AMQP as the path.",
+        '"amqp://feed:secret@rabbit.example/"',
+        is_secret=True,
+    )
+    exchange: str = option(
+        "xpublic",
+        "The topic exchange, which is made if it is missing; the first level of topics of MQTT.",
+        '"xdata"',
+        within=(1, 127),
+    )
+    ca: str = option(
+        "",
+        "CA certificates, PEM, that sign that of an encrypted broker. Empty: those of the system.",
+        '"/etc/rsocket-broker/ca.pem"',
+        form="file",
+    )
+    mqtt_version: MqttVersion = option(
+        "5", "Version of MQTT. With 3.1.1 a message does not say that it is JSON.", '"3.1.1"'
+    )
+    prefetch: int = option(
+        25,
+        "Messages that this process may have and not have dealt with.",
+        "100",
+        "messages",
+        within=(1, 10_000),
+    )
+
+
+@dataclass(frozen=True)
 class FeedOptions:
     """The feed, a process of its own that announces files by posts of Sarracenia v03."""
 
@@ -132,6 +181,7 @@ class FeedOptions:
         within=(1, 3_153_600_000),
         form=TIME,
     )
+    broker: Mapping[str, MessageBrokerOptions] = field(default_factory=dict)  # by name
     post: Mapping[str, PostOptions] = field(default_factory=dict)  # by name
 
     @property

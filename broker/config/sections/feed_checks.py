@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from broker.config.extras import lack_of_feed
 from broker.config.sections.feed import CONTROL_NAME, PostOptions
-from broker.config.toml import shown_value, toml_key
+from broker.config.toml import either, shown_value, toml_key
 from broker.config.urls import MAX_UNIX_PATH_BYTES
 
 SEGMENTS: Final = "segments"
+SCHEMES: Final = ("amqp", "amqps", "mqtt", "mqtts")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _CONSUMER: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _IDENTITY: Final = re.compile(r"md5|sha512|cod,md5|cod,sha512|random|arbitrary,.+|none")
@@ -28,10 +30,18 @@ def feed_mistakes(
     if folder and size > MAX_UNIX_PATH_BYTES:
         text = f"the path of its {CONTROL_NAME} has {size} bytes; a unix socket can have {MAX_UNIX_PATH_BYTES}"
         found.append(("feed.dir", text, ""))
-    posts = tables["feed.post"]
+    brokers, posts = tables["feed.broker"], tables["feed.post"]
+    for name, own in brokers.items():
+        found += _of_table(f"feed.broker.{name}", name, own)
+        found += _broker_mistakes(f"feed.broker.{name}", own)
     for name, own in posts.items():
         found += _of_table(f"feed.post.{name}", name, own)
         found += _post_mistakes(f"feed.post.{name}", own, events, has_admin=values["admin.listen"] is not None)
+        to: Any = own.get("to", ())
+        for each in to:
+            if each not in brokers:
+                text = f"{shown_value(each)} is no broker of messages; add [feed.broker.{toml_key(each)}]"
+                found.append((f"feed.post.{name}.to", text, each))
     if posts and not folder:
         found.append((f"feed.post.{next(iter(posts))}", "needs feed.dir, where the logs of posts are kept", ""))
     return [mistake for mistake in found if mistake[0] not in wrong]
@@ -75,6 +85,23 @@ def _of_table(place: str, name: str, own: Mapping[str, object]) -> list[Mistake]
     if url and (fault := fault_of_base_url(url)):
         found.append((f"{place}.base_url", f"{shown_value(url)} {fault}", ""))
     return found
+
+
+def _broker_mistakes(place: str, own: Mapping[str, object]) -> list[Mistake]:
+    """The URL, which may hold a password, is not shown."""
+    url = str(own.get("url", ""))
+    if not url:
+        return [(place, "needs a url", "")]
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_good = False
+    if not is_good:
+        return [(f"{place}.url", f"is no URL of {either(SCHEMES)} with a host", "")]
+    if lack := lack_of_feed(parts.scheme.removesuffix("s")):
+        return [(f"{place}.url", lack, "")]
+    return []
 
 
 def _post_mistakes(place: str, own: Mapping[str, object], events: str, *, has_admin: bool) -> list[Mistake]:

@@ -14,6 +14,7 @@ from spark_sink.feed.producer.post_tables import ConsumerRow, PostRow, ReportRow
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.program.assignment import Assignment
+from spark_sink.feed.program.links import reports_of, sinks_of
 from spark_sink.feed.transport import Sink, Source
 
 MAX_PAGE: Final = 1000  # posts of one answer
@@ -27,9 +28,12 @@ class Posters:
     """Those of one assignment, from `start` to `stop`."""
 
     def __init__(self, assignment: Assignment) -> None:
-        """Opens nothing yet."""
+        """Opens nothing yet. BadLink: a broker of messages cannot be spoken to."""
         self._assignment: Final = assignment
-        self._posters: Final = {name: make_poster(assignment, name) for name in assignment.options.post}
+        self._posters: Final = {
+            name: make_poster(assignment, name, sinks_of(assignment, name), reports_of(assignment, name))
+            for name in assignment.options.post
+        }
         self._started: Final[list[Poster]] = []
 
     async def start(self) -> None:

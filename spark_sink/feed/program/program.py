@@ -20,12 +20,14 @@ from broker.config.urls import Listen
 from client_sdk.gateways.running import EXIT_CANNOT_START
 from client_sdk.gateways.running import run as run_in_process
 from rsocket_wire.errors import BrokerError
-from spark_sink.feed.errors import PostLogError
+from spark_sink.errors import SinkError
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.program.control import ControlListener
-from spark_sink.feed.program.posters import Posters
+from spark_sink.feed.program.links import sinks_of
+from spark_sink.feed.program.posters import Posters, make_poster
 from spark_sink.feed.program.serving import FilesListener
 
+EXIT_FAILED: Final = 1
 LOCK_NAME: Final = "feed.lock"  # in feed.dir
 
 _log: Final = logging.getLogger("spark_sink.feed")
@@ -39,19 +41,55 @@ def run(
     return run_in_process(partial(_main, assignment, files), assignment.log, stops_at_eof=stops_at_eof)
 
 
+def post_once(assignment: Assignment, name: str, timeout_s: float | None = None) -> int:
+    """Announces what one folder holds now; the exit status, when each sink has it. `timeout_s`: None: as long as that
+    takes."""
+    return run_in_process(partial(_post_once, assignment, name, timeout_s), assignment.log)
+
+
+async def _post_once(assignment: Assignment, name: str, timeout_s: float | None, stop: asyncio.Event) -> int:
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        make_folder("feed.dir", assignment.options.dir)
+        lock = _locked(Path(assignment.options.dir))
+        poster = make_poster(assignment, name, sinks_of(assignment, name))
+        before = 0
+        try:
+            await poster.start(follows=False)
+            before = poster.log.last_seq
+            finished = asyncio.create_task(poster.finish())
+            done, _ = await asyncio.wait((finished, stopped), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            finished.cancel()
+            await asyncio.gather(finished, return_exceptions=True)
+            print(f"{poster.log.last_seq - before} posts, {poster.files_n} files and folders are announced")
+            if finished in done and not poster.problem:
+                return 0
+            if finished in done:
+                why = poster.problem
+            else:
+                states = [each.trouble or f"{each.sink.name}: {each.sink.state()}" for each in poster.sendings]
+                why = f"some posts are not sent yet: {'; '.join(states)}"
+            print(f"rsocket-broker: feed: {why}", file=sys.stderr)
+            return EXIT_FAILED
+        finally:
+            await poster.stop()
+            os.close(lock)
+    except (BrokerError, SinkError, OSError) as error:
+        return _cannot_start(error)
+    finally:
+        stopped.cancel()
+
+
 async def _main(assignment: Assignment, files: tuple[FilesListener, Listen] | None, stop: asyncio.Event) -> int:
     try:
         await serve(assignment, stop, files)
-    except (BrokerError, PostLogError, OSError) as error:
-        text = error.text if isinstance(error, BrokerError) else str(error)
-        print(f"rsocket-broker: feed: {text}", file=sys.stderr)
-        return EXIT_CANNOT_START
+    except (BrokerError, SinkError, OSError) as error:
+        return _cannot_start(error)
     return 0
 
 
 async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesListener, Listen] | None = None) -> None:
-    """One feed, until it is to stop. BrokerError, PostLogError, OSError: it could not start, and nothing of it is
-    left."""
+    """One feed, until it is to stop. BrokerError, SinkError, OSError: it could not start, and nothing of it is left."""
     options = assignment.options
     make_folder("feed.dir", options.dir)
     posters = Posters(assignment)
@@ -74,6 +112,12 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
             _log.info("feed: posts %s as %s", assignment.root(name), assignment.base_url(name))
         await stop.wait()
     _log.info("feed: has stopped")
+
+
+def _cannot_start(error: BrokerError | SinkError | OSError) -> int:
+    text = error.text if isinstance(error, BrokerError) else str(error)
+    print(f"rsocket-broker: feed: {text}", file=sys.stderr)
+    return EXIT_CANNOT_START
 
 
 def _locked(folder: Path) -> int:

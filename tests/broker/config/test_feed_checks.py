@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.load import load
 from broker.config.options import Config
-from broker.config.sections.feed import FeedOptions, PostOptions
+from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions
 from tests.broker.config.sources import mistakes_of, of_file
 
 DIR = '[feed]\ndir = "f"\n'
@@ -21,6 +21,14 @@ def test_tables_of_folders_are_kept_by_name_with_their_lists(folder: Path) -> No
 def test_segments_are_those_of_the_broker_where_no_folder_is_named(folder: Path) -> None:
     config = of_file(folder, f'{DIR}[events]\ndir = "e"\n[feed.post.events]\nwhat = "segments"\n')
     assert config.feed.post["events"].root(config.events.dir) == Path("e")
+
+
+def test_brokers_of_messages_have_defaults_and_names_that_folders_refer_to(folder: Path) -> None:
+    text = f'{DIR}[feed.broker.r]\nurl = "amqp://u:p@h/"\n[feed.post.a]\nfolder = "d"\nto = ["r"]\n'
+    feed = of_file(folder, text).feed
+    assert feed.broker == {"r": MessageBrokerOptions(url="amqp://u:p@h/")}
+    assert feed.post["a"].to == ("r",)
+    assert "u:p" not in repr(feed)
 
 
 def test_a_feed_without_tables_is_not_used() -> None:
@@ -69,6 +77,15 @@ def test_a_feed_without_tables_is_not_used() -> None:
         (
             f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = ["u"]',
             ['6: feed.post.a.required: "u" is not USER@HOST'],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\nto = ["r"]',
+            ['5: feed.post.a.to: "r" is no broker of messages; add [feed.broker.r]'],
+        ),
+        (f"{DIR}[feed.broker.r]", ["3: feed.broker.r: needs a url"]),
+        (
+            f'{DIR}[feed.broker.r]\nurl = "http://u:secret@h/"',
+            ["4: feed.broker.r.url: is no URL of amqp, amqps, mqtt or mqtts with a host"],
         ),
         (
             f'{DIR}[admin]\nlisten = "off"\n[feed.post.a]\nfolder = "d"',

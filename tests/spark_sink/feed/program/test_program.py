@@ -3,23 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from broker.config.options import Config
-from broker.config.sections.feed import FeedOptions, PostOptions
+from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions
 from broker.config.urls import Listen
 from broker.views.feed import FeedStateView
 from client_sdk.gateways.control import NotRunning, Refusal
 from rsocket_wire.errors import BrokerError
-from spark_sink.feed.posts import make_post
+from spark_sink.feed.errors import NotSent
+from spark_sink.feed.posts import Post, make_post
 from spark_sink.feed.producer.post_tables import Heard
+from spark_sink.feed.program import program
 from spark_sink.feed.program.assignment import Assignment, assignment_of
 from spark_sink.feed.program.control import ControlClient
+from spark_sink.feed.program.links import reports_of, sinks_of
 from spark_sink.feed.program.posters import make_log
-from spark_sink.feed.program.program import serve
+from spark_sink.feed.program.program import post_once, serve
 from spark_sink.feed.program.serving import FilesListener
 from spark_sink.feed.reports import Report
 
@@ -140,3 +144,69 @@ def test_a_port_that_nobody_knows_is_said() -> None:
     config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d")}))
     with pytest.raises(BrokerError, match="base_url: is needed, because the port"):
         assignment_of(config, "http://127.0.0.1:0")
+
+
+class FakeSink:
+    """Takes posts, or is not there."""
+
+    def __init__(self, name: str, *, is_there: bool = True) -> None:
+        self.name = name
+        self.is_there = is_there
+        self.paths: list[str] = []
+
+    async def send(self, post: Post, prefix: str) -> None:
+        if not self.is_there:
+            raise NotSent(f"{self.name}: connection refused")
+        self.paths.append(post.rel_path)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def state(self) -> str:
+        return "up"
+
+
+def test_a_folder_is_announced_once_and_what_was_is_not_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sink = FakeSink("rabbit")
+    monkeypatch.setattr(program, "sinks_of", lambda assignment, name: [sink])
+    assignment = assigned(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).write_text(name)
+    assert post_once(assignment, "data", WAIT_S) == 0
+    (tmp_path / "data" / "c").write_text("c")
+    assert post_once(assignment, "data", WAIT_S) == 0
+    assert (sorted(sink.paths[:2]), sink.paths[2:]) == (["a", "b"], ["c"])
+    assert capfd.readouterr().out.splitlines() == [
+        "2 posts, 2 files and folders are announced",
+        "1 posts, 3 files and folders are announced",
+    ]
+
+
+def test_what_is_not_sent_in_time_is_said_with_the_reason_and_sent_another_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sink = FakeSink("rabbit", is_there=False)
+    monkeypatch.setattr(program, "sinks_of", lambda assignment, name: [sink])
+    assignment = assigned(tmp_path)
+    (tmp_path / "data" / "a").write_text("a")
+    assert post_once(assignment, "data", 0.3) == 1
+    assert "some posts are not sent yet: rabbit: connection refused" in capfd.readouterr().err
+    sink.is_there = True
+    assert post_once(assignment, "data", WAIT_S) == 0
+    assert sink.paths == ["a"]
+
+
+def test_links_are_made_of_the_brokers_of_a_folder(tmp_path: Path) -> None:
+    brokers = {
+        "r": MessageBrokerOptions(url="amqp://feed:secret@h/v", exchange="x"),
+        "m": MessageBrokerOptions(url="mqtt://h", mqtt_version="3.1.1"),
+    }
+    given = assigned(tmp_path, to=("r", "m"))
+    assignment = replace(given, options=replace(given.options, broker=brokers))
+    assert [sink.name for sink in sinks_of(assignment, "data")] == ["r", "m"]
+    assert [source.name for source in reports_of(assignment, "data")] == ["data.r.reports", "data.m.reports"]
+    silent = replace(assignment.options.post["data"], reports=False)
+    assignment = replace(assignment, options=replace(assignment.options, post={"data": silent}))
+    assert reports_of(assignment, "data") == []
