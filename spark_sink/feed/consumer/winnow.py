@@ -65,6 +65,14 @@ class Winnow:
             for latest in self._latest_at(place)
         )
 
+    def is_outdated(self, post: Post) -> bool:
+        """Whether something else has come to its place, and is younger."""
+        own = fingerprint_of(post, self.basis)
+        return any(
+            latest.fingerprint != own and latest.pub_time_ns > post.pub_time_ns
+            for latest in self._latest_at(place_of(post))
+        )
+
     def remember(self, post: Post, now: float) -> Remembered:
         """What this post announces is there. Given back is what has to be written to keep it."""
         return self._add(Remembered(fingerprint_of(post, self.basis), place_of(post), post.pub_time_ns, now), now)

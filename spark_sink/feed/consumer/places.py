@@ -1,0 +1,189 @@
+"""Where files may be written: below one folder, whatever posts say and whatever links lie in it.
+
+A path of a post is taken apart into names, and each folder is opened below the one before without following a link, so
+that no `..`, no absolute path and no link leads out, whoever changes what meanwhile. A file is written under a hidden
+name in its own folder and put in its place when it is whole. Blocks: all methods are for a thread.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from spark_sink.errors import SinkError
+from spark_sink.feed.errors import shown
+
+MAX_NAME_BYTES: Final = 255  # of a name in a folder, as nearly all systems have it
+MAX_PATH_BYTES: Final = 4_096  # of a path
+MAX_DEPTH: Final = 100  # folders in folders
+HIDDEN: Final = ".feed-"  # how a file is called that is not whole yet
+PART: Final = ".part"
+FOLDER_MODE: Final = 0o777  # less what the process's mask takes away
+FILE_MODE: Final = 0o666
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BadPlace(SinkError):
+    """A path that no file may have here; the text is one sentence that begins with the path."""
+
+
+def names_of(path: str) -> list[str]:
+    """The names of a path, from the root downwards; one slash before it makes no difference. BadPlace."""
+    if len(path.encode("utf-8", "replace")) > MAX_PATH_BYTES:
+        raise BadPlace(f"{shown(path)} has more than {MAX_PATH_BYTES} bytes")
+    names = path.removeprefix("/").split("/")
+    if len(names) > MAX_DEPTH:
+        raise BadPlace(f"{shown(path)} has {len(names)} names one below the other, {MAX_DEPTH} are allowed")
+    for name in names:
+        if not name or name in (".", ".."):
+            raise BadPlace(f"{shown(path)} is no path of names: {shown(name)} is none")
+        if "\0" in name:
+            raise BadPlace(f"{shown(path)} holds NUL")
+        if name.startswith(HIDDEN):
+            raise BadPlace(f"{shown(path)}: names that begin with {HIDDEN} are those of files that are not whole")
+        try:
+            size = len(os.fsencode(name))
+        except UnicodeEncodeError:
+            raise BadPlace(f"{shown(path)} cannot be a name of a file") from None
+        if size > MAX_NAME_BYTES:
+            raise BadPlace(f"{shown(path)} has a name of {size} bytes, {MAX_NAME_BYTES} are allowed")
+    return names
+
+
+class Places:
+    """One folder, and all that may be written below it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root: Final = root
+
+    @contextlib.contextmanager
+    def folder(self, names: list[str], *, makes: bool = True) -> Iterator[int]:
+        """A descriptor of the folder with these names; without any, the root. OSError: there is none, or a link or
+        a file is in the way. `makes`: what is missing is made."""
+        opened = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in names:
+                try:
+                    below = os.open(name, _FOLDER, dir_fd=opened)
+                except FileNotFoundError:
+                    if not makes:
+                        raise
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, FOLDER_MODE, dir_fd=opened)
+                    os.fsync(opened)
+                    below = os.open(name, _FOLDER, dir_fd=opened)
+                os.close(opened)
+                opened = below
+            yield opened
+        finally:
+            os.close(opened)
+
+    def put(self, names: list[str], data: bytes, mtime_ns: int | None, mode: int | None) -> None:
+        """A file with this content, whole or not at all. OSError."""
+        with self.folder(names[:-1]) as folder:
+            hidden = f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
+            file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE, dir_fd=folder)
+            try:
+                try:
+                    _write_all(file, data)
+                    _finish(file, mtime_ns, mode)
+                finally:
+                    os.close(file)
+                _put_in_place(folder, hidden, names[-1])
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(hidden, dir_fd=folder)
+                raise
+
+    def open_part(self, names: list[str], part: str) -> int:
+        """The hidden file in which what is fetched for this place is collected; `part` names it. OSError."""
+        with self.folder(names[:-1]) as folder:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            return os.open(f"{HIDDEN}{part}{PART}", flags, FILE_MODE, dir_fd=folder)
+
+    def put_part(self, names: list[str], part: str, file: int, mtime_ns: int | None, mode: int | None) -> None:
+        """The hidden file is whole: it is synced and put in its place. OSError."""
+        _finish(file, mtime_ns, mode)
+        with self.folder(names[:-1]) as folder:
+            _put_in_place(folder, f"{HIDDEN}{part}{PART}", names[-1])
+
+    def drop_part(self, names: list[str], part: str) -> None:
+        """It is of no use any more."""
+        with contextlib.suppress(OSError), self.folder(names[:-1], makes=False) as folder:
+            os.unlink(f"{HIDDEN}{part}{PART}", dir_fd=folder)
+
+    def make_folder(self, names: list[str]) -> None:
+        """A folder, and those above it. OSError."""
+        with self.folder(names):
+            pass
+
+    def symlink(self, names: list[str], target: str) -> None:
+        """A link to `target`, which is relative to its folder. BadPlace: that is outside of the root. OSError."""
+        if target.startswith("/"):
+            raise BadPlace(f"{shown(target)} is outside of the folder that is mirrored")
+        depth = len(names) - 1
+        for step in target.split("/"):
+            depth += -1 if step == ".." else 1 if step not in ("", ".") else 0
+            if depth < 0:
+                raise BadPlace(f"{shown(target)} is outside of the folder that is mirrored")
+        with self.folder(names[:-1]) as folder:
+            hidden = f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
+            os.symlink(target, hidden, dir_fd=folder)
+            _put_in_place(folder, hidden, names[-1])
+
+    def hardlink(self, names: list[str], target: list[str]) -> None:
+        """Another name of a file that is here. OSError: it is not."""
+        with self.folder(target[:-1], makes=False) as source, self.folder(names[:-1]) as folder:
+            if not stat.S_ISREG(os.stat(target[-1], dir_fd=source, follow_symlinks=False).st_mode):
+                raise FileNotFoundError(errno.ENOENT, "it is no file", target[-1])
+            hidden = f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
+            os.link(target[-1], hidden, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+            _put_in_place(folder, hidden, names[-1])
+
+    def remove(self, names: list[str], *, is_folder: bool = False) -> None:
+        """What is there goes, a folder if it is empty; nothing where nothing is. OSError."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self.folder(names[:-1], makes=False) as folder:
+            if is_folder:
+                os.rmdir(names[-1], dir_fd=folder)
+            else:
+                os.unlink(names[-1], dir_fd=folder)
+            os.fsync(folder)
+
+    def rename(self, before: list[str], names: list[str]) -> None:
+        """What was there is here. FileNotFoundError: nothing was there. OSError."""
+        with self.folder(before[:-1], makes=False) as source, self.folder(names[:-1]) as folder:
+            os.rename(before[-1], names[-1], src_dir_fd=source, dst_dir_fd=folder)
+            os.fsync(folder)
+            os.fsync(source)
+
+    def find(self, names: list[str]) -> os.stat_result | None:
+        """What is there, not followed; None: nothing."""
+        try:
+            with self.folder(names[:-1], makes=False) as folder:
+                return os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return None
+
+
+def _put_in_place(folder: int, hidden: str, name: str) -> None:
+    """It takes the name, and the folder knows it after a power failure, too."""
+    os.rename(hidden, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
+
+
+def _finish(file: int, mtime_ns: int | None, mode: int | None) -> None:
+    """All of it is on the disk, with the time and the permissions that the post gives."""
+    if mode is not None:
+        os.fchmod(file, mode & 0o777)
+    if mtime_ns is not None:
+        os.utime(file, ns=(mtime_ns, mtime_ns))
+    os.fsync(file)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    at = 0
+    while at < len(data):
+        at += os.write(file, data[at : at + (1 << 20)])

@@ -1,0 +1,399 @@
+"""spark_sink.feed.consumer.subscriber: with posts of a test, and files of a real HTTP server."""
+
+import asyncio
+import hashlib
+import os
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from spark_sink.feed.blocks import blocks_of
+from spark_sink.feed.consumer import subscriber as subscriber_module
+from spark_sink.feed.consumer.mirror import MirrorOptions
+from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
+from spark_sink.feed.files import Files, RootPlace
+from spark_sink.feed.identity import Identity
+from spark_sink.feed.posts import Post, make_post, read_post
+from spark_sink.feed.reports import find_report
+from spark_sink.feed.transport import UP, Arrival
+from tests.spark_sink.feed.samples import PUB_TIME_NS
+from tests.system.support.waits import until
+
+
+class Given:
+    """A Source of what a test gives."""
+
+    name = "given"
+
+    def __init__(self) -> None:
+        self.bodies: asyncio.Queue[bytes] = asyncio.Queue()
+        self.acknowledged: list[bytes] = []
+
+    def give(self, *bodies: bytes) -> None:
+        for body in bodies:
+            self.bodies.put_nowait(body)
+
+    async def receive(self) -> Arrival:
+        return Arrival(await self.bodies.get(), "v03.post", self.name, None)
+
+    def acknowledge(self, arrival: Arrival) -> None:
+        self.acknowledged.append(arrival.body)
+
+    async def close(self) -> None: ...
+
+    def state(self) -> str:
+        return UP
+
+
+class Kept:
+    """A Sink that keeps what it gets."""
+
+    name = "kept"
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, str, str]] = []  # code, relPath, message
+
+    async def send(self, post: Post, prefix: str) -> None:
+        assert prefix == "v03.report"
+        report = find_report(post)
+        assert report is not None
+        assert "content" not in post.headers
+        self.sent.append((report.code, post.rel_path, report.message))
+
+    async def close(self) -> None: ...
+
+    def state(self) -> str:
+        return UP
+
+
+class Site:
+    """Files of a folder over HTTP, and what a test makes of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.url = ""
+        self.asked: list[tuple[str, str]] = []  # path and Range
+        self.before: Callable[[web.Request], Any] = lambda request: None  # an answer, or None
+
+    def put(self, path: str, data: bytes) -> bytes:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_bytes(data)
+        return data
+
+    def post(self, path: str, data: bytes, **values: Any) -> bytes:
+        """The body of a post of this file, which has this content."""
+        given = {"identity": identity(data), "size": len(data), **values}
+        return make_post(self.url, path, given.pop("at", PUB_TIME_NS), **given).encode()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        raw = request.rel_url.raw_path
+        self.asked.append((raw, request.headers.get("Range", "")))
+        found = self.before(request)
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found is not None:
+            assert isinstance(found, web.StreamResponse)
+            return found
+        return await self.files.answer(request, raw)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["Site"]:
+        self.files = Files(RootPlace(self.root))
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self.answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+
+def identity(data: bytes, method: str = "sha512") -> Identity:
+    return Identity(method, b64encode(hashlib.new(method, data).digest()).decode())
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    (tmp_path / "site").mkdir()
+    async with Site(tmp_path / "site").serving() as serving:
+        yield serving
+
+
+class Running:
+    """A mirror in a folder of its own."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.root = folder / "mirror"
+        self.root.mkdir(exist_ok=True)
+        self.source = Given()
+        self.reports = Kept()
+        mirror = MirrorOptions(**options.pop("mirror", {}))
+        given = {"first_pause_s": 0.01, "is_synced": False, "user": "me", "host": "here", **options}
+        self.subscriber = Subscriber(
+            [self.source],
+            SubscriberOptions(root=self.root, memory=folder / "memory.db", mirror=mirror, **given),
+            reports=[self.reports],
+        )
+
+    async def __aenter__(self) -> "Running":
+        await self.subscriber.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.subscriber.stop()
+
+    async def reported(self, n: int) -> list[tuple[int, str]]:
+        """Codes and paths of so many reports."""
+        await until(lambda: len(self.reports.sent) >= n)
+        return [(code, path) for code, path, _ in self.reports.sent]
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """All files that are there, hidden ones too."""
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with Running(tmp_path) as mirror:
+        yield mirror
+
+
+NAMES = ["plain", "a/b c/ä ö.txt", "h#?%/f&+;=@", "x/'\"\\/ü", "deep/" * 20 + "f"]
+
+
+async def test_files_are_fetched_byte_for_byte_whatever_they_are_called(site: Site, running: Running) -> None:
+    data = {name: site.put(name, os.urandom(500)) for name in NAMES}
+    bodies = [site.post(name, content) for name, content in data.items()]
+    running.source.give(*bodies)
+    assert sorted(await running.reported(len(NAMES))) == sorted((201, name) for name in NAMES)
+    assert running.files == data
+    assert sorted(running.source.acknowledged) == sorted(bodies)
+
+
+async def test_what_came_before_is_not_fetched_again_also_after_a_restart(site: Site, tmp_path: Path) -> None:
+    body = site.post("f", site.put("f", b"data"))
+    for turn in range(2):
+        async with Running(tmp_path) as mirror:
+            mirror.source.give(body, body)
+            codes = [code for code, _ in await mirror.reported(2)]
+            assert codes == ([201, 304] if turn == 0 else [304, 304])
+    assert len(site.asked) == 1
+
+
+async def test_a_file_that_is_not_what_was_announced_is_never_under_its_name(site: Site, tmp_path: Path) -> None:
+    site.put("f", b"other data")
+    site.put("g", b"short")
+    site.put("h", b"too long")
+    async with Running(tmp_path, tries=2) as mirror:
+        mirror.source.give(
+            site.post("f", b"what it was"[:10]), site.post("g", b"longer", size=6), site.post("h", b"too", size=3)
+        )
+        assert sorted(await mirror.reported(3)) == [(499, "f"), (499, "g"), (499, "h")]
+        assert mirror.files == {}
+        texts = {path: text for _, path, text in mirror.reports.sent}
+    assert "its sha512 is " in texts["f"]
+    assert texts["g"].endswith("has 5 bytes, 6 were announced")
+    assert texts["h"].endswith("has more than the 3 bytes that were announced")
+
+
+async def test_what_breaks_off_is_resumed_where_it_was(site: Site, running: Running) -> None:
+    data = site.put("large", os.urandom(5 << 20))
+
+    async def break_off(request: web.Request) -> web.StreamResponse | None:
+        if len(site.asked) % 3:
+            return None if len(site.asked) > 3 else await half(request)
+        return await half(request)
+
+    async def half(request: web.Request) -> web.StreamResponse:
+        start = int((request.headers.get("Range", "bytes=0-")[6:]).rstrip("-"))
+        response = web.StreamResponse(status=206 if start else 200)
+        response.content_length = len(data) - start
+        if start:
+            response.headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        await response.prepare(request)
+        await response.write(data[start : start + (1 << 20)])
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    site.before = break_off
+    running.source.give(site.post("large", data))
+    await running.reported(1)
+    assert running.files == {"large": data}
+    starts = [span for _, span in site.asked]
+    assert starts[0] == ""
+    assert all(span.startswith("bytes=") for span in starts[1:])
+
+
+async def test_blocks_become_one_file_in_any_order(site: Site, running: Running) -> None:
+    data = site.put("blocks", os.urandom(10_500))
+    posts = [
+        site.post("blocks", data[at.number * 1_000 :][:1_000], blocks=at)
+        for at in blocks_of("inplace", len(data), 1_000)
+    ]
+    for body in reversed(posts[1:]):
+        running.source.give(body)
+    await running.reported(len(posts) - 1)
+    assert "blocks" not in running.files
+    running.source.give(posts[0])
+    await running.reported(len(posts))
+    assert running.files == {"blocks": data}
+    assert sorted(site.asked) == sorted(
+        ("/blocks", f"bytes={at}-{min(at + 1_000, len(data)) - 1}") for at in range(0, len(data), 1_000)
+    )
+
+
+async def test_operations_are_carried_out(site: Site, tmp_path: Path) -> None:
+    from spark_sink.feed.posts import FileOp
+
+    async with Running(tmp_path, mirror={"removes": True, "strip": "/data/source"}) as mirror:
+        steps = [
+            site.post("a/f", site.put("a/f", b"1")),
+            make_post(site.url, "d", PUB_TIME_NS, file_op=FileOp("directory", is_directory=True)).encode(),
+            make_post(site.url, "l", PUB_TIME_NS, file_op=FileOp("link", "a/f")).encode(),
+            make_post(site.url, "a/h", PUB_TIME_NS, file_op=FileOp("hlink", "f")).encode(),
+            make_post(site.url, "d/g", PUB_TIME_NS + 1, file_op=FileOp("rename", "/data/source/a/f")).encode(),
+            make_post(site.url, "a/h", PUB_TIME_NS + 2, file_op=FileOp("remove")).encode(),
+        ]
+        for number, body in enumerate(steps, 1):
+            mirror.source.give(body)
+            await mirror.reported(number)
+        assert {code for code, _ in await mirror.reported(len(steps))} == {201}
+        assert mirror.files == {"d/g": b"1"}
+        assert os.readlink(mirror.root / "l") == "a/f"
+
+
+async def test_removals_are_left_alone_unless_they_are_wanted(site: Site, running: Running) -> None:
+    from spark_sink.feed.posts import FileOp
+
+    running.source.give(site.post("f", site.put("f", b"1")))
+    await running.reported(1)
+    removal = make_post(site.url, "f", PUB_TIME_NS + 1, file_op=FileOp("remove")).encode()
+    running.source.give(removal)
+    await until(lambda: removal in running.source.acknowledged)
+    assert running.files == {"f": b"1"}
+
+
+async def test_content_in_the_post_is_written_and_compared(site: Site, running: Running) -> None:
+    running.source.give(
+        site.post("in", b"\0\xffbytes", content=b"\0\xffbytes"), site.post("lie", b"what", content=b"tahw")
+    )
+    assert sorted(await running.reported(2)) == [(201, "in"), (417, "lie")]
+    assert running.files == {"in": b"\0\xffbytes"}
+    assert site.asked == []
+
+
+async def test_cod_is_computed_and_told(site: Site, running: Running) -> None:
+    running.source.give(site.post("f", site.put("f", b"data"), identity=Identity("cod", "sha512")))
+    assert await running.reported(1) == [(205, "f")]
+
+
+@pytest.mark.parametrize(
+    "path, why",
+    [
+        ("../f", "'..' is none"),
+        ("a/../../f", "'..' is none"),
+        ("a//f", "'' is none"),
+        ("x" * 256, "has a name of 256 bytes, 255 are allowed"),
+    ],
+)
+async def test_a_path_that_leads_out_is_refused(site: Site, running: Running, path: str, why: str) -> None:
+    bodies = [site.post(path, b"x"), b"[" * 100_000, b"\xff", site.post("good", site.put("good", b"1"))]
+    running.source.give(*bodies)
+    assert sorted(await running.reported(2)) == [(201, "good"), (417, path)]
+    assert any(why in text for _, _, text in running.reports.sent)
+    assert running.files == {"good": b"1"}
+    await until(lambda: len(running.source.acknowledged) == 4)  # of two nobody could be told
+
+
+async def test_other_schemes_and_redirects_to_others_are_refused(site: Site, running: Running) -> None:
+    def redirect(request: web.Request) -> web.StreamResponse | None:
+        if request.path == "/away":
+            return web.Response(status=302, headers={"Location": "http://192.0.2.1/f"})
+        return web.Response(status=302, headers={"Location": "/there"}) if request.path == "/here" else None
+
+    site.before = redirect
+    data = site.put("there", b"1")
+    elsewhere = make_post("ftp://h/", "ftp", PUB_TIME_NS, identity=identity(b"1"), size=1).encode()
+    running.source.give(site.post("away", b"1"), elsewhere, site.post("here", data))
+    assert sorted(await running.reported(3)) == [(201, "here"), (499, "away"), (503, "ftp")]
+    assert running.files == {"here": b"1"}
+
+
+async def test_a_host_that_hangs_does_not_hold_up_another(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber_module, "PATIENCE_S", 0.02)
+    (tmp_path / "slow").mkdir()
+    async with Site(tmp_path / "slow").serving() as slow, Running(tmp_path) as mirror:
+        released = asyncio.Event()
+
+        async def hang(request: web.Request) -> None:
+            await released.wait()
+
+        slow.before = hang
+        bodies = [slow.post(f"s{n}", slow.put(f"s{n}", b"%d" % n)) for n in range(50)]
+        mirror.source.give(*bodies)
+        await until(lambda: len(mirror.source.acknowledged) == 50)  # though nothing of it is there
+        mirror.source.give(site.post("quick", site.put("quick", b"q")))
+        assert await mirror.reported(1) == [(201, "quick")]
+        released.set()
+        await mirror.reported(51)
+        assert len(mirror.files) == 51
+
+
+async def test_what_fails_is_tried_again_also_by_the_next_process(site: Site, tmp_path: Path) -> None:
+    def fail(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=503)
+
+    site.before = fail
+    body = site.post("f", site.put("f", b"data"))
+    async with Running(tmp_path, first_pause_s=30.0) as mirror:
+        mirror.source.give(body)
+        await until(lambda: mirror.source.acknowledged == [body])
+        assert mirror.subscriber.state.failed_n == 1
+    site.before = lambda request: None
+    async with Running(tmp_path) as mirror:
+        await mirror.subscriber._kept(lambda tables: tables.postpone(1, 0.0, 1, ""))
+        assert await mirror.reported(1) == [(201, "f")]
+        assert mirror.files == {"f": b"data"}
+
+
+async def test_after_all_tries_it_is_given_up_with_a_report(site: Site, tmp_path: Path) -> None:
+    async with Running(tmp_path, tries=3) as mirror:
+        mirror.source.give(site.post("nowhere", b"x"))
+        await mirror.reported(1)
+        assert mirror.reports.sent == [(499, "nowhere", f"{site.url}nowhere: 404 Not Found")]
+        assert len(site.asked) == 3
+
+
+async def test_only_what_the_patterns_take_is_mirrored(site: Site, tmp_path: Path) -> None:
+    async with Running(tmp_path, mirror={"accept": [r"\.txt$"], "reject": ["^old/"]}) as mirror:
+        names = ["a.txt", "b.bin", "old/c.txt", "d.txt"]
+        bodies = [site.post(name, site.put(name, b"1")) for name in names]
+        mirror.source.give(*bodies)
+        await until(lambda: len(mirror.source.acknowledged) == 4)
+        assert sorted(mirror.files) == ["a.txt", "d.txt"]
+
+
+async def test_a_post_that_was_kept_does_not_undo_what_came_after_it(site: Site, tmp_path: Path) -> None:
+    old = site.post("f", b"old")
+    site.put("f", b"new")
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(old)  # whose data is not there any more
+        await until(lambda: mirror.subscriber.state.failed_n >= 1)
+        mirror.source.give(site.post("f", b"new", at=PUB_TIME_NS + 1))
+        await mirror.reported(2)
+        assert sorted(code for code, _, _ in mirror.reports.sent) == [201, 304]
+        assert mirror.files == {"f": b"new"}
+        assert read_post(old).rel_path == "f"
