@@ -5,13 +5,19 @@ from types import ModuleType
 from typing import Final
 
 from spark_sink.feed.transport import Sink, Source
-from spark_sink.feed.transports.settings import AMQP, MQTT, BadLink, LinkSettings, SinkSettings, SourceSettings
+from spark_sink.feed.transports.rsocket import Positions, RSocketSink, RSocketSource
+from spark_sink.feed.transports.settings import AMQP, MQTT, RSOCKET, BadLink, LinkSettings, SinkSettings, SourceSettings
 
 _MODULES: Final = {AMQP: "spark_sink.feed.transports.amqp", MQTT: "spark_sink.feed.transports.mqtt"}
 
 
-def open_source(settings: SourceSettings) -> Source:
-    """Where posts come from; it connects when it is asked for the first one. BadLink."""
+def open_source(settings: SourceSettings, positions: Positions | None = None) -> Source:
+    """Where posts come from; it connects when it is asked for the first one. BadLink.
+
+    `positions`: of a source by RSocket, which brokers of messages know themselves.
+    """
+    if settings.protocol == RSOCKET:
+        return RSocketSource(settings, positions)
     module = _module(settings)
     try:
         source: Source = (module.AmqpSource if settings.protocol == AMQP else module.MqttSource)(settings)
@@ -21,7 +27,10 @@ def open_source(settings: SourceSettings) -> Source:
 
 
 def open_sink(settings: SinkSettings) -> Sink:
-    """Where posts go; it connects when it has the first one. BadLink."""
+    """Where posts go; it connects when it has the first one. By RSocket only reports go: posts are offered there
+    (`offering`). BadLink."""
+    if settings.protocol == RSOCKET:
+        return RSocketSink(settings)
     module = _module(settings)
     sink: Sink = (module.AmqpSink if settings.protocol == AMQP else module.MqttSink)(settings)
     return sink
