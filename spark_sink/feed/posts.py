@@ -7,6 +7,7 @@ them. A header whose value is null counts as absent.
 Knows no folders: where a file may lie is decided by the one who writes it.
 """
 
+import posixpath
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
@@ -43,7 +44,7 @@ _VALUE: Final = msgspec.json.Decoder()
 class FileOp(msgspec.Struct, frozen=True):
     """Something else than new data: one of FILE_OPS.
 
-    `value`: of LINK and HLINK what it points to, of RENAME the name before, else empty.
+    `value`: of LINK and HLINK what it points to, of RENAME the path before, in the form of relPath; else empty.
     """
 
     kind: str
@@ -169,7 +170,7 @@ def make_post(
         "baseUrl": base_url,
         "relPath": rel_path,
         "identity": None if identity is None else {"method": identity.method, "value": identity.value},
-        "fileOp": None if file_op is None else _operation_values(file_op),
+        "fileOp": None if file_op is None else _operation_values(file_op, rel_path),
         "size": size,
         "blocks": None if blocks is None else blocks.values(),
         "mtime": None if mtime_ns is None else time_text(mtime_ns, "mtime"),
@@ -209,8 +210,12 @@ def _merged(headers: Mapping[str, msgspec.Raw], values: Mapping[str, object]) ->
     return merged
 
 
-def _operation_values(file_op: FileOp) -> dict[str, str]:
-    values = {file_op.kind: file_op.value}
+def _operation_values(file_op: FileOp, rel_path: str) -> dict[str, str]:
+    value = file_op.value
+    if file_op.kind == RENAME:  # D-86: sr3 looks for it from the folder of the new name
+        value = posixpath.relpath(f"/{value}", posixpath.dirname(f"/{rel_path}"))
+        value = value if value.startswith("../") else f"./{value}"
+    values = {file_op.kind: value}
     if file_op.is_directory:
         values[DIRECTORY] = ""
     values.update({name: text for name, text in ((LINK, file_op.link), (HLINK, file_op.hlink)) if text})
@@ -237,7 +242,7 @@ def _post_of(headers: dict[str, msgspec.Raw]) -> Post:
         headers=headers,
         pub_time_ns=read_time("pubTime", pub_time),
         identity=None if identity is None else read_identity("identity", identity),
-        file_op=None if file_op is None else _read_operation(file_op),
+        file_op=None if file_op is None else _read_operation(file_op, rel_path),
         size=None if size is None else read_count("size", size),
         blocks=None if blocks is None else read_blocks("blocks", blocks),
         content=None if content is None else _read_content(content),
@@ -296,7 +301,7 @@ def _text_or_empty(raw: msgspec.Raw | None) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_operation(value: object) -> FileOp:
+def _read_operation(value: object, rel_path: str) -> FileOp:
     """BadPost: none of FILE_OPS, or several that cannot be meant together."""
     if not isinstance(value, dict):
         raise BadPost("fileOp", f"{shown(value)} is no object")
@@ -318,7 +323,14 @@ def _read_operation(value: object) -> FileOp:
             raise BadPost(f"fileOp.{name}", f"{shown(text)} names no file")
     if kind != RENAME:
         return FileOp(kind, texts[kind])
-    return FileOp(kind, texts[RENAME], is_directory, texts.get(LINK, ""), texts.get(HLINK, ""))
+    return FileOp(kind, _path_before(texts[RENAME], rel_path), is_directory, texts.get(LINK, ""), texts.get(HLINK, ""))
+
+
+def _path_before(value: str, rel_path: str) -> str:
+    """Of a rename. D-86: one that begins with a dot is seen from the folder of the new name; it may lead anywhere."""
+    if not value.startswith(("./", "../")):
+        return value
+    return posixpath.normpath(posixpath.join(posixpath.dirname(rel_path), value))
 
 
 def _read_content(value: object) -> bytes:

@@ -73,6 +73,31 @@ def test_operations_are_read(values: dict[str, str], file_op: FileOp) -> None:
     assert post_of(fileOp=values).file_op == file_op
 
 
+@pytest.mark.parametrize(
+    ("rel_path", "before", "written"),
+    [
+        ("a/new", "a/old", "./old"),
+        ("new", "old", "./old"),
+        ("a/new", "b/old", "../b/old"),
+        ("new", "a/b/old", "./a/b/old"),
+    ],
+)
+def test_d_86_sr3_finds_the_name_before_from_the_folder_of_the_new_one(
+    rel_path: str, before: str, written: str
+) -> None:
+    made = make_post("http://h/", rel_path, PUB_TIME_NS, file_op=FileOp("rename", before))
+    assert json.loads(made.encode())["fileOp"] == {"rename": written}
+    assert made.file_op == FileOp("rename", before)
+
+
+@pytest.mark.parametrize(
+    ("written", "before"),
+    [("b/old", "b/old"), ("/srv/old", "/srv/old"), ("../../old", "../old"), ("../../../old", "../../old")],
+)
+def test_other_names_before_are_paths_and_may_lead_anywhere(written: str, before: str) -> None:
+    assert post_of(fileOp={"rename": written}).file_op == FileOp("rename", before)
+
+
 @pytest.mark.parametrize("encoding, value", [("utf-8", "gr\u00fc\u00dfe"), ("base64", "Z3LDvMOfZQ==")])
 def test_content_is_read_by_its_encoding(encoding: str, value: str) -> None:
     assert post_of(content={"encoding": encoding, "value": value}).content == "gr\u00fc\u00dfe".encode()
