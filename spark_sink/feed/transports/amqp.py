@@ -8,6 +8,7 @@ with a connection comes again.
 """
 
 import asyncio
+import contextlib
 import logging
 from typing import Final
 
@@ -128,6 +129,7 @@ class AmqpSource(_Link):
         self._arrived: asyncio.Queue[Arrival] = asyncio.Queue()  # at most `prefetch`
         self._acknowledged: asyncio.Queue[int] = asyncio.Queue()  # as many
         self._channel: AbstractChannel | None = None  # that takes acknowledgements; None while there is none
+        self._is_deleted: Final = asyncio.Event()  # the queue, since it was declared
 
     async def receive(self) -> Arrival:
         """The next one; it waits over lost connections."""
@@ -155,24 +157,42 @@ class AmqpSource(_Link):
         self._arrived = _renewed(self._arrived)
         self._acknowledged = asyncio.Queue()
         self._channel = channel
+        self._is_deleted.clear()
+        channel.on_consumer_cancel_callbacks.add(self._deleted)
         await channel.basic_consume(queue, self._take)
 
     async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
         acknowledging = asyncio.create_task(self._acknowledge(channel))
+        deletion = asyncio.create_task(self._is_deleted.wait())
         try:
             await asyncio.wait(
-                [connection.closing, channel.closing, acknowledging], return_when=asyncio.FIRST_COMPLETED
+                [connection.closing, channel.closing, acknowledging, deletion], return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             self._channel = None
             self._arrived = _renewed(self._arrived)  # they come again
-            acknowledging.cancel()
-            await asyncio.gather(acknowledging, return_exceptions=True)
+            for task in (acknowledging, deletion):
+                task.cancel()
+            await asyncio.gather(acknowledging, deletion, return_exceptions=True)
+            await self._acknowledge_rest(channel)
+        if self._is_deleted.is_set():
+            raise ConnectionError("the queue was deleted")
 
     async def _acknowledge(self, channel: AbstractChannel) -> None:
         while True:
             tag = await self._acknowledged.get()
             await channel.basic_ack(tag, wait=False)
+
+    async def _acknowledge_rest(self, channel: AbstractChannel) -> None:
+        """Those that the consumer gave right before the end, so that they do not come again."""
+        with contextlib.suppress(*FAILURES):
+            async with asyncio.timeout(CONNECT_S):
+                while not self._acknowledged.empty():
+                    await channel.basic_ack(self._acknowledged.get_nowait())
+
+    async def _deleted(self, frame: Basic.Cancel) -> None:
+        """RabbitMQ says that there is no queue any more, and else nothing: it is declared again."""
+        self._is_deleted.set()
 
     async def _take(self, message: DeliveredMessage) -> None:
         topic = from_amqp(message.routing_key or "")

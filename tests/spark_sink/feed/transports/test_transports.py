@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiormq
 import pytest
 
 from spark_sink.feed.errors import NotSent
@@ -15,6 +16,7 @@ from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import BadLink, SinkSettings, SourceSettings
 from tests.spark_sink.feed.samples import post_of
 from tests.spark_sink.feed.transports.conftest import Broker
+from tests.spark_sink.feed.vectors import SENT
 from tests.system.support.waits import soon, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("feed transports")]
@@ -101,7 +103,6 @@ async def test_what_is_not_acknowledged_comes_again_and_nothing_else(broker: Bro
         arrivals = [await soon(source.receive()) for _ in posts]
         for each in (arrivals[0], arrivals[1]):
             source.acknowledge(each)
-        await asyncio.sleep(0.05)  # acknowledgements are written, and nobody answers them
     async with both(broker) as (source, _):
         again = [await soon(source.receive()) for _ in range(2)]
         assert [each.body for each in again] == [post.encode() for post in posts[2:]]
@@ -198,6 +199,28 @@ async def test_a_consumer_that_is_killed_loses_nothing(broker: Broker) -> None:
         seen.update((await consumer.stdout.read()).splitlines())  # what it had said and acknowledged
         await consumer.wait()
     await sink.close()
+
+
+@pytest.mark.parametrize("broker", ["amqp"], indirect=True)
+async def test_a_queue_that_somebody_deletes_is_made_again(broker: Broker) -> None:
+    async with both(broker) as (source, sink):
+        async with aiormq.connect(broker.url) as connection:
+            await (await connection.channel()).queue_delete(source.name)
+        await until(lambda: source.state() == "the queue was deleted")
+        await until(lambda: source.state() == UP)
+        await soon(sink.send(post_of(relPath="f"), PREFIX))
+        assert read_post((await soon(source.receive())).body).rel_path == "f"
+
+
+async def test_posts_of_sr3_arrive_byte_for_byte(broker: Broker) -> None:
+    bodies = [read_post(body).encode() for body in SENT.values()]
+    async with both(broker, patterns=("#",)) as (source, sink):
+        for body in bodies:
+            await soon(sink.send(read_post(body), PREFIX))
+        for body in bodies:
+            arrival = await soon(source.receive())
+            assert arrival.body == body
+            source.acknowledge(arrival)
 
 
 async def test_where_nobody_is_a_post_is_not_sent_and_the_source_says_why(broker: Broker) -> None:
