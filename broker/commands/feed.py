@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from admin_api.ctl.commands import show_feed
 from broker.commands import terminal
 from broker.config.load import ConfigErrors, load
 from broker.config.options import Config
+from broker.config.sections.feed_checks import RSOCKET_SCHEMES
 from broker.config.urls import WILDCARDS, Listen
 from broker.views.feed import FeedStateView
 from client_sdk.gateways.control import NotRunning, Refusal
@@ -63,7 +64,7 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
                 "--segments", "is_segments", is_flag=True, help="It is an events folder: its sealed segments."
             ),
             click.option("--base-url", default="", metavar="URL", help="Where others fetch the files from."),
-            click.option("--to", "urls", multiple=True, metavar="URL", help="Brokers of messages, amqp:// or mqtt://."),
+            click.option("--to", "urls", multiple=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …"),
             click.option("--exchange", metavar="NAME", help="Of these brokers, instead of xpublic."),
             click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are announced; repeatable."),
             click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable."),
@@ -98,14 +99,15 @@ def watch(path: str | None, folder: str | None, root: str | None, listen: str | 
         if not config.feed.is_used:
             raise click.UsageError("nothing is configured: give FOLDER, or a table [feed.post.NAME] in --config")
         admin = config.admin.listen
-        sys.exit(run(_assignment_of(config, "" if admin is None else str(admin))))
+        listeners = [str(listen) for listen in config.server.listen]
+        sys.exit(run(_assignment_of(config, listeners, "" if admin is None else str(admin))))
     place = None if listen is None else _place(listen)
     table = _table(root, place, **given)
     config = _load(path, folder, _tables(table, **given))
     files = None
     if place is not None:
         files = FilesListener(Path(root), is_segments=given["is_segments"], log=config.feed.log_path(WATCHED)), place
-    sys.exit(run(_assignment_of(config, ""), files=files))
+    sys.exit(run(_assignment_of(config), files=files))
 
 
 @feed.command(epilog=STATUSES)
@@ -120,8 +122,10 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
     """
     if not given["urls"]:
         raise click.UsageError("give --to, a broker of messages that gets the posts")
+    if offered := [url for url in given["urls"] if url.partition("://")[0] in RSOCKET_SCHEMES]:
+        raise click.UsageError(f"--to {offered[0]}: posts are offered there as long as `feed watch` runs; use that")
     config = _load(path, folder, _tables(_table(root, None, **given), **given))
-    sys.exit(post_once(_assignment_of(config, ""), WATCHED, timeout_s))
+    sys.exit(post_once(_assignment_of(config), WATCHED, timeout_s))
 
 
 @feed.command(epilog=STATUSES)
@@ -219,8 +223,8 @@ def _load(path: str | None, folder: str | None, tables: Mapping[str, Mapping[str
         sys.exit(click.UsageError.exit_code)
 
 
-def _assignment_of(config: Config, admin_url: str) -> Assignment:
+def _assignment_of(config: Config, listeners: Sequence[str] = (), admin_url: str = "") -> Assignment:
     try:
-        return assignment_of(config, admin_url)
+        return assignment_of(config, listeners, admin_url)
     except BrokerError as error:
         raise click.UsageError(error.text) from None

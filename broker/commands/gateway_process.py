@@ -132,7 +132,7 @@ class GatewayProcesses:
         if self.samwise is not None:
             self.samwise.start(assignment_of(self._config, listeners))
         if self.feed is not None:
-            self.feed.start(feed_assignment_of(self._config, admin_url))
+            self.feed.start(feed_assignment_of(self._config, listeners, admin_url))
 
     def wish_stop(self) -> None:
         """See there."""

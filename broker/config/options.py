@@ -230,7 +230,7 @@ TABLES: Final = {  # place -> the tables there
         ),
         Tables(
             "feed.broker",
-            "broker of messages",
+            "broker",
             _docs("feed.broker.NAME", MessageBrokerOptions),
             MAX_MESSAGE_BROKERS,
             MessageBrokerOptions,

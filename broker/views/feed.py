@@ -18,7 +18,7 @@ class SinkView(msgspec.Struct, frozen=True):
 
     name: str
     state: str  # up, or why it is not
-    confirmed_to: int  # all posts up to this number are confirmed
+    confirmed_to: int | None  # all posts up to this number are confirmed; None: they are offered, to whoever asks
     waiting: int  # numbers of posts that are not; some of them may be superseded by later ones
 
 

@@ -75,15 +75,16 @@ class PostOptions:
     )
     to: tuple[str, ...] = option(
         (),
-        "Names of brokers of messages, [feed.broker.NAME], that get the posts. Each gets all of them, and those that "
-        "it has missed when it comes back.",
+        "Names of brokers, [feed.broker.NAME]. One of messages gets all posts, and those that it has missed when it "
+        "comes back; at one of RSocket they are offered, and whoever asks gets them from where he was. Empty: they are "
+        "offered at this broker.",
         '["rabbit-1", "rabbit-2"]',
         form="text",
     )
     reports: bool = option(
         True,
-        "Whether what consumers report is taken from these brokers: topics v03.report.#, by a queue that is made there "
-        "and named after the user, this machine and NAME.",
+        "Whether what consumers report is taken from brokers of messages: topics v03.report.#, by a queue that is made "
+        "there and named after the user, this machine and NAME. Over RSocket reports always come.",
         "false",
     )
     removals: bool = option(True, "Whether others are told that a file is gone.", "false")
@@ -122,18 +123,19 @@ class PostOptions:
 
 @dataclass(frozen=True)
 class MessageBrokerOptions:
-    """A broker of messages, NAME, by which posts and reports go."""
+    """A broker, NAME, by which posts and reports go: of RSocket, or of messages."""
 
     url: str = option(
         "",
-        "Where it is: amqp or amqps, RabbitMQ; mqtt or mqtts. With user and password where it wants them, and the "
-        "virtual host of AMQP as the path.",
+        "Where it is: tcp, tls, ws, wss or unix, a broker of RSocket; amqp or amqps, RabbitMQ; mqtt or mqtts. With "
+        "user and password where it wants them, and the virtual host of AMQP as the path.",
         '"amqp://feed:secret@rabbit.example/"',
         is_secret=True,
     )
     exchange: str = option(
         "xpublic",
-        "The topic exchange, which is made if it is missing; the first level of topics of MQTT.",
+        "The topic exchange, which is made if it is missing; the first level of topics of MQTT; a tag of the service "
+        "feed of RSocket.",
         '"xdata"',
         within=(1, 127),
     )

@@ -9,10 +9,13 @@ from urllib.parse import urlsplit
 from broker.config.extras import lack_of_feed
 from broker.config.sections.feed import CONTROL_NAME, PostOptions
 from broker.config.toml import either, shown_value, toml_key
-from broker.config.urls import MAX_UNIX_PATH_BYTES
+from broker.config.urls import MAX_UNIX_PATH_BYTES, PeerUrl
+from rsocket_wire.errors import BrokerError
 
 SEGMENTS: Final = "segments"
-SCHEMES: Final = ("amqp", "amqps", "mqtt", "mqtts")
+RSOCKET_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
+MESSAGE_SCHEMES: Final = ("amqp", "amqps", "mqtt", "mqtts")
+SCHEMES: Final = (*RSOCKET_SCHEMES, *MESSAGE_SCHEMES)
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _CONSUMER: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _IDENTITY: Final = re.compile(r"md5|sha512|cod,md5|cod,sha512|random|arbitrary,.+|none")
@@ -94,8 +97,11 @@ def _broker_mistakes(place: str, own: Mapping[str, object]) -> list[Mistake]:
         return [(place, "needs a url", "")]
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
+        if parts.scheme in RSOCKET_SCHEMES:
+            PeerUrl.parse(url)
+            return []
+        is_good = parts.scheme in MESSAGE_SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except (ValueError, BrokerError):
         is_good = False
     if not is_good:
         return [(f"{place}.url", f"is no URL of {either(SCHEMES)} with a host", "")]

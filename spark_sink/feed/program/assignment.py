@@ -1,5 +1,6 @@
 """What the process of a feed is told: its options, and where its files are served. Imports nothing heavy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ class Assignment(gateways.Assignment):
     options: FeedOptions
     events_dir: str  # of the broker; empty: it writes no event files
     admin_url: str  # of the broker, http://HOST:PORT; empty: it has no admin API
+    broker_url: str  # of the broker itself, where posts are offered that go nowhere else; empty: there is none
 
     @property
     def control_path(self) -> Path:
@@ -38,14 +40,16 @@ class Assignment(gateways.Assignment):
         return self.options.post[name].root(self.events_dir)
 
 
-def assignment_of(config: Config, admin_url: str) -> Assignment:
-    """`admin_url`: where the admin API of this configuration listens, or is configured to; empty: nowhere. BrokerError
-    "bad-config": files are served there, and its port is not known."""
+def assignment_of(config: Config, listeners: Sequence[str], admin_url: str) -> Assignment:
+    """`listeners`: URLs of the broker of this configuration, as it listens or as it is configured; `admin_url`: that of
+    its admin API; empty: there is none. BrokerError "bad-config": one is needed whose port is not known."""
     needs_admin = any(not posted.base_url for posted in config.feed.post.values())
+    needs_broker = any(not posted.to for posted in config.feed.post.values())
     return Assignment(
         options=config.feed,
         events_dir=config.events.dir,
         admin_url=_reached(admin_url) if needs_admin and admin_url else "",
+        broker_url=dialled(listeners[0], "feed.post: to") if needs_broker and listeners else "",
         log=config.log,
     )
 

@@ -7,12 +7,16 @@ from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
 from broker.config.sections.feed import MessageBrokerOptions, MqttVersion
+from broker.config.sections.feed_checks import RSOCKET_SCHEMES
+from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.reports import REPORT_PREFIX
 from spark_sink.feed.transport import Sink, Source
+from spark_sink.feed.transports.offering import PostOffer
 from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
 
+OWN: Final = "broker"  # the name of that which has started the feed
 ALL_REPORTS: Final = f"{REPORT_PREFIX}.#"
 
 
@@ -27,14 +31,37 @@ class _Link(TypedDict):
 
 def sinks_of(assignment: Assignment, name: str) -> Sequence[Sink]:
     """Where the posts of one folder go. BadLink."""
-    options = assignment.options
-    return [open_sink(SinkSettings(name=to, **_link(options.broker[to]))) for to in options.post[name].to]
+    return [open_sink(_sink(to, broker)) for to, broker in _brokers(assignment, name) if not _is_rsocket(broker)]
 
 
 def reports_of(assignment: Assignment, name: str) -> Sequence[Source]:
     """Where reports on them come from. BadLink."""
-    options, posted = assignment.options, assignment.options.post[name]
-    return [_reports_of(name, to, options.broker[to]) for to in posted.to if posted.reports]
+    if not assignment.options.post[name].reports:
+        return []
+    return [_reports_of(name, to, each) for to, each in _brokers(assignment, name) if not _is_rsocket(each)]
+
+
+def offers_of(assignment: Assignment, name: str, poster: Poster) -> Sequence[PostOffer]:
+    """Where the posts of one folder are offered. BadLink."""
+    found = [(to, each) for to, each in _brokers(assignment, name) if _is_rsocket(each)]
+    return [PostOffer(_sink(to, each), poster.log, poster.heard) for to, each in found]
+
+
+def _brokers(assignment: Assignment, name: str) -> list[tuple[str, MessageBrokerOptions]]:
+    """Of one folder, with their names."""
+    options = assignment.options
+    to = options.post[name].to
+    if not to and assignment.broker_url:
+        return [(OWN, MessageBrokerOptions(url=assignment.broker_url))]
+    return [(each, options.broker[each]) for each in to]
+
+
+def _is_rsocket(broker: MessageBrokerOptions) -> bool:
+    return broker.url.partition("://")[0] in RSOCKET_SCHEMES
+
+
+def _sink(name: str, broker: MessageBrokerOptions) -> SinkSettings:
+    return SinkSettings(name=name, **_link(broker))
 
 
 def _reports_of(name: str, to: str, broker: MessageBrokerOptions) -> Source:
@@ -51,7 +78,7 @@ def _reports_of(name: str, to: str, broker: MessageBrokerOptions) -> Source:
 
 
 def _link(broker: MessageBrokerOptions) -> _Link:
-    is_tls = broker.url.partition("://")[0].endswith("s")
+    is_tls = broker.url.partition("://")[0] in ("tls", "wss", "amqps", "mqtts")
     return {
         "url": broker.url,
         "exchange": broker.exchange,

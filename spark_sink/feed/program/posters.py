@@ -14,7 +14,7 @@ from spark_sink.feed.producer.post_tables import ConsumerRow, PostRow, ReportRow
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.program.assignment import Assignment
-from spark_sink.feed.program.links import reports_of, sinks_of
+from spark_sink.feed.program.links import offers_of, reports_of, sinks_of
 from spark_sink.feed.transport import Sink, Source
 
 MAX_PAGE: Final = 1000  # posts of one answer
@@ -34,16 +34,22 @@ class Posters:
             name: make_poster(assignment, name, sinks_of(assignment, name), reports_of(assignment, name))
             for name in assignment.options.post
         }
+        self._offers: Final = {name: offers_of(assignment, name, each) for name, each in self._posters.items()}
         self._started: Final[list[Poster]] = []
 
     async def start(self) -> None:
         """PostLogError, OSError: one cannot start; then `stop` ends the others."""
-        for poster in self._posters.values():
+        for name, poster in self._posters.items():
             self._started.append(poster)
             await poster.start()
+            for offer in self._offers[name]:
+                offer.start()
 
     async def stop(self) -> None:
         """What is under way is found, or sent, after the next start."""
+        for offers in self._offers.values():
+            for offer in offers:
+                await offer.close()
         for poster in self._started:
             await poster.stop()
 
@@ -71,7 +77,10 @@ class Posters:
             waiting=poster.waiting_n,
             last_post=poster.log.last_seq,
             problem=poster.problem,
-            sinks=[_sink_view(poster, each.sink, each.trouble) for each in poster.sendings],
+            sinks=[
+                *(_sink_view(poster, each.sink, each.trouble) for each in poster.sendings),
+                *(SinkView(each.name, each.state(), None, 0) for each in self._offers[name]),
+            ],
             consumers=[_consumer_view(row) for row in await poster.log.consumers()],
         )
 

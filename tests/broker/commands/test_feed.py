@@ -25,7 +25,11 @@ def run(*arguments: str) -> Result:
         (("post", "/no/such", "--dir", "f"), "Directory '/no/such' does not exist."),
         (
             ("post", ".", "--dir", "f", "--base-url", "http://x/", "--to", "ftp://h"),
-            "is no URL of amqp, amqps, mqtt or mqtts with a host",
+            "is no URL of tcp, tls, ws, wss, unix, amqp, amqps, mqtt or mqtts with a host",
+        ),
+        (
+            ("post", ".", "--dir", "f", "--base-url", "http://x/", "--to", "tcp://h:1"),
+            "--to tcp://h:1: posts are offered there as long as `feed watch` runs; use that",
         ),
         (("status",), "feed.dir is not set; give --dir or --config"),
     ],

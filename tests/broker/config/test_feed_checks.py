@@ -85,7 +85,7 @@ def test_a_feed_without_tables_is_not_used() -> None:
         (f"{DIR}[feed.broker.r]", ["3: feed.broker.r: needs a url"]),
         (
             f'{DIR}[feed.broker.r]\nurl = "http://u:secret@h/"',
-            ["4: feed.broker.r.url: is no URL of amqp, amqps, mqtt or mqtts with a host"],
+            ["4: feed.broker.r.url: is no URL of tcp, tls, ws, wss, unix, amqp, amqps, mqtt or mqtts with a host"],
         ),
         (
             f'{DIR}[admin]\nlisten = "off"\n[feed.post.a]\nfolder = "d"',

@@ -13,19 +13,23 @@ from broker.config.options import Config
 from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions
 from broker.config.urls import Listen
 from broker.views.feed import FeedStateView
+from client_sdk.gateways import running as running_module
 from client_sdk.gateways.control import NotRunning, Refusal
+from client_sdk.testing import local_broker
 from rsocket_wire.errors import BrokerError
 from spark_sink.feed.errors import NotSent
-from spark_sink.feed.posts import Post, make_post
+from spark_sink.feed.posts import Post, make_post, read_post
 from spark_sink.feed.producer.post_tables import Heard
 from spark_sink.feed.program import program
 from spark_sink.feed.program.assignment import Assignment, assignment_of
 from spark_sink.feed.program.control import ControlClient
-from spark_sink.feed.program.links import reports_of, sinks_of
-from spark_sink.feed.program.posters import make_log
+from spark_sink.feed.program.links import offers_of, reports_of, sinks_of
+from spark_sink.feed.program.posters import make_log, make_poster
 from spark_sink.feed.program.program import post_once, serve
 from spark_sink.feed.program.serving import FilesListener
-from spark_sink.feed.reports import Report
+from spark_sink.feed.reports import Report, report_post
+from spark_sink.feed.transports.opening import open_sink, open_source
+from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
 
 WAIT_S = 10.0
 
@@ -34,7 +38,7 @@ def assigned(tmp_path: Path, **posted: object) -> Assignment:
     (tmp_path / "data").mkdir(exist_ok=True)
     own = {"folder": str(tmp_path / "data"), "base_url": "http://a/", "settle": 0.0, "interval": 0.05, **posted}
     options = FeedOptions(dir=str(tmp_path / "feed"), post={"data": PostOptions(**own)})  # type: ignore[arg-type]
-    return Assignment(options=options, events_dir="", admin_url="", log=Config().log)
+    return Assignment(options=options, events_dir="", admin_url="", broker_url="", log=Config().log)
 
 
 @asynccontextmanager
@@ -137,13 +141,13 @@ async def test_files_are_served_with_the_digests_of_their_posts(tmp_path: Path) 
 
 def test_files_are_fetched_from_the_admin_api_where_nothing_else_is_said() -> None:
     config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d")}))
-    assert assignment_of(config, "http://0.0.0.0:7070").base_url("data") == "http://127.0.0.1:7070/feed/data/"
+    assert assignment_of(config, (), "http://0.0.0.0:7070").base_url("data") == "http://127.0.0.1:7070/feed/data/"
 
 
 def test_a_port_that_nobody_knows_is_said() -> None:
     config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d")}))
     with pytest.raises(BrokerError, match="base_url: is needed, because the port"):
-        assignment_of(config, "http://127.0.0.1:0")
+        assignment_of(config, (), "http://127.0.0.1:0")
 
 
 class FakeSink:
@@ -171,6 +175,7 @@ def test_a_folder_is_announced_once_and_what_was_is_not_again(
 ) -> None:
     sink = FakeSink("rabbit")
     monkeypatch.setattr(program, "sinks_of", lambda assignment, name: [sink])
+    monkeypatch.setattr(running_module, "setup_log", lambda *_: None)
     assignment = assigned(tmp_path)
     for name in ("a", "b"):
         (tmp_path / "data" / name).write_text(name)
@@ -189,6 +194,7 @@ def test_what_is_not_sent_in_time_is_said_with_the_reason_and_sent_another_time(
 ) -> None:
     sink = FakeSink("rabbit", is_there=False)
     monkeypatch.setattr(program, "sinks_of", lambda assignment, name: [sink])
+    monkeypatch.setattr(running_module, "setup_log", lambda *_: None)
     assignment = assigned(tmp_path)
     (tmp_path / "data" / "a").write_text("a")
     assert post_once(assignment, "data", 0.3) == 1
@@ -210,3 +216,41 @@ def test_links_are_made_of_the_brokers_of_a_folder(tmp_path: Path) -> None:
     silent = replace(assignment.options.post["data"], reports=False)
     assignment = replace(assignment, options=replace(assignment.options, post={"data": silent}))
     assert reports_of(assignment, "data") == []
+
+
+def test_posts_are_offered_at_the_broker_itself_where_they_go_nowhere_else(tmp_path: Path) -> None:
+    config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d", base_url="http://a/")}))
+    assignment = assignment_of(config, ("tcp://0.0.0.0:7000",), "")
+    poster = make_poster(assignment, "data")
+    assert [offer.name for offer in offers_of(assignment, "data", poster)] == ["broker"]
+    brokers = {"r": MessageBrokerOptions(url="tcp://b1:7000"), "m": MessageBrokerOptions(url="mqtt://h")}
+    posted = replace(config.feed.post["data"], to=("r", "m"))
+    assignment = assignment_of(
+        replace(config, feed=FeedOptions(dir="f", broker=brokers, post={"data": posted})), (), ""
+    )
+    assert [offer.name for offer in offers_of(assignment, "data", poster)] == ["r"]
+    assert [sink.name for sink in sinks_of(assignment, "data")] == ["m"]
+
+
+async def test_posts_come_to_whoever_asks_at_the_broker_and_reports_go_back(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_text("a")
+    async with local_broker() as broker:
+        assignment = replace(assigned(tmp_path), broker_url=broker.urls[0])
+        async with running(assignment) as client:
+            source = open_source(SourceSettings(name="s", url=broker.urls[0]))
+            async with asyncio.timeout(WAIT_S):
+                arrival = await source.receive()
+            post = read_post(arrival.body)
+            assert (post.rel_path, post.base_url) == ("a", "http://a/")
+            sink = open_sink(SinkSettings(name="r", url=broker.urls[0]))
+            async with asyncio.timeout(WAIT_S):
+                await sink.send(report_post(post, Report(201, "", "h", "u", "done")), "v03.report")
+                while not (state := await client.state()).posted[0].consumers:
+                    await asyncio.sleep(0)
+            assert [(each.name, each.has) for each in state.posted[0].consumers] == [("u@h", 1)]
+            assert [(each.name, each.state, each.confirmed_to) for each in state.posted[0].sinks] == [
+                ("broker", "up", None)
+            ]
+            await source.close()
+            await sink.close()
