@@ -351,6 +351,43 @@ FEED: Final[tuple[Number[FeedView], ...]] = (
         lambda of: {f"{each.name}/{sink.name}": float(sink.state == UP) for each in of.posted for sink in each.sinks},
         "sink",
     ),
+    counter(
+        "feed_mirror_posts",
+        "Posts that a mirror has received",
+        lambda of: {each.name: each.received for each in of.mirrors},
+        "mirror",
+    ),
+    counter(
+        "feed_mirror_done",
+        "Files that are there for it, links and removals too",
+        lambda of: {each.name: each.done for each in of.mirrors},
+        "mirror",
+    ),
+    counter("feed_mirror_bytes", "Bytes of these", lambda of: {each.name: each.bytes for each in of.mirrors}, "mirror"),
+    counter(
+        "feed_mirror_repeats",
+        "Posts of what was there already",
+        lambda of: {each.name: each.repeats for each in of.mirrors},
+        "mirror",
+    ),
+    counter(
+        "feed_mirror_refused",
+        "Posts that may not be carried out",
+        lambda of: {each.name: each.refused for each in of.mirrors},
+        "mirror",
+    ),
+    counter(
+        "feed_mirror_given_up",
+        "Posts that were given up after the last try",
+        lambda of: {each.name: each.given_up for each in of.mirrors},
+        "mirror",
+    ),
+    gauge(
+        "feed_mirror_retries",
+        "Posts that wait for another try",
+        lambda of: {each.name: each.retries for each in of.mirrors},
+        "mirror",
+    ),
     gauge(
         "feed_consumer_missing",
         "Announced files that a consumer has not reported to have",

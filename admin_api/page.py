@@ -86,6 +86,11 @@ def feed_texts(state: Mapping[str, Any]) -> dict[str, str]:
         consumers = f"; {len(lacking):,} of {len(each['consumers']):,} consumers lack files" if lacking else ""
         problem = f"; {each['problem']}" if each["problem"] else ""
         texts[each["name"]] = f"{each['files']:,} announced{waiting}{sinks}{consumers}{problem}"
+    for each in state["mirrors"]:
+        problem = f"; {each['problem']}" if each["problem"] else ""
+        texts[each["name"]] = (
+            f"{each['done']:,} mirrored, {each['retries']:,} wait, {each['refused']:,} refused{problem}"
+        )
     return texts
 
 

@@ -16,7 +16,10 @@ from broker.config.sections.feed import FeedOptions
 from broker.views.feed import FeedStateView, FeedView, PostsView
 
 WORDS: Final = Words(
-    "the feed", "no-feed", "this broker has no feed: no [feed.post.NAME] is configured", "feed-unavailable"
+    "the feed",
+    "no-feed",
+    "this broker has no feed: no [feed.post.NAME] and no [feed.subscribe.NAME] is configured",
+    "feed-unavailable",
 )
 
 

@@ -245,6 +245,24 @@ CONSUMERS: Final = Table(  # of the fields `consumers`, likewise
         ),
     ),
 )
+MIRRORS: Final = Table(  # of the field `mirrors` there
+    "/api/v1/feed",
+    (
+        text("mirror", "name"),
+        count("received", "received"),
+        count("done", "done"),
+        count("repeats", "repeats"),
+        count("refused", "refused"),
+        count("wait", "retries"),
+        count("given up", "given_up"),
+        text("into", "folder"),
+        text("problem", "problem"),
+    ),
+)
+SOURCES: Final = Table(  # of the fields `sources` of these, with the mirror
+    "/api/v1/feed",
+    (text("mirror", "mirror"), text("source", "name"), text("state", "state")),
+)
 POSTS: Final = Table(  # of a folder
     "/api/v1/feed/{folder}/posts",
     (

@@ -1,4 +1,4 @@
-"""`rsocket-broker feed`: announce the files of folders, serve them, and ask a feed that runs."""
+"""`rsocket-broker feed`: announce the files of folders, serve and mirror them, and ask a feed that runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from spark_sink.feed.program.control import ControlClient
 from spark_sink.feed.program.program import post_once, run
 from spark_sink.feed.program.serving import FilesListener
 
-WATCHED: Final = "folder"  # its name, where a command line is about one
+WATCHED: Final = "folder"  # the name of a posted folder, where a command line is about one
+MIRROR: Final = "mirror"  # likewise
 
 STATUSES: Final = """\b
 Exit status:
@@ -39,7 +40,7 @@ Exit status:
 
 @click.group()
 def feed() -> None:
-    """Announce files by posts of Sarracenia v03, and serve them."""
+    """Announce files by posts of Sarracenia v03, serve and mirror them."""
 
 
 def _configured(command: Callable[..., None]) -> Callable[..., None]:
@@ -129,6 +130,34 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
 
 
 @feed.command(epilog=STATUSES)
+@_configured
+@click.option("--from", "urls", multiple=True, required=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …")
+@click.option("--exchange", metavar="NAME", help="Of these brokers, instead of xpublic.")
+@click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Instead of v03.post.#; repeatable.")
+@click.option("--queue", metavar="NAME", help="Of AMQP and MQTT, instead of q_USER.HOST.mirror.")
+@click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are wanted; repeatable.")
+@click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable.")
+@click.option("--basis", type=click.Choice(["path", "data"]), help="What is a repeat: see feed.subscribe.basis.")
+@click.option("--removals", "has_removals", is_flag=True, help="Remove what is removed elsewhere.")
+@click.option("--strip", metavar="FOLDER", help="Of the poster, in whole paths of sr3 watch.")
+@click.option("--no-reports", is_flag=True, help="Posters are not told what became of their posts.")
+@click.argument("into", metavar="FOLDER")
+def subscribe(
+    path: str | None, folder: str | None, into: str, has_removals: bool, no_reports: bool, **given: Any
+) -> None:
+    """Fetch into FOLDER what others announce, until SIGTERM or SIGINT."""
+    names = [f"from-{number}" for number in range(1, len(given["urls"]) + 1)]
+    table: dict[str, object] = {"into": into, "brokers": names, "removals": has_removals, "reports": not no_reports}
+    table |= {key: given[key] for key in ("queue", "basis", "strip") if given[key]}
+    table |= {key: list(given[key]) for key in ("topics", "accept", "reject") if given[key]}
+    tables: dict[str, dict[str, object]] = {
+        "feed.broker": _brokers(names, **given),
+        "feed.subscribe": {MIRROR: table},
+    }
+    sys.exit(run(_assignment_of(_load(path, folder, tables))))
+
+
+@feed.command(epilog=STATUSES)
 @click.option(
     "--listen", default="127.0.0.1:8080", metavar="HOST:PORT", show_default=True, help="Port 0: any free one."
 )
@@ -201,11 +230,13 @@ def _table(root: str, place: Listen | None, **given: Any) -> dict[str, object]:
 def _tables(posted: dict[str, object], **given: Any) -> dict[str, dict[str, object]]:
     """That of the posted folder, with those of the brokers that get its posts."""
     names = [f"to-{number}" for number in range(1, len(given["urls"]) + 1)]
+    return {"feed.broker": _brokers(names, **given), "feed.post": {WATCHED: {**posted, "to": names}}}
+
+
+def _brokers(names: Sequence[str], **given: Any) -> dict[str, object]:
+    """The tables of brokers that a command line names by their URLs."""
     exchange = {"exchange": given["exchange"]} if given["exchange"] else {}
-    brokers: dict[str, object] = {
-        name: {"url": url, **exchange} for name, url in zip(names, given["urls"], strict=True)
-    }
-    return {"feed.broker": brokers, "feed.post": {WATCHED: {**posted, "to": names}}}
+    return {name: {"url": url, **exchange} for name, url in zip(names, given["urls"], strict=True)}
 
 
 def _place(text: str) -> Listen:

@@ -13,6 +13,7 @@ EXAMPLE_NAMES: Final = {
     "samwise.exchange": "orders",
     "feed.broker": "rabbit-1",
     "feed.post": "data",
+    "feed.subscribe": "mirror",
 }
 
 

@@ -49,11 +49,37 @@ class PostedView(msgspec.Struct, frozen=True, kw_only=True):
     consumers: list[ConsumerView]
 
 
+class SourceView(msgspec.Struct, frozen=True):
+    """Where posts come from."""
+
+    name: str
+    state: str  # up, or why it is not
+
+
+class MirrorView(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder into which announced files are fetched. Counts are since the start."""
+
+    name: str
+    folder: str
+    received: int  # posts
+    done: int  # files that are there, links and removals too
+    bytes: int  # that were fetched, or were in posts
+    repeats: int  # posts of what was there already
+    refused: int  # posts that may not be carried out
+    failed: int  # tries that did not succeed
+    given_up: int  # posts, after the last try
+    retries: int  # posts that wait for another try
+    reports: int  # that were sent
+    problem: str  # of the disk; empty: none
+    sources: list[SourceView]
+
+
 class FeedStateView(msgspec.Struct, frozen=True, kw_only=True):
     """The feed in one look, as it says itself."""
 
     started_at_ms: int
     posted: list[PostedView]
+    mirrors: list[MirrorView]
 
 
 class FeedView(FeedStateView, frozen=True, kw_only=True):

@@ -7,10 +7,9 @@ Accepts = Callable[[str], bool]
 
 
 def accepts_of(accept: Sequence[str], reject: Sequence[str]) -> Accepts:
-    """Is a relPath wanted? Each pattern has to match all of it; no pattern in `accept`: all are. re.error: a pattern is
-    none."""
-    accepted = [re.compile(pattern).fullmatch for pattern in accept]
-    rejected = [re.compile(pattern).fullmatch for pattern in reject]
+    """Is a relPath wanted? A pattern has to be found in it; none in `accept`: all are. re.error: a pattern is none."""
+    accepted = [re.compile(pattern).search for pattern in accept]
+    rejected = [re.compile(pattern).search for pattern in reject]
 
     def is_accepted(path: str) -> bool:
         if any(match(path) for match in rejected):

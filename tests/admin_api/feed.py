@@ -53,6 +53,23 @@ STATE: dict[str, Any] = {
             "consumers": [],
         },
     ],
+    "mirrors": [
+        {
+            "name": "mirror",
+            "folder": "/srv/mirror",
+            "received": 20,
+            "done": 11,
+            "bytes": 4096,
+            "repeats": 5,
+            "refused": 1,
+            "failed": 4,
+            "given_up": 1,
+            "retries": 2,
+            "reports": 18,
+            "problem": "database or disk is full",
+            "sources": [{"name": "mirror.rabbit", "state": "up"}],
+        }
+    ],
 }
 POST: dict[str, Any] = {
     "number": 11,

@@ -11,6 +11,7 @@ from broker.config.option import MAX_NAME_BYTES, option
 from broker.config.quantities import SIZE, TIME
 
 CONTROL_NAME: Final = "control.sock"  # in feed.dir
+Basis = Literal["path", "data"]
 Posted = Literal["files", "segments"]
 MqttVersion = Literal["5", "3.1.1"]
 
@@ -63,14 +64,14 @@ class PostOptions:
     )
     accept: tuple[str, ...] = option(
         (),
-        "Regular expressions, of which one must match the whole path of a file below folder. Empty: all files do.",
-        '[".*\\\\.grib2"]',
+        "Regular expressions, of which one must be found in the path of a file below folder. Empty: all are announced.",
+        '["\\\\.grib2$"]',
         form="text",
     )
     reject: tuple[str, ...] = option(
         (),
         "Regular expressions of paths that are not announced, whatever accept says.",
-        '[".*\\\\.tmp", "private/.*"]',
+        '["\\\\.tmp$", "^private/"]',
         form="text",
     )
     to: tuple[str, ...] = option(
@@ -158,13 +159,74 @@ class MessageBrokerOptions:
 
 
 @dataclass(frozen=True)
+class SubscribeOptions:
+    """A mirror, NAME: files that others announce are fetched into a folder, compared with their digests, once each."""
+
+    into: str = option("", "The folder, made if it is missing.", '"/srv/mirror"', form="directory")
+    brokers: tuple[str, ...] = option(
+        (),
+        "Names of brokers, [feed.broker.NAME], that posts come from. Empty: this broker.",
+        '["rabbit-1", "rabbit-2"]',
+        form="text",
+    )
+    topics: tuple[str, ...] = option(
+        ("v03.post.#",),
+        "Topics of posts that are wanted, with the wildcards * and # of AMQP.",
+        '["v03.post.flows.#"]',
+        form="text",
+    )
+    queue: str = option(
+        "",
+        "Queue of AMQP and session of MQTT, which several processes may share. Empty: q_USER.HOST.NAME.",
+        '"q_feed.mirror"',
+        within=(0, MAX_NAME_BYTES),
+    )
+    accept: tuple[str, ...] = option(
+        (),
+        "Regular expressions, of which one must be found in the path of a file. Empty: all files are wanted.",
+        '["\\\\.grib2$"]',
+        form="text",
+    )
+    reject: tuple[str, ...] = option(
+        (),
+        "Regular expressions of paths that are not wanted, whatever accept says.",
+        '["\\\\.tmp$", "^private/"]',
+        form="text",
+    )
+    basis: Basis = option(
+        "path",
+        "What is a repeat, which is not fetched again: path, the same data under the same path; data, the same data "
+        "under any path.",
+        '"data"',
+    )
+    remember: float = option(
+        3_600.0,
+        "How long it is remembered what has come, at most for a million posts.",
+        '"1d"',
+        "seconds",
+        within=(1, 31_536_000),
+        form=TIME,
+    )
+    removals: bool = option(False, "Whether files are removed that are removed elsewhere.", "true")
+    strip: str = option(
+        "",
+        "Folder of the poster that is taken away from names in its posts: sr3 watch announces renamed files by their "
+        "whole paths there.",
+        '"/srv/data"',
+    )
+    tries: int = option(10, "How often a file is tried to be fetched.", "100", "tries", within=(1, 1_000_000))
+    reports: bool = option(True, "Whether posters are told what became of their posts.", "false")
+    user: str = option("", "Who reports. Empty: who runs the process.", '"feed"', within=(0, 100))
+
+
+@dataclass(frozen=True)
 class FeedOptions:
-    """The feed, a process of its own that announces files by posts of Sarracenia v03."""
+    """The feed, a process of its own that announces files by posts of Sarracenia v03, and mirrors what others do."""
 
     dir: str = option(
         "",
-        "Directory of what the feed has to remember: logs of posts. Created if missing; only one feed uses it. "
-        "Required by [feed.post.NAME].",
+        "Directory of what the feed has to remember: logs of posts, what has come. Created if missing; only one feed "
+        "uses it. Required by [feed.post.NAME] and [feed.subscribe.NAME].",
         '"/var/lib/rsocket-broker/feed"',
         form="directory",
     )
@@ -185,11 +247,12 @@ class FeedOptions:
     )
     broker: Mapping[str, MessageBrokerOptions] = field(default_factory=dict)  # by name
     post: Mapping[str, PostOptions] = field(default_factory=dict)  # by name
+    subscribe: Mapping[str, SubscribeOptions] = field(default_factory=dict)  # by name
 
     @property
     def is_used(self) -> bool:
         """There is something to do."""
-        return bool(self.post)
+        return bool(self.post or self.subscribe)
 
     @property
     def control_path(self) -> Path:

@@ -33,20 +33,24 @@ def feed_mistakes(
     if folder and size > MAX_UNIX_PATH_BYTES:
         text = f"the path of its {CONTROL_NAME} has {size} bytes; a unix socket can have {MAX_UNIX_PATH_BYTES}"
         found.append(("feed.dir", text, ""))
-    brokers, posts = tables["feed.broker"], tables["feed.post"]
+    brokers, posts, mirrors = tables["feed.broker"], tables["feed.post"], tables["feed.subscribe"]
     for name, own in brokers.items():
         found += _of_table(f"feed.broker.{name}", name, own)
         found += _broker_mistakes(f"feed.broker.{name}", own)
     for name, own in posts.items():
         found += _of_table(f"feed.post.{name}", name, own)
         found += _post_mistakes(f"feed.post.{name}", own, events, has_admin=values["admin.listen"] is not None)
-        to: Any = own.get("to", ())
-        for each in to:
-            if each not in brokers:
-                text = f"{shown_value(each)} is no broker of messages; add [feed.broker.{toml_key(each)}]"
-                found.append((f"feed.post.{name}.to", text, each))
-    if posts and not folder:
-        found.append((f"feed.post.{next(iter(posts))}", "needs feed.dir, where the logs of posts are kept", ""))
+        found += _unknown_brokers(f"feed.post.{name}.to", own.get("to", ()), brokers)
+    for name, own in mirrors.items():
+        found += _of_table(f"feed.subscribe.{name}", name, own)
+        found += _unknown_brokers(f"feed.subscribe.{name}.brokers", own.get("brokers", ()), brokers)
+        if not own.get("into"):
+            found.append((f"feed.subscribe.{name}", "needs into, a folder for the files", ""))
+        if name in posts:
+            found.append((f"feed.subscribe.{name}", "has the name of a posted folder; give it another one", ""))
+    if not folder:
+        needs = [*(f"feed.post.{name}" for name in posts), *(f"feed.subscribe.{name}" for name in mirrors)]
+        found += [(place, "needs feed.dir, where the feed keeps what it has to remember", "") for place in needs[:1]]
     return [mistake for mistake in found if mistake[0] not in wrong]
 
 
@@ -88,6 +92,14 @@ def _of_table(place: str, name: str, own: Mapping[str, object]) -> list[Mistake]
     if url and (fault := fault_of_base_url(url)):
         found.append((f"{place}.base_url", f"{shown_value(url)} {fault}", ""))
     return found
+
+
+def _unknown_brokers(place: str, names: Any, brokers: Mapping[str, object]) -> list[Mistake]:
+    return [
+        (place, f"{shown_value(each)} is not configured; add [feed.broker.{toml_key(each)}]", each)
+        for each in names
+        if each not in brokers
+    ]
 
 
 def _broker_mistakes(place: str, own: Mapping[str, object]) -> list[Mistake]:

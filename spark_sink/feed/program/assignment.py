@@ -44,12 +44,14 @@ def assignment_of(config: Config, listeners: Sequence[str], admin_url: str) -> A
     """`listeners`: URLs of the broker of this configuration, as it listens or as it is configured; `admin_url`: that of
     its admin API; empty: there is none. BrokerError "bad-config": one is needed whose port is not known."""
     needs_admin = any(not posted.base_url for posted in config.feed.post.values())
-    needs_broker = any(not posted.to for posted in config.feed.post.values())
+    feed = config.feed
+    named = [*(each.to for each in feed.post.values()), *(each.brokers for each in feed.subscribe.values())]
+    needs_broker = not all(named)
     return Assignment(
         options=config.feed,
         events_dir=config.events.dir,
         admin_url=_reached(admin_url) if needs_admin and admin_url else "",
-        broker_url=dialled(listeners[0], "feed.post: to") if needs_broker and listeners else "",
+        broker_url=dialled(listeners[0], "feed.broker") if needs_broker and listeners else "",
         log=config.log,
     )
 

@@ -17,14 +17,16 @@ from aiohttp import web
 from broker.views.feed import FeedStateView, PostsView
 from client_sdk.gateways.control import ControlSession, ControlSocket, answer_of, refusal_of
 from spark_sink.feed.errors import PostLogError
+from spark_sink.feed.program.mirrors import Mirrors
 from spark_sink.feed.program.posters import MAX_PAGE, NoPosted, Posters
 
 
 class ControlListener(ControlSocket):
     """The socket of one feed."""
 
-    def __init__(self, posters: Posters, path: Path, started_at_ms: int) -> None:
+    def __init__(self, posters: Posters, mirrors: Mirrors, path: Path, started_at_ms: int) -> None:
         self._posters: Final = posters
+        self._mirrors: Final = mirrors
         self._started_at_ms: Final = started_at_ms
         super().__init__(path, [web.get("/state", self._state), web.get("/posts", self._posts)])
 
@@ -33,7 +35,8 @@ class ControlListener(ControlSocket):
             posted = await self._posters.views()
         except PostLogError as error:
             return refusal_of(str(error), status=503)
-        return answer_of(FeedStateView(started_at_ms=self._started_at_ms, posted=posted))
+        state = FeedStateView(started_at_ms=self._started_at_ms, posted=posted, mirrors=self._mirrors.views())
+        return answer_of(state)
 
     async def _posts(self, request: web.Request) -> web.Response:
         query = request.query

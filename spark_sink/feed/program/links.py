@@ -14,6 +14,7 @@ from spark_sink.feed.reports import REPORT_PREFIX
 from spark_sink.feed.transport import Sink, Source
 from spark_sink.feed.transports.offering import PostOffer
 from spark_sink.feed.transports.opening import open_sink, open_source
+from spark_sink.feed.transports.rsocket import Positions
 from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
 
 OWN: Final = "broker"  # the name of that which has started the feed
@@ -41,6 +42,31 @@ def reports_of(assignment: Assignment, name: str) -> Sequence[Source]:
     return [_reports_of(name, to, each) for to, each in _brokers(assignment, name) if not _is_rsocket(each)]
 
 
+def sources_of(assignment: Assignment, name: str, positions: Positions) -> list[Source]:
+    """Where the posts of one mirror come from. BadLink."""
+    options = assignment.options.subscribe[name]
+    return [
+        open_source(
+            SourceSettings(
+                name=f"{name}.{of}",
+                queue=options.queue or f"q_{_user(each)}.{socket.gethostname()}.{name}",
+                patterns=options.topics,
+                prefetch=each.prefetch,
+                **_link(each),
+            ),
+            positions,
+        )
+        for of, each in _subscribed(assignment, name)
+    ]
+
+
+def report_sinks_of(assignment: Assignment, name: str) -> list[Sink]:
+    """Where the reports of one mirror go. BadLink."""
+    if not assignment.options.subscribe[name].reports:
+        return []
+    return [open_sink(_sink(f"{name}.{of}.reports", each)) for of, each in _subscribed(assignment, name)]
+
+
 def offers_of(assignment: Assignment, name: str, poster: Poster) -> Sequence[PostOffer]:
     """Where the posts of one folder are offered. BadLink."""
     found = [(to, each) for to, each in _brokers(assignment, name) if _is_rsocket(each)]
@@ -49,11 +75,22 @@ def offers_of(assignment: Assignment, name: str, poster: Poster) -> Sequence[Pos
 
 def _brokers(assignment: Assignment, name: str) -> list[tuple[str, MessageBrokerOptions]]:
     """Of one folder, with their names."""
-    options = assignment.options
-    to = options.post[name].to
-    if not to and assignment.broker_url:
+    return _named(assignment, assignment.options.post[name].to)
+
+
+def _subscribed(assignment: Assignment, name: str) -> list[tuple[str, MessageBrokerOptions]]:
+    """Of one mirror, likewise."""
+    return _named(assignment, assignment.options.subscribe[name].brokers)
+
+
+def _named(assignment: Assignment, names: Sequence[str]) -> list[tuple[str, MessageBrokerOptions]]:
+    if not names and assignment.broker_url:
         return [(OWN, MessageBrokerOptions(url=assignment.broker_url))]
-    return [(each, options.broker[each]) for each in to]
+    return [(each, assignment.options.broker[each]) for each in names]
+
+
+def _user(broker: MessageBrokerOptions) -> str:
+    return urlsplit(broker.url).username or "anonymous"
 
 
 def _is_rsocket(broker: MessageBrokerOptions) -> bool:
@@ -65,11 +102,10 @@ def _sink(name: str, broker: MessageBrokerOptions) -> SinkSettings:
 
 
 def _reports_of(name: str, to: str, broker: MessageBrokerOptions) -> Source:
-    user = urlsplit(broker.url).username or "anonymous"
     return open_source(
         SourceSettings(
             name=f"{name}.{to}.reports",
-            queue=f"q_{user}.{socket.gethostname()}.{name}.reports",  # so sr3 names its own, and may make them
+            queue=f"q_{_user(broker)}.{socket.gethostname()}.{name}.reports",  # so sr3 names its own, and may make them
             patterns=(ALL_REPORTS,),
             prefetch=broker.prefetch,
             **_link(broker),

@@ -24,6 +24,7 @@ from spark_sink.errors import SinkError
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.program.control import ControlListener
 from spark_sink.feed.program.links import sinks_of
+from spark_sink.feed.program.mirrors import Mirrors
 from spark_sink.feed.program.posters import Posters, make_poster
 from spark_sink.feed.program.serving import FilesListener
 
@@ -93,7 +94,8 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
     options = assignment.options
     make_folder("feed.dir", options.dir)
     posters = Posters(assignment)
-    control = ControlListener(posters, assignment.control_path, time.time_ns() // 1_000_000)
+    mirrors = Mirrors(assignment)
+    control = ControlListener(posters, mirrors, assignment.control_path, time.time_ns() // 1_000_000)
     async with contextlib.AsyncExitStack() as at_end:
         at_end.callback(os.close, _locked(Path(options.dir)))
         if files is not None:
@@ -103,6 +105,8 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
             _log.info("feed: serves files at %s/", Listen("http", place.host, port))
         at_end.push_async_callback(posters.stop)
         await posters.start()
+        at_end.push_async_callback(mirrors.stop)
+        await mirrors.start()
         at_end.push_async_callback(control.close)
         try:
             await control.start()
@@ -110,6 +114,8 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
             raise BrokerError("cannot-listen", f"{assignment.control_path}: {error.strerror or error}") from None
         for name in options.post:
             _log.info("feed: posts %s as %s", assignment.root(name), assignment.base_url(name))
+        for name, mirrored in options.subscribe.items():
+            _log.info("feed: mirrors into %s (%s)", mirrored.into, name)
         await stop.wait()
     _log.info("feed: has stopped")
 

@@ -19,7 +19,7 @@ def run(*arguments: str) -> Result:
         (("watch", "--segments"), "without FOLDER only --config and --dir may be given: the rest is configured"),
         (("watch", "x", "--dir", "f"), "give --base-url, where others fetch the files from, or --listen with a port"),
         (("watch", "x", "--dir", "f", "--listen", "x"), '--listen: "x" has no port; 0 takes any free one'),
-        (("watch", "x", "--base-url", "http://x/"), "needs feed.dir, where the logs of posts are kept"),
+        (("watch", "x", "--base-url", "http://x/"), "needs feed.dir, where the feed keeps what it has to remember"),
         (("watch", "x", "--dir", "f", "--base-url", "ftp://x/"), '"ftp://x/" is no URL of http or https'),
         (("post", ".", "--dir", "f"), "give --to, a broker of messages that gets the posts"),
         (("post", "/no/such", "--dir", "f"), "Directory '/no/such' does not exist."),

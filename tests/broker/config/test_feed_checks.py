@@ -38,7 +38,10 @@ def test_a_feed_without_tables_is_not_used() -> None:
 @pytest.mark.parametrize(
     "text, sentences",
     [
-        ('[feed.post.a]\nfolder = "d"', ["1: feed.post.a: needs feed.dir, where the logs of posts are kept"]),
+        (
+            '[feed.post.a]\nfolder = "d"',
+            ["1: feed.post.a: needs feed.dir, where the feed keeps what it has to remember"],
+        ),
         (f"{DIR}[feed.post.a]", ["3: feed.post.a: needs a folder whose files are announced"]),
         (f'{DIR}[feed.post.a]\nwhat = "segments"', ["3: feed.post.a: needs events.dir, or a folder of its own"]),
         (
@@ -80,7 +83,12 @@ def test_a_feed_without_tables_is_not_used() -> None:
         ),
         (
             f'{DIR}[feed.post.a]\nfolder = "d"\nto = ["r"]',
-            ['5: feed.post.a.to: "r" is no broker of messages; add [feed.broker.r]'],
+            ['5: feed.post.a.to: "r" is not configured; add [feed.broker.r]'],
+        ),
+        (f"{DIR}[feed.subscribe.m]", ["3: feed.subscribe.m: needs into, a folder for the files"]),
+        (
+            f'{DIR}[feed.post.a]\nfolder = "d"\n[feed.subscribe.a]\ninto = "i"',
+            ["5: feed.subscribe.a: has the name of a posted folder; give it another one"],
         ),
         (f"{DIR}[feed.broker.r]", ["3: feed.broker.r: needs a url"]),
         (

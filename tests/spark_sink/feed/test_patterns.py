@@ -11,7 +11,8 @@ from spark_sink.feed.patterns import accepts_of
         ([], [], "a/b", True),
         (["a/.*"], [], "a/b", True),
         (["a/.*", "c"], [], "c", True),
-        (["a"], [], "a/b", False),  # all of it has to match
+        (["^b"], [], "a/b", False),
+        (["b$"], [], "a/b", True),
         ([], [".*/b"], "a/b", False),
         (["a/.*"], ["a/b"], "a/b", False),
     ],
