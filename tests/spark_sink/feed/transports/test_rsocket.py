@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from client_sdk import connect, multicast
+from client_sdk import Service, connect, multicast
 from client_sdk.errors import ApplicationError
 from client_sdk.testing import LocalBroker, local_broker
 from spark_sink.feed.errors import NotSent, SendError
 from spark_sink.feed.posts import Post, read_post
 from spark_sink.feed.reports import Report, report_post
 from spark_sink.feed.transport import UP, Arrival
-from spark_sink.feed.transports import rsocket
+from spark_sink.feed.transports import offering, rsocket
 from spark_sink.feed.transports.asked import POSTS, read_item
 from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.rsocket import RSocketSink, RSocketSource
@@ -321,6 +321,44 @@ async def test_a_report_that_the_log_did_not_take_is_sent_again(url: LocalBroker
     with pytest.raises(NotSent, match="could not be kept"):
         await soon(sink.send(report_of(post_of()), "v03.report"))
     await sink.close()
+
+
+async def test_a_consumer_beyond_the_bound_has_its_turn_when_another_one_leaves(
+    url: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offering, "MAX_STREAMS", 1)
+    monkeypatch.setattr(offering, "MAX_WAITING", 0)
+    poster = TestedPoster(url, tmp_path / "posts.db")
+    await poster.start()
+    await poster.post_paths("f")
+    first, second = source_of(url), source_of(url)
+    await take(first, 1)
+    assert await is_silent(second)
+    await first.close()
+    assert paths_of(await take(second, 1)) == ["f"]
+    await second.close()
+    await poster.stop()
+
+
+async def test_a_poster_that_says_nothing_holds_up_no_other_and_no_report_for_long(
+    url: LocalBroker, poster: TestedPoster, source: RSocketSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rsocket, "REPORT_S", 0.1)
+    poster.is_known = False
+    silent = Service("feed", tags={"exchange": "xpublic"})
+
+    @silent.request_response()
+    async def nothing(data: bytes) -> bytes:
+        await asyncio.get_running_loop().create_future()
+        return data
+
+    async with connect(url, service=silent):
+        await poster.post_paths("f")
+        assert paths_of(await take(source, 1)) == ["f"]
+        sink = RSocketSink(SinkSettings(name="out", url=url), QuickClock())
+        with pytest.raises(NotSent, match=r"^out: no answer within 0\.1 s"):
+            await soon(sink.send(report_of(post_of()), "v03.report"))
+        await sink.close()
 
 
 async def test_where_nobody_is_it_is_told() -> None:
