@@ -9,16 +9,19 @@ from typing import Any
 
 from aiohttp import web
 
+from spark_sink.feed.consumer.mirror import MirrorOptions
+from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.files import Files, RootPlace
 from spark_sink.feed.posts import make_post
 from spark_sink.feed.producer.folders import Folder
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.posting import PostOptions
-from spark_sink.feed.transport import Sink, Source
+from spark_sink.feed.transport import UP, Sink, Source
 from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import POST_PREFIX, SinkSettings, SourceSettings
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST
+from tests.system.support.waits import until
 
 LOOK_S = 0.05
 
@@ -74,6 +77,30 @@ async def announced(root: Path, broker: PostBroker, **options: Any) -> AsyncIter
             yield poster
         finally:
             await poster.stop()
+
+
+@asynccontextmanager
+async def mirrored(landing: Path, broker: PostBroker, **options: Any) -> AsyncIterator[Subscriber]:
+    """A mirror of all that is announced from now on, with what it is to remove."""
+    landing.mkdir(exist_ok=True)
+    source = broker.source(f"{broker.exchange}-in")
+    mirror = MirrorOptions(removes=True, **options)
+    own = SubscriberOptions(root=landing, memory=landing.parent / "memory.db", mirror=mirror, is_synced=False)
+    subscriber = Subscriber([source], own)
+    await subscriber.start()
+    try:
+        await until(lambda: source.state() == UP)
+        yield subscriber
+    finally:
+        await subscriber.stop()
+
+
+async def is_same(root: Path, landing: Path) -> None:
+    """The trees of both, soon; AssertionError shows how they differ."""
+    try:
+        await until(lambda: tree_of(landing) == tree_of(root))
+    except AssertionError:
+        assert tree_of(landing) == tree_of(root)
 
 
 def tree_of(root: Path) -> dict[str, bytes | str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.feed.announcing import PostBroker, announced, tree_of
+from tests.system.feed.announcing import PostBroker, announced, is_same
 from tests.system.feed.sr3 import Flow, Sr3
 from tests.system.support.waits import until
 
@@ -29,13 +29,6 @@ async def subscribed(sr3: Sr3, broker: PostBroker, landing: Path, *lines: str) -
     said = READY[broker.url.partition(":")[0]].format(broker.exchange)
     await asyncio.to_thread(flow.wait_for, said)
     return flow
-
-
-async def is_same(root: Path, landing: Path) -> None:
-    try:
-        await until(lambda: tree_of(landing) == tree_of(root))
-    except AssertionError:
-        assert tree_of(landing) == tree_of(root)
 
 
 def folder_of(tmp_path: Path, *names: str) -> Path:
