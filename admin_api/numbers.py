@@ -388,6 +388,18 @@ FEED: Final[tuple[Number[FeedView], ...]] = (
         lambda of: {each.name: each.retries for each in of.mirrors},
         "mirror",
     ),
+    counter(
+        "feed_winnow_passed",
+        "Posts that were passed on",
+        lambda of: {each.name: each.passed for each in of.winnowed},
+        "winnower",
+    ),
+    counter(
+        "feed_winnow_repeats",
+        "Posts that were repeats and are not passed on",
+        lambda of: {each.name: each.repeats for each in of.winnowed},
+        "winnower",
+    ),
     gauge(
         "feed_consumer_missing",
         "Announced files that a consumer has not reported to have",

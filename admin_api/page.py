@@ -91,6 +91,9 @@ def feed_texts(state: Mapping[str, Any]) -> dict[str, str]:
         texts[each["name"]] = (
             f"{each['done']:,} mirrored, {each['retries']:,} wait, {each['refused']:,} refused{problem}"
         )
+    for each in state["winnowed"]:
+        problem = f"; {each['problem']}" if each["problem"] else ""
+        texts[each["name"]] = f"{each['passed']:,} posts passed on, {each['repeats']:,} repeats{problem}"
     return texts
 
 

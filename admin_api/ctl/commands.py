@@ -283,17 +283,19 @@ def feed_posts(client: AdminClient, folder: str, path: str, without: str, after:
 
 def show_feed(body: Item) -> None:
     """The tables of a FeedView; those that are empty are left out."""
-    if body["posted"] or not body["mirrors"]:
+    takers = [*body["mirrors"], *body["winnowed"]]
+    if body["posted"] or not takers:
         show_table(tables.POSTED, body["posted"])
     for table, field in ((tables.SINKS, "sinks"), (tables.CONSUMERS, "consumers")):
         rows = [{"folder": each["name"], **row} for each in body["posted"] for row in each[field]]
         if rows:
             click.echo()
             show_table(table, rows)
-    if body["mirrors"]:
-        show_table(tables.MIRRORS, body["mirrors"])
-        rows = [{"mirror": each["name"], **source} for each in body["mirrors"] for source in each["sources"]]
-        show_table(tables.SOURCES, rows)
+    for table, field in ((tables.MIRRORS, "mirrors"), (tables.WINNOWED, "winnowed")):
+        if body[field]:
+            show_table(table, body[field])
+    if takers:
+        show_table(tables.SOURCES, [{"of": each["name"], **source} for each in takers for source in each["sources"]])
 
 
 def stored_messages(client: AdminClient, state: str, part_n: int = PAGE) -> Iterator[Item]:

@@ -259,9 +259,20 @@ MIRRORS: Final = Table(  # of the field `mirrors` there
         text("problem", "problem"),
     ),
 )
-SOURCES: Final = Table(  # of the fields `sources` of these, with the mirror
+WINNOWED: Final = Table(  # of the field `winnowed` there
     "/api/v1/feed",
-    (text("mirror", "mirror"), text("source", "name"), text("state", "state")),
+    (
+        text("winnower", "name"),
+        count("received", "received"),
+        count("passed on", "passed"),
+        count("repeats", "repeats"),
+        count("refused", "refused"),
+        text("problem", "problem"),
+    ),
+)
+SOURCES: Final = Table(  # of the fields `sources` of these, with the name of which it is
+    "/api/v1/feed",
+    (text("of", "of"), text("source", "name"), text("state", "state")),
 )
 POSTS: Final = Table(  # of a folder
     "/api/v1/feed/{folder}/posts",

@@ -30,6 +30,7 @@ from spark_sink.feed.program.serving import FilesListener
 
 WATCHED: Final = "folder"  # the name of a posted folder, where a command line is about one
 MIRROR: Final = "mirror"  # likewise
+WINNOWER: Final = "winnow"
 
 STATUSES: Final = """\b
 Exit status:
@@ -154,6 +155,37 @@ def subscribe(
         "feed.broker": _brokers(names, **given),
         "feed.subscribe": {MIRROR: table},
     }
+    sys.exit(run(_assignment_of(_load(path, folder, tables))))
+
+
+@feed.command(epilog=STATUSES)
+@_configured
+@click.option("--from", "urls", multiple=True, required=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …")
+@click.option("--to", "to_urls", multiple=True, required=True, metavar="URL", help="Brokers: amqp://, mqtt://.")
+@click.option("--exchange", metavar="NAME", help="That posts come from, instead of xpublic.")
+@click.option("--to-exchange", metavar="NAME", help="That they go to, likewise.")
+@click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="Instead of v03.post.#; repeatable.")
+@click.option("--queue", metavar="NAME", help="Of AMQP and MQTT, instead of q_USER.HOST.winnow.")
+@click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are wanted; repeatable.")
+@click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable.")
+@click.option("--basis", type=click.Choice(["path", "data"]), help="What is a repeat: see feed.winnow.basis.")
+def winnow(
+    path: str | None,
+    folder: str | None,
+    urls: tuple[str, ...],
+    to_urls: tuple[str, ...],
+    exchange: str | None,
+    to_exchange: str | None,
+    **given: Any,
+) -> None:
+    """Pass on the first of each post, without fetching anything, until SIGTERM or SIGINT."""
+    names = [f"from-{number}" for number in range(1, len(urls) + 1)]
+    to = [f"to-{number}" for number in range(1, len(to_urls) + 1)]
+    table: dict[str, object] = {"brokers": names, "to": to}
+    table |= {key: given[key] for key in ("queue", "basis") if given[key]}
+    table |= {key: list(given[key]) for key in ("topics", "accept", "reject") if given[key]}
+    brokers = _brokers(names, urls=urls, exchange=exchange) | _brokers(to, urls=to_urls, exchange=to_exchange)
+    tables: dict[str, dict[str, object]] = {"feed.broker": brokers, "feed.winnow": {WINNOWER: table}}
     sys.exit(run(_assignment_of(_load(path, folder, tables))))
 
 

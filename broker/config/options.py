@@ -13,7 +13,7 @@ from broker.config.option import MAX_NAME_BYTES, POLICY, Option
 from broker.config.quantities import SIZE, SIZES, TIME, TIMES
 from broker.config.sections.cluster import AnnotationOptions, ClusterOptions
 from broker.config.sections.events import EventOptions
-from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions, SubscribeOptions
+from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions, SubscribeOptions, WinnowOptions
 from broker.config.sections.limits import LimitOptions
 from broker.config.sections.process import AdminOptions, BrokerOptions, LogOptions, ServerOptions, TlsOptions
 from broker.config.sections.routing import ProtectionOptions, RoutingOptions
@@ -27,7 +27,7 @@ MAX_RABBITMQ: Final = 100  # tables [samwise.rabbitmq.NAME]: each is a connectio
 MAX_EXCHANGES: Final = 1000  # tables [samwise.exchange.NAME]
 MAX_MESSAGE_BROKERS: Final = 100  # tables [feed.broker.NAME]: each is a connection
 MAX_POSTED: Final = 100  # tables [feed.post.NAME]: each is a folder that is looked at
-MAX_MIRRORS: Final = 100  # tables [feed.subscribe.NAME]
+MAX_MIRRORS: Final = 100  # tables [feed.subscribe.NAME], and [feed.winnow.NAME]
 CONTROLS: Final = ("status", "stop", "restart")
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
@@ -252,6 +252,14 @@ TABLES: Final = {  # place -> the tables there
             MAX_MIRRORS,
             SubscribeOptions,
             f"{SubscribeOptions.__doc__} At most {MAX_MIRRORS}, {_NAMES_TEXT}",
+        ),
+        Tables(
+            "feed.winnow",
+            "winnower",
+            _docs("feed.winnow.NAME", WinnowOptions),
+            MAX_MIRRORS,
+            WinnowOptions,
+            f"{WinnowOptions.__doc__} At most {MAX_MIRRORS}, {_NAMES_TEXT}",
         ),
     )
 }

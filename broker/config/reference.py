@@ -14,6 +14,7 @@ EXAMPLE_NAMES: Final = {
     "feed.broker": "rabbit-1",
     "feed.post": "data",
     "feed.subscribe": "mirror",
+    "feed.winnow": "first",
 }
 
 

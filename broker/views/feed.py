@@ -74,12 +74,25 @@ class MirrorView(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[SourceView]
 
 
+class WinnowView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is passed on without being fetched. Counts are since the start."""
+
+    name: str
+    received: int  # posts
+    passed: int
+    repeats: int
+    refused: int  # that cannot be read
+    problem: str  # why the last post is not passed on; empty: it is
+    sources: list[SourceView]
+
+
 class FeedStateView(msgspec.Struct, frozen=True, kw_only=True):
     """The feed in one look, as it says itself."""
 
     started_at_ms: int
     posted: list[PostedView]
     mirrors: list[MirrorView]
+    winnowed: list[WinnowView]
 
 
 class FeedView(FeedStateView, frozen=True, kw_only=True):

@@ -70,6 +70,17 @@ STATE: dict[str, Any] = {
             "sources": [{"name": "mirror.rabbit", "state": "up"}],
         }
     ],
+    "winnowed": [
+        {
+            "name": "first",
+            "received": 9,
+            "passed": 4,
+            "repeats": 3,
+            "refused": 2,
+            "problem": "",
+            "sources": [{"name": "first.rabbit", "state": "connection refused"}],
+        }
+    ],
 }
 POST: dict[str, Any] = {
     "number": 11,

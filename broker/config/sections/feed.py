@@ -220,13 +220,69 @@ class SubscribeOptions:
 
 
 @dataclass(frozen=True)
+class WinnowOptions:
+    """Posts that are passed on, NAME, without fetching anything: the first of each to all brokers of to."""
+
+    brokers: tuple[str, ...] = option(
+        (),
+        "Names of brokers, [feed.broker.NAME], that posts come from. Empty: this broker.",
+        '["rabbit-1", "rabbit-2"]',
+        form="text",
+    )
+    to: tuple[str, ...] = option(
+        (),
+        "Names of brokers of messages that get the posts. A post is passed on when all of them have it.",
+        '["rabbit-3"]',
+        form="text",
+    )
+    topics: tuple[str, ...] = option(
+        ("v03.post.#",),
+        "Topics of posts that are wanted, with the wildcards * and # of AMQP.",
+        '["v03.post.flows.#"]',
+        form="text",
+    )
+    queue: str = option(
+        "",
+        "Queue of AMQP and session of MQTT, which several processes may share. Empty: q_USER.HOST.NAME.",
+        '"q_feed.winnow"',
+        within=(0, MAX_NAME_BYTES),
+    )
+    accept: tuple[str, ...] = option(
+        (),
+        "Regular expressions, of which one must be found in the path of a file. Empty: all files are wanted.",
+        '["\\\\.grib2$"]',
+        form="text",
+    )
+    reject: tuple[str, ...] = option(
+        (),
+        "Regular expressions of paths that are not wanted, whatever accept says.",
+        '["\\\\.tmp$", "^private/"]',
+        form="text",
+    )
+    basis: Basis = option(
+        "path",
+        "What is a repeat, which is not passed on: path, the same data under the same path; data, the same data under "
+        "any path.",
+        '"data"',
+    )
+    remember: float = option(
+        3_600.0,
+        "How long it is remembered what has come, at most for a million posts.",
+        '"1d"',
+        "seconds",
+        within=(1, 31_536_000),
+        form=TIME,
+    )
+
+
+@dataclass(frozen=True)
 class FeedOptions:
     """The feed, a process of its own that announces files by posts of Sarracenia v03, and mirrors what others do."""
 
     dir: str = option(
         "",
         "Directory of what the feed has to remember: logs of posts, what has come. Created if missing; only one feed "
-        "uses it. Required by [feed.post.NAME] and [feed.subscribe.NAME].",
+        "uses it. Required where there is something to do.",
         '"/var/lib/rsocket-broker/feed"',
         form="directory",
     )
@@ -248,11 +304,12 @@ class FeedOptions:
     broker: Mapping[str, MessageBrokerOptions] = field(default_factory=dict)  # by name
     post: Mapping[str, PostOptions] = field(default_factory=dict)  # by name
     subscribe: Mapping[str, SubscribeOptions] = field(default_factory=dict)  # by name
+    winnow: Mapping[str, WinnowOptions] = field(default_factory=dict)  # by name
 
     @property
     def is_used(self) -> bool:
         """There is something to do."""
-        return bool(self.post or self.subscribe)
+        return bool(self.post or self.subscribe or self.winnow)
 
     @property
     def control_path(self) -> Path:

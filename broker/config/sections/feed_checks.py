@@ -48,8 +48,14 @@ def feed_mistakes(
             found.append((f"feed.subscribe.{name}", "needs into, a folder for the files", ""))
         if name in posts:
             found.append((f"feed.subscribe.{name}", "has the name of a posted folder; give it another one", ""))
+    for name, own in tables["feed.winnow"].items():
+        found += _of_table(f"feed.winnow.{name}", name, own)
+        found += _winnow_mistakes(f"feed.winnow.{name}", own, brokers)
+        if name in posts or name in mirrors:
+            found.append((f"feed.winnow.{name}", "has the name of something else in the feed; give it another one", ""))
     if not folder:
         needs = [*(f"feed.post.{name}" for name in posts), *(f"feed.subscribe.{name}" for name in mirrors)]
+        needs += [f"feed.winnow.{name}" for name in tables["feed.winnow"]]
         found += [(place, "needs feed.dir, where the feed keeps what it has to remember", "") for place in needs[:1]]
     return [mistake for mistake in found if mistake[0] not in wrong]
 
@@ -91,6 +97,21 @@ def _of_table(place: str, name: str, own: Mapping[str, object]) -> list[Mistake]
     url = str(own.get("base_url", ""))
     if url and (fault := fault_of_base_url(url)):
         found.append((f"{place}.base_url", f"{shown_value(url)} {fault}", ""))
+    return found
+
+
+def _winnow_mistakes(
+    place: str, own: Mapping[str, object], brokers: Mapping[str, Mapping[str, object]]
+) -> list[Mistake]:
+    found = _unknown_brokers(f"{place}.brokers", own.get("brokers", ()), brokers)
+    to: Any = own.get("to", ())
+    found += _unknown_brokers(f"{place}.to", to, brokers)
+    if not to:
+        found.append((place, "needs to, brokers of messages that get the posts", ""))
+    for each in to:
+        if str(brokers.get(each, {}).get("url", "")).partition("://")[0] in RSOCKET_SCHEMES:
+            text = f"{shown_value(each)} is a broker of RSocket, at which posts are offered by who has made them only"
+            found.append((f"{place}.to", text, each))
     return found
 
 

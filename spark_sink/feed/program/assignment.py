@@ -46,6 +46,7 @@ def assignment_of(config: Config, listeners: Sequence[str], admin_url: str) -> A
     needs_admin = any(not posted.base_url for posted in config.feed.post.values())
     feed = config.feed
     named = [*(each.to for each in feed.post.values()), *(each.brokers for each in feed.subscribe.values())]
+    named += [each.brokers for each in feed.winnow.values()]
     needs_broker = not all(named)
     return Assignment(
         options=config.feed,

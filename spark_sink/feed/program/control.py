@@ -19,14 +19,18 @@ from client_sdk.gateways.control import ControlSession, ControlSocket, answer_of
 from spark_sink.feed.errors import PostLogError
 from spark_sink.feed.program.mirrors import Mirrors
 from spark_sink.feed.program.posters import MAX_PAGE, NoPosted, Posters
+from spark_sink.feed.program.winnowers import Winnowers
 
 
 class ControlListener(ControlSocket):
     """The socket of one feed."""
 
-    def __init__(self, posters: Posters, mirrors: Mirrors, path: Path, started_at_ms: int) -> None:
+    def __init__(
+        self, posters: Posters, mirrors: Mirrors, winnowers: Winnowers, path: Path, started_at_ms: int
+    ) -> None:
         self._posters: Final = posters
         self._mirrors: Final = mirrors
+        self._winnowers: Final = winnowers
         self._started_at_ms: Final = started_at_ms
         super().__init__(path, [web.get("/state", self._state), web.get("/posts", self._posts)])
 
@@ -35,7 +39,12 @@ class ControlListener(ControlSocket):
             posted = await self._posters.views()
         except PostLogError as error:
             return refusal_of(str(error), status=503)
-        state = FeedStateView(started_at_ms=self._started_at_ms, posted=posted, mirrors=self._mirrors.views())
+        state = FeedStateView(
+            started_at_ms=self._started_at_ms,
+            posted=posted,
+            mirrors=self._mirrors.views(),
+            winnowed=self._winnowers.views(),
+        )
         return answer_of(state)
 
     async def _posts(self, request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
-from broker.config.sections.feed import MessageBrokerOptions, MqttVersion
+from broker.config.sections.feed import MessageBrokerOptions, MqttVersion, SubscribeOptions, WinnowOptions
 from broker.config.sections.feed_checks import RSOCKET_SCHEMES
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.program.assignment import Assignment
@@ -42,9 +42,10 @@ def reports_of(assignment: Assignment, name: str) -> Sequence[Source]:
     return [_reports_of(name, to, each) for to, each in _brokers(assignment, name) if not _is_rsocket(each)]
 
 
-def sources_of(assignment: Assignment, name: str, positions: Positions) -> list[Source]:
-    """Where the posts of one mirror come from. BadLink."""
-    options = assignment.options.subscribe[name]
+def sources_of(
+    assignment: Assignment, name: str, options: SubscribeOptions | WinnowOptions, positions: Positions
+) -> list[Source]:
+    """Where the posts come from that one mirror, or one winnower, takes. BadLink."""
     return [
         open_source(
             SourceSettings(
@@ -56,15 +57,22 @@ def sources_of(assignment: Assignment, name: str, positions: Positions) -> list[
             ),
             positions,
         )
-        for of, each in _subscribed(assignment, name)
+        for of, each in _named(assignment, options.brokers)
     ]
+
+
+def passed_to(assignment: Assignment, name: str) -> list[Sink]:
+    """Where one winnower passes posts on. BadLink."""
+    to = assignment.options.winnow[name].to
+    return [open_sink(_sink(f"{name}.{each}", assignment.options.broker[each])) for each in to]
 
 
 def report_sinks_of(assignment: Assignment, name: str) -> list[Sink]:
     """Where the reports of one mirror go. BadLink."""
-    if not assignment.options.subscribe[name].reports:
+    options = assignment.options.subscribe[name]
+    if not options.reports:
         return []
-    return [open_sink(_sink(f"{name}.{of}.reports", each)) for of, each in _subscribed(assignment, name)]
+    return [open_sink(_sink(f"{name}.{of}.reports", each)) for of, each in _named(assignment, options.brokers)]
 
 
 def offers_of(assignment: Assignment, name: str, poster: Poster) -> Sequence[PostOffer]:
@@ -78,12 +86,8 @@ def _brokers(assignment: Assignment, name: str) -> list[tuple[str, MessageBroker
     return _named(assignment, assignment.options.post[name].to)
 
 
-def _subscribed(assignment: Assignment, name: str) -> list[tuple[str, MessageBrokerOptions]]:
-    """Of one mirror, likewise."""
-    return _named(assignment, assignment.options.subscribe[name].brokers)
-
-
 def _named(assignment: Assignment, names: Sequence[str]) -> list[tuple[str, MessageBrokerOptions]]:
+    """None: this broker."""
     if not names and assignment.broker_url:
         return [(OWN, MessageBrokerOptions(url=assignment.broker_url))]
     return [(each, assignment.options.broker[each]) for each in names]

@@ -24,7 +24,8 @@ class Mirrors:
         self._options: Final = assignment.options.subscribe
         folder = Path(assignment.options.dir)
         self._sources: Final[Mapping[str, list[Source]]] = {
-            name: sources_of(assignment, name, FilePositions(folder / f"{name}.positions")) for name in self._options
+            name: sources_of(assignment, name, options, FilePositions(folder / f"{name}.positions"))
+            for name, options in self._options.items()
         }
         self._mirrors: Final = {
             name: Subscriber(

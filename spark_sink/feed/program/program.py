@@ -27,6 +27,7 @@ from spark_sink.feed.program.links import sinks_of
 from spark_sink.feed.program.mirrors import Mirrors
 from spark_sink.feed.program.posters import Posters, make_poster
 from spark_sink.feed.program.serving import FilesListener
+from spark_sink.feed.program.winnowers import Winnowers
 
 EXIT_FAILED: Final = 1
 LOCK_NAME: Final = "feed.lock"  # in feed.dir
@@ -95,7 +96,8 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
     make_folder("feed.dir", options.dir)
     posters = Posters(assignment)
     mirrors = Mirrors(assignment)
-    control = ControlListener(posters, mirrors, assignment.control_path, time.time_ns() // 1_000_000)
+    winnowers = Winnowers(assignment)
+    control = ControlListener(posters, mirrors, winnowers, assignment.control_path, time.time_ns() // 1_000_000)
     async with contextlib.AsyncExitStack() as at_end:
         at_end.callback(os.close, _locked(Path(options.dir)))
         if files is not None:
@@ -107,6 +109,8 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
         await posters.start()
         at_end.push_async_callback(mirrors.stop)
         await mirrors.start()
+        at_end.push_async_callback(winnowers.stop)
+        await winnowers.start()
         at_end.push_async_callback(control.close)
         try:
             await control.start()
@@ -116,6 +120,8 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
             _log.info("feed: posts %s as %s", assignment.root(name), assignment.base_url(name))
         for name, mirrored in options.subscribe.items():
             _log.info("feed: mirrors into %s (%s)", mirrored.into, name)
+        for name, winnowed in options.winnow.items():
+            _log.info("feed: passes posts on to %s (%s)", " ".join(winnowed.to), name)
         await stop.wait()
     _log.info("feed: has stopped")
 

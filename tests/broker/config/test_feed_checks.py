@@ -90,6 +90,11 @@ def test_a_feed_without_tables_is_not_used() -> None:
             f'{DIR}[feed.post.a]\nfolder = "d"\n[feed.subscribe.a]\ninto = "i"',
             ["5: feed.subscribe.a: has the name of a posted folder; give it another one"],
         ),
+        (f"{DIR}[feed.winnow.w]", ["3: feed.winnow.w: needs to, brokers of messages that get the posts"]),
+        (
+            f'{DIR}[feed.broker.r]\nurl = "tcp://h:1"\n[feed.winnow.w]\nto = ["r"]',
+            ['6: feed.winnow.w.to: "r" is a broker of RSocket, at which posts are offered by who has made them only'],
+        ),
         (f"{DIR}[feed.broker.r]", ["3: feed.broker.r: needs a url"]),
         (
             f'{DIR}[feed.broker.r]\nurl = "http://u:secret@h/"',

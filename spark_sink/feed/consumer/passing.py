@@ -1,0 +1,147 @@
+"""Passes posts on without fetching anything: the first occurrence of each, to all sinks.
+
+    source ──► read ──► wanted, no repeat ──► each sink has confirmed it ──► memory ──► acknowledged
+
+Two posters of the same data become one source of it. A post goes on as it came, headers that nobody knows included; it
+is acknowledged when all sinks have it and it is remembered on the disk, so nothing is lost, and what a crash leaves out
+may go on twice. Posts of one place go on one after the other.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from client_sdk.clock import Clock
+from client_sdk.reconnect.backoff import Backoff
+from spark_sink.feed.consumer.memory_tables import MemoryTables
+from spark_sink.feed.consumer.winnow import Winnow
+from spark_sink.feed.errors import BadPost, NotSent
+from spark_sink.feed.posts import Post, read_post
+from spark_sink.feed.transactions import Transactions
+from spark_sink.feed.transport import Arrival, Sink, Source
+from spark_sink.feed.transports.settings import POST_PREFIX
+
+RETRY_S: Final = 1.0  # until a memory is tried again that the disk did not take
+EXPIRE_S: Final = 60.0  # between two looks at what is too old to be remembered
+
+_log: Final = logging.getLogger("spark_sink.feed")
+
+
+class Passer:
+    """From some sources to some sinks, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        sinks: Sequence[Sink],
+        memory: Path,
+        winnow: Winnow,
+        accepts: Callable[[str], bool],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        """`memory`: the file that is kept over restarts. `accepts`: is a relPath wanted? Opens nothing yet."""
+        self.received_n = 0
+        self.passed_n = 0
+        self.repeats_n = 0
+        self.refused_n = 0
+        self.problem = ""  # why the last post is not passed on; empty: it is
+        self.sources: Final = tuple(sources)
+        self._sinks: Final = tuple(sinks)
+        self._file: Final = memory
+        self._winnow: Final = winnow
+        self._accepts: Final = accepts
+        self._clock: Final = clock or Clock()
+        self._memory: Final = Transactions[MemoryTables]("feed memory")
+        self._places: Final[dict[str, asyncio.Lock]] = {}  # of posts under way, as many as the sources let out
+        self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
+        self._working: Final[set[asyncio.Task[None]]] = set()
+
+    async def start(self) -> None:
+        """MemoryFileError: the memory cannot be used."""
+        await self._memory.open(lambda: MemoryTables(self._file))
+        self._winnow.load(await self._memory.do(MemoryTables.remembered), time.time())
+        self._tasks = [asyncio.create_task(self._receive(source)) for source in self.sources]
+        self._tasks.append(asyncio.create_task(self._expire()))
+
+    async def stop(self) -> None:
+        """What is under way comes again after the next start."""
+        tasks = [*self._tasks, *self._working]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for source in self.sources:
+            await source.close()
+        for sink in self._sinks:
+            await sink.close()
+        await self._memory.close()
+
+    async def _receive(self, source: Source) -> None:
+        while True:
+            arrival = await source.receive()
+            self.received_n += 1
+            task = asyncio.create_task(self._take(source, arrival))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+
+    async def _take(self, source: Source, arrival: Arrival) -> None:
+        try:
+            post = read_post(arrival.body)
+        except BadPost as error:
+            self.refused_n += 1
+            _log.warning("winnow: a post is refused: %s", error)
+            source.acknowledge(arrival)
+            return
+        if self._accepts(post.rel_path):
+            lock = self._places.setdefault(post.place, asyncio.Lock())
+            async with lock:
+                await self._pass(post)
+            if not lock.locked():
+                self._places.pop(post.place, None)
+        source.acknowledge(arrival)
+
+    async def _pass(self, post: Post) -> None:
+        if self._winnow.is_repeat(post, time.time()):
+            self.repeats_n += 1
+            return
+        for sink in self._sinks:
+            await self._send(sink, post)
+        self.passed_n += 1
+        kept = self._winnow.remember(post, time.time())
+        await self._keep(lambda tables: tables.remember(kept))
+
+    async def _send(self, sink: Sink, post: Post) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await sink.send(post, POST_PREFIX)
+            except NotSent as error:
+                self._say(str(error))
+                await self._clock.sleep(backoff.next_s())
+            else:
+                self.problem = ""
+                return
+
+    async def _keep(self, work: Callable[[MemoryTables], None]) -> None:
+        while True:
+            try:
+                await self._memory.do(work)
+            except Exception as error:  # a full disk, for one: nothing is acknowledged before it is kept
+                self._say(f"{self._file}: {error}")
+                await self._clock.sleep(RETRY_S)
+            else:
+                return
+
+    async def _expire(self) -> None:
+        while True:
+            before = self._winnow.expire(time.time())
+            await self._keep(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
+            await self._clock.sleep(EXPIRE_S)
+
+    def _say(self, problem: str) -> None:
+        if problem != self.problem:
+            _log.warning("winnow: %s", problem)
+        self.problem = problem

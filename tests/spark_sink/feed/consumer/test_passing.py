@@ -1,0 +1,121 @@
+"""The first occurrence of each post goes on, as it came, to all sinks; and nothing is lost or held up."""
+
+import asyncio
+from pathlib import Path
+
+from client_sdk.clock import Clock
+from spark_sink.feed.consumer.passing import Passer
+from spark_sink.feed.consumer.winnow import Winnow
+from spark_sink.feed.errors import NotSent
+from spark_sink.feed.identity import Identity
+from spark_sink.feed.posts import Post, make_post, read_post
+from spark_sink.feed.transport import Arrival
+
+
+class Hasty(Clock):
+    """Waits no longer than it must."""
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(min(delay_s, 0.01))
+
+
+class FakeSource:
+    """Gives what it is given, and then nothing."""
+
+    def __init__(self, *bodies: bytes) -> None:
+        self.name = "source"
+        self.bodies = list(bodies)
+        self.acknowledged: list[object] = []
+
+    async def receive(self) -> Arrival:
+        if not self.bodies:
+            await asyncio.Event().wait()
+        body = self.bodies.pop(0)
+        return Arrival(body, "v03.post", self.name, body)
+
+    def acknowledge(self, arrival: Arrival) -> None:
+        self.acknowledged.append(arrival.token)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def state(self) -> str:
+        return "up"
+
+
+class FakeSink:
+    """Keeps what it is sent; refuses as many times as it is told to."""
+
+    def __init__(self, refuses_n: int = 0) -> None:
+        self.name = "sink"
+        self.refuses_n = refuses_n
+        self.sent: list[Post] = []
+
+    async def send(self, post: Post, prefix: str) -> None:
+        if self.refuses_n:
+            self.refuses_n -= 1
+            raise NotSent("sink: not now")
+        self.sent.append(post)
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    def state(self) -> str:
+        return "up"
+
+
+def post_of(path: str, base_url: str = "http://a/", value: str = "x") -> bytes:
+    identity = Identity("arbitrary", value)
+    return make_post(base_url, path, 1_000_000_000, identity=identity, extra={"later": 12345678901234567890}).encode()
+
+
+async def passed(tmp_path: Path, source: FakeSource, *sinks: FakeSink, basis: str = "path", reject: str = "") -> Passer:
+    """Until all that the source has is acknowledged."""
+    wanted = len(source.bodies)
+    winnow = Winnow(basis=basis, max_posts=100, ttl_s=3600.0)
+    passer = Passer(
+        [source], sinks, tmp_path / "memory", winnow, lambda path: not reject or reject not in path, clock=Hasty()
+    )
+    await passer.start()
+    async with asyncio.timeout(10):
+        while len(source.acknowledged) < wanted:
+            await asyncio.sleep(0)
+    await passer.stop()
+    return passer
+
+
+async def test_the_first_of_two_posts_of_the_same_goes_on_as_it_came(tmp_path: Path) -> None:
+    one, two = post_of("a"), post_of("a", "http://b/")
+    sinks = FakeSink(), FakeSink(refuses_n=2)
+    passer = await passed(tmp_path, FakeSource(one, two), *sinks)
+    assert [[post.encode() for post in sink.sent] for sink in sinks] == [[one], [one]]
+    assert (passer.received_n, passer.passed_n, passer.repeats_n, passer.problem) == (2, 1, 1, "")
+
+
+async def test_what_has_gone_on_is_remembered_over_restarts(tmp_path: Path) -> None:
+    await passed(tmp_path, FakeSource(post_of("a")), FakeSink())
+    sink = FakeSink()
+    await passed(tmp_path, FakeSource(post_of("a"), post_of("b", value="y")), sink)
+    assert [post.rel_path for post in sink.sent] == ["b"]
+
+
+async def test_by_data_the_same_under_another_path_is_a_repeat(tmp_path: Path) -> None:
+    sink = FakeSink()
+    await passed(tmp_path, FakeSource(post_of("a")), sink, basis="data")
+    await passed(tmp_path, FakeSource(post_of("b")), sink, basis="data")
+    assert [post.rel_path for post in sink.sent] == ["a"]
+
+
+async def test_what_is_not_wanted_and_what_cannot_be_read_goes_no_further(tmp_path: Path) -> None:
+    sink = FakeSink()
+    passer = await passed(
+        tmp_path, FakeSource(b"garbage", b"[" * 100_000, post_of("no"), post_of("a")), sink, reject="no"
+    )
+    assert [post.rel_path for post in sink.sent] == ["a"]
+    assert passer.refused_n == 2
+
+
+async def test_unknown_headers_go_on_with_their_values(tmp_path: Path) -> None:
+    sink = FakeSink()
+    await passed(tmp_path, FakeSource(post_of("a")), sink)
+    assert b"12345678901234567890" in read_post(sink.sent[0].encode()).encode()
