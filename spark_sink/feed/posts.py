@@ -185,6 +185,12 @@ def make_post(
     return read_post(write_body(_merged({}, values)))
 
 
+def former_value(path: str, rel_path: str) -> str:
+    """How a rename says the path before. D-86: sr3 looks for it from the folder of the new name, rel_path."""
+    value = posixpath.relpath(f"/{path}", posixpath.dirname(f"/{rel_path}"))
+    return value if value.startswith("../") else f"./{value}"
+
+
 def content_values(content: bytes) -> dict[str, object]:
     """utf-8 where the bytes are that, else base64."""
     try:
@@ -212,9 +218,8 @@ def _merged(headers: Mapping[str, msgspec.Raw], values: Mapping[str, object]) ->
 
 def _operation_values(file_op: FileOp, rel_path: str) -> dict[str, str]:
     value = file_op.value
-    if file_op.kind == RENAME:  # D-86: sr3 looks for it from the folder of the new name
-        value = posixpath.relpath(f"/{value}", posixpath.dirname(f"/{rel_path}"))
-        value = value if value.startswith("../") else f"./{value}"
+    if file_op.kind == RENAME:
+        value = former_value(value, rel_path)
     values = {file_op.kind: value}
     if file_op.is_directory:
         values[DIRECTORY] = ""

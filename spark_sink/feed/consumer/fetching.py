@@ -2,11 +2,12 @@
 
     small   one request ──► memory ──► size, digest ──► hidden file, synced ──► its name
     large   Range from where it broke off ──► hidden file, piece by piece ──► size, digest ──► its name
-    block   Range of the block ──► its bytes in a hidden file; when all blocks are there ──► its name
+    block   Range of the block ──► its bytes in the hidden file of all blocks
 
 Over http and https, on the host that the post names and on no other. What broke off is resumed, also by the next
-process, where a digest will tell whether the whole is right; otherwise it is fetched anew. "The sum … allows to confirm
-that the file received is what was sent": what differs is never under its name.
+process, where a digest will tell whether the whole is right; otherwise by the same process alone, where the server
+says by an ETag that the file is the same. "The sum … allows to confirm that the file received is what was sent": what
+differs is fetched once more, and is never under its name (D-93).
 """
 
 import asyncio
@@ -21,29 +22,46 @@ from spark_sink.errors import SinkError
 from spark_sink.feed.blocks import INPLACE, Blocks, file_bytes_of, range_of
 from spark_sink.feed.consumer.places import Places
 from spark_sink.feed.consumer.winnow import PATH, fingerprint_of
-from spark_sink.feed.identity import Digest, Identity, cod_method, digest, identity_of, is_checked, value_of
+from spark_sink.feed.consumer.writing import Writing
+from spark_sink.feed.identity import SHA512, Digest, Identity, cod_method, digest, identity_of, is_checked, value_of
 from spark_sink.feed.posts import Post
 
 if TYPE_CHECKING:
     import aiohttp
 
-SMALL_BYTES: Final = 1 << 20  # of a file that is fetched into memory
+SMALL_BYTES: Final = 256 << 10  # of a file that is fetched into memory, and hashed there: that takes 0.5 ms
 PIECE_BYTES: Final = 1 << 20  # of a large one at a time
 CONNECT_S: Final = 10.0
 SILENT_S: Final = 60.0  # of a server, after which the request has failed
 MAX_REDIRECTS: Final = 3
 MAX_CONNECTIONS: Final = 256  # of all hosts
+ATTEMPTS: Final = 3  # at one file at once, where a connection breaks off or the bytes are other ones
 SCHEMES: Final = ("http", "https")
 # Answers after which another try can have another end.
 _AGAIN: Final = frozenset((404, 408, 416, 425, 429))
 
 
 class NotFetched(SinkError):
-    """It was not fetched; the text says why. `is_final`: another try would have the same end."""
+    """It was not fetched; the text says why.
 
-    def __init__(self, text: str, *, is_final: bool = False) -> None:
+    `is_final`: another try would have the same end. `is_host`: nothing can be had from this host.
+    """
+
+    def __init__(self, text: str, *, is_final: bool = False, is_host: bool = False) -> None:
         super().__init__(text)
         self.is_final: Final = is_final
+        self.is_host: Final = is_host
+
+
+class BrokeOff(NotFetched):
+    """In the middle of it."""
+
+
+class Differs(NotFetched):
+    """It is not what was announced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, is_final=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +71,32 @@ class Fetched:
     size: int  # bytes that were fetched
     is_whole: bool = True  # the file is in its place; else it waits for other blocks
     computed: Identity | None = None  # of `cod`: what it has
-    unsure: Identity | None = None  # of a block: what the end of the file has to tell of it
+    part: str = ""  # of a file of blocks that is in its place: what the memory has of them is of no use any more
+
+
+class _Stream:
+    """Bytes on their way into a file."""
+
+    def __init__(self, file: int, start: int, end: int | None, method: str) -> None:
+        self.file: Final = file
+        self.start: Final = start
+        self.end: Final = end  # offset behind the last one; None: that of the file at its source
+        self.method: Final = method
+        self.at = start
+        self.computes: Digest = digest(method)
+        self.tag = ""  # of the answer that they came with; empty: it had none that can be compared
+
+    def restart(self) -> None:
+        """From the first one."""
+        self.at, self.computes, self.tag = self.start, digest(self.method), ""
 
 
 class Fetcher:
     """One client of HTTP, from `start` to `close`."""
 
-    def __init__(self, places: Places, *, per_host_n: int) -> None:
+    def __init__(self, places: Places, writing: Writing, *, per_host_n: int) -> None:
         self._places: Final = places
+        self._writing: Final = writing
         self._per_host_n: Final = per_host_n
         self._session: aiohttp.ClientSession | None = None  # from `start` to `close`
 
@@ -71,7 +107,12 @@ class Fetcher:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
         connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=self._per_host_n)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=timeout, auto_decompress=False, headers={"Accept-Encoding": "identity"}
+            connector=connector,
+            timeout=timeout,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "identity"},
+            read_bufsize=PIECE_BYTES,
         )
 
     async def close(self) -> None:
@@ -81,131 +122,159 @@ class Fetcher:
 
     async def fetch(self, post: Post, names: list[str]) -> Fetched:
         """The whole file of the post, into its place. NotFetched, OSError."""
-        if post.size is not None and post.size <= SMALL_BYTES:
-            return await self._fetch_small(post, names)
-        return await self._fetch_large(post, names)
+        is_small = post.size is not None and post.size <= SMALL_BYTES
+        return await (self._fetch_small(post, names) if is_small else self._fetch_large(post, names))
 
-    async def fetch_block(
-        self, post: Post, blocks: Blocks, names: list[str], there: Mapping[int, Identity | None]
-    ) -> Fetched:
-        """One block of a file; with the last one that was missing the file is in its place. `there`: those that were
-        fetched before, with what the end of the file has to tell of them. NotFetched, OSError."""
+    async def fetch_block(self, post: Post, blocks: Blocks, file: int) -> Identity | None:
+        """The bytes of one block, into the file of all of them. Given back is what the end of the file has to tell of
+        it; None: nothing. NotFetched, OSError."""
         start, length = range_of(blocks)
-        content = await self._read_block(post, start, length)
-        unsure = _unsure_of(post, content)
-        part = part_of(post, blocks)
-        file = await asyncio.to_thread(self._places.open_part, names, part)
-        try:
-            await asyncio.to_thread(os.pwrite, file, content, start)
-            all_there = {**there, blocks.number: unsure}
-            is_whole = len(all_there) == blocks.count
-            if is_whole:
-                size = file_bytes_of(blocks)
-                if size is not None:
-                    await asyncio.to_thread(os.ftruncate, file, size)
-                await asyncio.to_thread(_check_ends, post, file, blocks.size, all_there)
-                await asyncio.to_thread(self._places.put_part, names, part, file, post.mtime_ns, post.mode)
-            else:
-                await asyncio.to_thread(os.fsync, file)
-        finally:
-            os.close(file)
-        return Fetched(length, is_whole, unsure=unsure)
-
-    async def _read_block(self, post: Post, start: int, length: int) -> bytes:
-        subject = f"{post.url}: the block at {start}"
-        data = bytearray()
-        async with self._answer(post.url, (start, start + length - 1) if length else None) as response:
-            if response.status == 200 and start:
-                raise NotFetched(f"{post.url}: the server knows no ranges", is_final=True)
-            async for piece in response.content.iter_chunked(PIECE_BYTES):
-                data += piece
-                if len(data) >= length and response.status == 200:
-                    break  # the whole file, of which this is the first block
-                if len(data) > length:
-                    raise NotFetched(f"{subject} has more than {length} bytes")
-        if len(data) < length:
-            raise NotFetched(f"{subject} has {len(data)} bytes, {length} were announced")
-        return bytes(data[:length])
+        stream = _Stream(file, start, start + length, _method_of(post) or SHA512)
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                if stream.at < start + length:
+                    await self._append(post, stream)
+                break
+            except BrokeOff:
+                if not left:
+                    raise
+        # D-91: sr3 computes the digest from here to the end of the file.
+        await asyncio.to_thread(os.fsync, file)
+        announced = post.identity
+        is_right = _method_of(post) is None or announced is None or value_of(stream.computes) == announced.value
+        return None if is_right else announced
 
     async def _fetch_small(self, post: Post, names: list[str]) -> Fetched:
-        size = post.size
-        data = bytearray()
-        async with self._answer(post.url, None) as response:
-            async for piece in response.content.iter_any():
-                data += piece
-                if size is not None and len(data) > size:
-                    raise NotFetched(f"{post.url}: has more than the {size} bytes that were announced")
-        content = bytes(data)
-        computed = _compare(post, content)
-        await asyncio.to_thread(self._places.put, names, content, post.mtime_ns, post.mode)
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                content = await self._read(post)
+                computed = compare(post, content)
+                break
+            except (BrokeOff, Differs):
+                if not left:
+                    raise
+        await self._writing.put(names, content, post.mtime_ns, post.mode)
         return Fetched(len(content), computed=computed)
+
+    async def _read(self, post: Post) -> bytes:
+        size = post.size or 0
+        async with self._answer(post.url, None) as response:
+            announced = response.content_length
+            if announced is None or announced > SMALL_BYTES:
+                data = bytearray()
+                async for piece in response.content.iter_any():
+                    data += piece
+                    if len(data) > size:
+                        raise _too_long(post)
+                return bytes(data)
+            return await response.read()
 
     async def _fetch_large(self, post: Post, names: list[str]) -> Fetched:
         part = part_of(post, None)
         file = await asyncio.to_thread(self._places.open_part, names, part)
         try:
             fetched = await self._collect(post, file)
-        except NotFetched as error:
-            if error.is_final or not is_checked(post.identity):
-                await asyncio.to_thread(self._places.drop_part, names, part)
-            raise
-        else:
             await asyncio.to_thread(self._places.put_part, names, part, file, post.mtime_ns, post.mode)
             return fetched
+        except NotFetched as error:
+            if error.is_final or _method_of(post) is None:
+                await asyncio.to_thread(self._places.drop_part, names, part)
+            raise
         finally:
             os.close(file)
 
     async def _collect(self, post: Post, file: int) -> Fetched:
         """All bytes of it, those that are in the file included, compared."""
-        method = post.identity.method if post.identity is not None and is_checked(post.identity) else None
-        computes = digest(method or cod_method(post.identity) or "sha512")
-        at = os.fstat(file).st_size if method is not None else 0
-        if post.size is not None and at > post.size:
-            at = 0
-        await asyncio.to_thread(_feed, computes, file, at)
-        if at and at == post.size:
-            pass  # it broke off behind the last byte
-        else:
-            at = await self._append(post, file, at, computes)
-        if post.size is not None and at != post.size:
-            raise NotFetched(f"{post.url}: has {at} bytes, {post.size} were announced")
-        found = value_of(computes)
-        if method is not None and post.identity is not None and found != post.identity.value:
-            await asyncio.to_thread(os.ftruncate, file, 0)
-            raise NotFetched(_differs(post, found))
-        asked = cod_method(post.identity)
-        return Fetched(at, computed=None if asked is None else Identity(asked, found))
-
-    async def _append(self, post: Post, file: int, at: int, computes: Digest) -> int:
-        async with self._answer(post.url, (at, None) if at else None) as response:
-            if at and response.status != 206:
-                await asyncio.to_thread(os.ftruncate, file, 0)
-                raise NotFetched(f"{post.url}: cannot be resumed, it is fetched anew")
-            if not at:
-                await asyncio.to_thread(os.ftruncate, file, 0)
-            writing: asyncio.Future[None] | None = None
+        method = _method_of(post)
+        stream = _Stream(file, 0, post.size, method or cod_method(post.identity) or SHA512)
+        there = os.fstat(file).st_size if method is not None else 0
+        if post.size is None or there <= post.size:
+            await asyncio.to_thread(_feed, stream.computes, file, there)
+            stream.at = there
+        for left in reversed(range(ATTEMPTS)):
             try:
-                async for piece in response.content.iter_chunked(PIECE_BYTES):
-                    if post.size is not None and at + len(piece) > post.size:
-                        raise NotFetched(f"{post.url}: has more than the {post.size} bytes that were announced")
-                    if writing is not None:
-                        await writing
-                    # While the thread writes and hashes, the next piece comes.
-                    writing = asyncio.ensure_future(asyncio.to_thread(_keep, file, piece, at, computes))
-                    at += len(piece)
-            finally:
+                if post.size is None or stream.at < post.size:
+                    await self._append(post, stream)
+                await asyncio.to_thread(os.ftruncate, file, stream.at)
+                return self._compared(post, stream)
+            except BrokeOff:
+                if not left:
+                    raise
+                if method is None and not stream.tag:
+                    stream.restart()
+            except Differs:
+                if not left:
+                    raise
+                stream.restart()
+        raise AssertionError("the last attempt ends the loop")
+
+    def _compared(self, post: Post, stream: _Stream) -> Fetched:
+        """Differs."""
+        if post.size is not None and stream.at != post.size:
+            raise Differs(f"{post.url}: has {stream.at} bytes, {post.size} were announced")
+        found = value_of(stream.computes)
+        if post.identity is not None and _method_of(post) is not None and found != post.identity.value:
+            raise _differs(post, found)
+        asked = cod_method(post.identity)
+        return Fetched(stream.at, computed=None if asked is None else Identity(asked, found))
+
+    async def _append(self, post: Post, stream: _Stream) -> None:
+        """What follows, up to the end. BrokeOff: it ends before that."""
+        is_block = post.blocks is not None and is_inplace(post)
+        span = (stream.at, stream.end if is_block else None) if is_block or stream.at else None
+        is_sure = is_block or _method_of(post) is not None
+        async with self._answer(post.url, span, "" if is_sure else stream.tag) as response:
+            if span is not None and response.status != 206:
+                if stream.start:
+                    raise NotFetched(f"{post.url}: the server knows no ranges", is_final=True)
+                stream.restart()
+            tag = response.headers.get("ETag", "")
+            stream.tag = "" if tag.startswith("W/") else tag
+            await self._write(post, stream, response, takes_part=is_block and response.status == 200)
+        if stream.end is not None and stream.at < stream.end:
+            if is_block:
+                raise BrokeOff(f"{post.url}: the block at {stream.start} ends at {stream.at}, not at {stream.end}")
+            raise Differs(f"{post.url}: has {stream.at} bytes, {stream.end} were announced")
+
+    async def _write(
+        self, post: Post, stream: _Stream, response: "aiohttp.ClientResponse", *, takes_part: bool
+    ) -> None:
+        """`takes_part`: the answer is more than what is wanted."""
+        writing: asyncio.Future[None] | None = None
+        try:
+            async for piece in response.content.iter_chunked(PIECE_BYTES):
+                if stream.end is not None and stream.at + len(piece) > stream.end:
+                    if not takes_part:
+                        raise _too_long(post)
+                    piece = piece[: stream.end - stream.at]
                 if writing is not None:
                     await writing
-        return at
+                # While the thread writes and hashes, the next piece comes.
+                writing = asyncio.ensure_future(
+                    asyncio.to_thread(_keep, stream.file, piece, stream.at, stream.computes)
+                )
+                stream.at += len(piece)
+                if takes_part and stream.at == stream.end:
+                    break
+        finally:
+            if writing is not None:
+                await writing
 
     @contextlib.asynccontextmanager
-    async def _answer(self, url: str, span: "tuple[int, int | None] | None") -> "AsyncIterator[aiohttp.ClientResponse]":
-        """The answer with the bytes; NotFetched for any other, and where there is none."""
+    async def _answer(
+        self, url: str, span: "tuple[int, int | None] | None", tag: str = ""
+    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+        """The answer with the bytes from the first to before the second, if it is the file with this ETag. NotFetched
+        for any other, and where there is none; BrokeOff where it ends too soon."""
         import aiohttp
 
         session = self._session
         assert session is not None  # it has started
-        headers = {} if span is None else {"Range": f"bytes={span[0]}-{'' if span[1] is None else span[1]}"}
+        headers = {}
+        if span is not None:
+            headers["Range"] = f"bytes={span[0]}-{'' if span[1] is None else span[1] - 1}"
+            if tag:
+                headers["If-Range"] = tag
         at = url
         try:
             for _ in range(MAX_REDIRECTS + 1):
@@ -223,10 +292,14 @@ class Fetcher:
             raise NotFetched(f"{url}: more than {MAX_REDIRECTS} redirects", is_final=True)
         except (aiohttp.InvalidURL, ValueError) as error:
             raise NotFetched(f"{url}: it is no URL: {error}", is_final=True) from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotFetched(_text_of(url, error), is_host=True) from None
         except TimeoutError:
-            raise NotFetched(f"{url}: no answer") from None
+            raise NotFetched(f"{url}: no answer", is_host=True) from None
+        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise BrokeOff(_text_of(url, error)) from None
         except aiohttp.ClientError as error:
-            raise NotFetched(f"{url}: {' '.join(str(error).split()) or type(error).__name__}") from None
+            raise NotFetched(_text_of(url, error)) from None
 
 
 def part_of(post: Post, blocks: Blocks | None) -> str:
@@ -252,43 +325,59 @@ def is_inplace(post: Post) -> bool:
     return post.blocks is not None and post.blocks.method == INPLACE and post.blocks.count > 1
 
 
-def _compare(post: Post, content: bytes) -> Identity | None:
-    """NotFetched when it is not what was announced. Given back is what `cod` asks for."""
+def compare(post: Post, content: bytes) -> Identity | None:
+    """Differs: it is not what was announced. Given back is what `cod` asks for."""
     if post.size is not None and len(content) != post.size:
-        raise NotFetched(f"{post.url}: has {len(content)} bytes, {post.size} were announced")
+        raise Differs(f"{post.url}: has {len(content)} bytes, {post.size} were announced")
     method = cod_method(post.identity)
     if method is not None:
         return identity_of(method, content)
     if post.identity is not None and is_checked(post.identity):
         found = identity_of(post.identity.method, content)
         if found != post.identity:
-            raise NotFetched(_differs(post, found.value))
+            raise _differs(post, found.value)
     return None
 
 
-def _unsure_of(post: Post, content: bytes) -> Identity | None:
+def unsure_of(post: Post, content: bytes) -> Identity | None:
     """None: the block is what was announced, or nothing can be compared. Else the bytes up to the end of the file have
-    to have this digest, as sr3 computes it. D-91"""
+    to have this digest. D-91"""
     announced = post.identity
     if announced is None or not is_checked(announced) or identity_of(announced.method, content) == announced:
         return None
     return announced
 
 
-def _check_ends(post: Post, file: int, block_bytes: int, there: Mapping[int, Identity | None]) -> None:
-    """NotFetched: a block is neither what was announced, nor is what follows it."""
+def check_ends(post: Post, blocks: Blocks, file: int, there: Mapping[int, Identity | None]) -> None:
+    """Makes the file as long as it is to be. Differs: a block is neither what was announced, nor is what follows it."""
+    size = file_bytes_of(blocks)
+    if size is not None:
+        os.ftruncate(file, size)
     for number, announced in there.items():
         if announced is None:
             continue
         made = digest(announced.method)
-        _feed(made, file, os.fstat(file).st_size, number * block_bytes)
+        _feed(made, file, os.fstat(file).st_size, number * blocks.size)
         if value_of(made) != announced.value:
-            raise NotFetched(f"{post.url}: block {number} has not the {announced.method} that was announced")
+            raise Differs(f"{post.url}: block {number} has not the {announced.method} that was announced")
 
 
-def _differs(post: Post, found: str) -> str:
+def _method_of(post: Post) -> str | None:
+    """That of the digest with which the bytes are compared; None: they are not."""
+    return post.identity.method if post.identity is not None and is_checked(post.identity) else None
+
+
+def _differs(post: Post, found: str) -> Differs:
     assert post.identity is not None
-    return f"{post.url}: its {post.identity.method} is {found}, {post.identity.value} was announced"
+    return Differs(f"{post.url}: its {post.identity.method} is {found}, {post.identity.value} was announced")
+
+
+def _too_long(post: Post) -> Differs:
+    return Differs(f"{post.url}: has more than the {post.size} bytes that were announced")
+
+
+def _text_of(url: str, error: Exception) -> str:
+    return f"{url}: {' '.join(str(error).split()) or type(error).__name__}"
 
 
 def _redirected(first: str, at: str, location: str) -> str:

@@ -2,13 +2,15 @@
 
 remembered  fingerprint place pub_time_ns at              the memory of `winnow`
 retries     id host due_at tries reason body              posts that are tried again
-reports     seq body                                      reports that no one has confirmed yet
+outgoing    seq queue body                                posts and reports that a sink has not confirmed yet
+blocks      part number method value body                 blocks of files that are not whole
 positions   source origin seq                             up to where posts of an RSocket source are done with
 """
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,7 +22,7 @@ from spark_sink.feed.identity import Identity
 SCHEMA: Final = 1  # PRAGMA user_version
 FILE_MODE: Final = 0o640
 MAX_RETRIES: Final = 100_000  # posts that wait for another try; of more the oldest are given up
-MAX_REPORTS: Final = 100_000  # that wait to be sent; of more the oldest are gone
+MAX_REPORTS: Final = 100_000  # that wait for one sink; of more the oldest are gone
 
 _CREATE: Final = f"""
 CREATE TABLE remembered (fingerprint BLOB PRIMARY KEY, place BLOB NOT NULL, pub_time_ns INTEGER NOT NULL,
@@ -28,10 +30,11 @@ CREATE TABLE remembered (fingerprint BLOB PRIMARY KEY, place BLOB NOT NULL, pub_
 CREATE INDEX remembered_at ON remembered (at);
 CREATE TABLE retries (id INTEGER PRIMARY KEY AUTOINCREMENT, host TEXT NOT NULL, due_at REAL NOT NULL,
     tries INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL);
-CREATE INDEX retries_due ON retries (due_at);
-CREATE TABLE reports (seq INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB NOT NULL);
+CREATE INDEX retries_due ON retries (host, due_at);
+CREATE TABLE outgoing (seq INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX outgoing_queue ON outgoing (queue, seq);
 CREATE TABLE blocks (part TEXT NOT NULL, number INTEGER NOT NULL, method TEXT NOT NULL, value TEXT NOT NULL,
-    PRIMARY KEY (part, number)) WITHOUT ROWID;
+    body BLOB NOT NULL, PRIMARY KEY (part, number)) WITHOUT ROWID;
 CREATE TABLE positions (source TEXT NOT NULL, origin TEXT NOT NULL, seq INTEGER NOT NULL,
     PRIMARY KEY (source, origin)) WITHOUT ROWID;
 PRAGMA user_version = {SCHEMA};
@@ -64,8 +67,11 @@ class MemoryTables:
             self.connection: Final = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise MemoryFileError(f"{path}: {error}") from error
+        self.waiting: Counter[str] = Counter()  # retries, by host
+        self.outgoing: Counter[str] = Counter()  # by queue
         try:
             self._open(is_synced)
+            self._count()
         except sqlite3.Error as error:
             self.connection.close()
             text = "another consumer uses it" if "locked" in str(error) else str(error)
@@ -98,9 +104,10 @@ class MemoryTables:
 
     def rollback(self) -> None:
         """All is as it was at `begin`."""
-        if self.connection.in_transaction:
-            with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error):
+            if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
+            self._count()
 
     def close(self) -> None:
         """The file is free for others."""
@@ -122,33 +129,25 @@ class MemoryTables:
 
     # Retries
 
-    def add_retry(self, host: str, due_at: float, tries: int, reason: str, body: bytes) -> list[Retry]:
-        """Those that are given up for it."""
-        self.connection.execute(
+    def add_retry(self, host: str, due_at: float, tries: int, reason: str, body: bytes) -> tuple[int, list[Retry]]:
+        """Its number, and those that are given up for it."""
+        cursor = self.connection.execute(
             "INSERT INTO retries (host, due_at, tries, reason, body) VALUES (?, ?, ?, ?, ?)",
             (host, due_at, tries, reason, body),
         )
-        (n,) = self.connection.execute("SELECT count(*) FROM retries").fetchone()
-        if n <= MAX_RETRIES:
-            return []
-        oldest = list(self._retries("ORDER BY id LIMIT ?", n - MAX_RETRIES))
+        self.waiting[host] += 1
+        oldest = self._retries("ORDER BY id LIMIT ?", max(0, self.waiting.total() - MAX_RETRIES))
         for each in oldest:
             self.end_retry(each.id)
-        return oldest
+        return cursor.lastrowid or 0, oldest
 
-    def last_retry(self) -> int:
-        """The number of the one that was added last."""
-        (id,) = self.connection.execute("SELECT max(id) FROM retries").fetchone()
-        return int(id)
-
-    def take_due(self, now: float, hosts: frozenset[str], max_n: int) -> list[Retry]:
-        """Due ones, but for those of these hosts, the earliest first."""
+    def take_due(self, now: float, max_n: Callable[[str], int]) -> list[Retry]:
+        """Due ones, of each host the earliest, as many as `max_n` says."""
         found = []
-        for each in self._retries("WHERE due_at <= ? ORDER BY due_at, id", now):
-            if each.host not in hosts:
-                found.append(each)
-                if len(found) == max_n:
-                    break
+        for host in list(self.waiting):
+            room_n = max_n(host)
+            if room_n > 0:
+                found += self._retries("WHERE host = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?", host, now, room_n)
         return found
 
     def postpone(self, id: int, due_at: float, tries: int, reason: str) -> None:
@@ -159,33 +158,38 @@ class MemoryTables:
 
     def end_retry(self, id: int) -> None:
         """It is done with, or given up."""
-        self.connection.execute("DELETE FROM retries WHERE id = ?", (id,))
+        row = self.connection.execute("DELETE FROM retries WHERE id = ? RETURNING host", (id,)).fetchone()
+        if row is not None:
+            self.waiting[row[0]] -= 1
+            if not self.waiting[row[0]]:
+                del self.waiting[row[0]]
 
-    def next_due_at(self) -> float | None:
-        """Of the earliest; None: none waits."""
-        (at,) = self.connection.execute("SELECT min(due_at) FROM retries").fetchone()
-        found: float | None = at
-        return found
+    # Outgoing
 
-    def retries_n(self) -> int:
-        """How many wait."""
-        (n,) = self.connection.execute("SELECT count(*) FROM retries").fetchone()
-        return int(n)
+    def add_outgoing(self, queue: str, body: bytes, max_n: int | None = None) -> None:
+        """Behind all others of this queue. `max_n`: of more the first ones are gone."""
+        self.connection.execute("INSERT INTO outgoing (queue, body) VALUES (?, ?)", (queue, body))
+        self.outgoing[queue] += 1
+        if max_n is not None and self.outgoing[queue] > max_n:
+            first = self.connection.execute("SELECT min(seq) FROM outgoing WHERE queue = ?", (queue,)).fetchone()
+            self.end_outgoing(queue, first)
 
-    # Reports
-
-    def add_report(self, body: bytes) -> None:
-        """Behind all others."""
-        cursor = self.connection.execute("INSERT INTO reports (body) VALUES (?)", (body,))
-        self.connection.execute("DELETE FROM reports WHERE seq <= ?", ((cursor.lastrowid or 0) - MAX_REPORTS,))
-
-    def reports(self, max_n: int) -> list[tuple[int, bytes]]:
+    def first_outgoing(self, queue: str, max_n: int) -> list[tuple[int, bytes]]:
         """The first ones: number and body."""
-        return list(self.connection.execute("SELECT seq, body FROM reports ORDER BY seq LIMIT ?", (max_n,)))
+        find = "SELECT seq, body FROM outgoing WHERE queue = ? ORDER BY seq LIMIT ?"
+        return list(self.connection.execute(find, (queue, max_n)))
 
-    def end_reports(self, to_seq: int) -> None:
-        """They are confirmed up to this one."""
-        self.connection.execute("DELETE FROM reports WHERE seq <= ?", (to_seq,))
+    def end_outgoing(self, queue: str, seqs: Iterable[int]) -> None:
+        """They are confirmed."""
+        ended = [(seq,) for seq in seqs]
+        self.connection.executemany("DELETE FROM outgoing WHERE seq = ?", ended)
+        self.outgoing[queue] -= len(ended)
+
+    def keep_queues(self, queues: Iterable[str]) -> None:
+        """Of all others nothing is sent any more."""
+        for queue in self.outgoing.keys() - set(queues):
+            self.connection.execute("DELETE FROM outgoing WHERE queue = ?", (queue,))
+            del self.outgoing[queue]
 
     # Blocks
 
@@ -194,10 +198,15 @@ class MemoryTables:
         rows = self.connection.execute("SELECT number, method, value FROM blocks WHERE part = ?", (part,))
         return {number: Identity(method, value) if method else None for number, method, value in rows}
 
-    def add_block(self, part: str, number: int, unsure: Identity | None) -> None:
-        """It is there."""
+    def add_block(self, part: str, number: int, unsure: Identity | None, body: bytes) -> None:
+        """It is there. `body`: of its post, which is passed on when the file is whole."""
         method, value = ("", "") if unsure is None else (unsure.method, unsure.value)
-        self.connection.execute("REPLACE INTO blocks VALUES (?, ?, ?, ?)", (part, number, method, value))
+        self.connection.execute("REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", (part, number, method, value, body))
+
+    def block_posts(self, part: str) -> list[bytes]:
+        """Bodies, by their numbers."""
+        rows = self.connection.execute("SELECT body FROM blocks WHERE part = ? ORDER BY number", (part,))
+        return [body for (body,) in rows]
 
     def end_blocks(self, part: str) -> None:
         """The file is whole, or given up."""
@@ -213,6 +222,11 @@ class MemoryTables:
         """All up to this one is done with."""
         self.connection.execute("REPLACE INTO positions VALUES (?, ?, ?)", (source, origin, seq))
 
-    def _retries(self, where: str, value: float) -> Iterator[Retry]:
-        rows = self.connection.execute(f"SELECT id, host, due_at, tries, reason, body FROM retries {where}", (value,))
-        return (Retry(*row) for row in rows)
+    def _retries(self, where: str, *values: float | str) -> list[Retry]:
+        rows = self.connection.execute(f"SELECT id, host, due_at, tries, reason, body FROM retries {where}", values)
+        return [Retry(*row) for row in rows]
+
+    def _count(self) -> None:
+        run = self.connection.execute
+        self.waiting = Counter(dict(run("SELECT host, count(*) FROM retries GROUP BY host")))
+        self.outgoing = Counter(dict(run("SELECT queue, count(*) FROM outgoing GROUP BY queue")))

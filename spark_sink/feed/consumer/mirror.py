@@ -16,11 +16,12 @@ import msgspec
 
 from spark_sink.feed.consumer.fetching import SCHEMES, host_of, is_inplace
 from spark_sink.feed.consumer.places import BadPlace, names_of
+from spark_sink.feed.consumer.turns import Claim, claims_of
 from spark_sink.feed.consumer.winnow import PATH, Remembered, Winnow
 from spark_sink.feed.errors import shown
 from spark_sink.feed.identity import identity_of, is_checked
 from spark_sink.feed.posts import DIRECTORY, HLINK, LINK, REMOVE, RENAME, Post
-from spark_sink.feed.reports import BAD_MESSAGE, NOT_COPIED, NOT_MODIFIED, UNAVAILABLE
+from spark_sink.feed.reports import BAD_MESSAGE, NOT_MODIFIED, UNAVAILABLE
 
 MAX_POSTS: Final = 1_000_000  # that are remembered
 TTL_S: Final = 3_600.0  # how long each is remembered; sr3 has 300
@@ -38,10 +39,11 @@ class Ignored(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """The post has the content."""
+    """The post has the content, of a block where `is_block`."""
 
     names: list[str]
     content: bytes
+    is_block: bool = False
 
 
 class Fetch(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class Mirror:
             return Ignored()
         operation = post.file_op
         if operation is not None and operation.kind == REMOVE and not self._options.removes:
-            return Ignored()
+            return Refused(UNAVAILABLE, "removals are not carried out here")  # D-87
         try:
             names = names_of(post.place)
             if self.winnow.is_repeat(post, now):
@@ -138,8 +140,13 @@ class Mirror:
         kept = [self.winnow.remember(post, now)]
         operation = post.file_op
         if operation is not None and operation.kind == RENAME:
-            kept.append(self.winnow.remember_vacated(self._stripped(operation.value), post, now))
+            kept.append(self.winnow.remember_vacated(self.stripped(operation.value), post, now))
         return kept
+
+    def stripped(self, path: str) -> str:
+        """A former name, without the path that it begins with at its source."""
+        base = self._options.strip.rstrip("/")
+        return path[len(base) + 1 :] if base and path.startswith(f"{base}/") else path
 
     def _decide(self, post: Post, names: list[str]) -> Decision:
         operation = post.file_op
@@ -158,20 +165,22 @@ class Mirror:
             otherwise = MakeLink(names, operation.link)
         else:
             otherwise = MakeFolder(names) if operation.is_directory else self._data(post, names)
-        return Rename(names_of(self._stripped(operation.value)), names, otherwise)
+        return Rename(names_of(self.stripped(operation.value)), names, otherwise)
 
     def _data(self, post: Post, names: list[str]) -> Write | Fetch | Refused:
         if post.content is not None:
-            if post.size is not None and len(post.content) != post.size:
+            is_block = is_inplace(post)
+            if post.size is not None and len(post.content) != post.size and not is_block:
                 text = f"content: has {len(post.content)} bytes, {post.size} are announced"
                 return Refused(BAD_MESSAGE, text)
             identity = post.identity
-            if identity is not None and is_checked(identity):
+            # A block of sr3 has the digest of more than is in it (D-91): that is compared when the file is whole.
+            if identity is not None and is_checked(identity) and not is_block:
                 found = identity_of(identity.method, post.content)
                 if found != identity:
                     text = f"content: its {identity.method} is {found.value}, {identity.value} is announced"
                     return Refused(BAD_MESSAGE, text)
-            return Write(names, post.content)
+            return Write(names, post.content, is_block)
         try:
             scheme, host = urlsplit(post.url).scheme, host_of(post.url)
         except ValueError as error:
@@ -183,9 +192,22 @@ class Mirror:
             return Refused(BAD_MESSAGE, f"baseUrl: {shown(post.base_url)} names no host")
         return Fetch(names, host, is_inplace(post))
 
-    def _stripped(self, path: str) -> str:
-        base = self._options.strip.rstrip("/")
-        return path[len(base) + 1 :] if base and path.startswith(f"{base}/") else path
+
+def claims_of_decision(decision: Decision) -> list[Claim]:
+    """The places that it is about; see `turns`."""
+    match decision:
+        case Refused() | Ignored():
+            return []
+        case Rename(before, names):
+            return [*claims_of(before), *claims_of(names)]
+        case MakeHardLink(names, target):
+            return [*claims_of(target, is_shared=True), *claims_of(names)]
+        case MakeFolder(names):  # what is below may come before it
+            return claims_of(names, is_shared=True)
+        case Fetch(names, _, is_block) | Write(names, _, is_block):
+            return claims_of(names, is_shared=is_block)
+        case _:
+            return claims_of(decision.names)
 
 
 def _beside(names: list[str], path: str) -> list[str]:
@@ -208,6 +230,3 @@ def _pattern(text: str) -> "re.Pattern[str]":
         return re.compile(text)
     except re.error as error:
         raise ValueError(f"{text!r} is no regular expression: {error}") from None
-
-
-FAILED: Final = NOT_COPIED  # the code of what was tried and given up

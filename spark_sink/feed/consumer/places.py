@@ -9,9 +9,9 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_sink.errors import SinkError
 from spark_sink.feed.errors import shown
@@ -53,6 +53,15 @@ def names_of(path: str) -> list[str]:
     return names
 
 
+class NewFile(NamedTuple):
+    """What is to be there."""
+
+    names: list[str]
+    data: bytes
+    mtime_ns: int | None  # since 1970; None: now
+    mode: int | None  # permissions; None: as the process's mask has it
+
+
 class Places:
     """One folder, and all that may be written below it."""
 
@@ -83,26 +92,39 @@ class Places:
 
     def put(self, names: list[str], data: bytes, mtime_ns: int | None, mode: int | None) -> None:
         """A file with this content, whole or not at all. OSError."""
-        with self.folder(names[:-1]) as folder:
-            hidden = f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
-            file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE, dir_fd=folder)
+        (failure,) = self.put_all([NewFile(names, data, mtime_ns, mode)])
+        if failure is not None:
+            raise failure
+
+    def put_all(self, files: Sequence[NewFile]) -> list[OSError | None]:
+        """Files, each whole or not at all; what became of each. Each folder is synced once."""
+        by_folder: dict[tuple[str, ...], list[int]] = {}
+        for index, file in enumerate(files):
+            by_folder.setdefault(tuple(file.names[:-1]), []).append(index)
+        failures: list[OSError | None] = [None] * len(files)
+        for names, indices in by_folder.items():
             try:
-                try:
-                    _write_all(file, data)
-                    _finish(file, mtime_ns, mode)
-                finally:
-                    os.close(file)
-                _put_in_place(folder, hidden, names[-1])
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(hidden, dir_fd=folder)
-                raise
+                with self.folder(list(names)) as folder:
+                    for index in indices:
+                        try:
+                            _put(folder, files[index])
+                        except OSError as error:
+                            failures[index] = error
+                    os.fsync(folder)
+            except OSError as error:
+                for index in indices:
+                    failures[index] = failures[index] or error
+        return failures
 
     def open_part(self, names: list[str], part: str) -> int:
         """The hidden file in which what is fetched for this place is collected; `part` names it. OSError."""
         with self.folder(names[:-1]) as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             return os.open(f"{HIDDEN}{part}{PART}", flags, FILE_MODE, dir_fd=folder)
+
+    def has_part(self, names: list[str], part: str) -> bool:
+        """Whether there is such a file."""
+        return self.find([*names[:-1], f"{HIDDEN}{part}{PART}"]) is not None
 
     def put_part(self, names: list[str], part: str, file: int, mtime_ns: int | None, mode: int | None) -> None:
         """The hidden file is whole: it is synced and put in its place. OSError."""
@@ -122,15 +144,10 @@ class Places:
 
     def symlink(self, names: list[str], target: str) -> None:
         """A link to `target`, which is relative to its folder. BadPlace: that is outside of the root. OSError."""
-        if target.startswith("/"):
+        if not is_within(target, len(names) - 1):
             raise BadPlace(f"{shown(target)} is outside of the folder that is mirrored")
-        depth = len(names) - 1
-        for step in target.split("/"):
-            depth += -1 if step == ".." else 1 if step not in ("", ".") else 0
-            if depth < 0:
-                raise BadPlace(f"{shown(target)} is outside of the folder that is mirrored")
         with self.folder(names[:-1]) as folder:
-            hidden = f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
+            hidden = _hidden_name()
             os.symlink(target, hidden, dir_fd=folder)
             _put_in_place(folder, hidden, names[-1])
 
@@ -139,7 +156,7 @@ class Places:
         with self.folder(target[:-1], makes=False) as source, self.folder(names[:-1]) as folder:
             if not stat.S_ISREG(os.stat(target[-1], dir_fd=source, follow_symlinks=False).st_mode):
                 raise FileNotFoundError(errno.ENOENT, "it is no file", target[-1])
-            hidden = f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
+            hidden = _hidden_name()
             os.link(target[-1], hidden, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
             _put_in_place(folder, hidden, names[-1])
 
@@ -153,8 +170,11 @@ class Places:
             os.fsync(folder)
 
     def rename(self, before: list[str], names: list[str]) -> None:
-        """What was there is here. FileNotFoundError: nothing was there. OSError."""
+        """What was there is here. FileNotFoundError: nothing was there. BadPlace: a link in it would lead out of the
+        root from there. OSError."""
         with self.folder(before[:-1], makes=False) as source, self.folder(names[:-1]) as folder:
+            if len(names) < len(before):
+                _check_links(source, before[-1], len(names) - 1)
             os.rename(before[-1], names[-1], src_dir_fd=source, dst_dir_fd=folder)
             os.fsync(folder)
             os.fsync(source)
@@ -166,6 +186,60 @@ class Places:
                 return os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
         except OSError:
             return None
+
+
+def _put(folder: int, new: NewFile) -> None:
+    """The file is synced, and its folder is not yet."""
+    hidden = _hidden_name()
+    file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE, dir_fd=folder)
+    try:
+        try:
+            _write_all(file, new.data)
+            _finish(file, new.mtime_ns, new.mode)
+        finally:
+            os.close(file)
+        os.rename(hidden, new.names[-1], src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(hidden, dir_fd=folder)
+        raise
+
+
+def is_within(target: str, depth: int) -> bool:
+    """Whether a link with this target, in a folder so many names below the root, leads to something below the root.
+
+    D-94: `..` behind a name leads out of whatever that name is, which may be a link. So only those at the beginning are
+    taken.
+    """
+    steps = [step for step in target.split("/") if step not in ("", ".")]
+    ups = steps.count("..")
+    return not target.startswith("/") and ups <= depth and ".." not in steps[ups:]
+
+
+def _check_links(folder: int, name: str, depth: int) -> None:
+    """BadPlace: this, or something below it, is a link that leads out when it is so many names below the root."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except OSError:
+        target = ""  # it is no link
+    if not is_within(target, depth):
+        raise BadPlace(f"{shown(target)}, a link, would be outside of the folder that is mirrored")
+    if target or not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return
+    for path, folders, files, opened in os.fwalk(name, dir_fd=folder, follow_symlinks=False):
+        below = depth + 1 + path.removeprefix(name).count("/")
+        for each in (*folders, *files):
+            try:
+                target = os.readlink(each, dir_fd=opened)
+            except OSError:
+                continue
+            if not is_within(target, below):
+                raise BadPlace(f"{shown(target)}, a link in {name}, would be outside of the folder that is mirrored")
+
+
+def _hidden_name() -> str:
+    """Of what nobody resumes."""
+    return f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
 
 
 def _put_in_place(folder: int, hidden: str, name: str) -> None:

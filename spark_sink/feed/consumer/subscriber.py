@@ -7,58 +7,62 @@
 
 A message is acknowledged when its file is there or its retry is on the disk. What takes longer than PATIENCE_S becomes
 a retry while it goes on, so that one slow host does not take the places of all messages that may be out; a host that
-has failed rests, and its posts wait on the disk. Posts of one place are carried out one after the other.
+has failed rests, and its posts wait on the disk; then one of them is tried, and the others when that was fetched. What
+is about one place is carried out in the order in which it came (`turns`).
+
+A mirror without a folder fetches nothing: it passes on what is no repeat, as it came.
 """
 
 import asyncio
 import contextlib
+import errno
 import getpass
 import logging
 import random
 import socket
-import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from client_sdk.clock import Clock
-from spark_sink.feed.consumer.fetching import Fetched, Fetcher, NotFetched, part_of
-from spark_sink.feed.consumer.memory_tables import MemoryTables, Retry
+from spark_sink.feed.consumer.carrier import Carrier
+from spark_sink.feed.consumer.fetching import Fetched, NotFetched
+from spark_sink.feed.consumer.memory import Memory
+from spark_sink.feed.consumer.memory_tables import MAX_REPORTS, MemoryTables, Retry
 from spark_sink.feed.consumer.mirror import (
-    FAILED,
     Decision,
     Fetch,
     Ignored,
-    MakeFolder,
-    MakeHardLink,
-    MakeLink,
     Mirror,
     MirrorOptions,
     Refused,
-    Remove,
-    Rename,
-    Write,
+    claims_of_decision,
 )
+from spark_sink.feed.consumer.outgoing import Outgoing, onward_post
 from spark_sink.feed.consumer.places import BadPlace, Places
-from spark_sink.feed.errors import BadPost, NotSent
+from spark_sink.feed.consumer.turns import Turns
+from spark_sink.feed.errors import BadPost
 from spark_sink.feed.posts import Post, read_post, read_remains
 from spark_sink.feed.reports import (
     BAD_MESSAGE,
     CODES,
     DOWNLOADED,
+    NOT_COPIED,
     NOT_MODIFIED,
     REPORT_PREFIX,
     RESET,
+    SEND_FAILED,
     Report,
     report_post,
 )
 from spark_sink.feed.times import time_text
-from spark_sink.feed.transactions import Transactions
 from spark_sink.feed.transport import Arrival, Sink, Source
+from spark_sink.feed.transports.settings import POST_PREFIX
 
 MAX_UNDER_WAY: Final = 512  # posts of all sources
+MAX_ONWARD: Final = 1_000_000  # posts that wait to be passed on to one sink; then no others are taken
 PER_HOST_N: Final = 32  # fetches from one host at a time; more wait on the disk
 PATIENCE_S: Final = 2.0  # for one post, after which it becomes a retry and goes on
 REST_S: Final = 5.0  # of a host that could not be reached
@@ -67,12 +71,12 @@ TICK_S: Final = 0.2  # between two looks at retries
 TRIES: Final = 10
 FIRST_PAUSE_S: Final = 5.0  # between the first two tries; it doubles
 LAST_PAUSE_S: Final = 3_600.0
-DUE_N: Final = 64  # retries that are taken at once
-REPORTS_N: Final = 64  # reports that are sent at once
-DISK_PAUSE_S: Final = 1.0  # until a disk that takes nothing is tried again
 EXPIRE_S: Final = 60.0  # between two looks at what is too old to be remembered
+# What a folder answers as long as it is as it is: a file or link in the way of a folder, or the other way round.
+LASTING: Final = frozenset(
+    (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTEMPTY)
+)
 
-R = TypeVar("R")
 _log: Final = logging.getLogger("spark_sink.feed")
 
 
@@ -80,9 +84,11 @@ _log: Final = logging.getLogger("spark_sink.feed")
 class SubscriberOptions:
     """Of one mirror."""
 
-    root: Path  # a folder that is there
+    root: Path | None  # a folder that is there; None: posts are passed on, and nothing is fetched
     memory: Path  # the file that is kept over restarts
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
+    base_url: str = ""  # of what is passed on: where this mirror's files are to be had; empty: where they were
+    prefix: str = POST_PREFIX  # of the topics of what is passed on
     tries: int = TRIES  # of one post, the first one included
     first_pause_s: float = FIRST_PAUSE_S
     user: str = field(default_factory=getpass.getuser)  # in reports
@@ -102,8 +108,21 @@ class SubscriberState:
     failed_n: int = 0  # tries
     given_up_n: int = 0
     retries_n: int = 0  # that wait now
+    onward_n: int = 0  # posts that wait to be passed on, now
     reports_n: int = 0  # that were sent
     trouble: str = ""  # of the disk; empty: none
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    """A post under way."""
+
+    body: bytes
+    retry: Retry | None  # None: its message is not acknowledged yet
+    acknowledge: Callable[[], None]  # called once
+    began_at: float  # monotonic
+    host: str = ""  # from which it is fetched; empty: from none, or it is not known yet
+    keeping: asyncio.Task[None] | None = None  # while it becomes a retry, and since then
 
 
 class Subscriber:
@@ -115,40 +134,44 @@ class Subscriber:
         options: SubscriberOptions,
         *,
         reports: Sequence[Sink] = (),
+        onward: Sequence[Sink] = (),
         clock: Clock | None = None,
     ) -> None:
-        """`reports`: where reports go. ValueError: a pattern is no regular expression. Opens nothing yet."""
+        """`reports`: where reports go. `onward`: where posts go when what they announce is there. ValueError: a pattern
+        is no regular expression. Opens nothing yet."""
         self.state: Final = SubscriberState()
         self._sources: Final = tuple(sources)
         self._options: Final = options
-        self._reports: Final = tuple(reports)
         self._clock: Final = clock or Clock()
         self._mirror: Final = Mirror(options.mirror)
-        self._places: Final = Places(options.root)
-        self._fetcher: Final = Fetcher(self._places, per_host_n=PER_HOST_N)
-        self._memory: Final = Transactions[MemoryTables]("feed memory")
+        self._memory: Final = Memory(options.memory, self._clock, is_synced=options.is_synced)
+        self._reports: Final = [self._outgoing("reports", sink, REPORT_PREFIX) for sink in reports]
+        self._onward: Final = [self._outgoing("posts", sink, options.prefix) for sink in onward]
+        self._carrier: Final = (
+            None if options.root is None else Carrier(Places(options.root), self._memory, per_host_n=PER_HOST_N)
+        )
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
-        self._locks: Final[dict[str, tuple[asyncio.Lock, int]]] = {}  # by place, and how many want it
+        self._turns: Final = Turns()
         self._active: Final[dict[str, int]] = {}  # fetches by host
-        self._resting: dict[str, float] = {}  # hosts, and until when
+        self._resting: Final[dict[str, float]] = {}  # hosts that have failed the last time, and until when they rest
         self._retrying: Final[set[int]] = set()  # retries under way
+        self._under_way: Final[dict[_Task, None]] = {}  # those whose messages are not acknowledged, the oldest first
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
         self._working: Final[set[asyncio.Task[None]]] = set()
-        self._has_reports: Final = asyncio.Event()
 
     async def start(self) -> None:
         """MemoryFileError: the memory cannot be used."""
-        options = self._options
-        await self._memory.open(lambda: MemoryTables(options.memory, is_synced=options.is_synced))
+        await self._memory.open()
         kept = await self._memory.do(MemoryTables.remembered)
         self._mirror.winnow.load(kept, time.time())
-        self.state.retries_n = await self._memory.do(MemoryTables.retries_n)
-        await self._fetcher.start()
-        self._has_reports.set()
+        queues = [each.queue for each in (*self._reports, *self._onward)]
+        await self._memory.do(lambda tables: tables.keep_queues(queues))
+        if self._carrier is not None:
+            await self._carrier.start()
+        await self._count()
         self._tasks = [asyncio.create_task(self._receive(source)) for source in self._sources]
         self._tasks += [asyncio.create_task(each) for each in (self._retry(), self._expire())]
-        if self._reports:
-            self._tasks.append(asyncio.create_task(self._report()))
+        self._tasks += [asyncio.create_task(each.run()) for each in (*self._reports, *self._onward)]
 
     async def stop(self) -> None:
         """What is under way comes again after the next start."""
@@ -158,263 +181,235 @@ class Subscriber:
         await asyncio.gather(*tasks, return_exceptions=True)
         for source in self._sources:
             await source.close()
-        for sink in self._reports:
-            await sink.close()
-        await self._fetcher.close()
+        for each in (*self._reports, *self._onward):
+            await each.sink.close()
+        if self._carrier is not None:
+            await self._carrier.stop()
         await self._memory.close()
+
+    def _outgoing(self, what: str, sink: Sink, prefix: str) -> Outgoing:
+        return Outgoing(f"{what} {sink.name}", sink, prefix, self._memory, self._clock)
 
     # What comes
 
     async def _receive(self, source: Source) -> None:
         while True:
             arrival = await source.receive()
+            while self.state.onward_n > MAX_ONWARD:
+                await self._clock.sleep(TICK_S)
             await self._slots.acquire()
             self.state.received_n += 1
-            self._begin(self._take(source, arrival))
+            self._begin(self._taken(source, arrival))
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+    def _taken(self, source: Source, arrival: Arrival) -> _Task:
+        return _Task(arrival.body, None, lambda: source.acknowledge(arrival), self._clock.now())
 
-    async def _take(self, source: Source, arrival: Arrival) -> None:
+    def _begin(self, task: _Task) -> None:
+        if task.retry is None:
+            self._under_way[task] = None
+        working = asyncio.create_task(self._work(task))
+        self._working.add(working)
+        working.add_done_callback(self._working.discard)
+
+    async def _work(self, task: _Task) -> None:
         try:
-            await self._process(arrival.body, None, lambda: source.acknowledge(arrival))
+            await self._process(task)
         except Exception:  # one post never stops the others; it comes again after the next start
             _log.exception("subscriber: a post could not be handled, because of a bug")
         finally:
+            self._under_way.pop(task, None)
+            if task.retry is not None:
+                self._retrying.discard(task.retry.id)
             self._slots.release()
 
     async def _retry(self) -> None:
         while True:
+            self._lose_patience()
             fresh = [each for each in await self._due(time.time()) if each.id not in self._retrying]
             for each in fresh:
                 await self._slots.acquire()
                 self._retrying.add(each.id)
-                self._begin(self._take_again(each))
-            self.state.retries_n = await self._kept(MemoryTables.retries_n)
+                self._begin(_Task(each.body, each, _nothing, self._clock.now()))
+            await self._count()
             await self._clock.sleep(TICK_S if not fresh else 0.0)
 
     async def _due(self, now: float) -> list[Retry]:
-        """Retries whose time has come, but for those whose host cannot take any."""
-        self._resting = {host: until for host, until in self._resting.items() if until > now}
-        busy = frozenset({*self._resting, *(host for host, n in self._active.items() if n >= PER_HOST_N)})
-        return await self._kept(lambda tables: tables.take_due(now, busy, DUE_N))
+        """Retries whose time has come, of each host as many as it can take."""
+        room = {host: self._room_n(host, now) for host in (*self._active, *self._resting)}
+        return await self._memory.do(lambda tables: tables.take_due(now, lambda host: room.get(host, PER_HOST_N)))
 
-    async def _take_again(self, retry: Retry) -> None:
-        try:
-            await self._process(retry.body, retry, lambda: None)
-        except Exception:
-            _log.exception("subscriber: a post could not be handled, because of a bug")
-        finally:
-            self._retrying.discard(retry.id)
-            self._slots.release()
+    def _lose_patience(self) -> None:
+        """What is under way for too long becomes a retry, and goes on."""
+        long_ago = self._clock.now() - PATIENCE_S
+        for task in self._under_way:
+            if task.began_at > long_ago:
+                break
+            if task.keeping is None:
+                task.keeping = asyncio.create_task(self._keep_meanwhile(task))
 
-    async def _process(self, body: bytes, retry: Retry | None, acknowledge: Callable[[], None]) -> None:
+    async def _keep_meanwhile(self, task: _Task) -> None:
+        """It comes again if this process does not live to its end."""
+        id = await self._keep(task.host, time.time() + LAST_PAUSE_S, 0, "it takes its time", task.body)
+        self._retrying.add(id)
+        task.retry = Retry(id, task.host, 0.0, 0, "", task.body)
+        task.acknowledge()
+
+    async def _process(self, task: _Task) -> None:
         try:
-            post = read_post(body)
+            post = read_post(task.body)
         except BadPost as error:
-            await self._refuse(read_remains(body), Refused(BAD_MESSAGE, str(error)), retry)
-            acknowledge()
+            await self._refuse(task, read_remains(task.body), Refused(BAD_MESSAGE, str(error)))
             return
         decision = self._mirror.decide(post, time.time())
         if isinstance(decision, Ignored | Refused):
-            await self._refuse(post, decision, retry)
-            acknowledge()
+            await self._refuse(task, post, decision)
             return
-        host = decision.host if isinstance(decision, Fetch) else ""
-        if retry is None and host and self._must_wait(host):
-            await self._keep(host, time.time() + SOON_S, 0, "", body)
-            acknowledge()
+        if self._carrier is None:
+            await self._done(task, post, decision, Fetched(0))
             return
-        work = asyncio.ensure_future(self._carry_out(post, retry))
-        late: int | None = None  # the number of the retry that it became
-        try:
-            if retry is None:
-                await asyncio.wait([work], timeout=PATIENCE_S)
-                if not work.done():  # it goes on, and comes again if this process does not live to its end
-                    late = await self._keep(host, time.time() + LAST_PAUSE_S, 0, "it takes its time", body)
-                    self._retrying.add(late)
-                    retry = Retry(late, host, 0.0, 0, "", body)
-                    acknowledge()
-            failure = await work
-            if failure is not None:
-                await self._failed(post, body, host, failure, retry)
-            elif retry is not None:
-                ended = retry.id
-                await self._kept(lambda tables: tables.end_retry(ended))
-            if late is None:
-                acknowledge()
-        finally:
-            work.cancel()
-            if late is not None:
-                self._retrying.discard(late)
+        if isinstance(decision, Fetch):
+            task.host = decision.host
+            if task.retry is None and self._room_n(task.host, time.time()) <= 0:
+                await self._keep(task.host, time.time() + SOON_S, 0, "", task.body)
+                task.acknowledge()
+                return
+        with self._visit(task.host):
+            async with self._turns.turn(claims_of_decision(decision)):
+                await self._carry_out(task, post, self._carrier)
 
     # What is done
 
-    async def _carry_out(self, post: Post, retry: Retry | None) -> NotFetched | None:
-        """Why it was not done this time; None: all is done."""
-        async with self._place(post.place):
-            decision = self._mirror.decide(post, time.time())  # another may have been here before
-            if isinstance(decision, Ignored | Refused):
-                await self._refuse(post, decision, None)
-                return None
-            if retry is not None and self._mirror.winnow.is_outdated(post):
-                await self._refuse(post, Refused(NOT_MODIFIED, "something younger is here"), None)
-                return None
-            try:
-                fetched = await self._do(post, decision)
-            except NotFetched as error:
-                return error
-            except BadPlace as error:
-                await self._refuse(post, Refused(BAD_MESSAGE, str(error)), None)
-                return None
-            except OSError as error:
-                return NotFetched(f"{post.place}: {error.strerror or error}")
-            await self._done(post, fetched)
-            return None
-
-    async def _do(self, post: Post, decision: Decision) -> Fetched:
-        """OSError, BadPlace, NotFetched."""
-        places = self._places
-        match decision:
-            case Write(names, content):
-                await asyncio.to_thread(places.put, names, content, post.mtime_ns, post.mode)
-                return Fetched(len(content))
-            case Fetch(names, host, is_block):
-                async with self._host(host):
-                    if is_block:
-                        return await self._fetch_block(post, names)
-                    return await self._fetcher.fetch(post, names)
-            case MakeLink(names, target):
-                await asyncio.to_thread(places.symlink, names, target)
-            case MakeHardLink(names, target, otherwise):
-                try:
-                    await asyncio.to_thread(places.hardlink, names, target)
-                except (FileNotFoundError, NotADirectoryError):
-                    return await self._do(post, otherwise)
-            case Rename(before, names, otherwise):
-                try:
-                    await asyncio.to_thread(places.rename, before, names)
-                except (FileNotFoundError, NotADirectoryError):
-                    if await asyncio.to_thread(places.find, names) is None:
-                        return await self._do(post, otherwise)
-            case Remove(names, is_folder):
-                await asyncio.to_thread(lambda: places.remove(names, is_folder=is_folder))
-            case MakeFolder(names):
-                await asyncio.to_thread(places.make_folder, names)
-            case Refused(_, text):
-                raise NotFetched(text, is_final=True)
-        return Fetched(0)
-
-    async def _fetch_block(self, post: Post, names: list[str]) -> Fetched:
-        blocks = post.blocks
-        assert blocks is not None  # `decide` has seen it
-        part = part_of(post, blocks)
-        there = await self._kept(lambda tables: tables.blocks(part))
-        try:
-            fetched = await self._fetcher.fetch_block(post, blocks, names, there)
-        except NotFetched as error:
-            if len(there) + 1 == blocks.count and "has not the" in str(error):
-                await self._kept(lambda tables: tables.end_blocks(part))
-            raise
-        if fetched.is_whole:
-            await self._kept(lambda tables: tables.end_blocks(part))
+    async def _carry_out(self, task: _Task, post: Post, carrier: Carrier) -> None:
+        decision = self._mirror.decide(post, time.time())  # another may have been here before
+        if isinstance(decision, Ignored | Refused):
+            await self._refuse(task, post, decision)
+        elif task.retry is not None and self._mirror.winnow.is_outdated(post):
+            await carrier.give_up(post, decision)
+            await self._refuse(task, post, Refused(NOT_MODIFIED, "something younger is here"))
         else:
-            await self._kept(lambda tables: tables.add_block(part, blocks.number, fetched.unsure))
-        return fetched
+            try:
+                fetched = await carrier.carry_out(post, decision)
+            except NotFetched as error:
+                await self._failed(task, post, decision, error)
+            except BadPlace as error:
+                await self._refuse(task, post, Refused(BAD_MESSAGE, str(error)))
+            except OSError as error:
+                failure = NotFetched(f"{post.place}: {error.strerror or error}", is_final=error.errno in LASTING)
+                await self._failed(task, post, decision, failure)
+            else:
+                self._resting.pop(task.host, None)
+                await self._done(task, post, decision, fetched)
 
-    async def _done(self, post: Post, fetched: Fetched) -> None:
+    async def _done(self, task: _Task, post: Post, decision: Decision, fetched: Fetched) -> None:
         self.state.written_n += 1
         self.state.bytes += fetched.size
         code = DOWNLOADED
+        found = post
         if fetched.computed is not None:
-            post, code = post.identified(fetched.computed), RESET
+            found, code = post.identified(fetched.computed), RESET
         kept = self._mirror.done(post, time.time())
-        report = self._report_of(post, code, CODES[code])
+        outgoing = []
+        if self._reports and self._carrier is not None:
+            outgoing.append((self._reports, self._report_of(found, code, CODES[code])))
+        if self._onward and fetched.is_whole and not fetched.part:
+            outgoing.append((self._onward, self._onward_of(found, decision)))
+        part = fetched.part
+
+        def blocks_onward(tables: MemoryTables) -> None:
+            for body in tables.block_posts(part):
+                onward = self._onward_of(read_post(body), decision)
+                for each in self._onward if onward is not None else ():
+                    tables.add_outgoing(each.queue, onward or b"")
+            tables.end_blocks(part)
 
         def work(tables: MemoryTables) -> None:
             for one in kept:
                 tables.remember(one)
-            if report is not None:
-                tables.add_report(report)
+            self._put(tables, outgoing)
+            if part:
+                blocks_onward(tables)
 
-        await self._kept(work)
-        self._has_reports.set()
+        await self._end(task, work)
 
-    async def _refuse(self, post: Post, decision: Refused | Ignored, retry: Retry | None) -> None:
-        report = None
+    async def _refuse(self, task: _Task, post: Post, decision: Refused | Ignored) -> None:
+        outgoing: list[tuple[list[Outgoing], bytes | None]] = []
         if isinstance(decision, Refused):
             if decision.code == NOT_MODIFIED:
                 self.state.repeats_n += 1
             else:
                 self.state.refused_n += 1
                 _log.warning("subscriber: a post is refused: %s", decision.text)
-            report = self._report_of(post, decision.code, decision.text)
-        if report is None and retry is None:
+            if self._reports:
+                outgoing.append((self._reports, self._report_of(post, decision.code, decision.text)))
+        if not outgoing and task.retry is None and task.keeping is None:
+            task.acknowledge()
             return
+        await self._end(task, lambda tables: self._put(tables, outgoing))
 
-        def work(tables: MemoryTables) -> None:
-            if report is not None:
-                tables.add_report(report)
+    async def _failed(self, task: _Task, post: Post, decision: Decision, failure: NotFetched) -> None:
+        self.state.failed_n += 1
+        tries = 1 + (0 if task.retry is None else task.retry.tries)
+        text = str(failure)
+        now = time.time()
+        if failure.is_host and task.host:
+            self._resting[task.host] = now + REST_S
+        if failure.is_final or tries >= self._options.tries:
+            self.state.given_up_n += 1
+            if self._carrier is not None:
+                await self._carrier.give_up(post, decision)
+            await self._refuse(task, post, Refused(NOT_COPIED, text))
+            return
+        pause_s = min(self._options.first_pause_s * 2 ** (tries - 1), LAST_PAUSE_S)
+        due_at = now + pause_s * (0.5 + random.random() / 2)
+        if task.keeping is not None:
+            await task.keeping
+        retry = task.retry
+        if retry is not None:
+            await self._memory.do(lambda tables: tables.postpone(retry.id, due_at, tries, text))
+        else:
+            await self._keep(task.host, due_at, tries, text, task.body)
+            task.acknowledge()
+
+    async def _end(self, task: _Task, work: Callable[[MemoryTables], None]) -> None:
+        """It is done with, and so is its retry, in one transaction."""
+        if task.keeping is not None:
+            await task.keeping
+        retry = task.retry
+
+        def end(tables: MemoryTables) -> None:
+            work(tables)
             if retry is not None:
                 tables.end_retry(retry.id)
 
-        await self._kept(work)
-        self._has_reports.set()
-
-    async def _failed(self, post: Post, body: bytes, host: str, failure: NotFetched, retry: Retry | None) -> None:
-        self.state.failed_n += 1
-        tries = 1 + (0 if retry is None else retry.tries)
-        text = str(failure)
-        if failure.is_final or tries >= self._options.tries:
-            self.state.given_up_n += 1
-            await self._refuse(post, Refused(FAILED, text), retry)
-            return
-        if host:
-            self._resting[host] = time.time() + REST_S if "Cannot connect" in text else 0.0
-        pause_s = min(self._options.first_pause_s * 2 ** (tries - 1), LAST_PAUSE_S)
-        due_at = time.time() + pause_s * (0.5 + random.random() / 2)
+        await self._memory.do(end)
         if retry is None:
-            await self._keep(host, due_at, tries, text, body)
-        else:
-            id = retry.id
-            await self._kept(lambda tables: tables.postpone(id, due_at, tries, text))
+            task.acknowledge()
+        for each in (*self._reports, *self._onward):
+            each.wake()
 
     async def _keep(self, host: str, due_at: float, tries: int, reason: str, body: bytes) -> int:
         """A retry; its number."""
-
-        def work(tables: MemoryTables) -> tuple[int, list[Retry]]:
-            given_up = tables.add_retry(host, due_at, tries, reason, body)
-            return tables.last_retry(), given_up
-
-        id, given_up = await self._kept(work)
+        id, given_up = await self._memory.do(lambda tables: tables.add_retry(host, due_at, tries, reason, body))
         for each in given_up:
             self.state.given_up_n += 1
-            await self._refuse(read_remains(each.body), Refused(FAILED, "too many posts wait"), None)
+            report = self._report_of(read_remains(each.body), NOT_COPIED, "too many posts wait")
+            await self._memory.do(lambda tables, report=report: self._put(tables, [(self._reports, report)]))  # type: ignore[misc]
         return id
 
-    async def _kept(self, work: Callable[[MemoryTables], R]) -> R:
-        """What it gives, when it is on the disk, however long that takes none."""
-        while True:
-            try:
-                result = await self._memory.do(work)
-            except sqlite3.Error as error:
-                if str(error) != self.state.trouble:
-                    _log.error("subscriber: %s: %s", self._options.memory, error)
-                self.state.trouble = str(error)
-                await self._clock.sleep(DISK_PAUSE_S)
-            else:
-                self.state.trouble = ""
-                return result
+    # Hosts
 
-    # Hosts and places
+    def _room_n(self, host: str, now: float) -> int:
+        """How many more may be fetched from it now."""
+        rests_until = self._resting.get(host)
+        if rests_until is None:
+            return PER_HOST_N - self._active.get(host, 0)
+        return 0 if rests_until > now else 1 - self._active.get(host, 0)
 
-    def _must_wait(self, host: str) -> bool:
-        return self._active.get(host, 0) >= PER_HOST_N or self._resting.get(host, 0.0) > time.time()
-
-    @contextlib.asynccontextmanager
-    async def _host(self, host: str) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def _visit(self, host: str) -> Iterator[None]:
+        if not host:
+            yield
+            return
         self._active[host] = self._active.get(host, 0) + 1
         try:
             yield
@@ -423,27 +418,16 @@ class Subscriber:
             if not self._active[host]:
                 del self._active[host]
 
-    @contextlib.asynccontextmanager
-    async def _place(self, place: str) -> AsyncIterator[None]:
-        """Nobody else works at this place."""
-        lock, wanted_n = self._locks.get(place, (asyncio.Lock(), 0))
-        self._locks[place] = (lock, wanted_n + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, wanted_n = self._locks[place]
-            if wanted_n == 1:
-                del self._locks[place]
-            else:
-                self._locks[place] = (lock, wanted_n - 1)
+    # What goes out
 
-    # Reports
+    def _put(self, tables: MemoryTables, outgoing: "Sequence[tuple[Sequence[Outgoing], bytes | None]]") -> None:
+        for sinks, body in outgoing:
+            if body is not None:
+                for each in sinks:
+                    tables.add_outgoing(each.queue, body, MAX_REPORTS if sinks is self._reports else None)
 
     def _report_of(self, post: Post, code: int, text: str) -> bytes | None:
-        """None where nobody gets any, and for what is no post at all."""
-        if not self._reports:
-            return None
+        """None: for what is no post at all."""
         options = self._options
         report = Report(code, time_text(time.time_ns()), options.host, options.user, text)
         try:
@@ -451,28 +435,32 @@ class Subscriber:
         except BadPost:
             return None
 
-    async def _report(self) -> None:
-        while True:
-            await self._has_reports.wait()
-            self._has_reports.clear()
-            while page := await self._kept(lambda tables: tables.reports(REPORTS_N)):
-                for _, body in page:
-                    await self._send(read_post(body))
-                last = page[-1][0]
-                await self._kept(lambda tables, last=last: tables.end_reports(last))  # type: ignore[misc]
-                self.state.reports_n += len(page)
+    def _onward_of(self, post: Post, decision: Decision) -> bytes | None:
+        """None: it would be too large."""
+        if not self._options.base_url or isinstance(decision, Ignored | Refused):
+            return post.encode()
+        try:
+            return onward_post(post, self._options.base_url, decision.names, self._mirror.stripped).encode()
+        except BadPost as error:
+            _log.warning("subscriber: a post cannot be passed on (%d): %s", SEND_FAILED, error)
+            return None
 
-    async def _send(self, post: Post) -> None:
-        for sink in self._reports:
-            while True:
-                try:
-                    await sink.send(post, REPORT_PREFIX)
-                    break
-                except NotSent:
-                    await self._clock.sleep(DISK_PAUSE_S)
+    async def _count(self) -> None:
+        """What operators see."""
+        state = self.state
+        queues = {each.queue for each in self._onward}
+        state.retries_n, state.onward_n = await self._memory.do(
+            lambda tables: (tables.waiting.total(), sum(tables.outgoing[each] for each in queues))
+        )
+        state.reports_n = sum(each.sent_n for each in self._reports)
+        state.trouble = self._memory.trouble
 
     async def _expire(self) -> None:
         while True:
             before = self._mirror.winnow.expire(time.time())
-            await self._kept(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
+            await self._memory.do(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
             await self._clock.sleep(EXPIRE_S)
+
+
+def _nothing() -> None:
+    """Of a retry, whose message was acknowledged before."""

@@ -78,7 +78,7 @@ def test_a_link_in_the_place_of_a_file_is_replaced_and_not_written_through(root:
     assert not (root / "f").is_symlink()
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "..", "../outside", "a/../../..", "../../x"])
+@pytest.mark.parametrize("target", ["/etc/passwd", "..", "../outside", "a/../../..", "../../x", "a/.."])
 def test_links_that_lead_out_are_refused(root: Path, target: str) -> None:
     with pytest.raises(BadPlace, match="outside of the folder"):
         Places(root).symlink(["l"], target)
@@ -117,3 +117,20 @@ def test_a_part_is_collected_under_a_hidden_name_and_put_when_it_is_whole(root: 
     os.close(places.open_part(["a", "g"], "4567"))
     places.drop_part(["a", "g"], "4567")
     assert os.listdir(root / "a") == ["f"]
+
+
+def test_a_link_behind_which_another_link_leads_out_is_refused(root: Path) -> None:
+    places = Places(root)
+    places.symlink(["a", "b", "up"], "../..")  # the root itself
+    with pytest.raises(BadPlace, match="outside of the folder"):
+        places.symlink(["a", "b", "out"], "up/../outside")
+
+
+@pytest.mark.parametrize("before", [["a", "b"], ["a", "b", "l"]])
+def test_a_rename_after_which_a_link_would_lead_out_is_refused(root: Path, before: list[str]) -> None:
+    places = Places(root)
+    places.symlink(["a", "b", "l"], "../../f")
+    with pytest.raises(BadPlace, match="outside of the folder"):
+        places.rename(before, ["new"])
+    places.rename(before, ["c", *before[1:]])
+    assert sorted(os.listdir(root)) == ["a", "c"]

@@ -14,11 +14,13 @@ from aiohttp import web
 
 from spark_sink.feed.blocks import blocks_of
 from spark_sink.feed.consumer import subscriber as subscriber_module
+from spark_sink.feed.consumer.fetching import part_of
 from spark_sink.feed.consumer.mirror import MirrorOptions
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
+from spark_sink.feed.errors import NotSent
 from spark_sink.feed.files import Files, RootPlace
 from spark_sink.feed.identity import Identity
-from spark_sink.feed.posts import Post, make_post, read_post
+from spark_sink.feed.posts import FileOp, Post, make_post, read_post
 from spark_sink.feed.reports import find_report
 from spark_sink.feed.transport import UP, Arrival
 from tests.spark_sink.feed.samples import PUB_TIME_NS
@@ -64,6 +66,28 @@ class Kept:
         assert report is not None
         assert "content" not in post.headers
         self.sent.append((report.code, post.rel_path, report.message))
+
+    async def close(self) -> None: ...
+
+    def state(self) -> str:
+        return UP
+
+
+class Passed:
+    """A Sink that keeps posts which are passed on."""
+
+    name = "passed"
+
+    def __init__(self) -> None:
+        self.posts: list[Post] = []
+        self.fails_n = 0
+
+    async def send(self, post: Post, prefix: str) -> None:
+        assert prefix == "v03.post"
+        if self.fails_n:
+            self.fails_n -= 1
+            raise NotSent("not now")
+        self.posts.append(post)
 
     async def close(self) -> None: ...
 
@@ -117,6 +141,11 @@ class Site:
             await runner.cleanup()
 
 
+def watched(site: Site, path: str, before: str) -> bytes:
+    """The body of a rename, as `sr3 watch` posts it."""
+    return make_post(site.url, path, PUB_TIME_NS + 1).changed(fileOp={"rename": before}).encode()
+
+
 def identity(data: bytes, method: str = "sha512") -> Identity:
     return Identity(method, b64encode(hashlib.new(method, data).digest()).decode())
 
@@ -136,12 +165,14 @@ class Running:
         self.root.mkdir(exist_ok=True)
         self.source = Given()
         self.reports = Kept()
+        self.onward = Passed()
         mirror = MirrorOptions(**options.pop("mirror", {}))
         given = {"first_pause_s": 0.01, "is_synced": False, "user": "me", "host": "here", **options}
         self.subscriber = Subscriber(
             [self.source],
-            SubscriberOptions(root=self.root, memory=folder / "memory.db", mirror=mirror, **given),
+            SubscriberOptions(memory=folder / "memory.db", mirror=mirror, **{"root": self.root, **given}),
             reports=[self.reports],
+            onward=[self.onward],
         )
 
     async def __aenter__(self) -> "Running":
@@ -203,7 +234,7 @@ async def test_a_file_that_is_not_what_was_announced_is_never_under_its_name(sit
         texts = {path: text for _, path, text in mirror.reports.sent}
     assert "its sha512 is " in texts["f"]
     assert texts["g"].endswith("has 5 bytes, 6 were announced")
-    assert texts["h"].endswith("has more than the 3 bytes that were announced")
+    assert texts["h"].endswith("has 8 bytes, 3 were announced")
 
 
 async def test_what_breaks_off_is_resumed_where_it_was(site: Site, running: Running) -> None:
@@ -254,15 +285,13 @@ async def test_blocks_become_one_file_in_any_order(site: Site, running: Running)
 
 
 async def test_operations_are_carried_out(site: Site, tmp_path: Path) -> None:
-    from spark_sink.feed.posts import FileOp
-
     async with Running(tmp_path, mirror={"removes": True, "strip": "/data/source"}) as mirror:
         steps = [
             site.post("a/f", site.put("a/f", b"1")),
             make_post(site.url, "d", PUB_TIME_NS, file_op=FileOp("directory", is_directory=True)).encode(),
             make_post(site.url, "l", PUB_TIME_NS, file_op=FileOp("link", "a/f")).encode(),
             make_post(site.url, "a/h", PUB_TIME_NS, file_op=FileOp("hlink", "f")).encode(),
-            make_post(site.url, "d/g", PUB_TIME_NS + 1, file_op=FileOp("rename", "/data/source/a/f")).encode(),
+            watched(site, "d/g", "/data/source/a/f"),
             make_post(site.url, "a/h", PUB_TIME_NS + 2, file_op=FileOp("remove")).encode(),
         ]
         for number, body in enumerate(steps, 1):
@@ -274,12 +303,11 @@ async def test_operations_are_carried_out(site: Site, tmp_path: Path) -> None:
 
 
 async def test_removals_are_left_alone_unless_they_are_wanted(site: Site, running: Running) -> None:
-    from spark_sink.feed.posts import FileOp
-
     running.source.give(site.post("f", site.put("f", b"1")))
     await running.reported(1)
     removal = make_post(site.url, "f", PUB_TIME_NS + 1, file_op=FileOp("remove")).encode()
     running.source.give(removal)
+    assert await running.reported(2) == [(201, "f"), (503, "f")]
     await until(lambda: removal in running.source.acknowledged)
     assert running.files == {"f": b"1"}
 
@@ -364,7 +392,7 @@ async def test_what_fails_is_tried_again_also_by_the_next_process(site: Site, tm
         assert mirror.subscriber.state.failed_n == 1
     site.before = lambda request: None
     async with Running(tmp_path) as mirror:
-        await mirror.subscriber._kept(lambda tables: tables.postpone(1, 0.0, 1, ""))
+        await mirror.subscriber._memory.do(lambda tables: tables.postpone(1, 0.0, 1, ""))
         assert await mirror.reported(1) == [(201, "f")]
         assert mirror.files == {"f": b"data"}
 
@@ -387,13 +415,164 @@ async def test_only_what_the_patterns_take_is_mirrored(site: Site, tmp_path: Pat
 
 
 async def test_a_post_that_was_kept_does_not_undo_what_came_after_it(site: Site, tmp_path: Path) -> None:
-    old = site.post("f", b"old")
-    site.put("f", b"new")
-    async with Running(tmp_path) as mirror:
-        mirror.source.give(old)  # whose data is not there any more
+    old = site.post("f", site.put("f", b"old"))
+    site.before = lambda request: web.Response(status=503)
+    async with Running(tmp_path, first_pause_s=0.5) as mirror:
+        mirror.source.give(old)
         await until(lambda: mirror.subscriber.state.failed_n >= 1)
-        mirror.source.give(site.post("f", b"new", at=PUB_TIME_NS + 1))
+        site.before = lambda request: None
+        mirror.source.give(site.post("f", site.put("f", b"new"), at=PUB_TIME_NS + 1))
         await mirror.reported(2)
         assert sorted(code for code, _, _ in mirror.reports.sent) == [201, 304]
         assert mirror.files == {"f": b"new"}
         assert read_post(old).rel_path == "f"
+
+
+async def test_a_rename_waits_for_the_file_that_is_under_way(site: Site, running: Running) -> None:
+    released = asyncio.Event()
+
+    async def hang(request: web.Request) -> None:
+        await released.wait()
+
+    site.before = hang
+    running.source.give(site.post("d/f", site.put("d/f", b"data")))
+    await until(lambda: site.asked)
+    running.source.give(make_post(site.url, "e/g", PUB_TIME_NS + 1, file_op=FileOp("rename", "d/f")).encode())
+    await until(lambda: running.source.bodies.empty())
+    released.set()
+    assert await running.reported(2) == [(201, "d/f"), (201, "e/g")]
+    assert running.files == {"e/g": b"data"}
+
+
+async def test_blocks_are_fetched_side_by_side(site: Site, running: Running) -> None:
+    data = site.put("f", os.urandom(3_000))
+    together = asyncio.Event()
+
+    async def wait(request: web.Request) -> None:
+        if len(site.asked) == 3:
+            together.set()
+        await together.wait()
+
+    site.before = wait
+    running.source.give(*(site.post("f", data[1_000 * b.number :][:1_000], blocks=b) for b in THREE))
+    await running.reported(3)
+    assert running.files == {"f": data}
+
+
+THREE = list(blocks_of("inplace", 3_000, 1_000))
+
+
+async def test_blocks_that_are_in_their_posts_become_one_file(site: Site, running: Running) -> None:
+    data = os.urandom(3_000)
+    pieces = [data[1_000 * b.number :][:1_000] for b in THREE]
+    bodies = [site.post("f", piece, blocks=b, content=piece) for b, piece in zip(THREE, pieces, strict=True)]
+    running.source.give(*bodies[:2])
+    await running.reported(2)
+    assert "f" not in running.files
+    running.source.give(bodies[2])
+    assert {code for code, _ in await running.reported(3)} == {201}
+    assert running.files == {"f": data}
+    assert site.asked == []
+    await until(lambda: [post.rel_path for post in running.onward.posts] == ["f"] * 3)  # when all of it is there
+
+
+async def test_blocks_are_compared_as_sr3_computes_their_digests(site: Site, running: Running) -> None:
+    data = site.put("f", os.urandom(3_000))
+    running.source.give(*(site.post("f", data[1_000 * b.number :], size=1_000, blocks=b) for b in THREE))
+    assert {code for code, _ in await running.reported(3)} == {201}
+    assert running.files == {"f": data}
+
+
+async def test_a_file_with_a_block_that_is_none_is_never_under_its_name(site: Site, running: Running) -> None:
+    site.put("f", os.urandom(3_000))
+    running.source.give(*(site.post("f", b"else", size=1_000, blocks=b) for b in THREE))
+    codes = [code for code, _ in await running.reported(3)]
+    assert codes == [201, 201, 499]
+    assert running.files == {}
+
+
+async def test_a_file_of_blocks_is_whole_though_the_process_was_killed_before_it_knew(
+    site: Site, tmp_path: Path
+) -> None:
+    data = site.put("f", os.urandom(3_000))
+    bodies = [site.post("f", data[1_000 * b.number :][:1_000], blocks=b) for b in THREE]
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(*bodies[:2])
+        await mirror.reported(2)
+        post = read_post(bodies[2])
+        assert post.blocks is not None
+        part = part_of(post, post.blocks)
+        await mirror.subscriber._memory.do(lambda tables: tables.add_block(part, 2, None, bodies[2]))
+        (mirror.root / f".feed-{part}.part").unlink()
+        (mirror.root / "f").write_bytes(data)
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(bodies[2])
+        assert (201, "f") in await mirror.reported(1)
+        assert mirror.files == {"f": data}
+        await until(lambda: len(mirror.onward.posts) == 3)
+
+
+async def test_what_is_there_is_passed_on_with_the_own_url_and_all_other_headers(site: Site, tmp_path: Path) -> None:
+    async with Running(tmp_path, base_url="http://mirror.example/m/", mirror={"strip": "/src"}) as mirror:
+        mirror.onward.fails_n = 2
+        extra = {"mine": {"number": 12345678901234567890123, "list": [1.10, None]}}
+        body = site.post("a/f", site.put("a/f", b"data"), identity=Identity("cod", "md5"), extra=extra)
+        raw = body.replace(b"12345678901234567890123", b"1" * 60)
+        mirror.source.give(raw, raw)
+        renamed = watched(site, "b", "/src/a/f")
+        await mirror.reported(2)
+        mirror.source.give(renamed)
+        await until(lambda: len(mirror.onward.posts) == 2)
+        first, second = mirror.onward.posts
+        assert (first.base_url, first.rel_path) == ("http://mirror.example/m/", "a/f")
+        assert first.identity == identity(b"data", "md5")
+        assert bytes(first.headers["mine"]) == bytes(read_post(raw).headers["mine"])
+        assert second.file_op == FileOp("rename", "a/f")
+    async with Running(tmp_path, base_url="http://mirror.example/m/") as mirror:
+        mirror.source.give(raw)
+        await mirror.reported(1)
+        assert mirror.onward.posts == []
+
+
+async def test_a_mirror_without_a_folder_passes_on_what_is_no_repeat(site: Site, tmp_path: Path) -> None:
+    async with Running(tmp_path, root=None) as winnow:
+        bodies = [site.post(name, name.encode()) for name in "aabca"]
+        winnow.source.give(*bodies)
+        await until(lambda: len(winnow.source.acknowledged) == 5 and len(winnow.onward.posts) == 3)
+        assert sorted(post.encode() for post in winnow.onward.posts) == sorted(set(bodies))
+        assert site.asked == []
+
+
+async def test_a_server_that_breaks_off_every_third_answer_costs_no_pause(site: Site, tmp_path: Path) -> None:
+    async def break_off(request: web.Request) -> web.StreamResponse | None:
+        if len(site.asked) % 3:
+            return None
+        response = web.StreamResponse()
+        response.content_length = 1_000
+        await response.prepare(request)
+        await response.write(b"x" * 10)
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    site.before = break_off
+    data = {f"f{n}": site.put(f"f{n}", os.urandom(1_000)) for n in range(40)}
+    async with Running(tmp_path, first_pause_s=0.01) as mirror:
+        mirror.source.give(*(site.post(name, content) for name, content in data.items()))
+        assert {code for code, _ in await mirror.reported(40)} == {201}
+        assert mirror.files == data
+
+
+async def test_a_host_that_is_gone_is_tried_with_one_post_at_a_time(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber_module, "REST_S", 0.1)
+    bodies = [site.post(f"f{n}", site.put(f"f{n}", b"%d" % n)) for n in range(100)]
+    gone = [body.replace(site.url.encode(), b"http://127.0.0.1:1/") for body in bodies]
+    async with Running(tmp_path, first_pause_s=0.01, tries=3) as mirror:
+        mirror.source.give(*gone)
+        await until(lambda: len(mirror.source.acknowledged) == 100)
+        failed_n = mirror.subscriber.state.failed_n
+        assert failed_n <= subscriber_module.PER_HOST_N + 1
+        mirror.source.give(*bodies)
+        await until(lambda: len(mirror.files) == 100)
