@@ -75,7 +75,7 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
                 "--inline", "inline_bytes", metavar="SIZE", help="Files up to this size are in their posts: 4K."
             ),
             click.option("--blocks", "block_bytes", metavar="SIZE", help="Larger files are announced in blocks: 64M."),
-            click.option("--settle", metavar="TIME", help="How long a file must not have changed: 0.5s."),
+            click.option("--settle", metavar="TIME", help="How long a file must not have changed: 500ms."),
             click.option("--no-removals", is_flag=True, help="Nobody is told that a file is gone."),
         )
     ):

@@ -101,7 +101,7 @@ class PostOptions:
     settle: float = option(
         1.0,
         "How long a file must not have changed before it is announced. Segments never change.",
-        '"0.2s"',
+        '"200ms"',
         "seconds",
         within=(0, 86_400),
         form=TIME,
