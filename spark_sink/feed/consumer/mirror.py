@@ -9,6 +9,7 @@ else    ──► write │ fetch │ fetch a block │ link │ hard link │ r
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -182,7 +183,7 @@ class Mirror:
                     return Refused(BAD_MESSAGE, text)
             return Write(names, post.content, is_block)
         try:
-            scheme, host = urlsplit(post.url).scheme, host_of(post.url)
+            scheme, host = _scheme_and_host(post.base_url)
         except ValueError as error:
             return Refused(BAD_MESSAGE, f"baseUrl: {shown(post.base_url)} is no URL: {error}")
         if scheme not in self._options.schemes:
@@ -223,6 +224,12 @@ def _beside(names: list[str], path: str) -> list[str]:
         elif step not in ("", "."):
             found.append(step)
     return names_of("/".join(found))
+
+
+@lru_cache(maxsize=1_024)
+def _scheme_and_host(base_url: str) -> tuple[str, str]:
+    """ValueError: it is no URL."""
+    return urlsplit(base_url).scheme, host_of(base_url)
 
 
 def _pattern(text: str) -> "re.Pattern[str]":

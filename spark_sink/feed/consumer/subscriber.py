@@ -274,13 +274,14 @@ class Subscriber:
                 task.acknowledge()
                 return
         with self._visit(task.host):
-            async with self._turns.turn(claims_of_decision(decision)):
-                await self._carry_out(task, post, self._carrier)
+            async with self._turns.turn(claims_of_decision(decision)) as has_waited:
+                if has_waited:  # those who came before have changed what is known
+                    decision = self._mirror.decide(post, time.time())
+                await self._carry_out(task, post, decision, self._carrier)
 
     # What is done
 
-    async def _carry_out(self, task: _Task, post: Post, carrier: Carrier) -> None:
-        decision = self._mirror.decide(post, time.time())  # another may have been here before
+    async def _carry_out(self, task: _Task, post: Post, decision: Decision, carrier: Carrier) -> None:
         if isinstance(decision, Ignored | Refused):
             await self._refuse(task, post, decision)
         elif task.retry is not None and self._mirror.winnow.is_outdated(post):

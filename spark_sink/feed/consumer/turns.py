@@ -41,8 +41,9 @@ class Turns:
         return len(self._places)
 
     @contextlib.asynccontextmanager
-    async def turn(self, claims: Iterable[Claim]) -> AsyncIterator[None]:
-        """Begins when nobody who came before has any of these in a way that does not allow it."""
+    async def turn(self, claims: Iterable[Claim]) -> AsyncIterator[bool]:
+        """Begins when nobody who came before has any of these in a way that does not allow it; says whether it had to
+        wait for that."""
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         taken = list(claims)
         before = self._enter(taken, mine)
@@ -50,7 +51,7 @@ class Turns:
             for each in before:
                 if not each.done():
                     await asyncio.wait((each,))
-            yield
+            yield bool(before)
         finally:
             waits_for = [each for each in before if not each.done()]
             if waits_for:  # cancelled: those who came later wait for those whom this one has waited for
