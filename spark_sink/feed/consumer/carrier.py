@@ -7,6 +7,7 @@ in its place, so a name is never that of a file with holes; then all their posts
 import asyncio
 import contextlib
 import os
+import time
 from typing import Final
 
 from spark_sink.feed.blocks import Blocks, file_bytes_of, range_of
@@ -38,6 +39,8 @@ from spark_sink.feed.consumer.writing import Writing
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import Post
 
+KEEP_PARTS_S: Final = 7 * 86_400.0  # how long a file that is not whole is kept for its next try
+
 
 class Carrier:
     """Of one folder, from `start` to `stop`."""
@@ -50,7 +53,8 @@ class Carrier:
         self._parts: Final = Turns()  # who changes what is known of a hidden file
 
     async def start(self) -> None:
-        """Connects nowhere yet."""
+        """Connects nowhere yet. What a process that was killed has left goes, unless it may be resumed."""
+        await asyncio.to_thread(self._places.clean, time.time() - KEEP_PARTS_S)
         await self._fetcher.start()
 
     async def stop(self) -> None:

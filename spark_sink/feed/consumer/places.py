@@ -179,6 +179,17 @@ class Places:
             os.fsync(folder)
             os.fsync(source)
 
+    def clean(self, before: float) -> None:
+        """Hidden files that nobody resumes go: those written in one piece, and others that have not changed since
+        `before`, seconds since 1970. Where nothing is under way."""
+        for _, _, files, folder in os.fwalk(self.root, follow_symlinks=False):
+            for name in files:
+                if name.startswith(HIDDEN) and name.endswith(PART):
+                    with contextlib.suppress(OSError):
+                        is_old = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before
+                        if "-" in name.removeprefix(HIDDEN) or is_old:
+                            os.unlink(name, dir_fd=folder)
+
     def find(self, names: list[str]) -> os.stat_result | None:
         """What is there, not followed; None: nothing."""
         try:

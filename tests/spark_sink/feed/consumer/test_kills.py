@@ -1,0 +1,87 @@
+"""A mirror that is killed in the middle of a file goes on where it was, and nothing is ever half under its name."""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from spark_sink.feed.consumer import places as places_module
+from tests.spark_sink.feed.consumer.mirrors import Running, Site
+from tests.system.support.waits import until
+
+MIB = 1 << 20
+
+
+async def test_kill_9_in_a_fetch_resumes_it(site: Site, tmp_path: Path) -> None:
+    data = site.put("large", os.urandom(6 * MIB))
+
+    async def hang_in_the_middle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.content_length = len(data)
+        await response.prepare(request)
+        await response.write(data[: 3 * MIB])
+        await asyncio.Event().wait()
+        return response
+
+    site.before = hang_in_the_middle
+    body = site.post("large", data)
+    root, memory = tmp_path / "mirror", tmp_path / "memory.db"
+    root.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.spark_sink.feed.consumer.killed", str(root), str(memory)),
+        stdin=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    process.stdin.write(body)
+    process.stdin.close()
+    await until(lambda: [part for part in root.glob(".feed-*.part") if part.stat().st_size >= MIB])
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    assert [name for name in os.listdir(root) if not name.startswith(".feed-")] == []
+
+    site.before = lambda request: None
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(body)
+        assert await mirror.reported(1) == [(201, "large")]
+        assert mirror.files == {"large": data}
+    first, second = (span for _, span in site.asked)
+    assert first == ""
+    start = int(second.removeprefix("bytes=").rstrip("-"))
+    assert MIB <= start <= 3 * MIB
+
+
+@pytest.mark.parametrize("size", [100, 2 * MIB])
+async def test_a_disk_that_is_full_is_waited_for(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    finish = places_module._finish
+
+    def full(file: int, mtime_ns: int | None, mode: int | None) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(places_module, "_finish", full)
+    data = site.put("f", os.urandom(size))
+    async with Running(tmp_path, first_pause_s=0.01, tries=100) as mirror:
+        mirror.source.give(site.post("f", data))
+        await until(lambda: mirror.subscriber.state.failed_n >= 2)
+        assert [name for name in os.listdir(mirror.root) if not name.startswith(".feed-")] == []
+        monkeypatch.setattr(places_module, "_finish", finish)
+        assert await mirror.reported(1) == [(201, "f")]
+        assert mirror.files == {"f": data}
+
+
+async def test_what_a_killed_process_has_left_is_gone_after_the_next_start(tmp_path: Path) -> None:
+    folder = tmp_path / "mirror/a"
+    folder.mkdir(parents=True)
+    left, resumed, old = (folder / f".feed-{name}.part" for name in ("1-0123456789ab", "0" * 32, "1" * 32))
+    for each in (left, resumed, old):
+        each.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    async with Running(tmp_path):
+        await until(lambda: not left.exists() and not old.exists())
+        assert resumed.exists()
