@@ -215,6 +215,17 @@ class SubscribeOptions:
         '"/srv/data"',
     )
     tries: int = option(10, "How often a file is tried to be fetched.", "100", "tries", within=(1, 1_000_000))
+    to: tuple[str, ...] = option(
+        (),
+        "Names of brokers of messages that are told what has been fetched, and is to be had at base_url.",
+        '["rabbit-3"]',
+        form="text",
+    )
+    base_url: str = option(
+        "",
+        "URL that others fetch the files from, in front of their paths; http or https. Required by to.",
+        '"http://mirror.example/data/"',
+    )
     reports: bool = option(True, "Whether posters are told what became of their posts.", "false")
     user: str = option("", "Who reports. Empty: who runs the process.", '"feed"', within=(0, 100))
 

@@ -44,6 +44,9 @@ def feed_mistakes(
     for name, own in mirrors.items():
         found += _of_table(f"feed.subscribe.{name}", name, own)
         found += _unknown_brokers(f"feed.subscribe.{name}.brokers", own.get("brokers", ()), brokers)
+        found += _passed_mistakes(f"feed.subscribe.{name}", own, brokers)
+        if own.get("to") and not own.get("base_url"):
+            found.append((f"feed.subscribe.{name}", "needs a base_url, where others find what it passes on", ""))
         if not own.get("into"):
             found.append((f"feed.subscribe.{name}", "needs into, a folder for the files", ""))
         if name in posts:
@@ -104,10 +107,17 @@ def _winnow_mistakes(
     place: str, own: Mapping[str, object], brokers: Mapping[str, Mapping[str, object]]
 ) -> list[Mistake]:
     found = _unknown_brokers(f"{place}.brokers", own.get("brokers", ()), brokers)
-    to: Any = own.get("to", ())
-    found += _unknown_brokers(f"{place}.to", to, brokers)
-    if not to:
+    if not own.get("to"):
         found.append((place, "needs to, brokers of messages that get the posts", ""))
+    return found + _passed_mistakes(place, own, brokers)
+
+
+def _passed_mistakes(
+    place: str, own: Mapping[str, object], brokers: Mapping[str, Mapping[str, object]]
+) -> list[Mistake]:
+    """Of those that posts are passed on to."""
+    to: Any = own.get("to", ())
+    found = _unknown_brokers(f"{place}.to", to, brokers)
     for each in to:
         if str(brokers.get(each, {}).get("url", "")).partition("://")[0] in RSOCKET_SCHEMES:
             text = f"{shown_value(each)} is a broker of RSocket, at which posts are offered by who has made them only"

@@ -9,8 +9,6 @@ A message is acknowledged when its file is there or its retry is on the disk. Wh
 a retry while it goes on, so that one slow host does not take the places of all messages that may be out; a host that
 has failed rests, and its posts wait on the disk; then one of them is tried, and the others when that was fetched. What
 is about one place is carried out in the order in which it came (`turns`).
-
-A mirror without a folder fetches nothing: it passes on what is no repeat, as it came.
 """
 
 import asyncio
@@ -84,7 +82,7 @@ _log: Final = logging.getLogger("spark_sink.feed")
 class SubscriberOptions:
     """Of one mirror."""
 
-    root: Path | None  # a folder that is there; None: posts are passed on, and nothing is fetched
+    root: Path  # a folder that is there
     memory: Path  # the file that is kept over restarts
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     base_url: str = ""  # of what is passed on: where this mirror's files are to be had; empty: where they were
@@ -147,9 +145,7 @@ class Subscriber:
         self._memory: Final = Memory(options.memory, self._clock, is_synced=options.is_synced)
         self._reports: Final = [self._outgoing("reports", sink, REPORT_PREFIX) for sink in reports]
         self._onward: Final = [self._outgoing("posts", sink, options.prefix) for sink in onward]
-        self._carrier: Final = (
-            None if options.root is None else Carrier(Places(options.root), self._memory, per_host_n=PER_HOST_N)
-        )
+        self._carrier: Final = Carrier(Places(options.root), self._memory, per_host_n=PER_HOST_N)
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
         self._turns: Final = Turns()
         self._active: Final[dict[str, int]] = {}  # fetches by host
@@ -166,8 +162,7 @@ class Subscriber:
         self._mirror.winnow.load(kept, time.time())
         queues = [each.queue for each in (*self._reports, *self._onward)]
         await self._memory.do(lambda tables: tables.keep_queues(queues))
-        if self._carrier is not None:
-            await self._carrier.start()
+        await self._carrier.start()
         await self._count()
         self._tasks = [asyncio.create_task(self._receive(source)) for source in self._sources]
         self._tasks += [asyncio.create_task(each) for each in (self._retry(), self._expire())]
@@ -183,8 +178,7 @@ class Subscriber:
             await source.close()
         for each in (*self._reports, *self._onward):
             await each.sink.close()
-        if self._carrier is not None:
-            await self._carrier.stop()
+        await self._carrier.stop()
         await self._memory.close()
 
     def _outgoing(self, what: str, sink: Sink, prefix: str) -> Outgoing:
@@ -264,9 +258,6 @@ class Subscriber:
         if isinstance(decision, Ignored | Refused):
             await self._refuse(task, post, decision)
             return
-        if self._carrier is None:
-            await self._done(task, post, decision, Fetched(0))
-            return
         if isinstance(decision, Fetch):
             task.host = decision.host
             if task.retry is None and self._room_n(task.host, time.time()) <= 0:
@@ -277,19 +268,19 @@ class Subscriber:
             async with self._turns.turn(claims_of_decision(decision)) as has_waited:
                 if has_waited:  # those who came before have changed what is known
                     decision = self._mirror.decide(post, time.time())
-                await self._carry_out(task, post, decision, self._carrier)
+                await self._carry_out(task, post, decision)
 
     # What is done
 
-    async def _carry_out(self, task: _Task, post: Post, decision: Decision, carrier: Carrier) -> None:
+    async def _carry_out(self, task: _Task, post: Post, decision: Decision) -> None:
         if isinstance(decision, Ignored | Refused):
             await self._refuse(task, post, decision)
         elif task.retry is not None and self._mirror.winnow.is_outdated(post):
-            await carrier.give_up(post, decision)
+            await self._carrier.give_up(post, decision)
             await self._refuse(task, post, Refused(NOT_MODIFIED, "something younger is here"))
         else:
             try:
-                fetched = await carrier.carry_out(post, decision)
+                fetched = await self._carrier.carry_out(post, decision)
             except NotFetched as error:
                 await self._failed(task, post, decision, error)
             except BadPlace as error:
@@ -310,7 +301,7 @@ class Subscriber:
             found, code = post.identified(fetched.computed), RESET
         kept = self._mirror.done(post, time.time())
         outgoing = []
-        if self._reports and self._carrier is not None:
+        if self._reports:
             outgoing.append((self._reports, self._report_of(found, code, CODES[code])))
         if self._onward and fetched.is_whole and not fetched.part:
             outgoing.append((self._onward, self._onward_of(found, decision)))
@@ -356,8 +347,7 @@ class Subscriber:
             self._resting[task.host] = now + REST_S
         if failure.is_final or tries >= self._options.tries:
             self.state.given_up_n += 1
-            if self._carrier is not None:
-                await self._carrier.give_up(post, decision)
+            await self._carrier.give_up(post, decision)
             await self._refuse(task, post, Refused(NOT_COPIED, text))
             return
         pause_s = min(self._options.first_pause_s * 2 ** (tries - 1), LAST_PAUSE_S)

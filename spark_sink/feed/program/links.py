@@ -61,10 +61,9 @@ def sources_of(
     ]
 
 
-def passed_to(assignment: Assignment, name: str) -> list[Sink]:
-    """Where one winnower passes posts on. BadLink."""
-    to = assignment.options.winnow[name].to
-    return [open_sink(_sink(f"{name}.{each}", assignment.options.broker[each])) for each in to]
+def passed_to(assignment: Assignment, name: str, options: SubscribeOptions | WinnowOptions) -> list[Sink]:
+    """Where one mirror, or one winnower, passes posts on. BadLink."""
+    return [open_sink(_sink(f"{name}.{each}", assignment.options.broker[each])) for each in options.to]
 
 
 def report_sinks_of(assignment: Assignment, name: str) -> list[Sink]:

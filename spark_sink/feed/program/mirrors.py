@@ -11,7 +11,7 @@ from broker.views.feed import MirrorView, SourceView
 from spark_sink.feed.consumer.mirror import MirrorOptions
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.program.assignment import Assignment
-from spark_sink.feed.program.links import report_sinks_of, sources_of
+from spark_sink.feed.program.links import passed_to, report_sinks_of, sources_of
 from spark_sink.feed.program.positions import FilePositions
 from spark_sink.feed.transport import Source
 
@@ -32,6 +32,7 @@ class Mirrors:
                 self._sources[name],
                 subscriber_options_of(options, folder / f"{name}.mirror"),
                 reports=report_sinks_of(assignment, name),
+                onward=passed_to(assignment, name, options),
             )
             for name, options in self._options.items()
         }
@@ -82,5 +83,7 @@ def subscriber_options_of(options: SubscribeOptions, memory: Path) -> Subscriber
         removes=options.removals,
         strip=options.strip,
     )
-    given = SubscriberOptions(root=Path(options.into), memory=memory, mirror=mirror, tries=options.tries)
+    given = SubscriberOptions(
+        root=Path(options.into), memory=memory, mirror=mirror, tries=options.tries, base_url=options.base_url
+    )
     return given if not options.user else replace(given, user=options.user)

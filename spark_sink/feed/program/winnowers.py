@@ -44,7 +44,7 @@ def _passer(assignment: Assignment, name: str, options: WinnowOptions) -> Passer
     folder = Path(assignment.options.dir)
     return Passer(
         sources_of(assignment, name, options, FilePositions(folder / f"{name}.positions")),
-        passed_to(assignment, name),
+        passed_to(assignment, name, options),
         folder / f"{name}.winnow",
         Winnow(basis=options.basis, max_posts=MAX_POSTS, ttl_s=options.remember),
         accepts_of(options.accept, options.reject),

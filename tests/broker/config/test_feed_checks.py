@@ -90,6 +90,17 @@ def test_a_feed_without_tables_is_not_used() -> None:
             f'{DIR}[feed.post.a]\nfolder = "d"\n[feed.subscribe.a]\ninto = "i"',
             ["5: feed.subscribe.a: has the name of a posted folder; give it another one"],
         ),
+        (
+            f'{DIR}[feed.broker.r]\nurl = "tcp://h:1"\n[feed.subscribe.m]\ninto = "i"\nto = ["r"]\nbase_url = "http://h/"',
+            [
+                '7: feed.subscribe.m.to: "r" is a broker of RSocket, at which posts are offered by who has made '
+                "them only"
+            ],
+        ),
+        (
+            f'{DIR}[feed.broker.r]\nurl = "amqp://h/"\n[feed.subscribe.m]\ninto = "i"\nto = ["r"]',
+            ["5: feed.subscribe.m: needs a base_url, where others find what it passes on"],
+        ),
         (f"{DIR}[feed.winnow.w]", ["3: feed.winnow.w: needs to, brokers of messages that get the posts"]),
         (
             f'{DIR}[feed.broker.r]\nurl = "tcp://h:1"\n[feed.winnow.w]\nto = ["r"]',

@@ -158,7 +158,7 @@ class Running:
         given = {"first_pause_s": 0.01, "is_synced": False, "user": "me", "host": "here", **options}
         self.subscriber = Subscriber(
             [self.source],
-            SubscriberOptions(memory=folder / "memory.db", mirror=mirror, **{"root": self.root, **given}),
+            SubscriberOptions(root=self.root, memory=folder / "memory.db", mirror=mirror, **given),
             reports=[self.reports],
             onward=[self.onward],
         )

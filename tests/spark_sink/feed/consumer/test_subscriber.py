@@ -351,15 +351,6 @@ async def test_what_is_there_is_passed_on_with_the_own_url_and_all_other_headers
         assert mirror.onward.posts == []
 
 
-async def test_a_mirror_without_a_folder_passes_on_what_is_no_repeat(site: Site, tmp_path: Path) -> None:
-    async with Running(tmp_path, root=None) as winnow:
-        bodies = [site.post(name, name.encode()) for name in "aabca"]
-        winnow.source.give(*bodies)
-        await until(lambda: len(winnow.source.acknowledged) == 5 and len(winnow.onward.posts) == 3)
-        assert sorted(post.encode() for post in winnow.onward.posts) == sorted(set(bodies))
-        assert site.asked == []
-
-
 async def test_a_server_that_breaks_off_every_third_answer_costs_no_pause(site: Site, tmp_path: Path) -> None:
     async def break_off(request: web.Request) -> web.StreamResponse | None:
         if len(site.asked) % 3:
