@@ -129,10 +129,9 @@ class Mirror:
         if operation is not None and operation.kind == REMOVE and not self._options.removes:
             return Refused(UNAVAILABLE, "removals are not carried out here")  # D-87
         try:
-            names = names_of(post.place)
-            if self.winnow.is_repeat(post, now):
+            if self.winnow.is_repeat(post, now):  # first of all: in a mesh, most posts are
                 return Refused(NOT_MODIFIED, "it is here already")
-            return self._decide(post, names)
+            return self._decide(post, names_of(post.place))
         except BadPlace as error:
             return Refused(BAD_MESSAGE, str(error))
 

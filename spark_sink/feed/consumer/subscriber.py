@@ -219,7 +219,7 @@ class Subscriber:
     async def _retry(self) -> None:
         while True:
             self._lose_patience()
-            fresh = [each for each in await self._due(time.time()) if each.id not in self._retrying]
+            fresh = await self._due(time.time())
             for each in fresh:
                 await self._slots.acquire()
                 self._retrying.add(each.id)
@@ -228,9 +228,18 @@ class Subscriber:
             await self._clock.sleep(TICK_S if not fresh else 0.0)
 
     async def _due(self, now: float) -> list[Retry]:
-        """Retries whose time has come, of each host as many as it can take."""
+        """Retries whose time has come and that are not under way, of each host as many as it can take."""
         room = {host: self._room_n(host, now) for host in (*self._active, *self._resting)}
-        return await self._memory.do(lambda tables: tables.take_due(now, lambda host: room.get(host, PER_HOST_N)))
+        # Those under way are still due, and come first.
+        limits = {host: n + self._active.get(host, 0) if n > 0 else 0 for host, n in room.items()}
+        due = await self._memory.do(lambda tables: tables.take_due(now, lambda host: limits.get(host, PER_HOST_N)))
+        fresh = []
+        for each in due:
+            left_n = room.get(each.host, PER_HOST_N)
+            if each.id not in self._retrying and left_n > 0:
+                room[each.host] = left_n - 1
+                fresh.append(each)
+        return fresh
 
     def _lose_patience(self) -> None:
         """What is under way for too long becomes a retry, and goes on."""

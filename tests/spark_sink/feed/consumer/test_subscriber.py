@@ -384,3 +384,26 @@ async def test_a_host_that_is_gone_is_tried_with_one_post_at_a_time(
         assert failed_n <= subscriber_module.PER_HOST_N + 1
         mirror.source.give(*bodies)
         await until(lambda: len(mirror.files) == 100)
+
+
+async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber_module, "SOON_S", 0.0)
+    monkeypatch.setattr(subscriber_module, "PER_HOST_N", 4)
+    releases: asyncio.Queue[None] = asyncio.Queue()
+
+    async def hang(request: web.Request) -> None:
+        await releases.get()
+
+    site.before = hang
+    bodies = [site.post(f"f{n}", site.put(f"f{n}", b"%d" % n)) for n in range(20)]
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(*bodies)
+        await until(lambda: len(mirror.source.acknowledged) == 16)  # the others are under way
+        for released in range(1, 17):
+            await until(lambda at=released: len(site.asked) >= 3 + at)
+            releases.put_nowait(None)
+        for _ in range(4):
+            releases.put_nowait(None)
+        await mirror.reported(20)
