@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -401,9 +402,13 @@ async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free
     async with Running(tmp_path) as mirror:
         mirror.source.give(*bodies)
         await until(lambda: len(mirror.source.acknowledged) == 16)  # the others are under way
-        for released in range(1, 17):
-            await until(lambda at=released: len(site.asked) >= 3 + at)
+        for asked_n in range(4, 20):
+            await until(partial(asked, site, asked_n))
             releases.put_nowait(None)
         for _ in range(4):
             releases.put_nowait(None)
         await mirror.reported(20)
+
+
+def asked(site: Site, n: int) -> bool:
+    return len(site.asked) >= n
