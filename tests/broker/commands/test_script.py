@@ -12,7 +12,7 @@ INTERRUPTS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 
 def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "aiohttp.py").write_text(INTERRUPTS)
+    (tmp_path / "click.py").write_text(INTERRUPTS)
     paths = [str(tmp_path), *(each or os.getcwd() for each in sys.path), str(ROOT)]
     done = subprocess.run(
         [sys.executable, "-c", "from broker.commands.script import main", "demo"],

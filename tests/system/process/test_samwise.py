@@ -121,7 +121,8 @@ def test_operators_see_the_gateway_and_its_messages(start: StartGateway, endpoin
     assert (message["exchange"], message["payload_bytes"], message["acknowledged_by"]) == ("nobody", 1, [])
     assert 'samwise_stored_messages{state="waiting"} 1.0\n' in broker.ask_admin("/metrics")
     assert broker.view("openapi.json") == ours()
-    for path in [each for each, methods in ours()["paths"].items() if "get" in methods and "{" not in each]:
+    paths = [each for each, methods in ours()["paths"].items() if "get" in methods and "{" not in each]
+    for path in [each for each in paths if not each.startswith("/api/v1/feed")]:  # no feed runs here
         answer = broker.ask_admin(path)
         if answer.startswith("{"):
             check_answer("GET", path, json.loads(answer))
