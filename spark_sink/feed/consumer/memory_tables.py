@@ -4,7 +4,6 @@ remembered  fingerprint place pub_time_ns at              the memory of `winnow`
 retries     id host due_at tries reason body              posts that are tried again
 outgoing    seq queue body                                posts and reports that a sink has not confirmed yet
 blocks      part number method value body                 blocks of files that are not whole
-positions   source origin seq                             up to where posts of an RSocket source are done with
 """
 
 import os
@@ -35,8 +34,6 @@ CREATE TABLE outgoing (seq INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NUL
 CREATE INDEX outgoing_queue ON outgoing (queue, seq);
 CREATE TABLE blocks (part TEXT NOT NULL, number INTEGER NOT NULL, method TEXT NOT NULL, value TEXT NOT NULL,
     body BLOB NOT NULL, PRIMARY KEY (part, number)) WITHOUT ROWID;
-CREATE TABLE positions (source TEXT NOT NULL, origin TEXT NOT NULL, seq INTEGER NOT NULL,
-    PRIMARY KEY (source, origin)) WITHOUT ROWID;
 PRAGMA user_version = {SCHEMA};
 """
 
@@ -211,16 +208,6 @@ class MemoryTables:
     def end_blocks(self, part: str) -> None:
         """The file is whole, or given up."""
         self.connection.execute("DELETE FROM blocks WHERE part = ?", (part,))
-
-    # Positions
-
-    def positions(self, source: str) -> dict[str, int]:
-        """By origin: up to which number all is done with."""
-        return dict(self.connection.execute("SELECT origin, seq FROM positions WHERE source = ?", (source,)))
-
-    def set_position(self, source: str, origin: str, seq: int) -> None:
-        """All up to this one is done with."""
-        self.connection.execute("REPLACE INTO positions VALUES (?, ?, ?)", (source, origin, seq))
 
     def _retries(self, where: str, *values: float | str) -> list[Retry]:
         rows = self.connection.execute(f"SELECT id, host, due_at, tries, reason, body FROM retries {where}", values)
