@@ -143,8 +143,11 @@ def test_every_bound_of_a_room_of_spark_sink_has_a_row_with_its_number(heading: 
 
 def test_every_limit_of_the_samwise_gateway_has_a_row_with_its_number() -> None:
     found = {name for name in OPTIONS if name.startswith("samwise.max_")}
-    for path in (*(ROOT / GATEWAY).rglob("*.py"), ROOT / "broker/config/sections/samwise.py"):
-        base = ROOT / GATEWAY if path.is_relative_to(ROOT / GATEWAY) else ROOT / "broker"
+    shared = (ROOT / GATEWAY).parent.glob("*.py")  # with the feed
+    for path in (*(ROOT / GATEWAY).rglob("*.py"), *shared, ROOT / "broker/config/sections/samwise.py"):
+        base = ROOT if path.parent == (ROOT / GATEWAY).parent else ROOT / "broker"
+        if path.is_relative_to(ROOT / GATEWAY):
+            base = ROOT / GATEWAY
         module = ".".join(path.relative_to(base).with_suffix("").parts)
         names = [getattr(getattr(node, "target", None), "id", "_") for node in ast.parse(path.read_text()).body]
         found |= {f"{module}.{name}" for name in names if A_LIMIT.fullmatch(name) and not name.startswith("_")}
@@ -165,6 +168,8 @@ def gateway_value_of(name: str) -> object:
         return OPTIONS[name].default
     module, _, constant = name.rpartition(".")
     room = "broker" if name.startswith("config.") else GATEWAY.replace("/", ".")
+    if name.startswith("client_sdk."):
+        return getattr(importlib.import_module(module), constant)
     return getattr(importlib.import_module(f"{room}.{module}"), constant)
 
 
