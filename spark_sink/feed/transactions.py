@@ -40,13 +40,15 @@ class Transactions(Generic[T]):
 
     def __init__(self, name: str) -> None:
         """`name`: of the thread."""
-        self._thread: Final = ThreadPoolExecutor(1, name)
+        self._name: Final = name
+        self._thread: ThreadPoolExecutor | None = None  # from `open` to `close`
         self._tables: T | None = None  # from `open` to `close`
         self._jobs: list[_Job] = []
         self._writing: asyncio.Task[None] | None = None  # while there are jobs
 
     async def open(self, make: Callable[[], T]) -> None:
         """Makes the tables, in the thread; raises what that raises."""
+        self._thread = ThreadPoolExecutor(1, self._name)
         self._tables = await asyncio.get_running_loop().run_in_executor(self._thread, make)
 
     async def close(self) -> None:
@@ -56,7 +58,8 @@ class Transactions(Generic[T]):
         tables, self._tables = self._tables, None
         if tables is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, tables.close)
-        self._thread.shutdown(wait=False)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
 
     async def do(self, work: Callable[[T], R]) -> R:
         """What it gives, when it is on the disk. Raises what it, or the commit, raises."""

@@ -1,10 +1,9 @@
 """The log of posts: appended and synced before anything is sent, and what each sink has confirmed of it.
 
-    append, confirm, report ──► what waits ──► a thread ──► post_tables.py, one transaction ──► commit ──► answers
+    append, confirm, report ──► transactions.py ──► post_tables.py ──► commit ──► answers
     read ─────────────────────► another thread, another connection: who reads does not wait for a commit
 
-While the thread commits, others come, and all of them are the next transaction. Everything has its answer after the
-commit, so what was answered is there after kill -9. All methods are for the event loop that called `open`.
+What was answered is there after kill -9. All methods are for the event loop that called `open`.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from spark_sink.feed.errors import PostLogError
 from spark_sink.feed.identity import Identity
@@ -32,18 +31,12 @@ from spark_sink.feed.producer.post_tables import (
     ReportRow,
 )
 from spark_sink.feed.producer.scanning import Entry
+from spark_sink.feed.transactions import Transactions
 
 PAGE_N: Final = 64  # posts of one reading at most
 PAGE_BYTES: Final = 1 << 20  # of their bodies, and one more: a reader holds so much
 
 T = TypeVar("T")
-
-
-class _Job(NamedTuple):
-    """What the thread is to do, and who waits for it."""
-
-    work: Callable[[PostTables], Any]
-    answer: "asyncio.Future[Any]"
 
 
 class PostLog:
@@ -69,11 +62,9 @@ class PostLog:
         self._keep_ms: Final = keep_s * 1000
         self._is_synced: Final = is_synced
         self._lock = -1  # descriptor, from `open` to `close`
-        self._tables: PostTables | None = None  # of the thread that writes; the same
+        self._writing: Final = Transactions[PostTables]("post log writes")
+        self._reader: ThreadPoolExecutor | None = None  # from `open` to `close`
         self._reading: PostTables | None = None  # of the thread that reads; the same
-        self._threads: list[ThreadPoolExecutor] = []
-        self._jobs: list[_Job] = []
-        self._writing: asyncio.Task[None] | None = None  # while there are jobs
         self._confirmed: dict[str, tuple[int, set[int]]] = {}
         self._waiters: Final[set[asyncio.Future[None]]] = set()  # who waits for a post
 
@@ -81,10 +72,10 @@ class PostLog:
         """What the folder held, by relPath. PostLogError: it cannot be used, or another poster uses it."""
         self._lock = _locked(self.path)
         try:
-            self._threads = [ThreadPoolExecutor(1, f"post log {what}") for what in ("writes", "reads")]
-            self._tables = await self._in_thread(0, lambda: PostTables(self.path, is_synced=self._is_synced))
-            self._reading = await self._in_thread(1, lambda: PostTables(self.path, is_synced=self._is_synced))
-            self.origin = self._tables.origin
+            await self._writing.open(self._make)
+            self._reader = ThreadPoolExecutor(1, "post log reads")
+            self._reading = await asyncio.get_running_loop().run_in_executor(self._reader, self._make)
+            self.origin = self._reading.origin
             await self._write(lambda tables: tables.keep_sinks(self.sinks))
             self.last_seq = await self._read(PostTables.last_seq)
             for sink in self.sinks:
@@ -96,18 +87,19 @@ class PostLog:
 
     async def close(self) -> None:
         """After what was asked before is done."""
-        if self._writing is not None:
-            await self._writing
-        for which, tables in enumerate((self._tables, self._reading)):
-            if tables is not None:
-                await self._in_thread(which, tables.close)
-        self._tables = self._reading = None
-        for thread in self._threads:
-            thread.shutdown(wait=False)
+        await self._writing.close()
+        if self._reading is not None:
+            await self._read(PostTables.close)
+            self._reading = None
+        if self._reader is not None:
+            self._reader.shutdown(wait=False)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
         self._wake()
+
+    def _make(self) -> PostTables:
+        return PostTables(self.path, is_synced=self._is_synced)
 
     # Writing. Each returns when it is on the disk. PostLogError: the disk did not take it.
 
@@ -180,7 +172,7 @@ class PostLog:
 
     async def wait_beyond(self, seq: int) -> None:
         """Returns when there is a post with a greater number, or the log is closed."""
-        while self.last_seq <= seq and self._tables is not None:
+        while self.last_seq <= seq and self._reading is not None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
@@ -193,55 +185,21 @@ class PostLog:
             if not waiter.done():
                 waiter.set_result(None)
 
-    # Threads
-
     async def _read(self, work: Callable[[PostTables], T]) -> T:
-        tables = self._reading
-        if tables is None:
+        if self._reading is None:
             raise PostLogError(f"log of posts {self.path}: it is closed")
         try:
-            return await self._in_thread(1, lambda: work(tables))
+            return await asyncio.get_running_loop().run_in_executor(self._reader, work, self._reading)
         except sqlite3.Error as error:
             raise PostLogError(f"log of posts {self.path}: {error}") from error
 
     async def _write(self, work: Callable[[PostTables], T]) -> T:
-        if self._tables is None:
+        if self._reading is None:
             raise PostLogError(f"log of posts {self.path}: it is closed")
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.append(_Job(work, answer))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all(self._tables))
-        return await answer
-
-    async def _write_all(self, tables: PostTables) -> None:
-        while self._jobs:
-            jobs, self._jobs = self._jobs, []
-            results = await self._in_thread(0, partial(_transact, tables, jobs))
-            for job, result in zip(jobs, results, strict=True):
-                if job.answer.done():
-                    continue  # who asked was cancelled
-                if isinstance(result, Exception):
-                    job.answer.set_exception(PostLogError(f"log of posts {self.path}: {result}"))
-                else:
-                    job.answer.set_result(result)
-        self._writing = None
-
-    async def _in_thread(self, which: int, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads[which], work)
-
-
-def _transact(tables: PostTables, jobs: Sequence[_Job]) -> list[Any]:
-    """What each has given, or the error with which none of it was done. In the thread."""
-    try:
-        tables.begin()
-        results = [job.work(tables) for job in jobs]
-        tables.commit()
-    except Exception as error:  # whatever it is, those who wait learn of it, and the next ones have their turn
-        tables.rollback()
-        if len(jobs) == 1:
-            return [error]
-        return [result for job in jobs for result in _transact(tables, [job])]
-    return results
+        try:
+            return await self._writing.do(work)
+        except Exception as error:
+            raise PostLogError(f"log of posts {self.path}: {error}") from error
 
 
 def _locked(path: Path) -> int:
