@@ -1,4 +1,4 @@
-"""The memory of a mirror, for its event loop: a disk that takes nothing is waited for, however long that takes."""
+"""What a mirror or a winnower remembers, for its event loop: a disk that takes nothing is waited for, for ever."""
 
 import logging
 import sqlite3
@@ -42,7 +42,7 @@ class Memory:
                 result = await self._transactions.do(work)
             except sqlite3.Error as error:
                 if str(error) != self.trouble:
-                    _log.error("subscriber: %s: %s", self._path, error)
+                    _log.error("feed memory: %s: %s", self._path, error)
                 self.trouble = str(error)
                 await self._clock.sleep(DISK_PAUSE_S)
             else:

@@ -16,15 +16,15 @@ from typing import Final
 
 from client_sdk.clock import Clock
 from client_sdk.reconnect.backoff import Backoff
+from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MemoryTables
+from spark_sink.feed.consumer.turns import Claim, Turns
 from spark_sink.feed.consumer.winnow import Winnow
 from spark_sink.feed.errors import BadPost, NotSent
 from spark_sink.feed.posts import Post, read_post
-from spark_sink.feed.transactions import Transactions
 from spark_sink.feed.transport import Arrival, Sink, Source
 from spark_sink.feed.transports.settings import POST_PREFIX
 
-RETRY_S: Final = 1.0  # until a memory is tried again that the disk did not take
 EXPIRE_S: Final = 60.0  # between two looks at what is too old to be remembered
 
 _log: Final = logging.getLogger("spark_sink.feed")
@@ -48,21 +48,26 @@ class Passer:
         self.passed_n = 0
         self.repeats_n = 0
         self.refused_n = 0
-        self.problem = ""  # why the last post is not passed on; empty: it is
         self.sources: Final = tuple(sources)
         self._sinks: Final = tuple(sinks)
         self._file: Final = memory
         self._winnow: Final = winnow
         self._accepts: Final = accepts
         self._clock: Final = clock or Clock()
-        self._memory: Final = Transactions[MemoryTables]("feed memory")
-        self._places: Final[dict[str, asyncio.Lock]] = {}  # of posts under way, as many as the sources let out
+        self._memory: Final = Memory(memory, self._clock)
+        self._turns: Final = Turns()  # of posts under way, as many as the sources let out
+        self._unsent = ""  # why the last post is not passed on; empty: it is
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
         self._working: Final[set[asyncio.Task[None]]] = set()
 
+    @property
+    def problem(self) -> str:
+        """Why the last post is not passed on, or not remembered; empty: it is."""
+        return self._unsent or (f"{self._file}: {self._memory.trouble}" if self._memory.trouble else "")
+
     async def start(self) -> None:
         """MemoryFileError: the memory cannot be used."""
-        await self._memory.open(lambda: MemoryTables(self._file))
+        await self._memory.open()
         self._winnow.load(await self._memory.do(MemoryTables.remembered), time.time())
         self._tasks = [asyncio.create_task(self._receive(source)) for source in self.sources]
         self._tasks.append(asyncio.create_task(self._expire()))
@@ -96,11 +101,8 @@ class Passer:
             source.acknowledge(arrival)
             return
         if self._accepts(post.rel_path):
-            lock = self._places.setdefault(post.place, asyncio.Lock())
-            async with lock:
+            async with self._turns.turn([Claim(post.place)]):
                 await self._pass(post)
-            if not lock.locked():
-                self._places.pop(post.place, None)
         source.acknowledge(arrival)
 
     async def _pass(self, post: Post) -> None:
@@ -111,7 +113,7 @@ class Passer:
             await self._send(sink, post)
         self.passed_n += 1
         kept = self._winnow.remember(post, time.time())
-        await self._keep(lambda tables: tables.remember(kept))
+        await self._memory.do(lambda tables: tables.remember(kept))
 
     async def _send(self, sink: Sink, post: Post) -> None:
         backoff = Backoff()
@@ -122,26 +124,16 @@ class Passer:
                 self._say(str(error))
                 await self._clock.sleep(backoff.next_s())
             else:
-                self.problem = ""
-                return
-
-    async def _keep(self, work: Callable[[MemoryTables], None]) -> None:
-        while True:
-            try:
-                await self._memory.do(work)
-            except Exception as error:  # a full disk, for one: nothing is acknowledged before it is kept
-                self._say(f"{self._file}: {error}")
-                await self._clock.sleep(RETRY_S)
-            else:
+                self._unsent = ""
                 return
 
     async def _expire(self) -> None:
         while True:
             before = self._winnow.expire(time.time())
-            await self._keep(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
+            await self._memory.do(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
             await self._clock.sleep(EXPIRE_S)
 
     def _say(self, problem: str) -> None:
-        if problem != self.problem:
+        if problem != self._unsent:
             _log.warning("winnow: %s", problem)
-        self.problem = problem
+        self._unsent = problem
