@@ -18,24 +18,19 @@ from aiormq.exceptions import DeliveryError
 from pamqp.commands import Basic
 
 from client_sdk.gateways.rabbitmq import CONNECT_S, FAILURES, RabbitBroker, close_connection, reason_of
-from client_sdk.reconnect.backoff import Backoff
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
 from spark_sink.feed.topics import amqp_binding, amqp_topic, from_amqp
-from spark_sink.feed.transport import UP, Arrival
+from spark_sink.feed.transport import Arrival
+from spark_sink.feed.transports.reconnecting import CONTENT_TYPE, SEND_S, Reconnecting, is_cancelled
 from spark_sink.feed.transports.settings import LinkSettings, SinkSettings, SourceSettings
 
-CONTENT_TYPE: Final = "application/json"
 PERSISTENT: Final = 2
 HEARTBEAT_S: Final = 10
-SEND_S: Final = 30.0  # for the confirm of one post
-NOT_YET: Final = "not connected yet"
-
-_log: Final = logging.getLogger("spark_sink.feed")
 
 
-class _Link:
-    """One connection that comes back by itself, from the first use to `close`."""
+class _Link(Reconnecting):
+    """A channel of a connection."""
 
     def __init__(self, settings: LinkSettings) -> None:
         where = settings.where()
@@ -51,39 +46,15 @@ class _Link:
             heartbeat_s=HEARTBEAT_S,
             tls=where.tls,
         )
-        self._backoff: Final = Backoff()
-        self._task: asyncio.Task[None] | None = None  # None until it is used
-        self._changed: Final = asyncio.Event()  # the state is another one
-        self._state = NOT_YET
+        super().__init__(f"{settings.name} ({where.host}:{where.port})")
 
-    def state(self) -> str:
-        """UP, or one line that says why it is not."""
-        return self._state
+    def start(self) -> None:
+        """Begins to connect; again, it changes nothing."""
+        logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it tells each attempt, with a traceback
+        super().start()
 
-    async def close(self) -> None:
-        """Ends the connection."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._set("closed")
-
-    def _begin(self) -> None:
-        if self._task is None:
-            logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it tells each attempt, with a traceback
-            self._task = asyncio.create_task(self._run())
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._connected()
-            except FAILURES as error:
-                self._down(reason_of(error))
-            except asyncio.CancelledError as error:  # which is how aiormq says that there is no heartbeat
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                self._down(reason_of(error))
-            await asyncio.sleep(self._backoff.next_s())
+    def _find_reason(self, error: BaseException) -> str | None:
+        return reason_of(error) if isinstance(error, (*FAILURES, asyncio.CancelledError)) else None
 
     async def _connected(self) -> None:
         connection = self._broker.connection()
@@ -93,9 +64,7 @@ class _Link:
                 channel = await connection.channel()
                 await channel.exchange_declare(self._exchange, exchange_type="topic", durable=True)
                 await self._prepare(channel)
-            self._backoff.reset()
-            self._set(UP)
-            _log.info("%s (%s:%d): connected", self.name, self._broker.host, self._broker.port)
+            self._up()
             await self._use(connection, channel)
             raise ConnectionError("connection lost")
         finally:
@@ -107,15 +76,6 @@ class _Link:
     async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
         """Until the channel is closed."""
         await asyncio.wait([connection.closing, channel.closing], return_when=asyncio.FIRST_COMPLETED)
-
-    def _down(self, reason: str) -> None:
-        if reason != self._state:
-            _log.warning("%s (%s:%d): %s", self.name, self._broker.host, self._broker.port, reason)
-        self._set(reason)
-
-    def _set(self, state: str) -> None:
-        self._state = state
-        self._changed.set()
 
 
 class AmqpSource(_Link):
@@ -133,7 +93,7 @@ class AmqpSource(_Link):
 
     async def receive(self) -> Arrival:
         """The next one; it waits over lost connections."""
-        self._begin()
+        self.start()
         return await self._arrived.get()
 
     def acknowledge(self, arrival: Arrival) -> None:
@@ -210,9 +170,8 @@ class AmqpSink(_Link):
 
     async def send(self, post: Post, prefix: str) -> None:
         """Returns when the broker has it on disk, where a queue wants it. NotSent."""
-        self._begin()
-        if self._channel is None:
-            await self._settled()
+        self.start()
+        await self.settled()
         channel = self._channel
         if channel is None:
             raise NotSent(f"{self.name}: {self._state}")
@@ -228,16 +187,9 @@ class AmqpSink(_Link):
         except DeliveryError:
             raise NotSent(f"{self.name}: the broker could not store it (basic.nack)") from None
         except (*FAILURES, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            if is_cancelled(error):
                 raise
             raise NotSent(f"{self.name}: {reason_of(error)}") from None
-
-    async def _settled(self) -> None:
-        """The first attempt to connect has ended."""
-        while self._state == NOT_YET:
-            self._changed.clear()
-            await self._changed.wait()
 
     async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
         self._channel = channel

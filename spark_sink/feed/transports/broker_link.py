@@ -4,9 +4,7 @@ The client itself comes back when its connection is lost; what it does not outli
 starts, one that refuses it, and another client in its place.
 """
 
-import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -14,27 +12,18 @@ from client_sdk.client import Client
 from client_sdk.clock import Clock
 from client_sdk.connecting import Connecting
 from client_sdk.errors import ClientError
-from client_sdk.reconnect.backoff import Backoff
 from spark_sink.feed.transport import UP
-
-NOT_YET: Final = "not connected yet"
-
-_log: Final = logging.getLogger("spark_sink.feed")
+from spark_sink.feed.transports.reconnecting import LOST, Reconnecting
 
 
-class BrokerLink:
+class BrokerLink(Reconnecting):
     """One client after the other."""
 
     def __init__(self, name: str, make: Callable[[], Connecting], clock: Clock) -> None:
         """`make` must have been tried: it does not raise. `name`: how lines of the log begin."""
-        self.name: Final = name
+        super().__init__(name, clock)
         self._make: Final = make
-        self._clock: Final = clock
-        self._backoff: Final = Backoff()
-        self._task: asyncio.Task[None] | None = None  # None before `start`
         self._client: Client | None = None  # None while there is none
-        self._changed: Final = asyncio.Event()
-        self._state = NOT_YET
 
     @property
     def client(self) -> Client | None:
@@ -45,19 +34,8 @@ class BrokerLink:
     def state(self) -> str:
         """UP, or one line that says why it is not."""
         if self._client is None:
-            return self._state
-        return UP if self._client.is_connected else "the connection is lost"
-
-    def start(self) -> None:
-        """Begins to connect; again, it changes nothing."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-
-    async def settled(self) -> None:
-        """Returns when the first attempt to connect has ended."""
-        while self._state == NOT_YET:
-            self._changed.clear()
-            await self._changed.wait()
+            return super().state()
+        return UP if self._client.is_connected else LOST
 
     async def connected(self) -> Client:
         """The client, when calls can be made."""
@@ -70,38 +48,16 @@ class BrokerLink:
                     await self._client.wait_connected()
         return client
 
-    async def close(self) -> None:
-        """Ends the connection."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._set("closed")
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                async with self._make() as client:
-                    self._client = client
-                    self._backoff.reset()
-                    self._set(UP)
-                    _log.info("%s: connected", self.name)
-                    await client.closed()
-                    self._client = None
-                    self._down(client.reason.text if client.reason is not None else "the connection is lost")
-            except ClientError as error:
-                self._down(" ".join(error.text.split()))
-            except Exception:
-                _log.exception("%s: a mistake of the program", self.name)
-                self._down("a mistake of the program, see its log")
-            finally:
+    async def _connected(self) -> None:
+        try:
+            async with self._make() as client:
+                self._client = client
+                self._up()
+                await client.closed()
                 self._client = None
-            await self._clock.sleep(self._backoff.next_s())
+                self._down(client.reason.text if client.reason is not None else LOST)
+        finally:
+            self._client = None
 
-    def _down(self, reason: str) -> None:
-        if reason != self._state:  # each reason once
-            _log.warning("%s: %s", self.name, reason)
-        self._set(reason)
-
-    def _set(self, state: str) -> None:
-        self._state = state
-        self._changed.set()
+    def _find_reason(self, error: BaseException) -> str | None:
+        return " ".join(error.text.split()) if isinstance(error, ClientError) else None

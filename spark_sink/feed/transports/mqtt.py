@@ -9,33 +9,28 @@ only in memory, and would take a refusal for a success, so both are done here wi
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from client_sdk.reconnect.backoff import Backoff
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
 from spark_sink.feed.topics import from_mqtt, matches, mqtt_filter, mqtt_topic
-from spark_sink.feed.transport import UP, Arrival
+from spark_sink.feed.transport import Arrival
+from spark_sink.feed.transports.reconnecting import CONTENT_TYPE, LOST, SEND_S, Reconnecting
 from spark_sink.feed.transports.settings import MQTT_3, LinkSettings, SourceSettings
 
 if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
 QOS: Final = 1
-CONTENT_TYPE: Final = "application/json"
 KEEPALIVE_S: Final = 30
 ANSWER_S: Final = 10.0  # of the broker: to a connection, a subscription
-SEND_S: Final = 30.0  # for the acknowledgement of one post
 FOR_EVER_S: Final = 0xFFFFFFFF  # of a session, in MQTT 5
-NOT_YET: Final = "not connected yet"
 
 _FAILURES: Final = (aiomqtt.MqttError, OSError, TimeoutError, ValueError)
-_log: Final = logging.getLogger("spark_sink.feed")
 
 
 class _Client(aiomqtt.Client):
@@ -57,7 +52,7 @@ class _Client(aiomqtt.Client):
         """Why the broker refused it; empty: it did not. MqttError when the connection is lost."""
         info = self._client.publish(topic, body, qos=QOS, properties=properties)
         if info.rc:
-            raise aiomqtt.MqttError("the connection is lost")
+            raise aiomqtt.MqttError(LOST)
         if info.mid in self._early:
             return self._early.pop(info.mid)
         answer = self._sent[info.mid] = asyncio.get_running_loop().create_future()
@@ -72,7 +67,7 @@ class _Client(aiomqtt.Client):
         """The connection is gone: what has no answer has none."""
         for answer in self._sent.values():
             if not answer.done():
-                answer.set_exception(aiomqtt.MqttError("the connection is lost"))
+                answer.set_exception(aiomqtt.MqttError(LOST))
 
     def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: "ReasonCode", properties: Any) -> None:
         refusal = str(reason_code) if reason_code.is_failure else ""
@@ -83,45 +78,21 @@ class _Client(aiomqtt.Client):
             answer.set_result(refusal)
 
 
-class _Link:
-    """One connection that comes back by itself, from the first use to `close`."""
+class _Link(Reconnecting):
+    """A client, one after the other; the session stays."""
 
     def __init__(self, settings: LinkSettings) -> None:
         self.name: Final = settings.name
         self._where: Final = settings.where()
         self._exchange: Final = settings.exchange
         self._is_old: Final = settings.mqtt_version == MQTT_3
-        self._backoff: Final = Backoff()
-        self._task: asyncio.Task[None] | None = None  # None until it is used
-        self._changed: Final = asyncio.Event()  # the state is another one
         self._client: _Client | None = None  # while it is connected
-        self._state = NOT_YET
+        super().__init__(f"{settings.name} ({self._where.host}:{self._where.port})")
 
-    def state(self) -> str:
-        """UP, or one line that says why it is not."""
-        return self._state
-
-    async def close(self) -> None:
-        """Ends the connection, and leaves the session."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._set("closed")
-
-    def _begin(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self._connected()
-            except _FAILURES as error:
-                text = " ".join(str(error).split()) or f"no answer within {ANSWER_S:g} s"
-                if text != self._state:
-                    _log.warning("%s (%s:%d): %s", self.name, self._where.host, self._where.port, text)
-                self._set(text)
-            await asyncio.sleep(self._backoff.next_s())
+    def _find_reason(self, error: BaseException) -> str | None:
+        if not isinstance(error, _FAILURES):
+            return None
+        return " ".join(str(error).split()) or f"no answer within {ANSWER_S:g} s"
 
     async def _connected(self) -> None:
         where = self._where
@@ -139,12 +110,10 @@ class _Link:
             try:
                 await self._prepare(client)
                 self._client = client
-                self._backoff.reset()
-                self._set(UP)
-                _log.info("%s (%s:%d): connected", self.name, where.host, where.port)
+                self._up()
                 async for message in client.messages:
                     self._take(client, message)
-                raise aiomqtt.MqttError("the connection is lost")
+                raise aiomqtt.MqttError(LOST)
             finally:
                 self._client = None
                 client.lose()
@@ -163,10 +132,6 @@ class _Link:
     def _lost(self) -> None:
         """The connection has ended."""
 
-    def _set(self, state: str) -> None:
-        self._state = state
-        self._changed.set()
-
 
 class MqttSource(_Link):
     """A `Source`: one session."""
@@ -182,7 +147,7 @@ class MqttSource(_Link):
 
     async def receive(self) -> Arrival:
         """The next one; it waits over lost connections."""
-        self._begin()
+        self.start()
         return await self._arrived.get()
 
     def acknowledge(self, arrival: Arrival) -> None:
@@ -239,10 +204,8 @@ class MqttSink(_Link):
 
     async def send(self, post: Post, prefix: str) -> None:
         """Returns when the broker has acknowledged it. NotSent."""
-        self._begin()
-        while self._state == NOT_YET:  # the first attempt to connect is under way
-            self._changed.clear()
-            await self._changed.wait()
+        self.start()
+        await self.settled()
         client = self._client
         if client is None:
             raise NotSent(f"{self.name}: {self._state}")
