@@ -23,33 +23,24 @@ WORDS: Final = Words(
 )
 
 
-class Feed:
+class Feed(AskedGateway):
     """One feed, or none. AdminError: "no-feed", there is none; "feed-unavailable", it does not answer."""
 
     def __init__(self, options: FeedOptions, process: GatewayProcess | None, answer_s: float = ANSWER_S) -> None:
         """`process`: None where none is kept running."""
         self._options: Final = options
-        self._asked: Final = AskedGateway(WORDS, options.control_path, process, answer_s)
-
-    @property
-    def is_there(self) -> bool:
-        """One is kept running."""
-        return self._asked.process is not None
-
-    async def close(self) -> None:
-        """Asks no more."""
-        await self._asked.close()
+        super().__init__(WORDS, options.control_path, process, answer_s)
 
     async def state(self) -> Answer[FeedView]:
         """What is announced, and who has it."""
-        state = await self._asked.ask("GET", "/state", FeedStateView)
-        process = self._asked.process
+        state = await self.ask("GET", "/state", FeedStateView)
+        process = self.process
         assert process is not None  # it has answered
         return Answer(FeedView(**msgspec.structs.asdict(state), pid=process.pid, restarts=process.restarts))
 
     async def families(self) -> list[Metric]:
         """For Prometheus; none where there is no feed."""
-        process = self._asked.process
+        process = self.process
         if process is None:
             return []
         try:
@@ -64,4 +55,4 @@ class Feed:
             known = ", ".join(self._options.post)
             raise AdminError("no-such-folder", f"no folder {shown(folder)} is posted; there are {known}")
         query = {"folder": folder, "after": str(after), "limit": str(limit), "path": path, "without": without}
-        return Answer(await self._asked.ask("GET", "/posts", PostsView, query))
+        return Answer(await self.ask("GET", "/posts", PostsView, query))

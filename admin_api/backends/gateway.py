@@ -42,6 +42,11 @@ class AskedGateway:
         self._answer_s: Final = answer_s
         self._session: aiohttp.ClientSession | None = None  # None until the first question
 
+    @property
+    def is_there(self) -> bool:
+        """One is kept running."""
+        return self.process is not None
+
     async def close(self) -> None:
         """Asks no more."""
         if self._session is not None:

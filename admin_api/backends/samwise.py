@@ -36,27 +36,18 @@ WORDS: Final = Words(
 _log: Final = logging.getLogger(__name__)
 
 
-class SamwiseGateway:
+class SamwiseGateway(AskedGateway):
     """One gateway, or none. AdminError: "no-samwise", there is none; "samwise-unavailable", it does not answer."""
 
     def __init__(self, options: SamwiseOptions, process: GatewayProcess | None, answer_s: float = ANSWER_S) -> None:
         """`process`: None where none is kept running."""
         self._options: Final = options
-        self._asked: Final = AskedGateway(WORDS, Path(options.dir) / CONTROL_NAME, process, answer_s)
-
-    @property
-    def is_there(self) -> bool:
-        """One is kept running."""
-        return self._asked.process is not None
-
-    async def close(self) -> None:
-        """Asks no more."""
-        await self._asked.close()
+        super().__init__(WORDS, Path(options.dir) / CONTROL_NAME, process, answer_s)
 
     async def state(self) -> Answer[SamwiseView]:
         """What it has done, and what waits there."""
-        state = await self._asked.ask("GET", "/state", GatewayView)
-        process = self._asked.process
+        state = await self.ask("GET", "/state", GatewayView)
+        process = self.process
         assert process is not None  # it has answered
         return Answer(
             SamwiseView(
@@ -70,7 +61,7 @@ class SamwiseGateway:
 
     async def families(self) -> list[Metric]:
         """For Prometheus; none where there is no gateway."""
-        process = self._asked.process
+        process = self.process
         if process is None:
             return []
         try:
@@ -83,7 +74,7 @@ class SamwiseGateway:
     async def messages(self, state: str, after: int, limit: int) -> Answer[MessagesView]:
         """Stored messages with greater ids: `waiting`, or `dead` letters."""
         query = {"state": state, "after": str(after), "limit": str(limit)}
-        return Answer(await self._asked.ask("GET", "/messages", MessagesView, query))
+        return Answer(await self.ask("GET", "/messages", MessagesView, query))
 
     async def requeue(self, id: int) -> Answer[ChangedMessageView]:
         """A dead letter is tried again. AdminError "no-such-message"."""
@@ -99,7 +90,7 @@ class SamwiseGateway:
 
     async def _change(self, change: str, id: int) -> int:
         body = msgspec.json.encode(MessageIds([id]))
-        return (await self._asked.ask("POST", f"/messages/{change}", ChangedMessages, body=body)).changed
+        return (await self.ask("POST", f"/messages/{change}", ChangedMessages, body=body)).changed
 
     def _changed(self, id: int, change: str) -> Answer[ChangedMessageView]:
         _log.info("samwise gateway: message %d %s by an operator", id, change)
