@@ -158,48 +158,56 @@ class MessageBrokerOptions:
     )
 
 
-@dataclass(frozen=True)
-class SubscribeOptions:
-    """A mirror, NAME: files that others announce are fetched into a folder, compared with their digests, once each."""
+# What a mirror and a winnower have in common.
 
-    into: str = option("", "The folder, made if it is missing.", '"/srv/mirror"', form="directory")
-    brokers: tuple[str, ...] = option(
+
+def _brokers() -> tuple[str, ...]:
+    return option(
         (),
         "Names of brokers, [feed.broker.NAME], that posts come from. Empty: this broker.",
         '["rabbit-1", "rabbit-2"]',
         form="text",
     )
-    topics: tuple[str, ...] = option(
+
+
+def _topics() -> tuple[str, ...]:
+    return option(
         ("v03.post.#",),
         "Topics of posts that are wanted, with the wildcards * and # of AMQP.",
         '["v03.post.flows.#"]',
         form="text",
     )
-    queue: str = option(
+
+
+def _queue(example: str) -> str:
+    return option(
         "",
         "Queue of AMQP and session of MQTT, which several processes may share. Empty: q_USER.HOST.NAME.",
-        '"q_feed.mirror"',
+        example,
         within=(0, MAX_NAME_BYTES),
     )
-    accept: tuple[str, ...] = option(
+
+
+def _accept() -> tuple[str, ...]:
+    return option(
         (),
         "Regular expressions, of which one must be found in the path of a file. Empty: all files are wanted.",
         '["\\\\.grib2$"]',
         form="text",
     )
-    reject: tuple[str, ...] = option(
+
+
+def _reject() -> tuple[str, ...]:
+    return option(
         (),
         "Regular expressions of paths that are not wanted, whatever accept says.",
         '["\\\\.tmp$", "^private/"]',
         form="text",
     )
-    basis: Basis = option(
-        "path",
-        "What is a repeat, which is not fetched again: path, the same data under the same path; data, the same data "
-        "under any path.",
-        '"data"',
-    )
-    remember: float = option(
+
+
+def _remember() -> float:
+    return option(
         3_600.0,
         "How long it is remembered what has come, at most for a million posts.",
         '"1d"',
@@ -207,6 +215,25 @@ class SubscribeOptions:
         within=(1, 31_536_000),
         form=TIME,
     )
+
+
+@dataclass(frozen=True)
+class SubscribeOptions:
+    """A mirror, NAME: files that others announce are fetched into a folder, compared with their digests, once each."""
+
+    into: str = option("", "The folder, made if it is missing.", '"/srv/mirror"', form="directory")
+    brokers: tuple[str, ...] = _brokers()
+    topics: tuple[str, ...] = _topics()
+    queue: str = _queue('"q_feed.mirror"')
+    accept: tuple[str, ...] = _accept()
+    reject: tuple[str, ...] = _reject()
+    basis: Basis = option(
+        "path",
+        "What is a repeat, which is not fetched again: path, the same data under the same path; data, the same data "
+        "under any path.",
+        '"data"',
+    )
+    remember: float = _remember()
     removals: bool = option(False, "Whether files are removed that are removed elsewhere.", "true")
     strip: str = option(
         "",
@@ -234,56 +261,24 @@ class SubscribeOptions:
 class WinnowOptions:
     """Posts that are passed on, NAME, without fetching anything: the first of each to all brokers of to."""
 
-    brokers: tuple[str, ...] = option(
-        (),
-        "Names of brokers, [feed.broker.NAME], that posts come from. Empty: this broker.",
-        '["rabbit-1", "rabbit-2"]',
-        form="text",
-    )
+    brokers: tuple[str, ...] = _brokers()
     to: tuple[str, ...] = option(
         (),
         "Names of brokers of messages that get the posts. A post is passed on when all of them have it.",
         '["rabbit-3"]',
         form="text",
     )
-    topics: tuple[str, ...] = option(
-        ("v03.post.#",),
-        "Topics of posts that are wanted, with the wildcards * and # of AMQP.",
-        '["v03.post.flows.#"]',
-        form="text",
-    )
-    queue: str = option(
-        "",
-        "Queue of AMQP and session of MQTT, which several processes may share. Empty: q_USER.HOST.NAME.",
-        '"q_feed.winnow"',
-        within=(0, MAX_NAME_BYTES),
-    )
-    accept: tuple[str, ...] = option(
-        (),
-        "Regular expressions, of which one must be found in the path of a file. Empty: all files are wanted.",
-        '["\\\\.grib2$"]',
-        form="text",
-    )
-    reject: tuple[str, ...] = option(
-        (),
-        "Regular expressions of paths that are not wanted, whatever accept says.",
-        '["\\\\.tmp$", "^private/"]',
-        form="text",
-    )
+    topics: tuple[str, ...] = _topics()
+    queue: str = _queue('"q_feed.winnow"')
+    accept: tuple[str, ...] = _accept()
+    reject: tuple[str, ...] = _reject()
     basis: Basis = option(
         "path",
         "What is a repeat, which is not passed on: path, the same data under the same path; data, the same data under "
         "any path.",
         '"data"',
     )
-    remember: float = option(
-        3_600.0,
-        "How long it is remembered what has come, at most for a million posts.",
-        '"1d"',
-        "seconds",
-        within=(1, 31_536_000),
-        form=TIME,
-    )
+    remember: float = _remember()
 
 
 @dataclass(frozen=True)
