@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode, RabbitNodes
+from tests.client_sdk.gateways.samwise.rabbitmq import HOST
 from tests.conftest import missing
-from tests.spark_sink.feed.transports.mosquitto import Mosquitto
+from tests.spark_sink.feed.transports.brokers import mosquitto as mosquitto
+from tests.spark_sink.feed.transports.brokers import rabbit as rabbit
 from tests.system.feed.announcing import PostBroker
 from tests.system.feed.sr3 import Sr3, Sr3Missing, install
 from tests.system.support.waits import bound_tests_of
@@ -36,20 +37,6 @@ def sr3(sr3_python: Path, tmp_path: Path) -> Iterator[Sr3]:
     one.end()
     for log in home.glob("*.log"):
         print(log.read_text(errors="replace"))
-
-
-@pytest.fixture(scope="session")
-def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    with RabbitNodes(tmp_path_factory.mktemp("rabbitmq"), ("rabbit-1",)) as started:
-        yield started.nodes["rabbit-1"]
-
-
-@pytest.fixture(scope="session")
-def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("mosquitto"))
-    broker.start()
-    yield broker
-    broker.stop()
 
 
 BROKERS: dict[str, Callable[[pytest.FixtureRequest], str]] = {

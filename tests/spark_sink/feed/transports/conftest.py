@@ -1,6 +1,6 @@
 """A broker of each protocol, and what the tests of both ask of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -9,7 +9,9 @@ import pytest
 from spark_sink.feed.transport import Sink, Source
 from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
-from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode, RabbitNodes
+from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode
+from tests.spark_sink.feed.transports.brokers import mosquitto as mosquitto
+from tests.spark_sink.feed.transports.brokers import rabbit as rabbit
 from tests.spark_sink.feed.transports.mosquitto import Mosquitto
 
 
@@ -31,20 +33,6 @@ class Broker:
     def sink(self, **settings: object) -> Sink:
         values = {"name": f"{self.exchange}-out", "url": self.url, "exchange": self.exchange, **settings}
         return open_sink(SinkSettings(mqtt_version=self.version, **values))  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="session")
-def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
-    with RabbitNodes(tmp_path_factory.mktemp("rabbitmq"), ("rabbit-1",)) as started:
-        yield started.nodes["rabbit-1"]
-
-
-@pytest.fixture(scope="session")
-def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("mosquitto"))
-    broker.start()
-    yield broker
-    broker.stop()
 
 
 @pytest.fixture(params=["amqp", "mqtt", "mqtt-3.1.1"])
