@@ -52,6 +52,10 @@ class Caller(Protocol):
     def send(self, frames: Sequence[bytes]) -> None:
         """Writes one answer. Nothing, if the caller is gone."""
 
+
+class Listener(Protocol):
+    """What reads requests, of one caller or of several."""
+
     def read_on(self) -> None:
         """There is a place for a request again, which there was not when it asked last."""
 
@@ -67,7 +71,7 @@ class Answering:
         self._loop: Final = asyncio.get_running_loop()
         self._waiting: Final[dict[bytes, deque[_Waiting]]] = {}  # by caller and hop, in the order of its requests
         self._waiting_bytes = 0
-        self._held_up: Final[dict[Caller, None]] = {}  # callers that wait for a place, the first one first
+        self._held_up: Final[dict[Listener, None]] = {}  # those that wait for a place, the first one first
         self._stuck: asyncio.TimerHandle | None = None  # None: reading goes on
         self._is_stuck = False  # nothing was answered for STUCK_S while all places were taken
         self._is_stopping = False  # every request is refused
@@ -75,20 +79,20 @@ class Answering:
         self._emptied: asyncio.Future[None] | None = None  # while it stops: nothing waits any more
         self.waiting_n = 0  # requests that have no answer yet
 
-    def has_place(self, caller: Caller) -> bool:
-        """Whether `take` may be called; if not, the caller is told when."""
+    def has_place(self, listener: Listener) -> bool:
+        """Whether `take` may be called; if not, the listener is told when."""
         if not self._is_full():
             return True
         if self._is_stuck and self.waiting_n < 2 * MAX_WAITING:  # refusals wait as well, behind what is stuck
             return True
         if self._stuck is None and not self._is_stuck:
             self._stuck = self._loop.call_later(STUCK_S, self._get_stuck)
-        self._held_up[caller] = None
+        self._held_up[listener] = None
         return False
 
-    def forget(self, caller: Caller) -> None:
+    def forget(self, listener: Listener) -> None:
         """It is gone: it waits for no place any more."""
-        self._held_up.pop(caller, None)
+        self._held_up.pop(listener, None)
 
     def take(self, caller: Caller, message: Message) -> None:
         """One message of this caller; it is answered, at once perhaps."""
@@ -156,8 +160,8 @@ class Answering:
     def _let_read(self) -> None:
         held_up = list(self._held_up)
         self._held_up.clear()
-        for caller in held_up:
-            caller.read_on()
+        for listener in held_up:
+            listener.read_on()
 
     def _answered(self, waiting: "_Waiting", version: int, reply: Reply) -> None:
         if waiting.answer is not None:

@@ -108,13 +108,6 @@ class CurveCallers:
         self._socket.close()
         self._context.term()
 
-    # What waits for a place is the socket, whichever caller is next.
-
-    @property
-    def key(self) -> bytes:
-        """Of the socket."""
-        return b""
-
     def send(self, frames: Sequence[bytes]) -> None:
         """To the caller whose name is the first frame. ZeroMQ drops what is for one that is gone."""
         try:
@@ -160,6 +153,3 @@ class _CurveCaller:
     def send(self, frames: Sequence[bytes]) -> None:
         """One answer."""
         self._callers.send([self.key, *frames])
-
-    def read_on(self) -> None:
-        """Asked by nobody: it is the socket that waits."""
