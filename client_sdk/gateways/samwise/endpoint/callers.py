@@ -5,6 +5,7 @@ keys are known is the library's affair.
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,14 @@ _EVENTS: Final = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 class Callers(AsyncioAuthenticator):
     """Connections of one ROUTER socket. Its context is used by no other."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", max_n: int, curve_clients: Path | None) -> None:
-        """`curve_clients`: directory of the public keys that are let in; None: all that know the key of the gateway."""
+    def __init__(
+        self, context: "zmq.Context[zmq.Socket[bytes]]", room_n: Callable[[], int], curve_clients: Path | None
+    ) -> None:
+        """`room_n`: how many more connections there may be. `curve_clients`: directory of the public keys that are let
+        in; None: all that know the key of the gateway."""
         super().__init__(context)
         self.refused_n = 0  # connections that were one too many
-        self._max_n: Final = max_n
+        self._room_n: Final = room_n
         self._descriptors: Final[set[int]] = set()  # of open connections
         self._monitor: zmq.Socket[bytes] | None = None  # None until `watch`
         self._router: zmq.Socket[bytes] | None = None
@@ -67,7 +71,7 @@ class Callers(AsyncioAuthenticator):
 
     async def handle_zap_message(self, msg: list[bytes]) -> None:
         """ZeroMQ tells of a connection before it asks for it, so this one is counted already."""
-        if len(msg) > 1 and self.connected_n > self._max_n:
+        if len(msg) > 1 and self._room_n() < 0:
             self.refused_n += 1
             self._send_zap_reply(msg[1], TRY_LATER, b"too many callers")
         else:

@@ -10,7 +10,7 @@ so whoever has read or sent must ask whether there is more.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,13 +35,15 @@ _log: Final = logging.getLogger(__name__)
 class CurveCallers:
     """All connections of these endpoints."""
 
-    def __init__(self, answering: Answering, rules: Rules, max_n: int, key: Path, clients: Path | None) -> None:
-        """`key`: of the gateway; BrokerError "bad-config". `clients`: directory of public keys; None: all that know the
-        public key of the gateway."""
+    def __init__(
+        self, answering: Answering, rules: Rules, room_n: Callable[[], int], key: Path, clients: Path | None
+    ) -> None:
+        """`room_n`: how many more connections there may be. `key`: of the gateway; BrokerError "bad-config". `clients`:
+        directory of public keys; None: all that know the public key of the gateway."""
         self._answering: Final = answering
         self._loop: Final = asyncio.get_running_loop()
         self._context: Final = zmq.Context[zmq.Socket[bytes]]()
-        self._callers: Final = Callers(self._context, max_n, clients)
+        self._callers: Final = Callers(self._context, room_n, clients)
         self._socket: Final = self._context.socket(zmq.ROUTER)
         self._send_frame: Final = super(zmq.Socket, self._socket).send  # without checks: an answer in 3 us, not in 13
         self._assembly: Final = Assembly(  # of the message that is just being read, the caller's name in front

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from client_sdk.gateways.samwise.endpoint.answering import MAX_ENVELOPE_BYTES, Answering
@@ -39,13 +39,14 @@ _log: Final = logging.getLogger(__name__)
 class PlainCallers:
     """All connections of these endpoints."""
 
-    def __init__(self, answering: Answering, rules: Rules, max_n: int) -> None:
+    def __init__(self, answering: Answering, rules: Rules, room_n: Callable[[], int]) -> None:
+        """`room_n`: how many more connections there may be."""
         self.answering: Final = answering
         self.rules: Final = rules
         self.refused_n = 0  # connections that were one too many
         self.held_bytes = 0  # of all
         self.by_identity: Final[dict[bytes, PlainCaller]] = {}  # those that have given themselves a name
-        self._max_n: Final = max_n
+        self._room_n: Final = room_n
         self._callers: Final[set[PlainCaller]] = set()
         self._made_n = 0
         self._untold_n = 0  # connections that were closed, of which the log says nothing yet
@@ -64,7 +65,7 @@ class PlainCallers:
 
     def let_in(self, caller: "PlainCaller") -> bool:
         """Whether there is room for it."""
-        if len(self._callers) >= self._max_n:
+        if self._room_n() <= 0:
             self.refused_n += 1
             return False
         self._callers.add(caller)

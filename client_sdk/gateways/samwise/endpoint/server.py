@@ -51,8 +51,8 @@ class Server:
         self._settings: Final = settings
         rates = Rates(settings.max_requests_per_s, settings.max_requests_per_caller_per_s)
         self._answering: Final = Answering(answers, settings.rules, rates)
-        self._plain: Final = PlainCallers(self._answering, settings.rules, settings.max_callers)
         self._curve: CurveCallers | None = None  # None: no endpoint is encrypted
+        self._plain: Final = PlainCallers(self._answering, settings.rules, self._room_n)
         self._sockets: list[socket.socket] = []  # that listen, until they are those of a server
         self._paths: list[Path] = []  # of files
         self._starting: list[asyncio.Task[asyncio.Server]] = []
@@ -106,6 +106,10 @@ class Server:
         if self._curve is not None:
             await self._curve.close()
 
+    def _room_n(self) -> int:
+        """How many more connections there may be, with and without keys; below 0: there are too many."""
+        return self._settings.max_callers - self.connected_n
+
     def _bind(self, endpoint: str) -> str:
         scheme, _, place = endpoint.partition("://")
         settings = self._settings
@@ -113,7 +117,7 @@ class Server:
             if self._curve is None:
                 make: type[CurveCallers] = importlib.import_module(CURVE).CurveCallers
                 self._curve = make(
-                    self._answering, settings.rules, settings.max_callers, settings.curve_key, settings.curve_clients
+                    self._answering, settings.rules, self._room_n, settings.curve_key, settings.curve_clients
                 )
             return self._curve.bind(endpoint)
         try:

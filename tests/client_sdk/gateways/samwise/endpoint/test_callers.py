@@ -73,3 +73,26 @@ async def test_a_socket_in_a_file_needs_no_key_beside_one_that_does(keys: Keys) 
             assert await call().ask(PING) == PONG
         async with calling(server.endpoints[0]) as call:
             assert await call(zmq.REQ, keys.options(keys.known / "shop.key_secret")).ask(PING) == PONG
+
+
+async def test_callers_in_files_and_those_with_keys_have_one_limit(keys: Keys) -> None:
+    settings: dict[str, Any] = {"curve_key": keys.gateway, "max_callers": 1}
+    path = f"ipc://{keys.folder}/s"
+    with_key = {zmq.RECONNECT_IVL: 20, **keys.options(keys.known / "shop.key_secret")}
+    async with (
+        serving(FakeGateway(), "", Rules(), endpoints=("tcp://127.0.0.1:0", path), **settings) as server,
+        calling(path) as call,
+        calling(server.endpoints[0]) as call_with_key,
+    ):
+        first = call()
+        assert await first.ask(PING) == PONG
+        second = call_with_key(zmq.REQ, with_key)
+        await second.send(PING)
+        assert await second.is_silent()
+        first.leave()
+        assert await second.answer() == PONG
+        third = call(zmq.REQ, {zmq.RECONNECT_IVL: 20})
+        await third.send(PING)
+        assert await third.is_silent()
+        second.leave()
+        assert await third.answer() == PONG

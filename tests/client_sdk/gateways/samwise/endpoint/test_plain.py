@@ -48,7 +48,7 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.gateway = FakeGateway(holds=True)
-        self.callers = PlainCallers(Answering(self.gateway, Rules(), Rates(0, 0)), Rules(), 10)
+        self.callers = PlainCallers(Answering(self.gateway, Rules(), Rates(0, 0)), Rules(), lambda: 10)
 
     def connect(self, ready: bytes = READY) -> tuple[PlainCaller, FakeTransport]:
         caller = self.callers.make()
