@@ -12,9 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from broker.commands.main import main
-from broker.config.extras import EVENTS_LINE, EVENTS_MODULES, SAMWISE_LINE, SAMWISE_MODULES
+from broker.config.extras import EVENTS_LINE, EVENTS_MODULES, RABBITMQ_MODULE, SAMWISE_LINE, ZEROMQ_MODULE
+from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
+from client_sdk.gateways.samwise.values import Ping
 
 ROOT = Path(__file__).resolve().parents[1]
+SAMWISE_MODULES = (ZEROMQ_MODULE, RABBITMQ_MODULE)
 PACKAGES = {"rsocket_wire", "broker", "client_sdk", "admin_api", "spark_sink"}
 MAX_BASE_MB = 75  # installed, with all that it depends on
 
@@ -89,18 +92,37 @@ def test_commands_that_need_the_extra_say_the_line_to_type(command: str) -> None
     assert (result.exit_code, result.stderr) == (3, f"rsocket-broker {name} needs numpy and pyarrow: {EVENTS_LINE}\n")
 
 
-def test_a_gateway_without_its_extra_says_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(sys.modules):
-        if name.split(".")[0] in SAMWISE_MODULES or ".samwise" in name:
-            package, _, own = name.rpartition(".")
-            if package in sys.modules:  # which would have the new one afterwards
-                monkeypatch.setattr(sys.modules[package], own, sys.modules[name])
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "zmq", None)  # what the import system takes for "not there"
+@pytest.mark.parametrize("command", ["ping", "publish -x orders", "rpc exchange.delete news", "status"])
+def test_programs_that_ask_a_gateway_say_the_line_to_type(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr("broker.config.extras.find_spec", lambda name: None)
-    result = CliRunner().invoke(main, ["samwise", "ping"], prog_name="rsocket-broker")
-    assert (result.exit_code, result.stderr) == (3, f"rsocket-broker samwise needs zmq: {SAMWISE_LINE}\n")
-    assert "samwise" in CliRunner().invoke(main, ["--help"]).stdout.split()
+    words = ["samwise", *command.split(), "-e", "ipc:///nobody"]
+    result = CliRunner().invoke(main, words, prog_name="rsocket-broker")
+    lacking = f"rsocket-broker samwise {words[1]} needs zmq: {SAMWISE_LINE}\n"
+    assert (result.exit_code, result.stderr) == (3, lacking)
+
+
+def test_a_gateway_for_services_and_its_operators_need_no_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({SAMWISE_MODULES}, None))\n"
+        "from broker.commands.script import main\n"
+        "main()"
+    )
+    words = [sys.executable, "-c", code, "samwise"]
+    endpoint = f"ipc://{tmp_path}/s"
+    environment = {**os.environ, "RSB_SERVER__LISTEN": "tcp://127.0.0.1:1"}
+    serve = [*words, "serve", "--endpoint", endpoint, "--dir", f"{tmp_path}/d"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, env=environment) as gateway:
+        assert gateway.stdout is not None
+        try:
+            assert gateway.stdout.readline() == f"listening {endpoint}\n"
+            listed = [*words, "messages", "list", "--dir", f"{tmp_path}/d"]
+            assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == "none\n"
+            with SamwiseClient(endpoint) as client:
+                assert client.ask(Ping(110)).is_ok
+        finally:
+            gateway.terminate()
+    assert gateway.returncode == 0
 
 
 def test_neither_clients_nor_brokers_import_a_gateway_or_what_it_needs() -> None:

@@ -18,7 +18,7 @@ from broker.commands.process import heed_signals, prepare, say_shortage, stop_at
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
-from broker.config.extras import EVENTS_MODULES, SAMWISE_MODULES, lack_of_events, lack_of_samwise
+from broker.config.extras import EVENTS_MODULES, lack_of_events
 from broker.config.load import ConfigErrors, Loaded, load_all
 from broker.config.options import OPTIONS, Config
 from broker.config.reference import options_toml
@@ -88,8 +88,6 @@ class Commands(click.Group):
         try:
             module = importlib.import_module(ELSEWHERE[cmd_name])
         except ModuleNotFoundError as error:
-            if error.name in SAMWISE_MODULES:
-                return NotInstalled(cmd_name, lack_of_samwise(with_rabbitmq=False))
             if error.name not in EVENTS_MODULES:
                 raise
             return NotInstalled(cmd_name, lack_of_events())

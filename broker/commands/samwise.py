@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import importlib
 import os
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 import msgspec
 
 from admin_api.ctl.terminal import print_table
 from broker.commands import terminal
+from broker.commands.main import EXIT_NOT_INSTALLED
+from broker.config.extras import lack_of_zeromq
 from broker.config.load import ConfigErrors, load
 from broker.log import one_line
 from broker.views.samwise import DEAD, WAITING, MessageView
 from client_sdk.gateways.control import NotRunning
 from client_sdk.gateways.samwise.assignment import assignment_of, control_path
 from client_sdk.gateways.samwise.control import ControlClient, StoppedGateway
-from client_sdk.gateways.samwise.endpoint.client import DEFAULT_TIMEOUT_S, NoAnswer, SamwiseClient
 from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
 from client_sdk.gateways.samwise.program import run
 from client_sdk.gateways.samwise.settings import STORE_NAME, store_of
@@ -45,7 +47,12 @@ from client_sdk.gateways.samwise.values import (
 )
 from rsocket_wire.errors import BrokerError
 
+if TYPE_CHECKING:
+    from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
+
+CLIENT: Final = "client_sdk.gateways.samwise.endpoint.client"  # imported where it is used: it needs pyzmq
 ENDPOINT_VARIABLE: Final = "SAMWISE_ENDPOINT"
+TIMEOUT_S: Final = 5.0  # for an answer
 PAGE_N: Final = 500  # messages asked for at once
 COLUMNS: Final = ("ID", "STORED", "EXCHANGE", "ROUTING KEY", "BYTES", "ACKNOWLEDGED", "TRIES", "LAST FAILURE")
 
@@ -56,7 +63,7 @@ Exit status:
   0  done
   1  something else
   2  the command line or the configuration is wrong
-  3  the extra "samwise" is not installed
+  3  pyzmq, of the extra "samwise", is not installed
   4  refused: the answer was -1
   6  no answer in time"""
 
@@ -107,7 +114,7 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
             "--timeout",
             "timeout_s",
             type=click.FloatRange(0, min_open=True),
-            default=DEFAULT_TIMEOUT_S,
+            default=TIMEOUT_S,
             show_default=True,
             help="Seconds to wait for the answer.",
         ),
@@ -335,10 +342,14 @@ def _ask(request: Request, endpoint: str, timeout_s: float, server_key: Path | N
     """The text of the answer; ends the process where there is none, or it is -1."""
     if key is not None and server_key is None:
         raise click.UsageError("--key needs --server-key: without the gateway's public key nothing is encrypted")
+    if lack := lack_of_zeromq():
+        click.echo(f"{click.get_current_context().command_path} {lack}", err=True)
+        sys.exit(EXIT_NOT_INSTALLED)
+    connect: type[SamwiseClient] = importlib.import_module(CLIENT).SamwiseClient
     try:
-        with SamwiseClient(endpoint, timeout_s=timeout_s, server_key=server_key, key=key) as client:
+        with connect(endpoint, timeout_s=timeout_s, server_key=server_key, key=key) as client:
             reply = client.ask(request)
-    except NoAnswer as error:
+    except TimeoutError as error:  # NoAnswer
         terminal.complain(str(error))
         sys.exit(terminal.EXIT_DEADLINE)
     except (ValueError, OSError, Refused) as error:

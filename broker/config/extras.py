@@ -1,7 +1,8 @@
 """Parts of the package that an installation may be without, and the line that installs them.
 
-The base install has what a client and a broker need; numpy and pyarrow (240 MB) come with the extra `events`, ZeroMQ
-and the client of RabbitMQ with the extra `samwise`, those of RabbitMQ and MQTT with the extra `feed`.
+The base install has what a client and a broker need; numpy and pyarrow (240 MB) come with the extra `events`, libzmq
+and the client of RabbitMQ with the extra `samwise`, those of RabbitMQ and MQTT with the extra `feed`. A Samwise gateway
+for services, without keys, needs no extra.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from typing import Final
 
 EVENTS_MODULES: Final = ("numpy", "pyarrow")
 EVENTS_LINE: Final = 'pip install "rsocket-broker[events]"'
-SAMWISE_MODULES: Final = ("zmq", "aiormq")
+ZEROMQ_MODULE: Final = "zmq"  # of pyzmq
+RABBITMQ_MODULE: Final = "aiormq"
 SAMWISE_LINE: Final = 'pip install "rsocket-broker[samwise]"'
-FEED_MODULES: Final = {"amqp": "aiormq", "mqtt": "aiomqtt"}  # by the beginning of a URL
+FEED_MODULES: Final = {"amqp": RABBITMQ_MODULE, "mqtt": "aiomqtt"}  # by the beginning of a URL
 FEED_LINE: Final = 'pip install "rsocket-broker[feed]"'
 
 
@@ -21,9 +23,14 @@ def lack_of_events() -> str:
     return _lack(EVENTS_MODULES, EVENTS_LINE)
 
 
-def lack_of_samwise(*, with_rabbitmq: bool) -> str:
-    """Likewise of the Samwise gateway; `with_rabbitmq`: of one that publishes to RabbitMQ."""
-    return _lack(SAMWISE_MODULES if with_rabbitmq else SAMWISE_MODULES[:1], SAMWISE_LINE)
+def lack_of_zeromq() -> str:
+    """Likewise of programs that ask a Samwise gateway, and of a gateway with keys of CURVE."""
+    return _lack([ZEROMQ_MODULE], SAMWISE_LINE)
+
+
+def lack_of_rabbitmq() -> str:
+    """Likewise of a Samwise gateway that publishes to RabbitMQ."""
+    return _lack([RABBITMQ_MODULE], SAMWISE_LINE)
 
 
 def lack_of_feed(protocol: str) -> str:

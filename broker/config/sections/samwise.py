@@ -150,7 +150,8 @@ class SamwiseOptions:
     )
     backend: BackendName = option(
         "services",
-        "Who gets the messages: services of a broker, or the RabbitMQ brokers of [samwise.rabbitmq.NAME].",
+        "Who gets the messages: services of a broker, or the RabbitMQ brokers of [samwise.rabbitmq.NAME], which needs "
+        "aiormq.",
         '"rabbitmq"',
     )
     brokers: tuple[Listen, ...] = option(
@@ -256,7 +257,7 @@ class SamwiseOptions:
     curve_key: str = option(
         "",
         "The gateway's own key, a .key_secret file as zmq.auth.create_certificates writes it. When set, every tcp "
-        "connection is encrypted by CURVE, and callers must know the public key.",
+        "connection is encrypted by CURVE, which needs pyzmq, and callers must know the public key.",
         '"/etc/rsocket-broker/gateway.key_secret"',
         form="file",
     )

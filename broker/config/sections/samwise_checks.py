@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker.config.extras import lack_of_samwise
+from broker.config.extras import lack_of_rabbitmq, lack_of_zeromq
 from broker.config.sections.samwise import MAX_EXPIRATION_MS, RabbitmqOptions
 from broker.config.toml import shown_value
 from broker.config.urls import MAX_UNIX_PATH_BYTES
@@ -88,8 +88,11 @@ def samwise_mistakes(
             found.append(("samwise.endpoints", f"{shown_value(text)} {sentence}", text))
     if endpoints and not folder and "samwise.dir" not in wrong:
         found.append(("samwise.endpoints", "needs samwise.dir, where messages are stored", ""))
-    if endpoints and (text := lack_of_samwise(with_rabbitmq=is_rabbitmq)):
-        found.append(("samwise.endpoints", text, ""))
+    if endpoints and is_rabbitmq and (text := lack_of_rabbitmq()):
+        found.append(("samwise.backend", text, ""))
+    is_tcp = any(Endpoint.parse(text).scheme == "tcp" for text in endpoints)
+    if is_tcp and own["curve_key"] and (text := lack_of_zeromq()):
+        found.append(("samwise.curve_key", text, ""))
     return [mistake for mistake in found if mistake[0] not in wrong]
 
 

@@ -176,14 +176,33 @@ def test_an_endpoint_stands_there_once(folder: Path) -> None:
     assert mistakes_of(folder, text) == ['broker.toml:3: samwise.endpoints: "ipc:///a" stands there twice']
 
 
-def test_without_the_extra_a_gateway_is_refused_with_the_line_to_type(
+def test_without_the_extra_rabbitmq_and_keys_are_refused_with_the_line_to_type(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    (folder / "gateway.key_secret").write_text(KEY)
     line = 'pip install "rsocket-broker[samwise]"'
-    assert mistakes_of(folder, START) == [f"broker.toml:2: samwise.endpoints: needs zmq: {line}"]
-    rabbitmq = f'{START}backend = "rabbitmq"\n[samwise.rabbitmq.a]\n'
-    assert mistakes_of(folder, rabbitmq) == [f"broker.toml:2: samwise.endpoints: needs zmq and aiormq: {line}"]
+    rabbitmq = 'backend = "rabbitmq"\n[samwise.rabbitmq.a]\n'
+    assert mistakes_of(folder, START + rabbitmq) == [f"broker.toml:4: samwise.backend: needs aiormq: {line}"]
+    keys = '[samwise]\ndir = "d"\ncurve_key = "gateway.key_secret"\nendpoints = ["tcp://127.0.0.1:5999"]\n'
+    assert mistakes_of(folder, keys) == [f"broker.toml:3: samwise.curve_key: needs zmq: {line}"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'endpoints = ["ipc:///run/samwise", "tcp://127.0.0.1:5999"]',
+        'endpoints = ["ipc:///run/samwise"]\ncurve_key = "gateway.key_secret"',  # it is for tcp
+        'curve_key = "gateway.key_secret"\nbackend = "rabbitmq"\n[samwise.rabbitmq.a]',  # there is no gateway
+    ],
+)
+def test_what_uses_neither_rabbitmq_nor_keys_needs_no_extra(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, lines: str
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    (folder / "gateway.key_secret").write_text(KEY)
+    (folder / "broker.toml").write_text(f'[samwise]\ndir = "d"\n{lines}\n')
+    assert load("broker.toml", {}, {}).samwise.dir == "d"
 
 
 def test_keys_and_passwords_that_all_may_read_are_warned_of(folder: Path) -> None:

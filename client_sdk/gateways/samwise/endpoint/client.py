@@ -17,7 +17,7 @@ from client_sdk.gateways.samwise.values import Reply, Request
 DEFAULT_TIMEOUT_S: Final = 5.0
 
 
-class NoAnswer(Exception):
+class NoAnswer(TimeoutError):
     """None came in time; whether the request did is not known."""
 
 
