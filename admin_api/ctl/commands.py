@@ -233,11 +233,15 @@ def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> 
 
 
 @samwise.command("remove")
-@click.argument("ids", nargs=-1, required=True, type=click.IntRange(0), metavar="ID...")
+@click.option("--dead", "is_dead", is_flag=True, help="All dead letters.")
+@click.argument("ids", nargs=-1, type=click.IntRange(0), metavar="[ID]...")
 @asking
-def samwise_remove(client: AdminClient, ids: tuple[int, ...]) -> Output:
+def samwise_remove(client: AdminClient, is_dead: bool, ids: tuple[int, ...]) -> Output:
     """Remove messages and dead letters, in this order, up to the first that is refused."""
-    return change_messages(client, "removed", [("DELETE", f"{tables.MESSAGES.path}/{id}") for id in ids])
+    if is_dead == bool(ids):
+        raise click.UsageError("name messages by their ids, or all dead letters by --dead")
+    wanted = [each["id"] for each in stored_messages(client, DEAD)] if is_dead else ids
+    return change_messages(client, "removed", [("DELETE", f"{tables.MESSAGES.path}/{id}") for id in wanted])
 
 
 @ctl.group()

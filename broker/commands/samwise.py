@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -274,27 +274,37 @@ def requeue(path: str | None, folder: str | None, is_all: bool, ids: tuple[int, 
 
     async def main(gateway: Operated) -> int:
         if not is_all:
-            return _say_changed("requeued", await gateway.requeue(list(ids)), len(ids))
-        changed_n = 0
-        after_id = 0  # so that one that is dead again meanwhile is not requeued for ever
-        while letters := (await gateway.page(DEAD, after_id, PAGE_N)).items:
-            changed_n += await gateway.requeue([each.id for each in letters])
-            after_id = letters[-1].id
-        return _say_changed("requeued", changed_n, changed_n)
+            return _say_changed("requeued", await gateway.requeue(list(ids)), len(ids), "dead letter")
+        changed_n = await _change_dead(gateway, gateway.requeue)
+        return _say_changed("requeued", changed_n)
 
     _operate(path, folder, main)
 
 
 @messages.command(epilog=STATUSES)
 @_storing
-@click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
-def remove(path: str | None, folder: str | None, ids: tuple[int, ...]) -> None:
+@click.option("--dead", "is_dead", is_flag=True, help="All dead letters.")
+@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
+def remove(path: str | None, folder: str | None, is_dead: bool, ids: tuple[int, ...]) -> None:
     """Remove messages and dead letters; what is under way may still arrive."""
+    if is_dead == bool(ids):
+        raise click.UsageError("name messages by their ids, or all dead letters by --dead")
 
     async def main(gateway: Operated) -> int:
-        return _say_changed("removed", await gateway.remove(list(ids)), len(ids))
+        if not is_dead:
+            return _say_changed("removed", await gateway.remove(list(ids)), len(ids), "message")
+        return _say_changed("removed", await _change_dead(gateway, gateway.remove))
 
     _operate(path, folder, main)
+
+
+async def _change_dead(gateway: Operated, change: Callable[[list[int]], Awaitable[int]]) -> int:
+    """Changes all dead letters, once each: one that is requeued may be dead again meanwhile. How many were changed."""
+    changed_n = after_id = 0
+    while letters := (await gateway.page(DEAD, after_id, PAGE_N)).items:
+        changed_n += await change([each.id for each in letters])
+        after_id = letters[-1].id
+    return changed_n
 
 
 def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Coroutine[Any, Any, int]]) -> None:
@@ -304,8 +314,10 @@ def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Co
     except ConfigErrors as error:
         click.echo(error.text, err=True)
         sys.exit(click.UsageError.exit_code)
+    if not options.dir:
+        raise click.UsageError("where are the messages? Give --dir, --config or RSB_SAMWISE__DIR")
     if not (Path(options.dir) / STORE_NAME).exists():
-        raise click.UsageError(f"samwise.dir is {options.dir!r}, which holds no messages; give --dir or --config")
+        raise click.UsageError(f"{options.dir} holds no messages: there is no {STORE_NAME} in it")
 
     async def run_either() -> int:
         try:
@@ -322,10 +334,11 @@ def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Co
         sys.exit(terminal.EXIT_FAILED)
 
 
-def _say_changed(what: str, changed_n: int, wanted_n: int) -> int:
+def _say_changed(what: str, changed_n: int, wanted_n: int = 0, kind: str = "") -> int:
+    """The exit status. `wanted_n`: ids of messages of this `kind` that were named."""
     click.echo(f"{what} {changed_n}")
     if changed_n < wanted_n:
-        terminal.complain(f"{wanted_n - changed_n} of {wanted_n} are not there")
+        terminal.complain(f"{wanted_n - changed_n} of {wanted_n} ids are of no {kind}")
         return terminal.EXIT_FAILED
     return 0
 

@@ -231,6 +231,23 @@ async def test_messages_are_removed_up_to_one_that_is_not_there(beside: FakeGate
     assert beside.ids == {4, 5}
 
 
+async def test_all_dead_letters_are_removed_and_nothing_else(beside: FakeGateway, url: str) -> None:
+    beside.page_n = 1
+    assert await said("samwise", "remove", "--dead", "--admin", url) == "2 messages removed"
+    assert (beside.dead, beside.ids) == (set(), {1, 3, 5})
+    assert await said("samwise", "remove", "--dead", "--admin", url) == "0 messages removed"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dead", "2")])
+async def test_what_is_to_be_removed_is_named_once(beside: FakeGateway, url: str, arguments: tuple[str, ...]) -> None:
+    result = await run("samwise", "remove", *arguments, "--admin", url)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: name messages by their ids, or all dead letters by --dead",
+    )
+    assert beside.ids == {1, 2, 3, 4, 5}
+
+
 @pytest.mark.parametrize("arguments", [(), ("--all", "1")])
 async def test_what_is_to_be_requeued_is_named_once(beside: FakeGateway, url: str, arguments: tuple[str, ...]) -> None:
     result = await run("samwise", "requeue", *arguments, "--admin", url)

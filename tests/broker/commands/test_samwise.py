@@ -141,7 +141,7 @@ def test_messages_are_listed_and_removed_whether_the_gateway_runs_or_not(gateway
     assert (result.exit_code, result.stdout, result.stderr) == (
         1,
         "removed 1\n",
-        "rsocket-broker: 1 of 2 are not there\n",
+        "rsocket-broker: 1 of 2 ids are of no message\n",
     )
     assert gateway.ids() == [third]
     assert gateway.messages("list", "--dead").stdout == "none\n"
@@ -166,9 +166,17 @@ def test_dead_letters_are_requeued_by_id_and_all(tmp_path: Path) -> None:
             assert gateway.messages("requeue", str(gateway.ids("--dead")[0])).stdout == "requeued 1\n"
             until_now(lambda: len(gateway.ids("--dead")) == 2)
             assert gateway.messages("requeue", "--all").stdout == "requeued 2\n"
-            assert gateway.messages("requeue", "999").exit_code == 1
+            result = gateway.messages("requeue", "999")
+            assert (result.exit_code, result.stdout) == (1, "requeued 0\n")
+            assert result.stderr == "rsocket-broker: 1 of 1 ids are of no dead letter\n"
             assert gateway.messages("requeue").exit_code == 2
             assert gateway.messages("requeue", "--all", "1").exit_code == 2
+            until_now(lambda: len(gateway.ids("--dead")) == 2)
+            assert gateway.messages("remove").exit_code == 2
+            assert gateway.messages("remove", "--dead", "1").exit_code == 2
+            assert gateway.ask("publish", "-x", "nobody").exit_code == 0
+            assert gateway.messages("remove", "--dead").stdout == "removed 2\n"
+            assert (len(gateway.ids()), gateway.ids("--dead")) == (1, [])
         finally:
             gateway.process.end()
 
@@ -176,7 +184,13 @@ def test_dead_letters_are_requeued_by_id_and_all(tmp_path: Path) -> None:
 def test_a_folder_without_messages_is_told(tmp_path: Path) -> None:
     result = run("messages", "list", "--dir", str(tmp_path))
     assert result.exit_code == 2
-    assert "which holds no messages; give --dir or --config" in result.stderr
+    assert result.stderr.splitlines()[-1] == f"Error: {tmp_path} holds no messages: there is no messages.db in it"
+
+
+def test_without_a_folder_it_is_said_how_to_give_one(tmp_path: Path) -> None:
+    result = run("messages", "list")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == "Error: where are the messages? Give --dir, --config or RSB_SAMWISE__DIR"
 
 
 def test_the_gateway_ends_by_sigterm_with_0_and_leaves_no_socket(gateway: Gateway) -> None:
