@@ -21,7 +21,7 @@ from admin_api.errors import AdminError, with_missing
 from admin_api.event_files import EventFiles, EventFileView, StreamsView
 from admin_api.feed_files import FeedFiles
 from admin_api.openapi import JSON_TYPE, ROOT, Operation, document
-from admin_api.page import feed_texts, index_page, samwise_texts
+from admin_api.page import DEAD_LETTERS, feed_texts, index_page, samwise_texts
 from admin_api.parameters import (
     AFTER,
     ARCHIVED,
@@ -47,7 +47,7 @@ from admin_api.shared import Shared
 from broker.views import schemas
 from broker.views.feed import FeedView, PostsView
 from broker.views.queries import limits
-from broker.views.samwise import MessagesView, SamwiseView
+from broker.views.samwise import DEAD, MessagesView, MessageView, SamwiseView
 from broker.views.schemas import LimitView, Listed, Part
 
 SHOWN: Final = 20  # brokers and links on the page, of each
@@ -113,20 +113,24 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
         and (backend.samwise.is_there or not each.path.startswith(SAMWISE))
         and (backend.feed.is_there or not each.path.startswith(FEED))
     ]
-    gateways = {"Samwise gateway": await samwise_of(backend), "Feed": await feed_of(backend)}
-    page = index_page(status.value, brokers.value, links.value, gateways, paths)
+    samwise, dead, dead_n = await samwise_of(backend)
+    gateways = {"Samwise gateway": samwise, "Feed": await feed_of(backend)}
+    page = index_page(status.value, brokers.value, links.value, gateways, dead, dead_n, paths)
     return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
 
 
-async def samwise_of(backend: Backend) -> dict[str, str]:
-    """How the Samwise gateway is, for people; empty where there is none."""
-    if not backend.samwise.is_there:
-        return {}
+async def samwise_of(backend: Backend) -> tuple[dict[str, str], list[MessageView], int]:
+    """How the Samwise gateway is, for people; its first dead letters, and how many there are. Empty where there is
+    none."""
+    gateway = backend.samwise
+    if not gateway.is_there:
+        return {}, [], 0
     try:
-        state = await backend.samwise.state()
+        # At the same time: each may take as long as a person should wait for both.
+        state, dead = await asyncio.gather(gateway.state(), gateway.messages(DEAD, 0, DEAD_LETTERS))
     except AdminError as error:
-        return {"state": error.detail}
-    return samwise_texts(msgspec.to_builtins(state.value))
+        return {"state": error.detail}, [], 0
+    return samwise_texts(msgspec.to_builtins(state.value)), dead.value.items, state.value.dead
 
 
 async def feed_of(backend: Backend) -> dict[str, str]:

@@ -8,16 +8,25 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.views.samwise import MessageView
 from broker.views.schemas import BrokerView, LinksView, LinkView, Listed, StatusView
 
 RELOAD_S: Final = 5
 DIALS: Final = 20  # that are shown
+DEAD_LETTERS: Final = 20  # likewise
 
 _STYLE: Final = """
+html { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse }
 td, th { text-align: left; padding: .15rem 1.5rem .15rem 0; font-weight: normal; vertical-align: top }
-th { color: #777 }
+td:last-child, h1 { overflow-wrap: anywhere; padding-right: 0 }
+code { white-space: nowrap; font-size: .8rem }
+th { color: light-dark(#666, #aaa) }
+@media (max-width: 30rem) {
+  body { margin: 1rem auto }
+  td, th { padding-right: .75rem }
+}
 """
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # The Content-Security-Policy of all answers: no script runs, and no page of another site has one of them in a frame.
@@ -29,6 +38,7 @@ _PAGE: Final = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <meta http-equiv="refresh" content="{reload_s}">
 <title>{name} · rsocket-broker</title>
 <style>{style}</style>
@@ -38,12 +48,20 @@ _PAGE: Final = """<!doctype html>
 <table>
 {facts}
 </table>
-{cluster}{gateways}<h2>API</h2>
+{cluster}{gateways}{dead}<h2>API</h2>
 <table>
 {links}
 </table>
 </body>
 </html>
+"""
+
+
+# The page itself may not change anything (`changes.check_allowed`).
+_CHANGES: Final = """<p>On the broker's machine, <code>rsocket-broker ctl samwise requeue ID</code> tries one again,
+<code>rsocket-broker ctl samwise requeue --all</code> all of them,
+<code>rsocket-broker ctl samwise remove ID</code> removes one,
+and <code>rsocket-broker ctl samwise remove --dead</code> all of them.</p>
 """
 
 
@@ -102,10 +120,13 @@ def index_page(
     brokers: Listed[BrokerView],
     links: LinksView,
     gateways: Mapping[str, Mapping[str, str]],
+    dead: Sequence[MessageView],
+    dead_n: int,
     paths: Iterable[tuple[str, str]],
 ) -> str:
     """The page; whatever a peer or an operator named is escaped. `brokers`, `links`: the first of them; `gateways`: by
-    name, how each is, empty where there is none; `paths`: those of the API, with what is there."""
+    name, how each is, empty where there is none; `dead`: the first of `dead_n` dead letters of the Samwise gateway;
+    `paths`: those of the API, with what is there."""
     facts = {
         "state": status.state,
         "broker": f"rsocket-broker {status.version}, core: {status.core}",
@@ -121,6 +142,7 @@ def index_page(
         facts="\n".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in facts.items()),
         cluster=_cluster(brokers, links),
         gateways="".join(_table(name, len(texts), list(texts.items())) for name, texts in gateways.items()),
+        dead=_dead_letters(dead, dead_n),
         links="\n".join(
             f'<tr><td><a href="{path}">{path}</a></td><td>{escape(what)}</td></tr>' for path, what in paths
         ),
@@ -141,6 +163,14 @@ def _cluster(brokers: Listed[BrokerView], links: LinksView) -> str:
     )
 
 
+def _dead_letters(letters: Sequence[MessageView], total: int) -> str:
+    """A table, and what can be done with them; nothing where there are none."""
+    if not letters:
+        return ""
+    rows = [(f"{each.id}", _dead_letter(each)) for each in letters]
+    return _table("Dead letters", max(total, len(rows)), rows) + _CHANGES
+
+
 def _table(head: str, total: int, rows: Sequence[tuple[str, ...]]) -> str:
     """Nothing where there are none."""
     if not total:
@@ -150,6 +180,12 @@ def _table(head: str, total: int, rows: Sequence[tuple[str, ...]]) -> str:
         cells.append(f"<td>and {total - len(rows):,} more</td>")
     lines = "\n".join(f"<tr>{each}</tr>" for each in cells)
     return f"<h2>{head}</h2>\n<table>\n{lines}\n</table>\n"
+
+
+def _dead_letter(letter: MessageView) -> str:
+    acknowledged = f"{len(letter.acknowledged_by):,} of {letter.acknowledgements:,} have acknowledged it"
+    to = f"{letter.exchange} {letter.routing_key}".rstrip()
+    return f"to {to}, {letter.payload_bytes:,} bytes; {acknowledged}, {letter.tries:,} tries; {letter.reason}"
 
 
 def _way(broker: BrokerView) -> str:

@@ -23,8 +23,9 @@ from tests.admin_api.asking import Api, api_of, change, get, refusal
 from tests.admin_api.backends.test_workers import FakeSupervisor
 from tests.admin_api.fakes import FakeAdmin
 from tests.admin_api.gateway import STATE as ITS_STATE
-from tests.admin_api.gateway import FakeGateway, destination
+from tests.admin_api.gateway import FakeGateway, destination, letter
 from tests.client_sdk.gateways.samwise.messages import publish_to
+from tests.spark_sink.report.chromium import browser
 
 STATE = "/api/v1/samwise"
 MESSAGES = "/api/v1/samwise/messages"
@@ -111,6 +112,63 @@ async def test_the_page_shows_the_gateway_where_there_is_one(admin: FakeAdmin, c
     admin.keep(None)
     async with api_of(admin) as client, client.get("/") as answer:
         assert "amwise" not in await answer.text()
+
+
+async def test_the_page_lists_dead_letters_and_how_to_requeue_or_remove_them(gateway: FakeGateway, client: Api) -> None:
+    async with client.get("/") as answer:
+        page = await answer.text()
+    what = "to orders new, 100 bytes; 1 of 2 have acknowledged it, 3 tries; connection refused"
+    assert f"<tr><td>4</td><td>{what}</td></tr>" in page
+    assert "more</td>" not in page
+    for command in ("requeue ID", "requeue --all", "remove ID", "remove --dead"):
+        assert f"<code>rsocket-broker ctl samwise {command}</code>" in page
+    gateway.dead = set()
+    gateway.state["dead"] = 0
+    async with client.get("/") as answer:
+        assert "samwise requeue" not in await answer.text()
+
+
+async def test_the_page_has_the_first_dead_letters_and_how_many_more_there_are(
+    gateway: FakeGateway, client: Api
+) -> None:
+    gateway.ids = gateway.dead = set(range(1, 31))
+    gateway.state["dead"] = 30
+    async with client.get("/") as answer:
+        page = await answer.text()
+    assert page.count("; connection refused</td>") == 20
+    assert "<td>and 10 more</td>" in page
+
+
+async def test_the_page_escapes_what_senders_have_named(
+    gateway: FakeGateway, client: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"exchange": "<b>x", "routing_key": "&k", "reason": "<script>alert(1)</script>"}
+    monkeypatch.setattr("tests.admin_api.gateway.letter", lambda id, dead_at_ms: {**letter(id, dead_at_ms), **named})
+    async with client.get("/") as answer:
+        page = await answer.text()
+    assert "<td>to &lt;b&gt;x &amp;k, " in page
+    assert "<script>" not in page
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+async def test_the_page_fits_on_a_phone_and_follows_the_dark(
+    client: Api, needs_chromium: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.admin_api.gateway.letter", lambda id, at: {**letter(id, at), "exchange": "x" * 255})
+    async with browser(needs_chromium, tmp_path / "browser") as page:
+        for width in (390, 1280):
+            await page.ask(
+                "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
+            )
+            colours = set()
+            for is_dark in (False, True):
+                await page.prefer(is_dark=is_dark)
+                await page.open(str(client.make_url("/")), "document.readyState == 'complete'")
+                assert await page.value("document.documentElement.scrollWidth") <= width
+                colours.add(await page.value("getComputedStyle(document.querySelector('th')).color"))
+            assert colours == {"rgb(102, 102, 102)", "rgb(170, 170, 170)"}
+        assert page.errors == []
 
 
 async def test_the_page_says_why_there_is_nothing_to_show_of_it(client: Api, gateway: FakeGateway) -> None:
