@@ -99,7 +99,8 @@ class Answering:
         frames = message.frames
         at = envelope_n(frames)
         envelope = frames[:at]
-        waiting = _Waiting(caller, envelope, message.size)
+        # Of a message that is cut no more than its envelope waits, whatever its size was said to be.
+        waiting = _Waiting(caller, envelope, min(message.size, MAX_ENVELOPE_BYTES) if message.is_cut else message.size)
         refusal: Reply | None = None
         try:
             if self._is_stopping:
@@ -198,4 +199,4 @@ class _Waiting:
         self.envelope: Final = envelope
         self.key: Final = caller.key + envelope[0] if len(envelope) > 1 else caller.key  # callers behind a proxy
         self.answer: list[bytes] | None = None  # None: not yet
-        self.size: Final = size  # bytes of the request
+        self.size: Final = size  # bytes that wait

@@ -114,7 +114,7 @@ class PlainCaller(asyncio.Protocol):
             max_bytes=rules.max_message_bytes + MAX_ENVELOPE_BYTES,
             max_kept=MAX_ENVELOPE_FRAMES + 1,
         )
-        self._reader: Final = Reader(assembly, rules.max_message_bytes)
+        self._reader: Final = Reader(assembly)
         self._loop: Final = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None  # while it is connected
         self._handshake: asyncio.TimerHandle | None = None  # until it has said who it is

@@ -60,16 +60,17 @@ class Assembly:
 
     @property
     def held_bytes(self) -> int:
-        """That are kept, at most."""
-        return min(self.size, self._max_bytes)
+        """That are kept."""
+        return sum(map(len, self._frames))
 
-    @property
-    def drops(self) -> bool:
-        """Nothing of the next frame is kept."""
-        return self._is_cut and self.frames_n >= self._max_kept
+    def kept_bytes(self, size: int) -> int:
+        """How much of the next frame is kept, which has so many bytes; the rest need not come before `add`."""
+        if not self._is_cut and self.frames_n < self._max_frames and self.size + size <= self._max_bytes:
+            return size
+        return min(size, MAX_ID_BYTES) if self.frames_n < self._max_kept else 0
 
     def add(self, buffer: bytes, start: int, size: int) -> None:
-        """The frame that stands there."""
+        """The frame that stands there, or at least what is kept of it."""
         self.frames_n += 1
         self.size += size
         if self.frames_n > self._max_frames or self.size > self._max_bytes:
@@ -89,14 +90,12 @@ class Assembly:
 class Reader:
     """What one caller sends, from its first byte on."""
 
-    def __init__(self, assembly: Assembly, max_frame_bytes: int) -> None:
-        """A longer frame is a ZmtpError."""
+    def __init__(self, assembly: Assembly) -> None:
         self.identity = b""  # the name that the caller has given itself; empty: none
         self.is_ready = False  # it has said who it is
         self.answer = b""  # bytes that have to go back, of the handshake and for a PING; take them
         self.has_more = False  # `take` stopped before all was read
         self._assembly: Final = assembly
-        self._max_frame_bytes: Final = max_frame_bytes
         self._version = 0  # 2 or 3, when the greeting has said it
         self._has_greeted = False
         self._buffer = b""
@@ -166,11 +165,10 @@ class Reader:
                 continue
             if not self.is_ready:
                 raise ZmtpError("its first frame is no command READY")
-            if size > self._max_frame_bytes:
-                raise ZmtpError(f"a frame has {size} bytes, {self._max_frame_bytes} are allowed")
             if stop > end:
-                if not assembly.drops:
-                    self._missing = stop - end
+                kept_to = start + assembly.kept_bytes(size)
+                if kept_to > end:
+                    self._missing = kept_to - end
                     break
                 self._skip = stop - end
                 at = end

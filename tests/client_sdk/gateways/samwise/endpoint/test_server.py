@@ -218,20 +218,40 @@ READY = b"\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03REQ"
 PORT = "tcp://127.0.0.1:0"
 
 
-async def test_a_frame_of_a_gibibyte_ends_that_connection_only_and_is_not_read() -> None:
-    """The frame is announced and not sent: what counts is what the gateway does about it."""
+async def test_a_frame_of_a_gibibyte_is_refused_at_once_and_holds_nobody_up() -> None:
+    """The answer comes before the frame has, of which no more than a beginning is sent."""
     gateway = FakeGateway()
     async with serving(gateway, PORT) as server, calling(server.endpoints[0]) as call:
-        other = call()
-        assert await other.ask(PING) == PONG
         caller = await RawCaller.at(server)
         await caller.introduce()
-        caller.writer.write(RAW_PING)
-        await soon(caller.reader.readuntil(RAW_PONG))
-        caller.writer.write(b"\x02" + (1 << 30).to_bytes(8, "big") + b"x" * 1000)
-        assert await caller.is_cut_off()
-        assert await other.ask(PING) == PONG
-        assert gateway.refused == []
+        caller.writer.write(b"\x01\x00\x02" + (1 << 30).to_bytes(8, "big") + b"x" * 100_000)
+        text = b"malformed request: 1073741824 bytes, 16777216 are allowed"
+        await soon(caller.reader.readuntil(b"\x01\x00\x01\x02-1\x00" + bytes((len(text),)) + text))
+        assert server._plain.held_bytes == 0
+        assert await call().ask(PING) == PONG
+        assert [refused.reason for refused in gateway.refused] == ["limit"]
+        caller.writer.close()
+
+
+async def test_a_caller_of_a_frame_beyond_the_limit_is_answered_and_goes_on(endpoint: str) -> None:
+    async with serving(FakeGateway(), endpoint, Rules(max_message_bytes=10_000)), calling(endpoint) as call:
+        caller = call()
+        state, text = await caller.ask([b"100", b"publish", b"round robin", b"e", b"k", bytes(20_000_000)])
+        assert (state, text) == (b"-1", b"malformed request: 20000023 bytes, 10000 are allowed")
+        assert await caller.ask(PING) == PONG
+
+
+async def test_a_long_frame_behind_a_request_that_waits_takes_no_place_from_others() -> None:
+    gateway = FakeGateway(holds=True)
+    async with serving(gateway, PORT) as server, calling(server.endpoints[0]) as call:
+        caller = await RawCaller.at(server)
+        await caller.introduce()
+        held = b"".join(bytes((1, len(each))) + each for each in [b"", *publish(b"")[:-1]]) + b"\0\0"
+        caller.writer.write(held + b"\x01\x00\x02" + (1 << 62).to_bytes(8, "big") + b"x" * 1_000)
+        await until(lambda: gateway.refused)
+        assert await call().ask(PING) == PONG
+        gateway.held[0](Reply(True))
+        caller.writer.close()
 
 
 async def test_a_handshake_and_a_request_in_one_piece_are_answered() -> None:
