@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiormq import AMQPError, Connection
-from aiormq.exceptions import InvalidFrameError
+from aiormq.exceptions import ProtocolSyntaxError
 from yarl import URL
 
 CONNECT_S: Final = 5.0  # socket, TLS and login; and then for a channel, or the command of an rpc
@@ -43,9 +43,9 @@ class RabbitBroker:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await connection.connect()
-        except InvalidFrameError as error:
+        except ProtocolSyntaxError as error:
             if "Connection.Close" not in str(error):
-                raise
+                raise ConnectionError("what listens there does not speak AMQP 0-9-1") from None
             # aiormq loses what the broker said then.
             text = f"virtual host {self.vhost!r} does not exist, or is not for user {self.user!r}, or is full"
             raise ConnectionError(text) from None

@@ -88,8 +88,8 @@ def status_text(state: GatewayView) -> str:
         lines.append(f"events dropped: {state.events_dropped}")
     for each in state.destinations:
         if each.is_up is not None:
-            word = "up" if each.is_up else "down"
-            lines.append(f"destination {each.name}: {word}, {one_line(each.detail)}, {each.waiting} wait for it")
+            word, detail = "up" if each.is_up else "down", one_line(each.detail).rstrip(".")
+            lines.append(f"destination {each.name}: {word}, {detail}, {each.waiting} wait for it")
     # Of RabbitMQ brokers; else of services and Route Ids.
     counted = [each for each in state.destinations if each.acknowledged or each.retried or each.failed]
     most = sorted(counted, key=lambda each: (-each.acknowledged, each.name))[:SHOWN_N]

@@ -55,7 +55,7 @@ def test_the_status_tells_of_services_though_the_destination_is_one_connection_a
         dead=0,
         dead_bytes=0,
         destinations=[
-            DestinationView("services", True, 2, "connected to\x1b b1", 0, 0, 0),
+            DestinationView("services", True, 2, "connected to\x1b b1.", 0, 0, 0),
             DestinationView("carts", None, 0, "", 0, 0, 1),
             DestinationView("orders\nwaiting: 0", None, 0, "", 3, 0, 1),
             *routes,
