@@ -71,7 +71,9 @@ class AskedGateway:
             late = "; what was asked for may still be done" if method == "POST" else ""
             raise self._unavailable(f"has not answered within {self._answer_s:g} s{late}") from None
         except (aiohttp.ClientError, OSError):
-            raise self._unavailable("cannot be asked: it is starting, or ending") from None
+            restarts = self.process.restarts
+            often = f", after {restarts:,} restarts; the broker's log says why" if restarts else ""
+            raise self._unavailable(f"cannot be asked: it is starting, or ending{often}") from None
         if response.status != 200:
             raise self._unavailable(f"refuses: {shown(data.decode(errors='replace'))}")
         try:

@@ -185,7 +185,11 @@ async def test_one_that_does_not_run_is_said_to(client: Api, gateway: FakeGatewa
 
 async def test_one_that_starts_is_said_to_and_answers_when_it_listens(client: Api, gateway: FakeGateway) -> None:
     await gateway.close()
+    gateway.restarts = 0
     sentence = "the Samwise gateway cannot be asked: it is starting, or ending"
+    assert await refusal(client, "GET", STATE) == (503, "samwise-unavailable", sentence)
+    gateway.restarts = 7
+    sentence += ", after 7 restarts; the broker's log says why"
     assert await refusal(client, "GET", STATE) == (503, "samwise-unavailable", sentence)
     async with gateway:
         assert (await get(client, STATE))["pid"] == 42
