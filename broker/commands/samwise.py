@@ -100,16 +100,14 @@ _speaking: Final = click.option(
 )
 
 
+_KEY: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
 def _asking(command: Callable[..., None]) -> Callable[..., None]:
     """Where a gateway is, and how to ask it."""
     for option in (
-        click.option("--key", type=click.Path(path_type=Path), metavar="FILE", help="Own secret key of CURVE."),
-        click.option(
-            "--server-key",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Public key of the gateway.",
-        ),
+        click.option("--key", type=_KEY, metavar="FILE", help="Own secret key of CURVE."),
+        click.option("--server-key", type=_KEY, metavar="FILE", help="Public key of the gateway."),
         click.option(
             "--timeout",
             "timeout_s",

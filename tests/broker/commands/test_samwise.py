@@ -102,8 +102,9 @@ def test_a_redundant_message_says_how_many_it_wants(gateway: Gateway) -> None:
         (["rpc", "exchange.declare", "a"], 2, "exchange.declare needs a TYPE"),
         (["rpc", "exchange.delete", "a", "direct"], 2, "exchange.delete needs no TYPE"),
         (["rpc", "exchange.bind", "a"], 2, "is not one of 'exchange.declare', 'exchange.delete'"),
-        (["ping", "--key", "k"], 2, "--key needs --server-key"),
-        (["ping", "--server-key", "/no/such/key"], 2, "/no/such/key"),
+        (["ping", "--key", __file__], 2, "--key needs --server-key"),
+        (["ping", "--key", "/no/such/key"], 2, "'--key': File '/no/such/key' does not exist."),
+        (["ping", "--server-key", "/no/such/key"], 2, "'--server-key': File '/no/such/key' does not exist."),
         (["ping", "--protocol", "130"], 2, "'130' is not one of"),
     ],
 )
