@@ -122,6 +122,8 @@ class Fetcher:
 
     async def fetch(self, post: Post, names: list[str]) -> Fetched:
         """The whole file of the post, into its place. NotFetched, OSError."""
+        if await self._is_there(post, names):
+            return Fetched(0)
         is_small = post.size is not None and post.size <= SMALL_BYTES
         return await (self._fetch_small(post, names) if is_small else self._fetch_large(post, names))
 
@@ -143,6 +145,21 @@ class Fetcher:
         announced = post.identity
         is_right = _method_of(post) is None or announced is None or value_of(stream.computes) == announced.value
         return None if is_right else announced
+
+    async def _is_there(self, post: Post, names: list[str]) -> bool:
+        """Whether the file is in its place, though the memory does not know it: the process was killed between."""
+        announced, size = post.identity, post.size
+        if announced is None or not is_checked(announced) or size is None:
+            return False
+        if not self._places.may_have(names, size, post.mtime_ns):
+            return False
+
+        def is_right(file: int) -> bool:
+            made = digest(announced.method)
+            _feed(made, file, size)
+            return os.fstat(file).st_size == size and value_of(made) == announced.value
+
+        return await asyncio.to_thread(self._places.has, names, is_right)
 
     async def _fetch_small(self, post: Post, names: list[str]) -> Fetched:
         for left in reversed(range(ATTEMPTS)):

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -125,6 +125,33 @@ class Places:
     def has_part(self, names: list[str], part: str) -> bool:
         """Whether there is such a file."""
         return self.find([*names[:-1], f"{HIDDEN}{part}{PART}"]) is not None
+
+    def may_have(self, names: list[str], size: int, mtime_ns: int | None) -> bool:
+        """Whether something so long, and of this time unless it is None, seems to be there; `has` tells, as links in
+        the path are followed here. One call of the system: not worth a thread."""
+        try:
+            found = os.stat("/".join((os.fspath(self.root), *names)), follow_symlinks=False)
+        except OSError:
+            return False
+        return found.st_size == size and mtime_ns in (None, found.st_mtime_ns)
+
+    def has(self, names: list[str], is_right: Callable[[int], bool]) -> bool:
+        """Whether a file is there that `is_right`, which gets it opened for reading; it is synced then, as after
+        `put`."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            with self.folder(names[:-1], makes=False) as folder:
+                file = os.open(names[-1], flags, dir_fd=folder)
+                try:
+                    if not stat.S_ISREG(os.fstat(file).st_mode) or not is_right(file):
+                        return False
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+                os.fsync(folder)
+        except OSError:
+            return False
+        return True
 
     def put_part(self, names: list[str], part: str, file: int, mtime_ns: int | None, mode: int | None) -> None:
         """The hidden file is whole: it is synced and put in its place. OSError."""

@@ -1,6 +1,7 @@
 """A mirror of a test: posts that the test gives, and files of a real HTTP server."""
 
 import asyncio
+import contextlib
 import hashlib
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
@@ -125,7 +126,7 @@ class Site:
         self.files = Files(RootPlace(self.root))
         app = web.Application()
         app.router.add_get("/{path:.*}", self.answer)
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(app, handler_cancellation=True)  # one that hangs ends with who asked
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -178,4 +179,9 @@ class Running:
     @property
     def files(self) -> dict[str, bytes]:
         """All files that are there, hidden ones too."""
-        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+        found: dict[str, bytes] = {}
+        for path in self.root.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # a hidden one that has its name meanwhile
+                if path.is_file():
+                    found[str(path.relative_to(self.root))] = path.read_bytes()
+        return found

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from spark_sink.feed.consumer import places as places_module
 from tests.spark_sink.feed.consumer.mirrors import Running, Site
+from tests.spark_sink.feed.samples import PUB_TIME_NS
 from tests.system.support.waits import until
 
 MIB = 1 << 20
@@ -53,6 +54,37 @@ async def test_kill_9_in_a_fetch_resumes_it(site: Site, tmp_path: Path) -> None:
     assert first == ""
     start = int(second.removeprefix("bytes=").rstrip("-"))
     assert MIB <= start <= 3 * MIB
+
+
+@pytest.mark.parametrize("size", [100, 2 * MIB])
+async def test_a_file_that_came_right_before_kill_9_is_not_fetched_again(site: Site, tmp_path: Path, size: int) -> None:
+    """It has its name, and the memory does not know it."""
+    data = site.put("a/f", os.urandom(size))
+    there = tmp_path / "mirror/a/f"
+    there.parent.mkdir(parents=True)
+    there.write_bytes(data)
+    os.utime(there, ns=(PUB_TIME_NS, PUB_TIME_NS))
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(site.post("a/f", data, mtime_ns=PUB_TIME_NS))
+        assert await mirror.reported(1) == [(201, "a/f")]
+    assert site.asked == []
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+async def test_what_only_looks_like_the_file_is_fetched(site: Site, tmp_path: Path, is_link: bool) -> None:
+    data = site.put("a/f", os.urandom(100))
+    other = tmp_path / ("outside" if is_link else "mirror/a")
+    other.mkdir(parents=True)
+    (other / "f").write_bytes(data if is_link else bytes(100))
+    os.utime(other / "f", ns=(PUB_TIME_NS, PUB_TIME_NS))
+    if is_link:
+        (tmp_path / "mirror").mkdir()
+        (tmp_path / "mirror/a").symlink_to(other)
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(site.post("a/f", data, mtime_ns=PUB_TIME_NS))
+        assert await mirror.reported(1) == [(499 if is_link else 201, "a/f")]
+        assert is_link or mirror.files == {"a/f": data}
+    assert site.asked[0] == ("/a/f", "")
 
 
 @pytest.mark.parametrize("size", [100, 2 * MIB])
