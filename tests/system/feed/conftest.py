@@ -11,12 +11,22 @@ from tests.conftest import missing
 from tests.spark_sink.feed.transports.brokers import mosquitto as mosquitto
 from tests.spark_sink.feed.transports.brokers import rabbit as rabbit
 from tests.system.feed.announcing import PostBroker
+from tests.system.feed.programs import Feed
 from tests.system.feed.sr3 import Sr3, Sr3Missing, install
 from tests.system.support.waits import bound_tests_of
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     bound_tests_of(__file__, items)
+
+
+@pytest.fixture
+def feeds() -> Iterator[list[Feed]]:
+    """Those that are killed at the end."""
+    started: list[Feed] = []
+    yield started
+    for feed in started:
+        feed.kill()
 
 
 @pytest.fixture(scope="session")

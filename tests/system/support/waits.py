@@ -15,7 +15,7 @@ import pytest
 
 WAIT_S = 30.0  # on a machine that does ten other things; a test that passes never waits so long
 POLL_S = 0.005
-TEST_S = 120.0  # a whole test, its fixtures not counted
+TEST_S = 120.0  # a whole test, its fixtures not counted; a module whose tests are as long as told has its own
 
 # What is done at the end of the test that runs, whatever became of it; only tests of `bound_tests_of` have it.
 AT_END: ContextVar[contextlib.AsyncExitStack] = ContextVar("AT_END")
@@ -46,17 +46,18 @@ async def soon(awaitable: Awaitable[T], longest_s: float = WAIT_S) -> T:
 
 
 def bound_tests_of(conftest: str, items: list[pytest.Item]) -> None:
-    """Gives the asynchronous tests in the folder of a conftest, and below, TEST_S at most, and an AT_END."""
+    """Gives the asynchronous tests in the folder of a conftest, and below, an AT_END and the TEST_S of their module."""
     folder = str(Path(conftest).parent) + os.sep
     for item in items:  # all of the run: there are thousands
         if str(item.path).startswith(folder) and inspect.iscoroutinefunction(getattr(item, "obj", None)):
-            item.obj = _bounded(item.obj)  # type: ignore[attr-defined]
+            longest_s = getattr(item.module, "TEST_S", TEST_S)  # type: ignore[attr-defined]
+            item.obj = _bounded(item.obj, longest_s)  # type: ignore[attr-defined]
 
 
-def _bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def _bounded(test: Callable[..., Awaitable[None]], longest_s: float) -> Callable[..., Awaitable[None]]:
     @functools.wraps(test)
     async def run(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(TEST_S), contextlib.AsyncExitStack() as at_end:
+        async with asyncio.timeout(longest_s), contextlib.AsyncExitStack() as at_end:
             AT_END.set(at_end)
             await test(*args, **kwargs)
 

@@ -1,0 +1,123 @@
+"""Five mirrors that announce to each other what they have: each fetches a file once, and circles of posts end."""
+
+import asyncio
+import hashlib
+import os
+from base64 import b64encode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
+from spark_sink.feed.posts import read_post
+from spark_sink.feed.transport import UP, Arrival, Source
+from spark_sink.feed.transports.settings import POST_PREFIX
+from tests.system.feed.announcing import PostBroker
+from tests.system.feed.programs import Site, contents
+from tests.system.support.waits import soon, until
+
+MIRRORS_N: Final = 5
+FILES_N: Final = 20
+RING: Final = [[(number - 1) % MIRRORS_N] for number in range(MIRRORS_N)]
+EACH_TO_EACH: Final = [[each for each in range(MIRRORS_N) if each != number] for number in range(MIRRORS_N)]
+# As they stand in a post, which no parser may have touched.
+UNKNOWN: Final = (
+    b'"zz": {"b":[1.0,1e400, -0.0,1E+2,123456789012345678901234567890],"a":null,"b2":{"":[[],{}]}}, '
+    b'"aa": 0.10000000000000000000000000001, "mm": "\xc3\xbc\\u00fc\\/", "k": true'
+)
+
+pytestmark = pytest.mark.long
+
+
+@asynccontextmanager
+async def mirrors(
+    broker: PostBroker, folder: Path, origin: Site, hears: Sequence[Sequence[int]]
+) -> AsyncIterator[tuple[list[Subscriber], list[Site]]]:
+    """Five of them; each hears those with these numbers, and the first one what is posted on the broker's exchange."""
+    async with AsyncExitStack() as at_end:
+        found: list[Subscriber] = []
+        sites: list[Site] = []
+        for number in range(MIRRORS_N):
+            landing = folder / str(number)
+            landing.mkdir()
+            sites.append(await at_end.enter_async_context(Site(landing, folder / "nobody").serving()))
+        own = [replace(broker, exchange=f"{broker.exchange}-{number}") for number in range(MIRRORS_N)]
+        for each in own:
+            await each.declare()
+        for number, heard in enumerate(hears):
+            sources = [own[each].source(f"{own[each].exchange}-to-{number}") for each in heard]
+            if not number:
+                sources.append(broker.source(f"{broker.exchange}-in"))
+            options = SubscriberOptions(
+                root=folder / str(number),
+                memory=folder / f"{number}.db",
+                base_url=sites[number].url,
+                is_synced=False,
+            )
+            mirror = Subscriber(sources, options, onward=[own[number].sink(f"out-{number}")])
+            await mirror.start()
+            at_end.push_async_callback(mirror.stop)
+            found.append(mirror)
+            await until(lambda sources=sources: all(each.state() == UP for each in sources))  # type: ignore[misc]
+        yield found, sites
+
+
+@pytest.mark.parametrize("hears", [RING, EACH_TO_EACH], ids=["ring", "each to each"])
+async def test_each_of_five_mirrors_fetches_a_file_once_and_announces_it_once(
+    broker: PostBroker, hears: Sequence[Sequence[int]], tmp_path: Path
+) -> None:
+    """Headers that nobody knows are as they were after five hops."""
+    root = tmp_path / "root"
+    root.mkdir()
+    files = {f"f{number}": os.urandom(1000 + number) for number in range(FILES_N)}
+    for name, data in files.items():
+        (root / name).write_bytes(data)
+    await broker.declare()
+    async with Site(root, tmp_path / "nobody").serving() as origin:
+        async with mirrors(broker, tmp_path, origin, hears) as (found, sites):
+            watchers = [
+                replace(broker, exchange=f"{broker.exchange}-{number}").source(f"{broker.exchange}-seen-{number}")
+                for number in range(MIRRORS_N)
+            ]
+            takings = [asyncio.create_task(taken(each, FILES_N)) for each in watchers]
+            await until(lambda: all(each.state() == UP for each in watchers))
+            sink = broker.sink("origin")
+            for name, data in files.items():
+                await sink.send(read_post(body_of(origin.url, name, data)), POST_PREFIX)
+            seen = await soon(asyncio.gather(*takings))
+            # Each post that goes out reaches these, and only the first of them makes anything there.
+            heard_n = [FILES_N * (len(heard) + (not number)) for number, heard in enumerate(hears)]
+            await until(lambda: [each.state.received_n for each in found] == heard_n)
+            await until(lambda: [each.state.repeats_n for each in found] == [n - FILES_N for n in heard_n])
+            await sink.close()
+            states = [(each.state.written_n, each.state.failed_n, each.state.refused_n) for each in found]
+            assert states == [(FILES_N, 0, 0)] * MIRRORS_N
+            for each in watchers:
+                await each.close()
+        asked = sum((each.asked for each in sites), origin.asked)
+        assert asked == dict.fromkeys(files, MIRRORS_N)
+        assert [contents(tmp_path / str(number)) for number in range(MIRRORS_N)] == [files] * MIRRORS_N
+    for arrivals in seen:
+        assert sorted(read_post(each.body).rel_path for each in arrivals) == sorted(files)
+        assert [UNKNOWN in each.body for each in arrivals] == [True] * FILES_N
+
+
+async def taken(source: Source, posts_n: int) -> list[Arrival]:
+    found: list[Arrival] = []
+    while len(found) < posts_n:
+        found.append(await source.receive())
+        source.acknowledge(found[-1])
+    return found
+
+
+def body_of(base_url: str, name: str, data: bytes) -> bytes:
+    """Of a post, as another program could write it."""
+    value = b64encode(hashlib.sha512(data).digest())
+    return (
+        b'{"pubTime":"20260101T000000.123456789",%s,"baseUrl":"%s","relPath":"%s","size":%d,'
+        b'"identity":{"method":"sha512","value":"%s"}}'
+    ) % (UNKNOWN, base_url.encode(), name.encode(), len(data), value)
