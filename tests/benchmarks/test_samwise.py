@@ -32,7 +32,8 @@ def test_a_message_of_the_same_frames_costs_one_allocation_whatever_their_count(
 ) -> None:
     reader = RequestReader(Rules())
     reader.read(form(payload=b"first"))
-    assert 1 <= blocks_of([form(payload=b"p%d" % n) for n in range(READ_N)], reader) < 1.5
+    # What others free meanwhile is counted too, up to a few dozen blocks.
+    assert 0.9 < blocks_of([form(payload=b"p%d" % n) for n in range(READ_N)], reader) < 1.5
 
 
 @pytest.mark.interop
