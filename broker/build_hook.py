@@ -4,6 +4,8 @@ The list of compiled modules stands once, in pyproject.toml under [tool.rsocket-
 early. Without a C compiler a wheel is still built, of the same source, interpreted: it says so and goes on.
 
     python broker/build_hook.py build/compiled      the copy: rsocket_wire, broker, client_sdk, admin_api, spark_sink
+
+RSOCKET_BROKER_OPTIMIZE is the level of the C compiler, 0 to 3. Without it 3, which is what is measured and shipped.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ _SETUP = """
 import sys
 from mypyc.build import mypycify
 from setuptools import setup
-modules = sys.argv[1:]
+level, *modules = sys.argv[1:]
 setup(
     name="rsocket-broker-core",
     packages=[],
-    ext_modules=mypycify([*modules, "--config-file=mypy-build.ini"], opt_level="3", debug_level="0"),
+    ext_modules=mypycify([*modules, "--config-file=mypy-build.ini"], opt_level=level, debug_level="0"),
     script_args=["--quiet", "build_ext", "--inplace"],
 )
 """
@@ -56,7 +58,7 @@ def compiled_modules(root: Path = ROOT) -> list[str]:
 def compile_tree(root: Path, modules: list[str]) -> None:
     """Compiles the modules beside their sources. CalledProcessError, its output the reason, when that fails."""
     (root / "mypy-build.ini").write_text("[mypy]\nignore_missing_imports = True\nfollow_imports = silent\n")
-    command = [sys.executable, "-c", _SETUP, *modules]
+    command = [sys.executable, "-c", _SETUP, _level(), *modules]
     environment = {**os.environ, "CFLAGS": f"{_BINDS_EARLY} {_QUIET} {os.environ.get('CFLAGS', '')}".strip()}
     subprocess.run(
         command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -67,7 +69,7 @@ def compile_tree(root: Path, modules: list[str]) -> None:
 def copy_and_compile(target: Path) -> None:
     """A compiled copy of the packages in `target`, made anew only when a source has changed. One process at a time."""
     modules = compiled_modules()
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(f"{sys.version} {_level()}".encode())
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
             if path.is_file() and path.suffix not in (".pyc", ".so"):
@@ -83,6 +85,10 @@ def copy_and_compile(target: Path) -> None:
             shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         compile_tree(target, modules)
         stamp.write_text(digest.hexdigest())
+
+
+def _level() -> str:
+    return os.environ.get("RSOCKET_BROKER_OPTIMIZE", "3")
 
 
 def _first_lines(error: subprocess.CalledProcessError) -> str:
