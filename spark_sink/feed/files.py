@@ -128,8 +128,12 @@ class Files:
             return web.Response(status=status, headers=headers, body=body)
         response = web.StreamResponse(status=status, headers=headers)
         response.content_length = span.length
-        await response.prepare(request)
-        await _send(request, response, opened, span)
+        try:
+            await response.prepare(request)
+            await _send(request, response, opened, span)
+        except ConnectionResetError:  # aiohttp would tell each one as a mistake of the program
+            if request.transport is not None:
+                request.transport.abort()
         return response
 
 

@@ -1,5 +1,6 @@
 """Files over HTTP: what is served, as a whole or a range, and that nothing else is."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from spark_sink.feed.files import PIECE_BYTES, Files, RootPlace
+from tests.system.support.waits import until
 
 LARGE = bytes(range(256)) * (PIECE_BYTES // 256 * 2) + b"end"
 
@@ -125,3 +127,18 @@ async def test_head_says_what_get_would_without_the_bytes(server: str) -> None:
 
 async def test_changes_are_not_allowed(server: str) -> None:
     assert (await got(server, "/d/a.txt", "PUT"))[0] == 405
+
+
+async def test_a_reader_that_goes_away_is_no_mistake_of_the_program(
+    server: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    os.truncate(tmp_path / "root/large", 64 << 20)  # more than sockets hold
+    host, _, port = server.partition(":")
+    open_before = len(os.listdir("/proc/self/fd"))
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+    await reader.readexactly(100)
+    writer.transport.abort()
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= open_before)
+    assert (await got(server, "/d/a.txt"))[0] == 200
+    assert caplog.text == ""
