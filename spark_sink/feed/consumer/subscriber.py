@@ -352,6 +352,7 @@ class Subscriber:
         tries = 1 + (0 if task.retry is None else task.retry.tries)
         text = str(failure)
         now = time.time()
+        is_told = tries > 1 or (failure.is_host and task.host in self._resting)
         if failure.is_host and task.host:
             self._resting[task.host] = now + REST_S
         if failure.is_final or tries >= self._options.tries:
@@ -359,6 +360,8 @@ class Subscriber:
             await self._carrier.give_up(post, decision)
             await self._refuse(task, post, Refused(NOT_COPIED, text))
             return
+        if not is_told:
+            _log.warning("subscriber: not done yet, it will be tried again: %s", text)
         pause_s = min(self._options.first_pause_s * 2 ** (tries - 1), LAST_PAUSE_S)
         due_at = now + pause_s * (0.5 + random.random() / 2)
         if task.keeping is not None:

@@ -89,7 +89,7 @@ async def test_what_only_looks_like_the_file_is_fetched(site: Site, tmp_path: Pa
 
 @pytest.mark.parametrize("size", [100, 2 * MIB])
 async def test_a_disk_that_is_full_is_waited_for(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, size: int
 ) -> None:
     finish = places_module._finish
 
@@ -102,6 +102,7 @@ async def test_a_disk_that_is_full_is_waited_for(
         mirror.source.give(site.post("f", data))
         await until(lambda: mirror.subscriber.state.failed_n >= 2)
         assert [name for name in os.listdir(mirror.root) if not name.startswith(".feed-")] == []
+        assert caplog.text.count("it will be tried again: f: No space left on device") == 1
         monkeypatch.setattr(places_module, "_finish", finish)
         assert await mirror.reported(1) == [(201, "f")]
         assert mirror.files == {"f": data}

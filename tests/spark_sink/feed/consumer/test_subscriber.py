@@ -373,8 +373,9 @@ async def test_a_server_that_breaks_off_every_third_answer_costs_no_pause(site: 
 
 
 async def test_a_host_that_is_gone_is_tried_with_one_post_at_a_time(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """And it is one line of the log."""
     monkeypatch.setattr(subscriber_module, "REST_S", 0.1)
     bodies = [site.post(f"f{n}", site.put(f"f{n}", b"%d" % n)) for n in range(100)]
     gone = [body.replace(site.url.encode(), b"http://127.0.0.1:1/") for body in bodies]
@@ -383,6 +384,7 @@ async def test_a_host_that_is_gone_is_tried_with_one_post_at_a_time(
         await until(lambda: len(mirror.source.acknowledged) == 100)
         failed_n = mirror.subscriber.state.failed_n
         assert failed_n <= subscriber_module.PER_HOST_N + 1
+        assert caplog.text.count("it will be tried again: http://127.0.0.1:1/") == 1
         mirror.source.give(*bodies)
         await until(lambda: len(mirror.files) == 100)
 
