@@ -47,11 +47,7 @@ class _Link(Reconnecting):
             tls=where.tls,
         )
         super().__init__(f"{settings.name} ({where.host}:{where.port})")
-
-    def start(self) -> None:
-        """Begins to connect; again, it changes nothing."""
-        logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it tells each attempt, with a traceback
-        super().start()
+        logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # it tells each attempt to connect, with a traceback
 
     def _find_reason(self, error: BaseException) -> str | None:
         return reason_of(error) if isinstance(error, (*FAILURES, asyncio.CancelledError)) else None
