@@ -67,9 +67,10 @@ def compile_tree(root: Path, modules: list[str]) -> None:
 
 
 def copy_and_compile(target: Path) -> None:
-    """A compiled copy of the packages in `target`, made anew only when a source has changed. One process at a time."""
+    """A compiled copy of the packages in `target`, made anew only when a source or the list has changed. One process at
+    a time."""
     modules = compiled_modules()
-    digest = hashlib.sha256(f"{sys.version} {_level()}".encode())
+    digest = hashlib.sha256(f"{sys.version} {_level()} {modules}".encode())
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
             if path.is_file() and path.suffix not in (".pyc", ".so"):
