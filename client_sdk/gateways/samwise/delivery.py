@@ -112,6 +112,8 @@ class Delivery:
         *,
         has_fixed_destinations: bool,
         window_n: int = WINDOW_N,
+        window_bytes: int = WINDOW_BYTES,
+        max_lanes: int = MAX_LANES,
         in_flight_n: int = IN_FLIGHT_N,
     ) -> None:
         """`has_fixed_destinations`: see `Backend`."""
@@ -120,6 +122,8 @@ class Delivery:
         self._threshold_ms: Final = round(retry.threshold_s * 1000)
         self._is_fixed: Final = has_fixed_destinations
         self._window_n: Final = window_n
+        self._window_bytes: Final = window_bytes
+        self._max_lanes: Final = max_lanes
         self._in_flight_n: Final = in_flight_n
         self._entries: Final[dict[int, _Entry]] = {}
         self._bytes = 0  # of them
@@ -335,7 +339,7 @@ class Delivery:
     # Helpers
 
     def _room(self) -> int:
-        return self._window_n - len(self._entries) if self._bytes < WINDOW_BYTES else 0
+        return self._window_n - len(self._entries) if self._bytes < self._window_bytes else 0
 
     def _share(self, found: list[Want]) -> list[Want]:
         """They have the room in turns: each has some of it at last."""
@@ -422,7 +426,7 @@ class Delivery:
         name = self._lane_of(entry)
         lane = self._lanes.get(name)
         if lane is None:
-            if len(self._lanes) >= MAX_LANES:
+            if len(self._lanes) >= self._max_lanes:
                 self._postpone(entry, now_ms)
                 return
             lane = self._lanes[name] = _Lane(_place(ANY, entry.message.publish.exchange))

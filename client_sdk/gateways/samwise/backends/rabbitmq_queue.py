@@ -30,11 +30,12 @@ _OF_EXCHANGE: Final = re.compile(r"(?:no exchange|access to exchange|internal ex
 class PublishQueue:
     """Moments are seconds of the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_exchanges: int = MAX_EXCHANGES) -> None:
         # Bounded by how many deliveries the gateway has under way.
         self._waiting: Final[deque[Publication]] = deque()
         self._trusted: Final = {DEFAULT}  # exchanges
         self._refused: Final[dict[str, tuple[float, str]]] = {}  # by exchange: until when, why
+        self._max_exchanges: Final = max_exchanges
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -71,7 +72,7 @@ class PublishQueue:
 
     def trust(self, exchange: str) -> None:
         """RabbitMQ has taken a message to it, or would have closed the channel."""
-        if len(self._trusted) >= MAX_EXCHANGES:
+        if len(self._trusted) >= self._max_exchanges:
             self._trusted.intersection_update({DEFAULT})
         self._trusted.add(exchange)
 
@@ -95,7 +96,7 @@ class PublishQueue:
         for each in in_flight:
             each.failed(reason)
         for each in named:
-            if len(self._refused) >= MAX_EXCHANGES:
+            if len(self._refused) >= self._max_exchanges:
                 self._refused.clear()
             self._refused[each.exchange] = (now + REFUSED_S, reason)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from client_sdk.gateways.samwise.decisions import Acknowledged, Dead, Done, Fate, Later, Parked, ReadNew, TakeDue, Want
-from client_sdk.gateways.samwise.delivery import Delivery, Retry
+from client_sdk.gateways.samwise.delivery import MAX_LANES, Delivery, Retry
 from client_sdk.gateways.samwise.values import Message
 
 
@@ -25,6 +25,7 @@ class World:
     retry: Retry = field(default_factory=Retry)
     is_fixed: bool = True
     window_n: int = 100
+    max_lanes: int = MAX_LANES
     in_flight_n: int = 10
     up: dict[str, tuple[str, ...]] = field(default_factory=dict)  # destinations by exchange; "": of all exchanges
     now_ms: int = 1_000_000
@@ -40,7 +41,11 @@ class World:
 
     def _delivery(self) -> Delivery:
         return Delivery(
-            self.retry, has_fixed_destinations=self.is_fixed, window_n=self.window_n, in_flight_n=self.in_flight_n
+            self.retry,
+            has_fixed_destinations=self.is_fixed,
+            window_n=self.window_n,
+            max_lanes=self.max_lanes,
+            in_flight_n=self.in_flight_n,
         )
 
     def restart(self) -> None:

@@ -312,9 +312,8 @@ def test_a_service_that_fails_is_tried_again_after_the_interval() -> None:
     assert net.under_way == [(2, ANY), (1, ANY)]
 
 
-def test_lanes_are_bounded_and_beyond_them_a_message_rests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client_sdk.gateways.samwise.delivery.MAX_LANES", 2)
-    net = services()
+def test_lanes_are_bounded_and_beyond_them_a_message_rests_alone() -> None:
+    net = World(is_fixed=False, max_lanes=2)
     net.put(*(message(id, exchange=str(id)) for id in (1, 2, 3)))
     assert [net.rows[id].lane for id in (1, 2, 3)] == ["1", "2", None]
     assert net.rows[3].due_at_ms == net.now_ms + 5000
@@ -398,9 +397,8 @@ def test_a_full_window_is_woken_by_its_messages_and_not_by_those_on_disk() -> No
     assert delivery.next_at_ms() == 10_007
 
 
-def test_a_window_full_of_bytes_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client_sdk.gateways.samwise.delivery.WINDOW_BYTES", 5)
-    delivery = Delivery(Retry(), has_fixed_destinations=True)
+def test_a_window_full_of_bytes_reads_no_more() -> None:
+    delivery = Delivery(Retry(), has_fixed_destinations=True, window_bytes=5)
     delivery.resume(2, [], None)
     delivery.got_new([message(1)], 1)
     assert delivery.wants(0) == []

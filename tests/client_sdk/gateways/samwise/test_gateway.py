@@ -10,7 +10,7 @@ import pytest
 from broker.events import DEAD, DELIVERED, MessageRecord
 from client_sdk.gateways.samwise.backends.backend import ANY, NotDelivered
 from client_sdk.gateways.samwise.delivery import WINDOW_N, Retry
-from client_sdk.gateways.samwise.gateway import MAX_REASON, QUIET_S, Gateway
+from client_sdk.gateways.samwise.gateway import MAX_REASON, MAX_UNWRITTEN, QUIET_S, Gateway
 from client_sdk.gateways.samwise.store import OS, Store
 from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import (
@@ -472,17 +472,14 @@ async def test_a_crash_in_a_delivery_is_a_failure_of_it(run: Run, caplog: pytest
     assert letter.reason == "ZeroDivisionError"
 
 
-async def test_deliveries_wait_where_their_ends_do_not_come_to_the_disk(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("client_sdk.gateways.samwise.gateway.MAX_UNWRITTEN", 2)
+async def test_deliveries_wait_where_their_ends_do_not_come_to_the_disk(run: Run) -> None:
     running = await run(FakeBackend())
     await running.put(b"1", b"2")
-    running.gateway.store.unwritten_n += 2
+    running.gateway.store.unwritten_n += MAX_UNWRITTEN
     running.backend.set_up("a")
     await running.turn_until(lambda: running.clock.at > 1010)
     assert running.backend.delivered == []
-    running.gateway.store.unwritten_n -= 2
+    running.gateway.store.unwritten_n -= MAX_UNWRITTEN
     await running.turn_until(lambda: running.waiting_n() == 0)
 
 

@@ -2,7 +2,6 @@ import asyncio
 
 import pytest
 
-from client_sdk.gateways.samwise.backends import rabbitmq_queue
 from client_sdk.gateways.samwise.backends.backend import NotDelivered
 from client_sdk.gateways.samwise.backends.rabbitmq_publication import Publication
 from client_sdk.gateways.samwise.backends.rabbitmq_queue import DEFAULT, REFUSED_S, WRITE_BYTES, PublishQueue
@@ -148,9 +147,8 @@ async def test_one_write_has_a_bound() -> None:
     assert [each for batch in batches for each in batch] == many
 
 
-async def test_only_so_many_exchanges_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rabbitmq_queue, "MAX_EXCHANGES", 2)
-    queue = PublishQueue()
+async def test_only_so_many_exchanges_are_remembered() -> None:
+    queue = PublishQueue(max_exchanges=2)
     queue.trust("a")
     queue.trust("b")
     one, two, _ = waiting(queue, DEFAULT, "b", "a")
