@@ -21,9 +21,9 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from benchmarks.contestants import RUN_LIMIT_S, START_LIMIT_S, plain_environment
+from benchmarks.contestants import RUN_LIMIT_S, START_LIMIT_S, core_folder, plain_environment
 from benchmarks.figures import table_of
-from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, describe_machine
+from benchmarks.machine import BUILD, CannotMeasure, build_programs, describe_machine
 from tests.client_sdk.gateways.samwise.rabbitmq import FOLDERS, RabbitNode, RabbitNodes
 
 SAMD: Final = "samd"
@@ -85,9 +85,9 @@ def needs_rabbitmq() -> None:
 
 
 @contextlib.contextmanager
-def running(name: str, samd: str, port: int, more: str = "") -> Iterator[tuple[int, str]]:
+def running(name: str, samd: str, port: int, more: str = "", *, core: Path) -> Iterator[tuple[int, str]]:
     """One of NAMES, with an empty store: its process id and its endpoint. `more`: of the gateway's configuration.
-    CannotMeasure."""
+    `core`: the folder of its packages. CannotMeasure."""
     with tempfile.TemporaryDirectory(prefix="samwise-") as folder:
         file = Path(folder) / "file"
         if name == SAMD:
@@ -96,7 +96,7 @@ def running(name: str, samd: str, port: int, more: str = "") -> Iterator[tuple[i
         else:
             file.write_text(gateway_file(folder, port, name.rpartition(" ")[2]) + more)
             command = gateway_command(file)
-        environment = {**plain_environment(), "PYTHONPATH": str(ROOT)}
+        environment = {**plain_environment(), "PYTHONPATH": str(core)}
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
         try:
             limit = time.monotonic() + START_LIMIT_S
@@ -148,7 +148,8 @@ def show(console: Console, rounds: dict[tuple[str, int], list[dict[str, Any]]]) 
 @click.command()
 @click.option("--seconds", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-def main(seconds: float, rounds: int) -> None:
+@click.option("--interpreted", is_flag=True, help="The gateway, which is compiled otherwise.")
+def main(seconds: float, rounds: int, interpreted: bool) -> None:
     """Compare the Samwise gateway with samd, whose program the variable SAMD names."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     samd = os.environ.get("SAMD", "")
@@ -156,6 +157,7 @@ def main(seconds: float, rounds: int) -> None:
     needs_rabbitmq()
     build_programs(("samwise_load",))
     console.print(describe_machine(), highlight=False)
+    core = core_folder(not interpreted)
     results: dict[tuple[str, int], list[dict[str, Any]]] = {(name, n): [] for n in CALLERS for name in names}
     with tempfile.TemporaryDirectory(prefix="rabbitmq-") as folder, RabbitNodes(Path(folder)) as nodes:
         node: RabbitNode = nodes.nodes["rabbit-1"]
@@ -163,7 +165,7 @@ def main(seconds: float, rounds: int) -> None:
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
                 for callers_n in CALLERS:
-                    with running(name, samd, node.port) as (pid, endpoint):
+                    with running(name, samd, node.port, core=core) as (pid, endpoint):
                         results[name, callers_n].append(measure(pid, endpoint, callers_n, seconds))
     show(console, results)
 

@@ -19,10 +19,18 @@ import click
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from benchmarks.contestants import COMPILED, INTERPRETED, START_LIMIT_S, Contestant, contestants, plain_environment
+from benchmarks.contestants import (
+    COMPILED,
+    INTERPRETED,
+    START_LIMIT_S,
+    Contestant,
+    contestants,
+    core_folder,
+    plain_environment,
+)
 from benchmarks.contestants import measure as measure_broker
 from benchmarks.figures import Row, table_of
-from benchmarks.machine import BUILD, ROOT, CannotMeasure, build_programs, choose_cpus, describe_machine
+from benchmarks.machine import BUILD, CannotMeasure, build_programs, choose_cpus, describe_machine
 from benchmarks.samwise import STOP_LIMIT_S, gateway_command, gateway_file, measure, needs_rabbitmq, running
 from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
 from client_sdk.gateways.samwise.store import FSYNC, OS
@@ -77,7 +85,7 @@ def delivered_n(endpoint: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("delivered: "))
 
 
-def start_with(messages_n: int, port: int, seconds: float) -> list[float]:
+def start_with(messages_n: int, port: int, seconds: float, core: Path) -> list[float]:
     """Seconds of a start, MiB then, MiB at most while it delivers, for so long at most, and how many it delivers."""
     with tempfile.TemporaryDirectory(prefix="samwise-") as folder:
         fill(Path(folder) / "store", messages_n)
@@ -85,7 +93,7 @@ def start_with(messages_n: int, port: int, seconds: float) -> list[float]:
         more = "max_messages = 4_000_000\nmax_bytes = 8_000_000_000\n[samwise.rabbitmq"
         file.write_text(gateway_file(folder, port, OS).replace("[samwise.rabbitmq", more, 1))
         began_at = time.monotonic()
-        environment = {**plain_environment(), "PYTHONPATH": str(ROOT)}
+        environment = {**plain_environment(), "PYTHONPATH": str(core)}
         process = subprocess.Popen(gateway_command(file), cwd=folder, env=environment, stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None  # it is a pipe
@@ -103,12 +111,12 @@ def start_with(messages_n: int, port: int, seconds: float) -> list[float]:
             process.wait(STOP_LIMIT_S)
 
 
-def show_starts(console: Console, port: int, messages_n: int, seconds: float) -> None:
+def show_starts(console: Console, port: int, messages_n: int, seconds: float, core: Path) -> None:
     """Beside one with nothing stored."""
     title = f"A start with stored messages, and {seconds:.0f} s of their delivery"
     table = table_of(title, "stored", "start s", "MiB", "MiB at most", "delivered")
     for count in (0, messages_n):
-        took_s, first_mib, most_mib, done_n = start_with(count, port, seconds)
+        took_s, first_mib, most_mib, done_n = start_with(count, port, seconds, core)
         table.add_row(f"{count:,}", f"{took_s:.2f}", f"{first_mib:.1f}", f"{most_mib:.1f}", f"{done_n:,.0f}")
     console.print(table)
 
@@ -139,17 +147,17 @@ def part_of(values: list[int], part: float) -> int:
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
-def show_confirms(console: Console, port: int, seconds: float, rounds: int) -> None:
+def show_confirms(console: Console, port: int, seconds: float, rounds: int, core: Path) -> None:
     """At half of the rate that the gateway took just before, with event files that tell of each message."""
     title = f"From acceptance to RabbitMQ's confirm, {CALLERS_N} callers at half load"
     table = table_of(title, "durability", "full load/s", "half load/s", "answer p99 ms", "p50 ms", "p99 ms", "most ms")
     for durability in (OS, FSYNC):
         name = f"gateway, {durability}"
         for _ in range(rounds):
-            with running(name, "", port) as (pid, endpoint):
+            with running(name, "", port, core=core) as (pid, endpoint):
                 full = measure(pid, endpoint, CALLERS_N, seconds)["requests_per_s"]
             with tempfile.TemporaryDirectory(prefix="events-") as events:
-                with running(name, "", port, f'[events]\ndir = "{events}"\n') as (pid, endpoint):
+                with running(name, "", port, f'[events]\ndir = "{events}"\n', core=core) as (pid, endpoint):
                     half = measure(pid, endpoint, CALLERS_N, seconds, max(1, int(full / 2)))
                 took_ms = confirms_of(Path(events))
             answer_ms = f"{half['p99_us'] / 1000:.1f}"
@@ -162,9 +170,9 @@ def show_confirms(console: Console, port: int, seconds: float, rounds: int) -> N
 
 
 @contextmanager
-def full_load(port: int, seconds: float) -> Iterator[None]:
+def full_load(port: int, seconds: float, core: Path) -> Iterator[None]:
     """A gateway with CALLERS_N callers that send as fast as they are answered."""
-    with running(f"gateway, {FSYNC}", "", port) as (_, endpoint):
+    with running(f"gateway, {FSYNC}", "", port, core=core) as (_, endpoint):
         words = ["--endpoint", endpoint, "--connections", str(CALLERS_N), "--seconds", str(seconds)]
         callers = subprocess.Popen([str(BUILD / "samwise_load"), *words], stdout=subprocess.DEVNULL)
         try:
@@ -186,13 +194,15 @@ def through(contestant: Contestant, seconds: float) -> dict[str, Any]:
         broker.stop()
 
 
-def show_broker(console: Console, port: int, seconds: float, rounds: int, name: str) -> None:
+def show_broker(console: Console, port: int, seconds: float, rounds: int, *, is_compiled: bool) -> None:
     """Alone, and beside a gateway at full load."""
+    name = COMPILED if is_compiled else INTERPRETED
+    core = core_folder(is_compiled)
     contestant = next(each for each in contestants() if each.name == name)
     alone, beside = [], []
     for _ in range(rounds):
         alone.append(through(contestant, seconds))
-        with full_load(port, 10 * seconds):
+        with full_load(port, 10 * seconds, core):
             beside.append(through(contestant, seconds))
     title = f"Through a broker, {RATE:,} requests a second ({name})"
     table = table_of(title, "gateway", "requests/s", "CPU µs", "p50 µs", "p99 µs", "p99.9 µs")
@@ -206,7 +216,7 @@ def show_broker(console: Console, port: int, seconds: float, rounds: int, name: 
 @click.option("--messages", "messages_n", type=click.IntRange(1), default=1_000_000, show_default=True, help="Stored.")
 @click.option("--seconds", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--interpreted", is_flag=True, help="The broker's core, which is compiled otherwise.")
+@click.option("--interpreted", is_flag=True, help="Gateway and broker, which are compiled otherwise.")
 def main(messages_n: int, seconds: float, rounds: int, interpreted: bool) -> None:
     """Measure how long the Samwise gateway makes others wait."""
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -215,9 +225,10 @@ def main(messages_n: int, seconds: float, rounds: int, interpreted: bool) -> Non
     console.print(describe_machine(), highlight=False)
     with tempfile.TemporaryDirectory(prefix="rabbitmq-") as folder, RabbitNodes(Path(folder)) as nodes:
         port = nodes.nodes["rabbit-1"].port
-        show_starts(console, port, messages_n, seconds)
-        show_confirms(console, port, seconds, rounds)
-        show_broker(console, port, seconds, rounds, INTERPRETED if interpreted else COMPILED)
+        core = core_folder(not interpreted)
+        show_starts(console, port, messages_n, seconds, core)
+        show_confirms(console, port, seconds, rounds, core)
+        show_broker(console, port, seconds, rounds, is_compiled=not interpreted)
 
 
 if __name__ == "__main__":

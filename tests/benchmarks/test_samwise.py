@@ -43,7 +43,7 @@ def test_it_measures_one_caller_and_64_with_both_kinds_of_durability(monkeypatch
     if not Path("/usr/include/zmq.h").exists() or not (shutil.which("cc") or shutil.which("gcc")):
         missing("the callers are a program in C: apt install libzmq3-dev gcc")
     monkeypatch.delenv("SAMD", raising=False)
-    result = CliRunner().invoke(main, ["--seconds", "0.5", "--rounds", "1"], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["--seconds", "0.5", "--rounds", "1", "--interpreted"], catch_exceptions=False)
     assert result.exit_code == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│ gate" in line]
     assert [row[:2] for row in rows] == [[f"gateway, {kind}", n] for n in ("1", "64") for kind in ("os", "fsync")]
