@@ -5,8 +5,9 @@
                         Watch.done ─────┘   the change is posted, or could not be
 
 A change is settled when two looks found the same and `settle_s` lie between them: so a file that is still being written
-is not posted, nor is one gone that a look has missed because it was moved meanwhile. A sealed segment is complete from
-the moment it has its name, and is posted at once.
+is not posted, nor is one gone that a look has missed because it was moved meanwhile. A file that is gone waits for the
+name that it has now, too: a look at a folder in which it is moved may find it under neither. A sealed segment is
+complete from the moment it has its name, and is posted at once.
 
 Without I/O: `folders` looks, `poster` posts. The clock comes in as a parameter.
 """
@@ -98,6 +99,9 @@ class Watch:
                     continue
                 if self._is_settled(path, None, now, unsettled):
                     gone[path] = known[path]
+            for path in _arriving(gone, unsettled):
+                del gone[path]
+                unsettled[path] = self._unsettled[path]
         else:
             unsettled = self._unsettled | unsettled
             for path in found:
@@ -205,6 +209,17 @@ class Watch:
 
 def _path_of(change: Change) -> str:
     return change.path
+
+
+def _arriving(gone: Mapping[str, Entry], unsettled: Mapping[str, tuple[Entry | None, float]]) -> list[str]:
+    """Those of `gone` that were found as they were under another name, which is not settled yet."""
+    found = {(each.device, each.inode): each for each, _ in unsettled.values() if each is not None} if gone else {}
+    paths = []
+    for path, old in gone.items():
+        entry = found.get((old.device, old.inode))
+        if old.kind == FILE and entry is not None and entry.is_as(old):
+            paths.append(path)
+    return paths
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:

@@ -68,6 +68,14 @@ def test_a_sealed_segment_is_posted_at_once() -> None:
     assert folder.look() == []
 
 
+def test_a_file_that_a_look_found_under_neither_of_its_names_is_renamed() -> None:
+    folder = Folder(a=file(1))
+    del folder.entries["a"]
+    assert folder.look() == []
+    folder.entries["c"] = file(1)
+    assert [folder.look(), folder.look(), folder.look()] == [[], [("rename", "a>c")], []]
+
+
 def test_a_change_of_size_time_or_inode_is_one() -> None:
     for changed in (file(1, size=2), file(1, mtime_ns=2), file(2)):
         folder = Folder(a=file(1))
