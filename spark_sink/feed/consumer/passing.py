@@ -4,7 +4,8 @@
 
 Two posters of the same data become one source of it. A post goes on as it came, headers that nobody knows included; it
 is acknowledged when all sinks have it and it is remembered on the disk, so nothing is lost, and what a crash leaves out
-may go on twice. Posts of one place go on one after the other.
+may go on twice. Posts of one place go on one after the other; the sinks get a post side by side, and a sink that can
+never take it is left out.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MemoryTables
 from spark_sink.feed.consumer.turns import Claim, Turns
 from spark_sink.feed.consumer.winnow import Winnow
-from spark_sink.feed.errors import BadPost, NotSent
+from spark_sink.feed.errors import BadPost, NotSent, SendError
 from spark_sink.feed.posts import Post, read_post
 from spark_sink.feed.transport import Arrival, Sink, Source
 from spark_sink.feed.transports.settings import POST_PREFIX
@@ -56,14 +57,15 @@ class Passer:
         self._clock: Final = clock or Clock()
         self._memory: Final = Memory(memory, self._clock)
         self._turns: Final = Turns()  # of posts under way, as many as the sources let out
-        self._unsent = ""  # why the last post is not passed on; empty: it is
+        self._unsent: Final = [""] * len(self._sinks)  # why each does not have its last post; empty: it has
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
         self._working: Final[set[asyncio.Task[None]]] = set()
 
     @property
     def problem(self) -> str:
         """Why the last post is not passed on, or not remembered; empty: it is."""
-        return self._unsent or (f"{self._file}: {self._memory.trouble}" if self._memory.trouble else "")
+        unsent = next(filter(None, self._unsent), "")
+        return unsent or (f"{self._file}: {self._memory.trouble}" if self._memory.trouble else "")
 
     async def start(self) -> None:
         """MemoryFileError: the memory cannot be used."""
@@ -109,22 +111,25 @@ class Passer:
         if self._winnow.is_repeat(post, time.time()):
             self.repeats_n += 1
             return
-        for sink in self._sinks:
-            await self._send(sink, post)
+        await asyncio.gather(*(self._send(number, post) for number in range(len(self._sinks))))
         self.passed_n += 1
         kept = self._winnow.remember(post, time.time())
         await self._memory.do(lambda tables: tables.remember(kept))
 
-    async def _send(self, sink: Sink, post: Post) -> None:
+    async def _send(self, number: int, post: Post) -> None:
+        """To the sink of this number."""
         backoff = Backoff()
         while True:
             try:
-                await sink.send(post, POST_PREFIX)
+                await self._sinks[number].send(post, POST_PREFIX)
             except NotSent as error:
-                self._say(str(error))
+                self._say(number, str(error))
                 await self._clock.sleep(backoff.next_s())
+            except SendError as error:  # it would be so each time
+                self._say(number, str(error))
+                return
             else:
-                self._unsent = ""
+                self._unsent[number] = ""
                 return
 
     async def _expire(self) -> None:
@@ -133,7 +138,7 @@ class Passer:
             await self._memory.do(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
             await self._clock.sleep(EXPIRE_S)
 
-    def _say(self, problem: str) -> None:
-        if problem != self._unsent:
+    def _say(self, number: int, problem: str) -> None:
+        if problem != self._unsent[number]:
             _log.warning("winnow: %s", problem)
-        self._unsent = problem
+        self._unsent[number] = problem

@@ -6,7 +6,7 @@ from pathlib import Path
 from client_sdk.clock import Clock
 from spark_sink.feed.consumer.passing import Passer
 from spark_sink.feed.consumer.winnow import Winnow
-from spark_sink.feed.errors import NotSent
+from spark_sink.feed.errors import NotSent, SendError
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import Post, make_post, read_post
 from spark_sink.feed.transport import Arrival
@@ -119,3 +119,46 @@ async def test_unknown_headers_go_on_with_their_values(tmp_path: Path) -> None:
     sink = FakeSink()
     await passed(tmp_path, FakeSource(post_of("a")), sink)
     assert b"12345678901234567890" in read_post(sink.sent[0].encode()).encode()
+
+
+class Away(FakeSink):
+    """Takes nothing until it is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = asyncio.Event()
+
+    async def send(self, post: Post, prefix: str) -> None:
+        await self.back.wait()
+        await super().send(post, prefix)
+
+
+class Refusing(FakeSink):
+    """Can take one path never."""
+
+    async def send(self, post: Post, prefix: str) -> None:
+        if post.rel_path == "a":
+            raise SendError("sink: its topic is too long")
+        await super().send(post, prefix)
+
+
+async def test_a_sink_that_is_away_does_not_hold_up_the_one_behind_it(tmp_path: Path) -> None:
+    away, sink, source = Away(), FakeSink(), FakeSource(post_of("a"))
+    winnow = Winnow(basis="path", max_posts=100, ttl_s=3600.0)
+    passer = Passer([source], [away, sink], tmp_path / "memory", winnow, lambda _: True)
+    await passer.start()
+    async with asyncio.timeout(10):
+        while not sink.sent:
+            await asyncio.sleep(0)
+        assert source.acknowledged == []
+        away.back.set()
+        while not source.acknowledged:
+            await asyncio.sleep(0)
+    await passer.stop()
+    assert [post.rel_path for post in away.sent] == ["a"]
+
+
+async def test_a_post_that_a_sink_can_never_take_is_left_out_there_alone(tmp_path: Path) -> None:
+    refusing, sink = Refusing(), FakeSink()
+    await passed(tmp_path, FakeSource(post_of("a"), post_of("b", value="y")), refusing, sink)
+    assert [sorted(post.rel_path for post in each.sent) for each in (refusing, sink)] == [["b"], ["a", "b"]]
