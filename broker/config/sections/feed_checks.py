@@ -1,5 +1,6 @@
 """What a configuration says about the feed that does not go together."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +42,8 @@ def feed_mistakes(
         found += _of_table(f"feed.post.{name}", name, own)
         found += _post_mistakes(f"feed.post.{name}", own, events, has_admin=values["admin.listen"] is not None)
         found += _unknown_brokers(f"feed.post.{name}.to", own.get("to", ()), brokers)
+        if own.get("what", PostOptions.what) != SEGMENTS and _is_below(folder, own.get("folder")):
+            found.append(("feed.dir", f"is in the folder of feed.post.{name}, and would be announced", ""))
     for name, own in mirrors.items():
         found += _of_table(f"feed.subscribe.{name}", name, own)
         found += _unknown_brokers(f"feed.subscribe.{name}.brokers", own.get("brokers", ()), brokers)
@@ -49,6 +52,8 @@ def feed_mistakes(
             found.append((f"feed.subscribe.{name}", "needs a base_url, where others find what it passes on", ""))
         if not own.get("into"):
             found.append((f"feed.subscribe.{name}", "needs into, a folder for the files", ""))
+        if _is_below(folder, own.get("into")):
+            found.append(("feed.dir", f"is in the folder of feed.subscribe.{name}, and posts could write to it", ""))
         if name in posts:
             found.append((f"feed.subscribe.{name}", "has the name of a posted folder; give it another one", ""))
     for name, own in tables["feed.winnow"].items():
@@ -61,6 +66,11 @@ def feed_mistakes(
         needs += [f"feed.winnow.{name}" for name in tables["feed.winnow"]]
         found += [(place, "needs feed.dir, where the feed keeps what it has to remember", "") for place in needs[:1]]
     return [mistake for mistake in found if mistake[0] not in wrong]
+
+
+def _is_below(folder: str, other: object) -> bool:
+    """Whether a folder is another one, or in it; links are not followed. False where one is not given."""
+    return bool(folder and other) and Path(os.path.abspath(folder)).is_relative_to(os.path.abspath(str(other)))
 
 
 def fault_of_base_url(url: str) -> str:

@@ -42,6 +42,14 @@ def test_a_feed_without_tables_is_not_used() -> None:
             '[feed.post.a]\nfolder = "d"',
             ["1: feed.post.a: needs feed.dir, where the feed keeps what it has to remember"],
         ),
+        (
+            '[feed]\ndir = "d/e/../f"\n[feed.post.a]\nfolder = "./d"',
+            ["2: feed.dir: is in the folder of feed.post.a, and would be announced"],
+        ),
+        (
+            f'{DIR}[feed.subscribe.a]\ninto = "f"\nbrokers = ["r"]\n[feed.broker.r]\nurl = "tcp://h:1"',
+            ["2: feed.dir: is in the folder of feed.subscribe.a, and posts could write to it"],
+        ),
         (f"{DIR}[feed.post.a]", ["3: feed.post.a: needs a folder whose files are announced"]),
         (f'{DIR}[feed.post.a]\nwhat = "segments"', ["3: feed.post.a: needs events.dir, or a folder of its own"]),
         (
