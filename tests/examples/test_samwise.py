@@ -37,6 +37,8 @@ class Shop:
         if not self.database.exists():
             return []
         with sqlite3.connect(self.database) as database:
+            if not database.execute("SELECT 1 FROM sqlite_master").fetchall():
+                return []  # the service begins
             return database.execute("SELECT shop, item FROM orders ORDER BY rowid").fetchall()
 
     def run(self, *command: str, given: str = "", **environment: str) -> tuple[int, str]:
