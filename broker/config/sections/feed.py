@@ -241,7 +241,13 @@ class SubscribeOptions:
         "whole paths there.",
         '"/srv/data"',
     )
-    tries: int = option(10, "How often a file is tried to be fetched.", "100", "tries", within=(1, 1_000_000))
+    tries: int = option(
+        10,
+        "How often a file is tried to be fetched. A host that cannot be reached uses up none of them.",
+        "100",
+        "tries",
+        within=(1, 1_000_000),
+    )
     to: tuple[str, ...] = option(
         (),
         "Names of brokers of messages that are told what has been fetched, and is to be had at base_url.",

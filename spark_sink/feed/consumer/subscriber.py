@@ -87,7 +87,7 @@ class SubscriberOptions:
     mirror: MirrorOptions = field(default_factory=MirrorOptions)
     base_url: str = ""  # of what is passed on: where this mirror's files are to be had; empty: where they were
     prefix: str = POST_PREFIX  # of the topics of what is passed on
-    tries: int = TRIES  # of one post, the first one included
+    tries: int = TRIES  # of one post, the first one included; those that did not reach the host do not count
     first_pause_s: float = FIRST_PAUSE_S
     user: str = field(default_factory=getpass.getuser)  # in reports
     host: str = field(default_factory=socket.gethostname)
@@ -349,10 +349,10 @@ class Subscriber:
 
     async def _failed(self, task: _Task, post: Post, decision: Decision, failure: NotFetched) -> None:
         self.state.failed_n += 1
-        tries = 1 + (0 if task.retry is None else task.retry.tries)
+        tries = (0 if task.retry is None else task.retry.tries) + (not failure.is_host)  # of an outage none counts
         text = str(failure)
         now = time.time()
-        is_told = tries > 1 or (failure.is_host and task.host in self._resting)
+        is_told = task.retry is not None or (failure.is_host and task.host in self._resting)
         if failure.is_host and task.host:
             self._resting[task.host] = now + REST_S
         if failure.is_final or tries >= self._options.tries:
@@ -362,7 +362,7 @@ class Subscriber:
             return
         if not is_told:
             _log.warning("subscriber: not done yet, it will be tried again: %s", text)
-        pause_s = min(self._options.first_pause_s * 2 ** (tries - 1), LAST_PAUSE_S)
+        pause_s = min(self._options.first_pause_s * 2 ** max(0, tries - 1), LAST_PAUSE_S)
         due_at = now + pause_s * (0.5 + random.random() / 2)
         if task.keeping is not None:
             await task.keeping

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import socket
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -122,13 +123,14 @@ class Site:
         return await self.files.answer(request, raw)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator["Site"]:
+    async def serving(self, place: socket.socket | None = None) -> AsyncIterator["Site"]:
+        """At this place, which is bound and refuses connections until then; None: at another one."""
         self.files = Files(RootPlace(self.root))
         app = web.Application()
         app.router.add_get("/{path:.*}", self.answer)
         runner = web.AppRunner(app, handler_cancellation=True)  # one that hangs ends with who asked
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0) if place is None else web.SockSite(runner, place)
         await site.start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
         try:

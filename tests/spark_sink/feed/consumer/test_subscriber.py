@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from functools import partial
 from pathlib import Path
 
@@ -387,6 +388,21 @@ async def test_a_host_that_is_gone_is_tried_with_one_post_at_a_time(
         assert caplog.text.count("it will be tried again: http://127.0.0.1:1/") == 1
         mirror.source.give(*bodies)
         await until(lambda: len(mirror.files) == 100)
+
+
+async def test_a_host_that_is_away_uses_up_no_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriber_module, "REST_S", 0.01)
+    monkeypatch.setattr(subscriber_module, "TICK_S", 0.01)
+    (tmp_path / "served").mkdir()
+    site = Site(tmp_path / "served")
+    place = socket.socket()
+    place.bind(("127.0.0.1", 0))
+    site.url = f"http://127.0.0.1:{place.getsockname()[1]}/"
+    async with Running(tmp_path, first_pause_s=0.01, tries=2) as mirror:
+        mirror.source.give(site.post("f", site.put("f", b"data")))
+        await until(lambda: mirror.subscriber.state.failed_n > 4)
+        async with site.serving(place):
+            assert await mirror.reported(1) == [(201, "f")]
 
 
 async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free(
