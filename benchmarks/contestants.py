@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import compiled_core
-from benchmarks.machine import BUILD, ROOT, CannotMeasure, empty_folder
+from benchmarks.machine import BUILD, ROOT, CannotMeasure, empty_folder, end
 
 COMPILED: Final = "rsocket-broker compiled"
 INTERPRETED: Final = "rsocket-broker interpreted"
@@ -104,12 +104,7 @@ class RunningBroker:
 
     def stop(self) -> None:
         """Ends it, by force when it does not end soon."""
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_LIMIT_S)
 
 
 def contestants() -> list[Contestant]:

@@ -30,14 +30,13 @@ from benchmarks.feed_programs import (
     drop,
     fill,
     make_files,
-    memory_mib,
     mirroring,
     publish,
     started,
     wait_until,
 )
 from benchmarks.figures import table_of
-from benchmarks.machine import CannotMeasure, describe_machine
+from benchmarks.machine import CannotMeasure, describe_machine, resident_kib
 from benchmarks.samwise import needs_rabbitmq
 from broker.config.sections.feed import CONTROL_NAME
 from spark_sink.feed.consumer.mirror import Mirror, MirrorOptions
@@ -250,10 +249,10 @@ def show_waiting(console: Console, base: Path, node: RabbitNode, posts_n: int) -
     with mirroring(OURS, folder, node.port, queue, None) as pid:
         control = folder / "state" / CONTROL_NAME
         wait_until(lambda: waiting_n(control) == 1, RUN_S, "a post that waits")
-        before_mib = memory_mib(pid)
+        before_mib = resident_kib(pid) / 1024
         asyncio.run(fill(node.port, queue, bodies[1:], is_read=True))
         wait_until(lambda: waiting_n(control) >= posts_n, RUN_S, f"{posts_n} posts that wait")
-        after_mib = memory_mib(pid)
+        after_mib = resident_kib(pid) / 1024
     asyncio.run(drop(node.port, queue))
     table = table_of(f"{posts_n:,} posts wait for a host", "MiB with one", "MiB with all", left_n=0)
     table.add_row(f"{before_mib:.1f}", f"{after_mib:.1f}")

@@ -6,7 +6,6 @@ Posts wait in a durable queue of RabbitMQ before a mirror starts, so nobody's st
 import asyncio
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,11 @@ import aiormq
 from pamqp.commands import Basic
 
 from benchmarks.contestants import START_LIMIT_S, plain_environment
-from benchmarks.machine import ROOT, CannotMeasure
+from benchmarks.machine import COMMAND, ROOT, CannotMeasure, end
 from spark_sink.feed.identity import SHA512, identity_of
 from spark_sink.feed.posts import make_post
+from spark_sink.feed.transports.amqp import PERSISTENT
+from spark_sink.feed.transports.reconnecting import CONTENT_TYPE
 from spark_sink.feed.transports.settings import ALL_POSTS, POST_PREFIX
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST
 from tests.system.feed.sr3 import Sr3
@@ -28,10 +29,9 @@ OURS: Final = "feed subscribe"
 SR3: Final = "sr3 subscribe"
 CURL: Final = "curl"
 EXCHANGE: Final = "xpublic"
-PROPERTIES: Final = Basic.Properties(content_type="application/json", delivery_mode=2)
+PROPERTIES: Final = Basic.Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT)
 STOP_LIMIT_S: Final = 20.0
 POLL_S: Final = 0.005
-_COMMAND: Final = (sys.executable, "-c", "from broker.commands.script import main; main()")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -43,7 +43,7 @@ class Program:
         environment = {**plain_environment(), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         with log.open("wb") as output:
             self._process: Final = subprocess.Popen(
-                [*_COMMAND, *map(str, words)],
+                [*COMMAND, *map(str, words)],
                 cwd=log.parent,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -65,12 +65,7 @@ class Program:
 
     def end(self) -> None:
         """Waits until it is gone."""
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_LIMIT_S)
 
 
 @contextmanager
@@ -114,12 +109,6 @@ def cpu_s(pid: int) -> float:
     own = sum(int(each) for each in fields[11:15]) / _TICKS
     children = [int(each) for file in Path(f"/proc/{pid}/task").glob("*/children") for each in file.read_text().split()]
     return own + sum(cpu_s(each) for each in children)
-
-
-def memory_mib(pid: int) -> float:
-    """What a process has in memory."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) / 1024
 
 
 def make_files(root: Path, count: int, size: int) -> None:

@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 import click
@@ -19,7 +18,7 @@ from rich.console import Console
 from benchmarks.beside import framed
 from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
 from benchmarks.figures import table_of
-from benchmarks.machine import BUILD, choose_cpus
+from benchmarks.machine import BUILD, choose_cpus, resident_kib
 from rsocket_wire.rsocket.frames import Setup, encode_keepalive
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
@@ -41,14 +40,6 @@ def opening(number: int, has_route: bool) -> bytes:
         metadata = encode_entry(MIME_TYPE.encode(), route)
     setup = Setup(COMPOSITE_MIME, "application/octet-stream", 20_000_000, 90_000_000, metadata).encode()
     return framed(setup) + framed(encode_keepalive(b"", respond=True))
-
-
-def resident_kib(pid: int) -> int:
-    """VmRSS of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise click.ClickException(f"the broker with process id {pid} is gone")
 
 
 def raise_limit(connections: int) -> None:

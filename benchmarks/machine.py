@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 BUILD: Final = ROOT / "build" / "bench"
 LOAD_SOURCES: Final = ROOT / "benchmarks" / "load"
 PROGRAMS: Final = ("rsocket_load", "nats_load", "relay")
+COMMAND: Final = (sys.executable, "-c", "from broker.commands.script import main; main()")  # rsocket-broker
 LIBRARIES: Final = {"samwise_load": ("-lzmq",)}  # of programs that need more than the C library
 
 
@@ -125,6 +126,24 @@ def stop(process: "subprocess.Popen[str]") -> None:
     """Ends it."""
     process.terminate()
     process.communicate()
+
+
+def end(process: "subprocess.Popen[bytes]", limit_s: float) -> None:
+    """Ends it, by force when it does not end within this time."""
+    process.terminate()
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def resident_kib(pid: int) -> int:
+    """VmRSS of a process; CannotMeasure when it is gone."""
+    for line in _text_of(Path(f"/proc/{pid}/status")).splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise CannotMeasure(f"the process with id {pid} is gone")
 
 
 def _siblings_of(cpu: int) -> set[int]:

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from benchmarks.contestants import RUN_LIMIT_S, START_LIMIT_S, core_folder, plain_environment
 from benchmarks.figures import table_of
-from benchmarks.machine import BUILD, CannotMeasure, build_programs, describe_machine
+from benchmarks.machine import BUILD, COMMAND, CannotMeasure, build_programs, describe_machine, end
 from tests.client_sdk.gateways.samwise.rabbitmq import FOLDERS, RabbitNode, RabbitNodes
 
 SAMD: Final = "samd"
@@ -31,7 +31,6 @@ NAMES: Final = ("gateway, os", "gateway, fsync", SAMD)
 CALLERS: Final = (1, 64)
 STOP_LIMIT_S: Final = 10.0
 CONNECT_S: Final = 1.0  # to RabbitMQ, which neither of them says that callers could hear it
-_OURS: Final = "from broker.commands.script import main; main()"
 _SAMD_FILE: Final = """\
 endpoint = "ipc://{folder}/s"
 db
@@ -75,7 +74,7 @@ def gateway_file(folder: str, port: int, durability: str) -> str:
 
 def gateway_command(file: Path) -> list[str]:
     """Runs a gateway with this configuration."""
-    return [sys.executable, "-c", _OURS, "samwise", "serve", "--config", str(file)]
+    return [*COMMAND, "samwise", "serve", "--config", str(file)]
 
 
 def needs_rabbitmq() -> None:
@@ -107,12 +106,7 @@ def running(name: str, samd: str, port: int, more: str = "", *, core: Path) -> I
             time.sleep(CONNECT_S)
             yield process.pid, f"ipc://{folder}/s"
         finally:
-            process.terminate()
-            try:
-                process.wait(STOP_LIMIT_S)
-            except subprocess.TimeoutExpired:  # samd, which misses a signal now and then
-                process.kill()
-                process.wait()
+            end(process, STOP_LIMIT_S)  # samd misses a signal now and then
 
 
 def measure(pid: int, endpoint: str, callers_n: int, seconds: float, rate: int | None = None) -> dict[str, Any]:

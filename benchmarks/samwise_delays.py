@@ -30,7 +30,7 @@ from benchmarks.contestants import (
 )
 from benchmarks.contestants import measure as measure_broker
 from benchmarks.figures import Row, table_of
-from benchmarks.machine import BUILD, CannotMeasure, build_programs, choose_cpus, describe_machine
+from benchmarks.machine import BUILD, CannotMeasure, build_programs, choose_cpus, describe_machine, resident_kib
 from benchmarks.samwise import STOP_LIMIT_S, gateway_command, gateway_file, measure, needs_rabbitmq, running
 from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
 from client_sdk.gateways.samwise.store import FSYNC, OS
@@ -72,12 +72,6 @@ def fill(folder: Path, messages_n: int) -> None:
     tables.close()
 
 
-def memory_mib(pid: int) -> float:
-    """What a process has in memory."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) / 1024
-
-
 def delivered_n(endpoint: str) -> int:
     """How many messages a gateway has delivered since its start."""
     with SamwiseClient(endpoint) as client:
@@ -100,11 +94,11 @@ def start_with(messages_n: int, port: int, seconds: float, core: Path) -> list[f
             if not process.stdout.readline():
                 raise CannotMeasure(f"a gateway with {messages_n} messages does not start")
             took_s = time.monotonic() - began_at
-            first_mib = most_mib = memory_mib(process.pid)
+            first_mib = most_mib = resident_kib(process.pid) / 1024
             end_at = time.monotonic() + seconds
             while time.monotonic() < end_at and (done_n := delivered_n(f"ipc://{folder}/s")) < messages_n:
                 time.sleep(LOOK_S)
-                most_mib = max(most_mib, memory_mib(process.pid))
+                most_mib = max(most_mib, resident_kib(process.pid) / 1024)
             return [took_s, first_mib, most_mib, done_n]
         finally:
             process.terminate()
