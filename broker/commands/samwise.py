@@ -31,6 +31,7 @@ from client_sdk.gateways.samwise.settings import STORE_NAME, store_of
 from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import (
     DECLARE,
+    DEFAULT_TIMEOUT_S,
     DELETE,
     OPTIONS,
     REDUNDANT,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 CLIENT: Final = "client_sdk.gateways.samwise.endpoint.client"  # imported where it is used: it needs pyzmq
 ENDPOINT_VARIABLE: Final = "SAMWISE_ENDPOINT"
-TIMEOUT_S: Final = 5.0  # for an answer
 PAGE_N: Final = 500  # messages asked for at once
 COLUMNS: Final = ("ID", "STORED", "EXCHANGE", "ROUTING KEY", "BYTES", "ACKNOWLEDGED", "TRIES", "LAST FAILURE")
 
@@ -112,7 +112,7 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
             "--timeout",
             "timeout_s",
             type=click.FloatRange(0, min_open=True),
-            default=TIMEOUT_S,
+            default=DEFAULT_TIMEOUT_S,
             show_default=True,
             help="Seconds to wait for the answer.",
         ),

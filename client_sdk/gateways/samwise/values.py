@@ -18,6 +18,8 @@ RESTART: Final = "restart"
 
 ID_HEADER: Final = "x-samwise-id"  # under which `Message.uid` travels: receivers drop repeats by it
 
+DEFAULT_TIMEOUT_S: Final = 5.0  # that our own client waits for an answer
+
 TOO_LATE: Final = "stopping: the gateway stops"  # the answer to a request that comes while it does
 
 # The twelve options of protocol 1.1 in the order of their frames.

@@ -12,9 +12,7 @@ from zmq.auth import load_certificate
 
 from client_sdk.gateways.samwise.replies import read_reply
 from client_sdk.gateways.samwise.requests import encode_request
-from client_sdk.gateways.samwise.values import Reply, Request
-
-DEFAULT_TIMEOUT_S: Final = 5.0
+from client_sdk.gateways.samwise.values import DEFAULT_TIMEOUT_S, Reply, Request
 
 
 class NoAnswer(TimeoutError):
