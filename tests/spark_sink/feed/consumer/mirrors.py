@@ -174,9 +174,14 @@ class Running:
         await self.subscriber.stop()
 
     async def reported(self, n: int) -> list[tuple[int, str]]:
-        """Codes and paths of so many reports."""
-        await until(lambda: len(self.reports.sent) >= n)
+        """Codes and paths of so many reports, when they are confirmed: the next process does not send them again."""
+        await until(lambda: self.subscriber._reports[0].sent_n >= n)
         return [(code, path) for code, path, _ in self.reports.sent]
+
+    async def passed_on(self, n: int) -> list[Post]:
+        """So many posts, when they are confirmed, as those of `reported`."""
+        await until(lambda: self.subscriber._onward[0].sent_n >= n)
+        return self.onward.posts
 
     @property
     def files(self) -> dict[str, bytes]:

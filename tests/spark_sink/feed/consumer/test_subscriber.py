@@ -292,7 +292,7 @@ async def test_blocks_that_are_in_their_posts_become_one_file(site: Site, runnin
     assert {code for code, _ in await running.reported(3)} == {201}
     assert running.files == {"f": data}
     assert site.asked == []
-    await until(lambda: [post.rel_path for post in running.onward.posts] == ["f"] * 3)  # when all of it is there
+    assert [post.rel_path for post in await running.passed_on(3)] == ["f"] * 3  # when all of it is there
 
 
 async def test_blocks_are_compared_as_sr3_computes_their_digests(site: Site, running: Running) -> None:
@@ -328,7 +328,7 @@ async def test_a_file_of_blocks_is_whole_though_the_process_was_killed_before_it
         mirror.source.give(bodies[2])
         assert (201, "f") in await mirror.reported(1)
         assert mirror.files == {"f": data}
-        await until(lambda: len(mirror.onward.posts) == 3)
+        assert len(await mirror.passed_on(3)) == 3
 
 
 async def test_what_is_there_is_passed_on_with_the_own_url_and_all_other_headers(site: Site, tmp_path: Path) -> None:
@@ -341,8 +341,7 @@ async def test_what_is_there_is_passed_on_with_the_own_url_and_all_other_headers
         renamed = watched(site, "b", "/src/a/f")
         await mirror.reported(2)
         mirror.source.give(renamed)
-        await until(lambda: len(mirror.onward.posts) == 2)
-        first, second = mirror.onward.posts
+        first, second = await mirror.passed_on(2)
         assert (first.base_url, first.rel_path) == ("http://mirror.example/m/", "a/f")
         assert first.identity == identity(b"data", "md5")
         assert bytes(first.headers["mine"]) == bytes(read_post(raw).headers["mine"])
