@@ -11,7 +11,7 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
 import pytest
@@ -23,6 +23,9 @@ from tests.golden import Golden
 from tests.interop.node import Node, NodeMissing, install
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
+
+if TYPE_CHECKING:
+    from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNode, RabbitNodes
 
 # The same cases in each run: a case that fails here fails everywhere. How long one takes says how busy the machine is.
 hypothesis.settings.register_profile(
@@ -60,12 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def group_of(item: pytest.Item) -> str:
     """The group of a test; empty: it may run anywhere.
 
-    `spark`: one Java serves them all. `node`: one installation of packages is made, and nobody reads it meanwhile. The
-    file of a test that shares something with others of its file: a broker, a browser, what was fetched.
+    `spark`: one Java serves them all. `rabbitmq`: one pair of nodes does. `node`: one installation of packages is made,
+    and nobody reads it meanwhile. The file of a test that shares something with others of its file: a broker, a
+    browser, what was fetched.
     """
     names: list[str] = getattr(item, "fixturenames", [])
     if item.get_closest_marker("spark") is not None or "spark" in names:
         return "spark"
+    if "nodes" in names:  # `rabbit` is one of them
+        return "rabbitmq"
     if "needs_node" in names:
         return "node"
     found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
@@ -119,6 +125,21 @@ def needs_chromium() -> str:
     if path is None:
         missing("there is no Chromium: apt install chromium")
     return path
+
+
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[RabbitNodes]":
+    """Two RabbitMQ brokers that know nothing of each other. A test leaves them as they were, but for what is stored."""
+    from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNodes  # which imports this module
+
+    with RabbitNodes(tmp_path_factory.mktemp("rabbitmq")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def rabbit(nodes: "RabbitNodes") -> "RabbitNode":
+    """One of them."""
+    return nodes.nodes["rabbit-1"]
 
 
 @pytest.fixture

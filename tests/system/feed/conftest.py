@@ -9,7 +9,6 @@ import pytest
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST
 from tests.conftest import missing
 from tests.spark_sink.feed.transports.brokers import mosquitto as mosquitto
-from tests.spark_sink.feed.transports.brokers import rabbit as rabbit
 from tests.system.feed.announcing import PostBroker
 from tests.system.feed.programs import Feed
 from tests.system.feed.sr3 import Sr3, Sr3Missing, install

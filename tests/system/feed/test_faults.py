@@ -86,12 +86,7 @@ class PostServer:
 def server(request: pytest.FixtureRequest) -> PostServer:
     if request.param == "amqp":
         node: RabbitNode = request.getfixturevalue("rabbit")
-
-        def start_node() -> None:
-            node.start()
-            node.wait()
-
-        return PostServer(lambda port: f"amqp://{HOST}:{port}", node.port, node.kill, start_node)
+        return PostServer(lambda port: f"amqp://{HOST}:{port}", node.port, node.stop, node.go_on)
     if request.param == "mqtt":
         one: Mosquitto = request.getfixturevalue("mosquitto")
         return PostServer(lambda port: f"mqtt://{HOST}:{port}", one.port, one.stop, one.start)

@@ -15,7 +15,7 @@ from tests.system.support.waits import until
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.xdist_group("feed sr3"),
+    pytest.mark.xdist_group("rabbitmq"),
     pytest.mark.parametrize("broker", ["amqp"], indirect=True),
 ]
 

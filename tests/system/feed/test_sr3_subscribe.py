@@ -10,7 +10,7 @@ from tests.system.feed.announcing import PostBroker, announced, is_same
 from tests.system.feed.sr3 import Flow, Sr3
 from tests.system.support.waits import until
 
-pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("feed sr3")]
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("rabbitmq")]
 READY = {"amqp": "binding q_guest.{}", "mqtt": "subscribe completed"}
 OF_BLOCKS = [r".*\.flufl_lock.*", ".*§block_manifest§.*"]
 REASSEMBLY = "callback_prepend block_reassembly"

@@ -1,4 +1,4 @@
-"""A gateway as a process of its own, and RabbitMQ nodes for it."""
+"""A gateway as a process of its own."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNodes
 from tests.system.samwise.gateway_program import GatewayProgram
 
 StartGateway = Callable[..., GatewayProgram]
@@ -26,9 +25,3 @@ def start_gateway(socket_folder: Path) -> Iterator[StartGateway]:
     for each in started:
         each.end()
         print(each.process.output)
-
-
-@pytest.fixture(scope="package")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNodes]:
-    with RabbitNodes(tmp_path_factory.mktemp("rabbitmq")) as started:
-        yield started

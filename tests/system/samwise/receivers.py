@@ -15,7 +15,7 @@ from tests.system.samwise.publishers import Arrival
 
 SERVICE: Final = "orders"
 ROUTE: Final = "new"
-QUEUE: Final = "kept"  # of each node; it and what is in it outlive a restart of the node
+QUEUE: Final = "receivers"  # of each node; it and what is in it outlive a restart of the node
 EXCHANGE: Final = "amq.direct"
 
 

@@ -18,7 +18,7 @@ from tests.system.support.waits import WAIT_S, soon, until
 
 OUTAGE_S: Final = float(os.environ.get("OUTAGE_S", "0"))  # `OUTAGE_S=60` takes four minutes
 CALLERS_N: Final = 2
-PART_N: Final = 200  # messages that are answered 0 between two events, at least
+PART_N: Final = 100  # messages that are answered 0 between two events, at least
 
 pytestmark = MARKS
 
@@ -54,12 +54,9 @@ async def both_down(start_gateway: StartGateway, nodes: RabbitNodes) -> None:
     gateway = start_gateway(*lines_of(nodes.nodes.values()))
     async with publishing(gateway.endpoint, CALLERS_N, to_one_or_both, one_or_both) as publishers:
         await more_are_taken(publishers)
-        for node in nodes.nodes.values():
-            node.kill()
+        await asyncio.gather(*(asyncio.to_thread(node.stop) for node in nodes.nodes.values()))
         await outage(gateway, publishers)
-        for node in nodes.nodes.values():
-            node.start()
-        await asyncio.gather(*(asyncio.to_thread(node.wait) for node in nodes.nodes.values()))
+        await asyncio.gather(*(asyncio.to_thread(node.go_on) for node in nodes.nodes.values()))
         await more_are_taken(publishers)
     await gateway.nothing_waits()
     async with AsyncExitStack() as stack:

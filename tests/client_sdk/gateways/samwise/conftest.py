@@ -1,6 +1,6 @@
-"""Two RabbitMQ nodes, for all tests here that want them."""
+"""Two RabbitMQ nodes, one by one and together."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,15 +9,9 @@ from tests.client_sdk.gateways.samwise.rabbitmq import Consumer, RabbitNode, Rab
 from tests.client_sdk.gateways.samwise.rabbitmq_deliveries import broker_of, started
 
 
-@pytest.fixture(scope="package")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNodes]:
-    with RabbitNodes(tmp_path_factory.mktemp("rabbitmq")) as started:
-        yield started
-
-
 @pytest.fixture
-def first(nodes: RabbitNodes) -> RabbitNode:
-    return nodes.nodes["rabbit-1"]
+def first(rabbit: RabbitNode) -> RabbitNode:
+    return rabbit
 
 
 @pytest.fixture

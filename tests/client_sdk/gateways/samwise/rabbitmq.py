@@ -1,7 +1,8 @@
 """Real RabbitMQ nodes for tests: on free ports, with all their files in a folder of their own, gone at the end.
 
-A node takes some seconds of CPU to start, so those of a module are started once, and at the same time. The port mapper
-of Erlang, which a node would start by itself and leave behind, is a child of the tests, too.
+A node takes some seconds of CPU to start, so two serve all tests (the fixtures `nodes` and `rabbit`), and one that is
+to be away for a while is stopped in its process. The port mapper of Erlang, which a node would start by itself and
+leave behind, is a child of the tests, too.
 """
 
 import asyncio
@@ -34,6 +35,26 @@ CERTIFICATE: Final = Path(__file__).parents[2] / "localhost.pem"  # of 127.0.0.1
 USER: Final = "guest"  # of a new node; may come by loopback only
 # Few threads that do not spin: many of them start faster on a machine that has two cores and works.
 ERLANG: Final = "+S 2:2 +A 8 +sbwt none +sbwtdcpu none +sbwtdio none"
+# RabbitMQ loads each module of each application that it uses, and asks it for steps of the start, which its own have.
+# That of these, of Erlang and its neighbours, is two fifths of a start: so they are said to have no modules.
+_OTHERS: Final = (
+    "asn1",
+    "compiler",
+    "crypto",
+    "mnesia",
+    "os_mon",
+    "public_key",
+    "runtime_tools",
+    "ssl",
+    "syntax_tools",
+    "tools",
+    "xmerl",
+)
+_WITHOUT_MODULES: Final = (
+    "[application:load({application, Name, lists:keystore(modules, 1, Keys, {modules, []})})"
+    f" || Name <- [{', '.join(_OTHERS)}],"
+    ' {ok, [{application, _, Keys}]} <- [file:consult(code:where_is_file(atom_to_list(Name) ++ ".app"))]].'
+)
 # Before those of PATH, where Debian has a wrapper that becomes another user.
 FOLDERS: Final = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin")
 
@@ -110,6 +131,7 @@ class RabbitNode:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
             "RABBITMQ_ALLOW_INPUT": "1",  # it does not stay behind a shell, so that a signal hits it
+            "RABBITMQ_NODE_ONLY": "1",  # `-s rabbit boot` comes later, see _WITHOUT_MODULES
         }
         self._environment = {**{k: v for k, v in os.environ.items() if not k.startswith("RABBITMQ_")}, **own}
 
@@ -118,7 +140,7 @@ class RabbitNode:
         assert self._process is None
         with (self._folder / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                [self._server, "-noinput"],
+                [self._server, "-noinput", "-eval", _WITHOUT_MODULES, "-s", "rabbit", "boot"],
                 env=self._environment,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
@@ -145,10 +167,16 @@ class RabbitNode:
 
     def limit_memory(self, part: float) -> None:
         """It takes messages only while it uses no more than this part of the machine's memory; 0.4 unless told."""
-        cookie = (self._folder / ".erlang.cookie").read_text()
-        command = [ERL_CALL, "-sname", f"{self.name}@localhost", "-c", cookie]
-        change = f"vm_memory_monitor set_vm_memory_high_watermark [{part:.9f}]"
-        subprocess.run([*command, "-a", change], env=self._environment, check=True, capture_output=True, timeout=WAIT_S)
+        self._call(f"vm_memory_monitor set_vm_memory_high_watermark [{part:.9f}]")
+
+    def stop(self) -> None:
+        """Ends it in order, until `go_on`: nobody listens then, and clients are disconnected. Its process stays, which
+        a start takes a quarter of the time with."""
+        self._call("rabbit stop")
+
+    def go_on(self) -> None:
+        """Starts it after `stop`, with what it had stored; clients can connect when this returns."""
+        self._call("rabbit start")
 
     def pause(self) -> None:
         """It says nothing more, and takes nothing, as a machine that hangs."""
@@ -166,6 +194,12 @@ class RabbitNode:
         if process is not None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(WAIT_S)
+
+    def _call(self, function: str) -> None:
+        """Has it call a function of Erlang: module, name and, in brackets, arguments."""
+        cookie = (self._folder / ".erlang.cookie").read_text()
+        command = [ERL_CALL, "-sname", f"{self.name}@localhost", "-c", cookie, "-a", function]
+        subprocess.run(command, env=self._environment, check=True, capture_output=True, timeout=START_S)
 
 
 class Consumer:

@@ -16,8 +16,7 @@ from tests.client_sdk.gateways.samwise.messages import publish_to, stored
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode
 from tests.system.support.waits import soon, until
 
-# One process has all tests of one pair of nodes.
-MARKS: Final = [pytest.mark.interop, pytest.mark.slow, pytest.mark.xdist_group("rabbitmq")]
+MARKS: Final = [pytest.mark.interop, pytest.mark.slow]
 
 
 def broker_of(node: RabbitNode, **others: Any) -> RabbitBroker:

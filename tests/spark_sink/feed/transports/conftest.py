@@ -11,7 +11,6 @@ from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode
 from tests.spark_sink.feed.transports.brokers import mosquitto as mosquitto
-from tests.spark_sink.feed.transports.brokers import rabbit as rabbit
 from tests.spark_sink.feed.transports.mosquitto import Mosquitto
 
 
@@ -40,12 +39,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     exchange = f"x{uuid4().hex[:8]}"
     if request.param == "amqp":
         node: RabbitNode = request.getfixturevalue("rabbit")
-
-        def start() -> None:
-            node.start()
-            node.wait()
-
-        return Broker(f"amqp://{HOST}:{node.port}", exchange, node.kill, start, node.port)
+        return Broker(f"amqp://{HOST}:{node.port}", exchange, node.stop, node.go_on, node.port)
     one: Mosquitto = request.getfixturevalue("mosquitto")
     version = "3.1.1" if request.param.endswith("3.1.1") else "5"
     return Broker(f"mqtt://{HOST}:{one.port}", exchange, one.stop, one.start, one.port, version)

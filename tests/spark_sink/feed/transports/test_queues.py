@@ -12,12 +12,12 @@ from tests.spark_sink.feed.samples import post_of
 from tests.spark_sink.feed.transports.conftest import Broker
 from tests.system.support.waits import until
 
-pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("feed transports")]
+pytestmark = pytest.mark.interop
 
 
 def broker_at(node: RabbitNode) -> Broker:
     exchange = f"x{uuid4().hex[:8]}"
-    return Broker(f"amqp://{HOST}:{node.port}", exchange, node.kill, node.start, node.port)
+    return Broker(f"amqp://{HOST}:{node.port}", exchange, node.stop, node.go_on, node.port)
 
 
 async def declared(broker: Broker, **settings: object) -> None:

@@ -19,7 +19,7 @@ from tests.spark_sink.feed.transports.conftest import Broker
 from tests.spark_sink.feed.vectors import SENT
 from tests.system.support.waits import soon, until
 
-pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("feed transports")]
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("rabbitmq")]
 ROOT = Path(__file__).parents[4]
 PREFIX = "v03.post"
 # A consumer that acknowledges each post, after it has said so, until it is killed.
