@@ -37,12 +37,12 @@ from benchmarks.feed_programs import (
 )
 from benchmarks.figures import table_of
 from benchmarks.machine import CannotMeasure, describe_machine, resident_kib
-from benchmarks.samwise import needs_rabbitmq
+from benchmarks.samwise import rabbitmq
 from broker.config.sections.feed import CONTROL_NAME
 from spark_sink.feed.consumer.mirror import Mirror, MirrorOptions
 from spark_sink.feed.posts import read_post
 from spark_sink.feed.program.control import ControlClient
-from tests.client_sdk.gateways.samwise.rabbitmq import HOST, RabbitNode, RabbitNodes, free_port
+from tests.client_sdk.gateways.samwise.rabbitmq import HOST, free_port
 from tests.system.feed.sr3 import FOLDER as SR3_FOLDER
 
 KINDS: Final = ("small", "large", "repeats", "segments", "waiting")
@@ -86,7 +86,7 @@ def small(name: str, folder: Path, port: int, bodies: Sequence[bytes], seconds: 
 
 
 def show_small(
-    console: Console, base: Path, node: RabbitNode, sr3: Path | None, files_n: int, seconds: float, rounds: int
+    console: Console, base: Path, port: int, sr3: Path | None, files_n: int, seconds: float, rounds: int
 ) -> None:
     """Medians over the rounds; what is said beside sr3 is taken within each round."""
     root = base / "small"
@@ -99,7 +99,7 @@ def show_small(
             for name in names if number % 2 else names[::-1]:
                 # It stays until the end: ext4 would pass over the places of removed files, one by one, for minutes.
                 folder = Path(tempfile.mkdtemp(prefix="mirror-", dir=base))
-                results[name].append(small(name, folder, node.port, bodies, seconds, sr3))
+                results[name].append(small(name, folder, port, bodies, seconds, sr3))
     table = table_of(f"Files of {SMALL_BYTES} bytes", "mirror", "files/s", "of sr3's", "CPU ms a file", "of sr3's")
     for name, figures in results.items():
         row = []
@@ -134,7 +134,7 @@ def large(name: str, folder: Path, port: int, file: Path, url: str) -> float:
     return took_s
 
 
-def show_large(console: Console, base: Path, node: RabbitNode, mib: int, rounds: int) -> None:
+def show_large(console: Console, base: Path, port: int, mib: int, rounds: int) -> None:
     """Medians over the rounds; what is said beside curl is taken within each round."""
     root = base / "large"
     root.mkdir()
@@ -151,7 +151,7 @@ def show_large(console: Console, base: Path, node: RabbitNode, mib: int, rounds:
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
                 with tempfile.TemporaryDirectory(prefix="mirror-", dir=base) as folder:
-                    results[name].append(large(name, Path(folder), node.port, file, url))
+                    results[name].append(large(name, Path(folder), port, file, url))
                 os.sync()  # nobody writes what another one has left
     table = table_of(f"A file of {mib} MiB", "who", "s", "of curl's time")
     for name, seconds in results.items():
@@ -241,19 +241,19 @@ def _log(events: Path, number: int) -> Path:
 # Posts that wait
 
 
-def show_waiting(console: Console, base: Path, node: RabbitNode, posts_n: int) -> None:
+def show_waiting(console: Console, base: Path, port: int, posts_n: int) -> None:
     """Posts of a host that refuses connections: all of them wait on the disk of the mirror."""
     folder, queue = base / "waiting", f"q_guest.{uuid4().hex[:8]}"
     bodies = list(dead_bodies(posts_n))
-    asyncio.run(fill(node.port, queue, bodies[:1]))
-    with mirroring(OURS, folder, node.port, queue, None) as pid:
+    asyncio.run(fill(port, queue, bodies[:1]))
+    with mirroring(OURS, folder, port, queue, None) as pid:
         control = folder / "state" / CONTROL_NAME
         wait_until(lambda: waiting_n(control) == 1, RUN_S, "a post that waits")
         before_mib = resident_kib(pid) / 1024
-        asyncio.run(fill(node.port, queue, bodies[1:], is_read=True))
+        asyncio.run(fill(port, queue, bodies[1:], is_read=True))
         wait_until(lambda: waiting_n(control) >= posts_n, RUN_S, f"{posts_n} posts that wait")
         after_mib = resident_kib(pid) / 1024
-    asyncio.run(drop(node.port, queue))
+    asyncio.run(drop(port, queue))
     table = table_of(f"{posts_n:,} posts wait for a host", "MiB with one", "MiB with all", left_n=0)
     table.add_row(f"{before_mib:.1f}", f"{after_mib:.1f}")
     console.print(table)
@@ -280,6 +280,7 @@ def waiting_n(control: Path) -> int:
 @click.option("--segments", "segments_n", type=click.IntRange(1), default=200, show_default=True)
 @click.option("--posts", "posts_n", type=click.IntRange(2), default=100_000, show_default=True, help="That wait.")
 @click.option("--without-sr3", is_flag=True, help="As where it is not installed in build/sr3.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Of a RabbitMQ broker here; one is started otherwise.")
 def main(
     only: tuple[str, ...],
     seconds: float,
@@ -289,26 +290,24 @@ def main(
     segments_n: int,
     posts_n: int,
     without_sr3: bool,
+    port: int | None,
 ) -> None:
     """Compare a mirror with `sr3 subscribe`, which `python -m tests.system.feed.sr3` installs, and with curl."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     kinds = only or KINDS
-    needs_rabbitmq()
     python = SR3_FOLDER / "bin" / "python"
     sr3 = python if (SR3_FOLDER / "installed").exists() and not without_sr3 else None
     console.print(describe_machine(), highlight=False)
     with tempfile.TemporaryDirectory(prefix="feed-") as folder:
         base = Path(folder)
-        (base / "nodes").mkdir()
         if {"small", "large", "waiting"}.intersection(kinds):
-            with RabbitNodes(Path(folder, "nodes"), ("rabbit-1",)) as nodes:
-                node = nodes.nodes["rabbit-1"]
+            with rabbitmq(port) as rabbit_port:
                 if "small" in kinds:
-                    show_small(console, base, node, sr3, files_n, seconds, rounds)
+                    show_small(console, base, rabbit_port, sr3, files_n, seconds, rounds)
                 if "large" in kinds:
-                    show_large(console, base, node, mib, rounds)
+                    show_large(console, base, rabbit_port, mib, rounds)
                 if "waiting" in kinds:
-                    show_waiting(console, base, node, posts_n)
+                    show_waiting(console, base, rabbit_port, posts_n)
         if "repeats" in kinds:
             show_repeats(console, base)
         if "segments" in kinds:

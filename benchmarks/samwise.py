@@ -24,13 +24,15 @@ from rich.console import Console
 from benchmarks.contestants import RUN_LIMIT_S, START_LIMIT_S, core_folder, plain_environment
 from benchmarks.figures import table_of
 from benchmarks.machine import BUILD, COMMAND, CannotMeasure, build_programs, describe_machine, end
-from tests.client_sdk.gateways.samwise.rabbitmq import FOLDERS, RabbitNode, RabbitNodes
+from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
+from client_sdk.gateways.samwise.values import Status
+from tests.client_sdk.gateways.samwise.rabbitmq import FOLDERS, RabbitNodes
 
 SAMD: Final = "samd"
 NAMES: Final = ("gateway, os", "gateway, fsync", SAMD)
 CALLERS: Final = (1, 64)
 STOP_LIMIT_S: Final = 10.0
-CONNECT_S: Final = 1.0  # to RabbitMQ, which neither of them says that callers could hear it
+CONNECT_S: Final = 1.0  # to RabbitMQ, of which samd says nothing that callers could hear
 _SAMD_FILE: Final = """\
 endpoint = "ipc://{folder}/s"
 db
@@ -77,10 +79,18 @@ def gateway_command(file: Path) -> list[str]:
     return [*COMMAND, "samwise", "serve", "--config", str(file)]
 
 
-def needs_rabbitmq() -> None:
-    """CannotMeasure where it is not installed."""
+@contextlib.contextmanager
+def rabbitmq(port: int | None) -> Iterator[int]:
+    """The port of the RabbitMQ broker there or, without a port, of a new one that ends with the block. CannotMeasure
+    where it is not installed."""
+    if port is not None:
+        yield port
+        return
     if shutil.which("rabbitmq-server", path=os.pathsep.join((*FOLDERS, os.environ.get("PATH", "")))) is None:
         raise CannotMeasure("rabbitmq-server is not installed (Debian: apt install rabbitmq-server)")
+    name = "rabbit-1"
+    with tempfile.TemporaryDirectory(prefix="rabbitmq-") as folder, RabbitNodes(Path(folder), (name,)) as nodes:
+        yield nodes.nodes[name].port
 
 
 @contextlib.contextmanager
@@ -103,10 +113,21 @@ def running(name: str, samd: str, port: int, more: str = "", *, core: Path) -> I
                 if process.poll() is not None or time.monotonic() > limit:
                     raise CannotMeasure(f"{name} does not listen, status {process.returncode}")
                 time.sleep(0.02)
-            time.sleep(CONNECT_S)
+            if name == SAMD:
+                time.sleep(CONNECT_S)
+            while name != SAMD and "destination broker-1: up" not in (said := status_of(f"ipc://{folder}/s")):
+                if time.monotonic() > limit:
+                    raise CannotMeasure(f"{name} has no RabbitMQ: {said}")
+                time.sleep(0.02)
             yield process.pid, f"ipc://{folder}/s"
         finally:
             end(process, STOP_LIMIT_S)  # samd misses a signal now and then
+
+
+def status_of(endpoint: str) -> str:
+    """What a gateway says of itself."""
+    with SamwiseClient(endpoint) as client:
+        return client.ask(Status(120)).text
 
 
 def measure(pid: int, endpoint: str, callers_n: int, seconds: float, rate: int | None = None) -> dict[str, Any]:
@@ -140,26 +161,26 @@ def show(console: Console, rounds: dict[tuple[str, int], list[dict[str, Any]]]) 
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Of each run.")
+@click.option("--callers", "callers", type=click.IntRange(1), multiple=True, default=CALLERS, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--interpreted", is_flag=True, help="The gateway, which is compiled otherwise.")
-def main(seconds: float, rounds: int, interpreted: bool) -> None:
+@click.option("--port", type=click.IntRange(1, 65535), help="Of a RabbitMQ broker here; one is started otherwise.")
+def main(callers: tuple[int, ...], seconds: float, rounds: int, interpreted: bool, port: int | None) -> None:
     """Compare the Samwise gateway with samd, whose program the variable SAMD names."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     samd = os.environ.get("SAMD", "")
     names = [name for name in NAMES if samd or name != SAMD]
-    needs_rabbitmq()
     build_programs(("samwise_load",))
     console.print(describe_machine(), highlight=False)
     core = core_folder(not interpreted)
-    results: dict[tuple[str, int], list[dict[str, Any]]] = {(name, n): [] for n in CALLERS for name in names}
-    with tempfile.TemporaryDirectory(prefix="rabbitmq-") as folder, RabbitNodes(Path(folder)) as nodes:
-        node: RabbitNode = nodes.nodes["rabbit-1"]
+    results: dict[tuple[str, int], list[dict[str, Any]]] = {(name, n): [] for n in callers for name in names}
+    with rabbitmq(port) as rabbit_port:
         for number in range(rounds):
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
-                for callers_n in CALLERS:
-                    with running(name, samd, node.port, core=core) as (pid, endpoint):
+                for callers_n in callers:
+                    with running(name, samd, rabbit_port, core=core) as (pid, endpoint):
                         results[name, callers_n].append(measure(pid, endpoint, callers_n, seconds))
     show(console, results)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -23,7 +23,7 @@ from benchmarks.contestants import (
     COMPILED,
     INTERPRETED,
     START_LIMIT_S,
-    Contestant,
+    RunningBroker,
     contestants,
     core_folder,
     plain_environment,
@@ -31,14 +31,13 @@ from benchmarks.contestants import (
 from benchmarks.contestants import measure as measure_broker
 from benchmarks.figures import Row, table_of
 from benchmarks.machine import BUILD, CannotMeasure, build_programs, choose_cpus, describe_machine, resident_kib
-from benchmarks.samwise import STOP_LIMIT_S, gateway_command, gateway_file, measure, needs_rabbitmq, running
-from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
-from client_sdk.gateways.samwise.store import FSYNC, OS
+from benchmarks.samwise import STOP_LIMIT_S, gateway_command, gateway_file, measure, rabbitmq, running, status_of
+from client_sdk.gateways.samwise.store import DURABILITIES, FSYNC, OS
 from client_sdk.gateways.samwise.tables import Tables, encode_publish
-from client_sdk.gateways.samwise.values import ROUND_ROBIN, Publish, Status
+from client_sdk.gateways.samwise.values import ROUND_ROBIN, Publish
 from spark_sink.event_files.layout import LOG_FOLDER, LOG_SUFFIX
-from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNodes
 
+PARTS: Final = ("starts", "confirms", "broker")
 CALLERS_N: Final = 64
 LOOK_S: Final = 0.1
 WARM_UP_SHARE: Final = 0.2  # of a run, as in load/common.h
@@ -74,8 +73,7 @@ def fill(folder: Path, messages_n: int) -> None:
 
 def delivered_n(endpoint: str) -> int:
     """How many messages a gateway has delivered since its start."""
-    with SamwiseClient(endpoint) as client:
-        lines = client.ask(Status(120)).text.splitlines()
+    lines = status_of(endpoint).splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("delivered: "))
 
 
@@ -141,11 +139,13 @@ def part_of(values: list[int], part: float) -> int:
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
-def show_confirms(console: Console, port: int, seconds: float, rounds: int, core: Path) -> None:
+def show_confirms(
+    console: Console, port: int, durabilities: Iterable[str], seconds: float, rounds: int, core: Path
+) -> None:
     """At half of the rate that the gateway took just before, with event files that tell of each message."""
     title = f"From acceptance to RabbitMQ's confirm, {CALLERS_N} callers at half load"
     table = table_of(title, "durability", "full load/s", "half load/s", "answer p99 ms", "p50 ms", "p99 ms", "most ms")
-    for durability in (OS, FSYNC):
+    for durability in durabilities:
         name = f"gateway, {durability}"
         for _ in range(rounds):
             with running(name, "", port, core=core) as (pid, endpoint):
@@ -178,14 +178,9 @@ def full_load(port: int, seconds: float, core: Path) -> Iterator[None]:
             callers.wait()
 
 
-def through(contestant: Contestant, seconds: float) -> dict[str, Any]:
+def through(broker: RunningBroker, seconds: float, cpus: set[int]) -> dict[str, Any]:
     """What callers of a broker report, RATE requests a second."""
-    cpus = set.union(*choose_cpus())  # all share them: that is what is asked
-    broker = contestant.start(cpus)
-    try:
-        return measure_broker(broker, [*TRAFFIC.arguments(seconds), "--rate", str(RATE)], seconds, cpus)
-    finally:
-        broker.stop()
+    return measure_broker(broker, [*TRAFFIC.arguments(seconds), "--rate", str(RATE)], seconds, cpus)
 
 
 def show_broker(console: Console, port: int, seconds: float, rounds: int, *, is_compiled: bool) -> None:
@@ -193,11 +188,16 @@ def show_broker(console: Console, port: int, seconds: float, rounds: int, *, is_
     name = COMPILED if is_compiled else INTERPRETED
     core = core_folder(is_compiled)
     contestant = next(each for each in contestants() if each.name == name)
+    cpus = set.union(*choose_cpus())  # all share them: that is what is asked
     alone, beside = [], []
-    for _ in range(rounds):
-        alone.append(through(contestant, seconds))
-        with full_load(port, 10 * seconds, core):
-            beside.append(through(contestant, seconds))
+    broker = contestant.start(cpus)
+    try:
+        for _ in range(rounds):
+            alone.append(through(broker, seconds, cpus))
+            with full_load(port, 10 * seconds, core):
+                beside.append(through(broker, seconds, cpus))
+    finally:
+        broker.stop()
     title = f"Through a broker, {RATE:,} requests a second ({name})"
     table = table_of(title, "gateway", "requests/s", "CPU µs", "p50 µs", "p99 µs", "p99.9 µs")
     for what, reports in (("none", alone), ("at full load", beside)):
@@ -207,22 +207,35 @@ def show_broker(console: Console, port: int, seconds: float, rounds: int, *, is_
 
 
 @click.command()
+@click.option("--only", multiple=True, type=click.Choice(PARTS), help="These parts.")
 @click.option("--messages", "messages_n", type=click.IntRange(1), default=1_000_000, show_default=True, help="Stored.")
-@click.option("--seconds", type=click.FloatRange(0.5), default=5.0, show_default=True, help="Of each run.")
+@click.option("--durability", "durabilities", multiple=True, type=click.Choice(DURABILITIES), default=DURABILITIES)
+@click.option("--seconds", type=click.FloatRange(0.1), default=5.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
 @click.option("--interpreted", is_flag=True, help="Gateway and broker, which are compiled otherwise.")
-def main(messages_n: int, seconds: float, rounds: int, interpreted: bool) -> None:
+@click.option("--port", type=click.IntRange(1, 65535), help="Of a RabbitMQ broker here; one is started otherwise.")
+def main(
+    only: tuple[str, ...],
+    messages_n: int,
+    durabilities: tuple[str, ...],
+    seconds: float,
+    rounds: int,
+    interpreted: bool,
+    port: int | None,
+) -> None:
     """Measure how long the Samwise gateway makes others wait."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    needs_rabbitmq()
+    parts = only or PARTS
     build_programs(("samwise_load", "rsocket_load"))
     console.print(describe_machine(), highlight=False)
-    with tempfile.TemporaryDirectory(prefix="rabbitmq-") as folder, RabbitNodes(Path(folder)) as nodes:
-        port = nodes.nodes["rabbit-1"].port
-        core = core_folder(not interpreted)
-        show_starts(console, port, messages_n, seconds, core)
-        show_confirms(console, port, seconds, rounds, core)
-        show_broker(console, port, seconds, rounds, is_compiled=not interpreted)
+    core = core_folder(not interpreted)
+    with rabbitmq(port) as rabbit_port:
+        if "starts" in parts:
+            show_starts(console, rabbit_port, messages_n, seconds, core)
+        if "confirms" in parts:
+            show_confirms(console, rabbit_port, durabilities, seconds, rounds, core)
+        if "broker" in parts:
+            show_broker(console, rabbit_port, seconds, rounds, is_compiled=not interpreted)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from benchmarks.feed import files_in, main
 from benchmarks.feed_programs import bodies_of, cpu_s, make_files
 from spark_sink.feed.posts import read_post
+from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNode
 
 SMALL = ["--rounds", "1", "--seconds", "0.2", "--files", "400", "--mib", "1", "--segments", "3", "--posts", "20"]
 
@@ -40,9 +41,9 @@ def test_cpu_of_a_process_is_what_it_has_used_itself() -> None:
 
 @pytest.mark.interop
 @pytest.mark.slow
-@pytest.mark.xdist_group("rabbitmq")
-def test_it_measures_all_that_it_names() -> None:
-    result = CliRunner().invoke(main, [*SMALL, "--without-sr3"], catch_exceptions=False)
+def test_it_measures_all_that_it_names(rabbit: RabbitNode) -> None:
+    arguments = [*SMALL, "--without-sr3", "--port", str(rabbit.port)]
+    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     for title in ("Files of 4096", "A file of 1 MiB", "winnowed", "3 sealed segments", "20 posts wait"):
         assert title in result.stdout

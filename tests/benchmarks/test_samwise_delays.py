@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from benchmarks.samwise_delays import fill, main, part_of
 from client_sdk.gateways.samwise.tables import Tables
+from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNode
 from tests.conftest import missing
 
 
@@ -26,14 +27,13 @@ def test_a_part_of_the_values_is_not_above_its_value() -> None:
 
 @pytest.mark.interop
 @pytest.mark.slow
-@pytest.mark.xdist_group("rabbitmq")
-def test_it_measures_a_start_confirms_and_a_broker_beside() -> None:
+def test_it_measures_a_start_confirms_and_a_broker_beside(rabbit: RabbitNode) -> None:
     if not Path("/usr/include/zmq.h").exists() or not (shutil.which("cc") or shutil.which("gcc")):
         missing("the callers are a program in C: apt install libzmq3-dev gcc")
-    arguments = ["--messages", "500", "--seconds", "1", "--rounds", "1", "--interpreted"]
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    small = ["--messages", "20", "--durability", "os", "--seconds", "0.2", "--rounds", "1", "--interpreted"]
+    result = CliRunner().invoke(main, [*small, "--port", str(rabbit.port)], catch_exceptions=False)
     assert result.exit_code == 0
     for title in ("A start with stored messages", "From acceptance to RabbitMQ's confirm", "Through a broker"):
         assert title in result.stdout
-    started = next(line for line in result.stdout.splitlines() if line.startswith("│ 500 "))
-    assert started.split()[-2] == "500"  # all of them were delivered
+    started = next(line for line in result.stdout.splitlines() if line.startswith("│ 20 "))
+    assert started.split()[-2] == "20"  # all of them were delivered
