@@ -270,7 +270,7 @@ class WinnowOptions:
     brokers: tuple[str, ...] = _brokers()
     to: tuple[str, ...] = option(
         (),
-        "Names of brokers of messages that get the posts. A post is passed on when all of them have it.",
+        "Names of brokers of messages that get the posts. What one has missed it gets when it is back.",
         '["rabbit-3"]',
         form="text",
     )

@@ -20,6 +20,7 @@ from spark_sink.feed.errors import NotSent, SendError
 from spark_sink.feed.posts import RENAME, Post, former_value, read_post
 from spark_sink.feed.transport import Sink
 
+MAX_ONWARD: Final = 1_000_000  # posts that wait to be passed on; then no others are taken
 PAGE_N: Final = 64  # that are under way to one sink
 _FILE_OP: Final = msgspec.json.Decoder(dict[str, object])
 

@@ -1,11 +1,12 @@
 """Passes posts on without fetching anything: the first occurrence of each, to all sinks.
 
-    source ──► read ──► wanted, no repeat ──► each sink has confirmed it ──► memory ──► acknowledged
+    source ──► read ──► wanted, no repeat ──► memory, a queue for each sink: one transaction ──► acknowledged
+                                                        └──► Outgoing ──► sink
 
 Two posters of the same data become one source of it. A post goes on as it came, headers that nobody knows included; it
-is acknowledged when all sinks have it and it is remembered on the disk, so nothing is lost, and what a crash leaves out
-may go on twice. Posts of one place go on one after the other; the sinks get a post side by side, and a sink that can
-never take it is left out.
+is acknowledged when it waits on the disk for all sinks, so nothing is lost, and what a crash leaves out may go on
+twice. Posts of one place go on one after the other. A sink that is away gets what it has missed when it is back, and
+holds up nothing until MAX_ONWARD posts wait for it; one that can never take a post is left out.
 """
 
 import asyncio
@@ -16,17 +17,18 @@ from pathlib import Path
 from typing import Final
 
 from client_sdk.clock import Clock
-from client_sdk.reconnect.backoff import Backoff
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MemoryTables
+from spark_sink.feed.consumer.outgoing import MAX_ONWARD, Outgoing
 from spark_sink.feed.consumer.turns import Claim, Turns
 from spark_sink.feed.consumer.winnow import Winnow
-from spark_sink.feed.errors import BadPost, NotSent, SendError
+from spark_sink.feed.errors import BadPost
 from spark_sink.feed.posts import Post, read_post
 from spark_sink.feed.transport import Arrival, Sink, Source
 from spark_sink.feed.transports.settings import POST_PREFIX
 
 EXPIRE_S: Final = 60.0  # between two looks at what is too old to be remembered
+TICK_S: Final = 0.2  # between two looks at how many posts wait, where there are too many
 
 _log: Final = logging.getLogger("spark_sink.feed")
 
@@ -50,28 +52,33 @@ class Passer:
         self.repeats_n = 0
         self.refused_n = 0
         self.sources: Final = tuple(sources)
-        self._sinks: Final = tuple(sinks)
         self._file: Final = memory
         self._winnow: Final = winnow
         self._accepts: Final = accepts
         self._clock: Final = clock or Clock()
         self._memory: Final = Memory(memory, self._clock)
         self._turns: Final = Turns()  # of posts under way, as many as the sources let out
-        self._unsent: Final = [""] * len(self._sinks)  # why each does not have its last post; empty: it has
+        self._outgoing: Final = [
+            Outgoing(f"posts {sink.name}", sink, POST_PREFIX, self._memory, self._clock) for sink in sinks
+        ]
+        self._waiting_n = 0  # posts that wait for the sink that has most of them
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
         self._working: Final[set[asyncio.Task[None]]] = set()
 
     @property
     def problem(self) -> str:
         """Why the last post is not passed on, or not remembered; empty: it is."""
-        unsent = next(filter(None, self._unsent), "")
+        unsent = next(filter(None, (each.trouble for each in self._outgoing)), "")
         return unsent or (f"{self._file}: {self._memory.trouble}" if self._memory.trouble else "")
 
     async def start(self) -> None:
         """MemoryFileError: the memory cannot be used."""
         await self._memory.open()
         self._winnow.load(await self._memory.do(MemoryTables.remembered), time.time())
+        await self._memory.do(lambda tables: tables.keep_queues([each.queue for each in self._outgoing]))
+        await self._count()
         self._tasks = [asyncio.create_task(self._receive(source)) for source in self.sources]
+        self._tasks += [asyncio.create_task(each.run()) for each in self._outgoing]
         self._tasks.append(asyncio.create_task(self._expire()))
 
     async def stop(self) -> None:
@@ -82,13 +89,16 @@ class Passer:
         await asyncio.gather(*tasks, return_exceptions=True)
         for source in self.sources:
             await source.close()
-        for sink in self._sinks:
-            await sink.close()
+        for each in self._outgoing:
+            await each.sink.close()
         await self._memory.close()
 
     async def _receive(self, source: Source) -> None:
         while True:
             arrival = await source.receive()
+            while self._waiting_n > MAX_ONWARD:
+                await self._clock.sleep(TICK_S)
+                await self._count()
             self.received_n += 1
             task = asyncio.create_task(self._take(source, arrival))
             self._working.add(task)
@@ -111,34 +121,27 @@ class Passer:
         if self._winnow.is_repeat(post, time.time()):
             self.repeats_n += 1
             return
-        await asyncio.gather(*(self._send(number, post) for number in range(len(self._sinks))))
-        self.passed_n += 1
-        kept = self._winnow.remember(post, time.time())
-        await self._memory.do(lambda tables: tables.remember(kept))
+        kept, body = self._winnow.remember(post, time.time()), post.encode()
 
-    async def _send(self, number: int, post: Post) -> None:
-        """To the sink of this number."""
-        backoff = Backoff()
-        while True:
-            try:
-                await self._sinks[number].send(post, POST_PREFIX)
-            except NotSent as error:
-                self._say(number, str(error))
-                await self._clock.sleep(backoff.next_s())
-            except SendError as error:  # it would be so each time
-                self._say(number, str(error))
-                return
-            else:
-                self._unsent[number] = ""
-                return
+        def work(tables: MemoryTables) -> int:
+            tables.remember(kept)
+            for each in self._outgoing:
+                tables.add_outgoing(each.queue, body)
+            return self._most_waiting(tables)
+
+        self._waiting_n = await self._memory.do(work)
+        self.passed_n += 1
+        for each in self._outgoing:
+            each.wake()
+
+    async def _count(self) -> None:
+        self._waiting_n = await self._memory.do(self._most_waiting)
+
+    def _most_waiting(self, tables: MemoryTables) -> int:
+        return max((tables.outgoing[each.queue] for each in self._outgoing), default=0)
 
     async def _expire(self) -> None:
         while True:
             before = self._winnow.expire(time.time())
             await self._memory.do(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
             await self._clock.sleep(EXPIRE_S)
-
-    def _say(self, number: int, problem: str) -> None:
-        if problem != self._unsent[number]:
-            _log.warning("winnow: %s", problem)
-        self._unsent[number] = problem

@@ -38,7 +38,7 @@ from spark_sink.feed.consumer.mirror import (
     Refused,
     claims_of_decision,
 )
-from spark_sink.feed.consumer.outgoing import Outgoing, onward_post
+from spark_sink.feed.consumer.outgoing import MAX_ONWARD, Outgoing, onward_post
 from spark_sink.feed.consumer.places import BadPlace, Places
 from spark_sink.feed.consumer.turns import Turns
 from spark_sink.feed.errors import BadPost
@@ -60,7 +60,6 @@ from spark_sink.feed.transport import Arrival, Sink, Source
 from spark_sink.feed.transports.settings import POST_PREFIX
 
 MAX_UNDER_WAY: Final = 512  # posts of all sources
-MAX_ONWARD: Final = 1_000_000  # posts that wait to be passed on to one sink; then no others are taken
 PER_HOST_N: Final = 32  # fetches from one host at a time; more wait on the disk
 PATIENCE_S: Final = 2.0  # for one post, after which it becomes a retry and goes on
 REST_S: Final = 5.0  # of a host that could not be reached

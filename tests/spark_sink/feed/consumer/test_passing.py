@@ -1,9 +1,13 @@
 """The first occurrence of each post goes on, as it came, to all sinks; and nothing is lost or held up."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from client_sdk.clock import Clock
+from spark_sink.feed.consumer import passing as passing_module
 from spark_sink.feed.consumer.passing import Passer
 from spark_sink.feed.consumer.winnow import Winnow
 from spark_sink.feed.errors import NotSent, SendError
@@ -69,24 +73,36 @@ def post_of(path: str, base_url: str = "http://a/", value: str = "x") -> bytes:
     return make_post(base_url, path, 1_000_000_000, identity=identity, extra={"later": 12345678901234567890}).encode()
 
 
-async def passed(tmp_path: Path, source: FakeSource, *sinks: FakeSink, basis: str = "path", reject: str = "") -> Passer:
-    """Until all that the source has is acknowledged."""
-    wanted = len(source.bodies)
+def passer_of(
+    tmp_path: Path, source: FakeSource, *sinks: FakeSink, basis: str = "path", accepts: Callable[[str], bool] = bool
+) -> Passer:
     winnow = Winnow(basis=basis, max_posts=100, ttl_s=3600.0)
-    passer = Passer(
-        [source], sinks, tmp_path / "memory", winnow, lambda path: not reject or reject not in path, clock=Hasty()
-    )
+    return Passer([source], sinks, tmp_path / "memory", winnow, accepts, clock=Hasty())
+
+
+async def passed(
+    tmp_path: Path, source: FakeSource, *sinks: FakeSink, basis: str = "path", reject: str = "-"
+) -> Passer:
+    """Until all that the source has is acknowledged, and confirmed by the sinks."""
+    wanted = len(source.bodies)
+    passer = passer_of(tmp_path, source, *sinks, basis=basis, accepts=lambda path: reject not in path)
     await passer.start()
     async with asyncio.timeout(10):
-        while len(source.acknowledged) < wanted:
+        while len(source.acknowledged) < wanted or await waiting_n(passer):
             await asyncio.sleep(0)
     await passer.stop()
     return passer
 
 
+async def waiting_n(passer: Passer) -> int:
+    """Posts that some sink has not confirmed."""
+    return await passer._memory.do(lambda tables: tables.outgoing.total())
+
+
 async def test_the_first_of_two_posts_of_the_same_goes_on_as_it_came(tmp_path: Path) -> None:
     one, two = post_of("a"), post_of("a", "http://b/")
     sinks = FakeSink(), FakeSink(refuses_n=2)
+    sinks[1].name = "other"
     passer = await passed(tmp_path, FakeSource(one, two), *sinks)
     assert [[post.encode() for post in sink.sent] for sink in sinks] == [[one], [one]]
     assert (passer.received_n, passer.passed_n, passer.repeats_n, passer.problem) == (2, 1, 1, "")
@@ -121,11 +137,24 @@ async def test_unknown_headers_go_on_with_their_values(tmp_path: Path) -> None:
     assert b"12345678901234567890" in read_post(sink.sent[0].encode()).encode()
 
 
+class OneByOne(FakeSource):
+    """Has one post out at a time."""
+
+    given_n = 0
+
+    async def receive(self) -> Arrival:
+        while len(self.acknowledged) < self.given_n:
+            await asyncio.sleep(0)
+        self.given_n += 1
+        return await super().receive()
+
+
 class Away(FakeSink):
     """Takes nothing until it is back."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.name = "away"
         self.back = asyncio.Event()
 
     async def send(self, post: Post, prefix: str) -> None:
@@ -136,26 +165,50 @@ class Away(FakeSink):
 class Refusing(FakeSink):
     """Can take one path never."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = "refusing"
+
     async def send(self, post: Post, prefix: str) -> None:
         if post.rel_path == "a":
             raise SendError("sink: its topic is too long")
         await super().send(post, prefix)
 
 
-async def test_a_sink_that_is_away_does_not_hold_up_the_one_behind_it(tmp_path: Path) -> None:
-    away, sink, source = Away(), FakeSink(), FakeSource(post_of("a"))
-    winnow = Winnow(basis="path", max_posts=100, ttl_s=3600.0)
-    passer = Passer([source], [away, sink], tmp_path / "memory", winnow, lambda _: True)
+async def test_a_sink_that_is_away_holds_up_nothing_and_gets_what_it_has_missed(tmp_path: Path) -> None:
+    """Of the next process, too."""
+    bodies = [post_of(path, value=path) for path in "abc"]
+    away, sink, source = Away(), FakeSink(), FakeSource(*bodies)
+    passer = passer_of(tmp_path, source, away, sink)
     await passer.start()
     async with asyncio.timeout(10):
-        while not sink.sent:
-            await asyncio.sleep(0)
-        assert source.acknowledged == []
-        away.back.set()
-        while not source.acknowledged:
+        while len(sink.sent) < 3:
             await asyncio.sleep(0)
     await passer.stop()
-    assert [post.rel_path for post in away.sent] == ["a"]
+    assert source.acknowledged == bodies
+    back = FakeSink()
+    back.name = away.name
+    await passed(tmp_path, FakeSource(), back, FakeSink())
+    assert [post.encode() for post in back.sent] == bodies
+
+
+async def test_when_too_many_posts_wait_for_a_sink_no_others_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing_module, "MAX_ONWARD", 2)
+    away, source = Away(), OneByOne(*(post_of(f"f{number}", value=f"{number}") for number in range(9)))
+    passer = passer_of(tmp_path, source, away)
+    await passer.start()
+    async with asyncio.timeout(10):
+        while source.given_n < 4:
+            await asyncio.sleep(0)
+        for _ in range(10):  # while it looks how many wait
+            await waiting_n(passer)
+        assert (passer.received_n, len(source.acknowledged)) == (3, 3)
+        away.back.set()
+        while len(away.sent) < 9:
+            await asyncio.sleep(0)
+    await passer.stop()
 
 
 async def test_a_post_that_a_sink_can_never_take_is_left_out_there_alone(tmp_path: Path) -> None:
