@@ -25,10 +25,10 @@ from tests.system.support.processes import LISTENING
 from tests.system.support.vitals import resident_kib
 from tests.system.support.waits import until
 
-FILES_N: Final = int(os.environ.get("FILES", "2000"))
-POSTS_N: Final = int(os.environ.get("POSTS", "3000"))
+FILES_N: Final = int(os.environ.get("FILES", "1000"))
+POSTS_N: Final = int(os.environ.get("POSTS", "1500"))
 LOOK_S: Final = 0.05  # between two questions
-TURNS_N: Final = 10  # in which they come
+TURNS_N: Final = 5  # in which they come
 FILE_BYTES: Final = 100
 TEST_S: Final = 60.0 + (FILES_N + POSTS_N) / 50
 # Of one file or post: what a mirror remembers of it for an hour, and a poster of what it has seen; fewer files than a

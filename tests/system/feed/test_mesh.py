@@ -12,11 +12,18 @@ from typing import Final
 
 import pytest
 
+from client_sdk.testing import local_broker
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.posts import read_post
+from spark_sink.feed.producer.folders import Folder
+from spark_sink.feed.producer.post_log import PostLog
+from spark_sink.feed.producer.poster import Poster
+from spark_sink.feed.producer.posting import PostOptions
 from spark_sink.feed.transport import UP, Arrival, Source
-from spark_sink.feed.transports.settings import POST_PREFIX
-from tests.system.feed.announcing import PostBroker
+from spark_sink.feed.transports.offering import PostOffer
+from spark_sink.feed.transports.opening import open_source
+from spark_sink.feed.transports.settings import POST_PREFIX, SinkSettings, SourceSettings
+from tests.system.feed.announcing import LOOK_S, PostBroker
 from tests.system.feed.programs import Site, contents
 from tests.system.support.waits import soon, until
 
@@ -104,6 +111,45 @@ async def test_each_of_five_mirrors_fetches_a_file_once_and_announces_it_once(
     for arrivals in seen:
         assert sorted(read_post(each.body).rel_path for each in arrivals) == sorted(files)
         assert [UNKNOWN in each.body for each in arrivals] == [True] * FILES_N
+
+
+async def test_of_five_mirrors_that_offer_their_folders_over_rsocket_each_fetches_a_file_once(tmp_path: Path) -> None:
+    """Each hears all, and itself: one exchange of one broker, and nothing else is there."""
+    files = {f"f{number}": os.urandom(1000 + number) for number in range(FILES_N)}
+    folders = [tmp_path / str(number) for number in range(MIRRORS_N + 1)]
+    for folder in folders:
+        folder.mkdir()
+    for name, data in files.items():
+        (folders[-1] / name).write_bytes(data)
+    async with local_broker() as broker, AsyncExitStack() as at_end:
+        sites = [await at_end.enter_async_context(Site(each, tmp_path / "nobody").serving()) for each in folders]
+        offers = [await at_end.enter_async_context(offered(*each, broker)) for each in zip(folders, sites, strict=True)]
+        found: list[Subscriber] = []
+        for number, folder in enumerate(folders[:-1]):
+            source = open_source(SourceSettings(name=f"in-{number}", url=broker))
+            options = SubscriberOptions(root=folder, memory=tmp_path / f"{number}.db", is_synced=False)
+            found.append(Subscriber([source], options))
+            await found[-1].start()
+            at_end.push_async_callback(found[-1].stop)
+        await until(lambda: [each.log.last_seq for each in offers] == [FILES_N] * len(offers))
+        heard_n = [FILES_N * len(offers)] * MIRRORS_N
+        await until(lambda: [each.state.written_n + each.state.repeats_n for each in found] == heard_n)
+        assert [each.state.written_n for each in found] == [FILES_N] * MIRRORS_N
+    assert sum((each.asked for each in sites[1:]), sites[0].asked) == dict.fromkeys(files, MIRRORS_N)
+    assert [contents(folder) for folder in folders] == [files] * len(folders)
+
+
+@asynccontextmanager
+async def offered(folder: Path, site: Site, broker: str) -> AsyncIterator[Poster]:
+    """A folder whose files are posted, at a broker of RSocket."""
+    log = PostLog(folder.with_suffix(".posts"), is_synced=False)
+    poster = Poster(Folder(folder, interval_s=LOOK_S), log, PostOptions(base_url=site.url))
+    offer = PostOffer(SinkSettings(name=folder.name, url=broker), log, poster.heard)
+    await poster.start()
+    offer.start()
+    yield poster
+    await offer.close()
+    await poster.stop()
 
 
 async def taken(source: Source, posts_n: int) -> list[Arrival]:
