@@ -16,7 +16,6 @@ import contextlib
 import errno
 import getpass
 import logging
-import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from typing import Final
 from client_sdk.clock import Clock
 from spark_sink.feed.consumer.carrier import Carrier
 from spark_sink.feed.consumer.fetching import Fetched, NotFetched
+from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MAX_REPORTS, MemoryTables, Retry
 from spark_sink.feed.consumer.mirror import (
@@ -60,14 +60,9 @@ from spark_sink.feed.transport import Arrival, Sink, Source
 from spark_sink.feed.transports.settings import POST_PREFIX
 
 MAX_UNDER_WAY: Final = 512  # posts of all sources
-PER_HOST_N: Final = 32  # fetches from one host at a time; more wait on the disk
 PATIENCE_S: Final = 2.0  # for one post, after which it becomes a retry and goes on
-REST_S: Final = 5.0  # of a host that could not be reached
 SOON_S: Final = 0.2  # until what waits for its host is looked at again
 TICK_S: Final = 0.2  # between two looks at retries
-TRIES: Final = 10
-FIRST_PAUSE_S: Final = 5.0  # between the first two tries; it doubles
-LAST_PAUSE_S: Final = 3_600.0
 EXPIRE_S: Final = 60.0  # between two looks at what is too old to be remembered
 # What a folder answers as long as it is as it is: a file or link in the way of a folder, or the other way round.
 LASTING: Final = frozenset(
@@ -147,8 +142,7 @@ class Subscriber:
         self._carrier: Final = Carrier(Places(options.root), self._memory, per_host_n=PER_HOST_N)
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
         self._turns: Final = Turns()
-        self._active: Final[dict[str, int]] = {}  # fetches by host
-        self._resting: Final[dict[str, float]] = {}  # hosts that have failed the last time, and until when they rest
+        self._hosts: Final = Hosts(tries=options.tries, first_pause_s=options.first_pause_s)
         self._retrying: Final[set[int]] = set()  # retries under way
         self._under_way: Final[dict[_Task, None]] = {}  # those whose messages are not acknowledged, the oldest first
         self._tasks: list[asyncio.Task[None]] = []  # from `start` to `stop`
@@ -228,9 +222,10 @@ class Subscriber:
 
     async def _due(self, now: float) -> list[Retry]:
         """Retries whose time has come and that are not under way, of each host as many as it can take."""
-        room = {host: self._room_n(host, now) for host in (*self._active, *self._resting)}
+        hosts = self._hosts
+        room = {host: hosts.room_n(host, now) for host in hosts.known}
         # Those under way are still due, and come first.
-        limits = {host: n + self._active.get(host, 0) if n > 0 else 0 for host, n in room.items()}
+        limits = {host: n + hosts.active_n(host) if n > 0 else 0 for host, n in room.items()}
         due = await self._memory.do(lambda tables: tables.take_due(now, lambda host: limits.get(host, PER_HOST_N)))
         fresh = []
         for each in due:
@@ -268,7 +263,7 @@ class Subscriber:
             return
         if isinstance(decision, Fetch):
             task.host = decision.host
-            if task.retry is None and self._room_n(task.host, time.time()) <= 0:
+            if task.retry is None and self._hosts.room_n(task.host, time.time()) <= 0:
                 await self._keep(task.host, time.time() + SOON_S, 0, "", task.body)
                 task.acknowledge()
                 return
@@ -297,7 +292,7 @@ class Subscriber:
                 failure = NotFetched(f"{post.place}: {error.strerror or error}", is_final=error.errno in LASTING)
                 await self._failed(task, post, decision, failure)
             else:
-                self._resting.pop(task.host, None)
+                self._hosts.reached(task.host)
                 await self._done(task, post, decision, fetched)
 
     async def _done(self, task: _Task, post: Post, decision: Decision, fetched: Fetched) -> None:
@@ -348,28 +343,29 @@ class Subscriber:
 
     async def _failed(self, task: _Task, post: Post, decision: Decision, failure: NotFetched) -> None:
         self.state.failed_n += 1
-        tries = (0 if task.retry is None else task.retry.tries) + (not failure.is_host)  # of an outage none counts
         text = str(failure)
-        now = time.time()
-        is_told = task.retry is not None or (failure.is_host and task.host in self._resting)
-        if failure.is_host and task.host:
-            self._resting[task.host] = now + REST_S
-        if failure.is_final or tries >= self._options.tries:
+        again = self._hosts.failed(
+            task.host,
+            time.time(),
+            tries=0 if task.retry is None else task.retry.tries,
+            is_host=failure.is_host,
+            is_final=failure.is_final,
+            is_again=task.retry is not None,
+        )
+        if again is None:
             self.state.given_up_n += 1
             await self._carrier.give_up(post, decision)
             await self._refuse(task, post, Refused(NOT_COPIED, text))
             return
-        if not is_told:
+        if again.is_news:
             _log.warning("subscriber: not done yet, it will be tried again: %s", text)
-        pause_s = min(self._options.first_pause_s * 2 ** max(0, tries - 1), LAST_PAUSE_S)
-        due_at = now + pause_s * (0.5 + random.random() / 2)
         if task.keeping is not None:
             await task.keeping
         retry = task.retry
         if retry is not None:
-            await self._memory.do(lambda tables: tables.postpone(retry.id, due_at, tries, text))
+            await self._memory.do(lambda tables: tables.postpone(retry.id, again.at, again.tries, text))
         else:
-            await self._keep(task.host, due_at, tries, text, task.body)
+            await self._keep(task.host, again.at, again.tries, text, task.body)
             task.acknowledge()
 
     async def _end(self, task: _Task, work: Callable[[MemoryTables], None]) -> None:
@@ -398,27 +394,13 @@ class Subscriber:
             await self._memory.do(lambda tables, report=report: self._put(tables, [(self._reports, report)]))  # type: ignore[misc]
         return id
 
-    # Hosts
-
-    def _room_n(self, host: str, now: float) -> int:
-        """How many more may be fetched from it now."""
-        rests_until = self._resting.get(host)
-        if rests_until is None:
-            return PER_HOST_N - self._active.get(host, 0)
-        return 0 if rests_until > now else 1 - self._active.get(host, 0)
-
     @contextlib.contextmanager
     def _visit(self, host: str) -> Iterator[None]:
-        if not host:
-            yield
-            return
-        self._active[host] = self._active.get(host, 0) + 1
+        self._hosts.begin(host)
         try:
             yield
         finally:
-            self._active[host] -= 1
-            if not self._active[host]:
-                del self._active[host]
+            self._hosts.end(host)
 
     # What goes out
 

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from spark_sink.feed.blocks import blocks_of
+from spark_sink.feed.consumer import hosts as hosts_module
 from spark_sink.feed.consumer import subscriber as subscriber_module
 from spark_sink.feed.consumer.fetching import part_of
 from spark_sink.feed.identity import Identity
@@ -376,21 +377,21 @@ async def test_a_host_that_is_gone_is_tried_with_one_post_at_a_time(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And it is one line of the log."""
-    monkeypatch.setattr(subscriber_module, "REST_S", 0.1)
+    monkeypatch.setattr(hosts_module, "REST_S", 0.1)
     bodies = [site.post(f"f{n}", site.put(f"f{n}", b"%d" % n)) for n in range(100)]
     gone = [body.replace(site.url.encode(), b"http://127.0.0.1:1/") for body in bodies]
     async with Running(tmp_path, first_pause_s=0.01, tries=3) as mirror:
         mirror.source.give(*gone)
         await until(lambda: len(mirror.source.acknowledged) == 100)
         failed_n = mirror.subscriber.state.failed_n
-        assert failed_n <= subscriber_module.PER_HOST_N + 1
+        assert failed_n <= hosts_module.PER_HOST_N + 1
         assert caplog.text.count("it will be tried again: http://127.0.0.1:1/") == 1
         mirror.source.give(*bodies)
         await until(lambda: len(mirror.files) == 100)
 
 
 async def test_a_host_that_is_away_uses_up_no_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriber_module, "REST_S", 0.01)
+    monkeypatch.setattr(hosts_module, "REST_S", 0.01)
     monkeypatch.setattr(subscriber_module, "TICK_S", 0.01)
     (tmp_path / "served").mkdir()
     site = Site(tmp_path / "served")
@@ -408,7 +409,7 @@ async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriber_module, "SOON_S", 0.0)
-    monkeypatch.setattr(subscriber_module, "PER_HOST_N", 4)
+    monkeypatch.setattr(hosts_module, "PER_HOST_N", 4)
     releases: asyncio.Queue[None] = asyncio.Queue()
 
     async def hang(request: web.Request) -> None:

@@ -1,0 +1,90 @@
+"""Which host may be asked for how much, and when what has failed is tried again. Knows no clock and no network.
+
+    reached ──► fails as a whole ──► rests ──► one fetch at a time ──► reached, or rests again
+
+Of a host that has failed, nothing is asked for REST_S; then one post tries it, and the others wait for how that ends.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+PER_HOST_N: Final = 32  # fetches from one host at a time; more wait on the disk
+REST_S: Final = 5.0  # of a host that could not be reached
+TRIES: Final = 10
+FIRST_PAUSE_S: Final = 5.0  # between the first two tries; it doubles
+LAST_PAUSE_S: Final = 3_600.0
+
+
+class Again(NamedTuple):
+    """What has failed is tried another time."""
+
+    at: float
+    tries: int  # that count
+    is_news: bool  # nobody was told so yet, neither of this post nor of its host
+
+
+class Hosts:
+    """All that files are fetched from; the host of what needs none is empty, and has room always. Moments are seconds
+    since 1970."""
+
+    def __init__(
+        self,
+        *,
+        tries: int = TRIES,
+        first_pause_s: float = FIRST_PAUSE_S,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`tries`: of one post, the first one included; those that did not reach the host do not count. `chance`: from
+        0 to 1, so that what failed together does not come together."""
+        self._tries: Final = tries
+        self._first_pause_s: Final = first_pause_s
+        self._chance: Final = chance
+        self._active: Final[dict[str, int]] = {}  # fetches by host
+        self._resting: Final[dict[str, float]] = {}  # hosts that have failed the last time, and until when they rest
+
+    @property
+    def known(self) -> set[str]:
+        """Those of which less than PER_HOST_N may have room."""
+        return {*self._active, *self._resting}
+
+    def active_n(self, host: str) -> int:
+        """Fetches that are under way."""
+        return self._active.get(host, 0)
+
+    def room_n(self, host: str, now: float) -> int:
+        """How many more may be fetched from it."""
+        rests_until = self._resting.get(host) if host else None
+        if rests_until is None:
+            return PER_HOST_N - self.active_n(host)
+        return 0 if rests_until > now else 1 - self.active_n(host)
+
+    def begin(self, host: str) -> None:
+        """One more; `end` has to follow."""
+        if host:
+            self._active[host] = self.active_n(host) + 1
+
+    def end(self, host: str) -> None:
+        """One less."""
+        if host:
+            self._active[host] -= 1
+            if not self._active[host]:
+                del self._active[host]
+
+    def reached(self, host: str) -> None:
+        """It has given what it was asked for."""
+        self._resting.pop(host, None)
+
+    def failed(
+        self, host: str, now: float, *, tries: int, is_host: bool, is_final: bool, is_again: bool
+    ) -> Again | None:
+        """After so many other tries. `is_host`: nothing can be had from it. `is_final`: another try would have the same
+        end. `is_again`: it is known that it is tried again. None: it is given up."""
+        is_news = not is_again and not (is_host and host in self._resting)
+        if is_host and host:
+            self._resting[host] = now + REST_S
+        counted = tries + (not is_host)  # of an outage none counts
+        if is_final or counted >= self._tries:
+            return None
+        pause_s = min(self._first_pause_s * 2 ** max(0, counted - 1), LAST_PAUSE_S)
+        return Again(now + pause_s * (0.5 + self._chance() / 2), counted, is_news)
