@@ -78,9 +78,13 @@ class Relay:
         while True:
             try:
                 peer, _ = listener.accept()
-                broker = socket.create_connection(self._target)
             except OSError:
                 return  # it was cut
+            try:
+                broker = socket.create_connection(self._target)
+            except OSError:
+                peer.close()  # nobody is there, for now
+                continue
             with self._lock:
                 if self.is_cut:
                     peer.close()
