@@ -59,6 +59,7 @@ class BrokerProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=self._environment,
+            start_new_session=True,  # Ctrl-C is for this process, which ends its connections first and then the broker
         )
         assert self._process.stdout is not None  # asked for with PIPE
         await self._wait_for_urls(self._process.stdout)

@@ -2,7 +2,9 @@
 with Spark it runs in CI."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -112,10 +114,14 @@ def test_an_interruption_ends_it_and_its_processes_without_a_traceback(tmp_path:
         while said not in output:
             output += (more := os.read(process.stdout.fileno(), 1 << 16))
             assert more, output
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: its broker has it too
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=RUN_S)
     assert (process.returncode, errors) == (EXIT_INTERRUPTED, b"")
     until_now(lambda: is_gone(process.pid))
+    listened = re.search(rb"tcp://127\.0\.0\.1:(\d+)", output)
+    assert listened is not None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(listened[1])))
 
 
 def is_gone(group: int) -> bool:
