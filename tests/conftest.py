@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 # The same cases in each run: a case that fails here fails everywhere. How long one takes says how busy the machine is.
 hypothesis.settings.register_profile(
-    "tests", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "tests",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tests")
 

@@ -37,14 +37,14 @@ def _no_endless_loop() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=125, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(max_size=600))
 @example(b"")
 def test_any_bytes_are_a_play_in_which_no_rule_is_broken(data: bytes) -> None:
     play(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.binary(max_size=300), framed=st.booleans(), is_set_up=st.booleans(), sizes=st.lists(st.integers(1, 40)))
 def test_any_bytes_are_accepted_or_a_protocol_error(
     data: bytes, framed: bool, is_set_up: bool, sizes: list[int]

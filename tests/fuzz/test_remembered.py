@@ -425,7 +425,7 @@ class Story:
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_nobody_can_tell_who_remembers_from_who_forgets(settings: CoreSettings) -> None:
     joined_at_once_n = 0
-    for seed in range(8):
+    for seed in range(3):
         story = Story(settings, seed)
         for _ in range(400):
             story.step()
@@ -434,4 +434,4 @@ def test_nobody_can_tell_who_remembers_from_who_forgets(settings: CoreSettings) 
     if settings.annotations_to_clients == "keep":  # then none is like the latest
         assert joined_at_once_n == 0
     else:
-        assert joined_at_once_n > 50
+        assert joined_at_once_n > 10

@@ -104,7 +104,7 @@ def test_proton_writes_the_bytes_of_the_vectors(proton: Any, example: Example) -
     assert written_by(proton, described(proton, example.annotations, *extra)).hex() == example.proton.hex()
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(annotations=sections())
 def test_what_we_write_proton_reads_and_what_it_writes_we_read(proton: Any, annotations: Annotations) -> None:
     expected = described(proton, annotations)
@@ -112,7 +112,7 @@ def test_what_we_write_proton_reads_and_what_it_writes_we_read(proton: Any, anno
     assert decode_annotations(written_by(proton, expected)) == annotations
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(annotations=sections())
 def test_a_symbolic_descriptor_of_proton_is_read(proton: Any, annotations: Annotations) -> None:
     fields = described(proton, annotations).value
@@ -120,7 +120,7 @@ def test_a_symbolic_descriptor_of_proton_is_read(proton: Any, annotations: Annot
     assert decode_annotations(came) == annotations
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(annotations=sections(), extra=st.lists(VALUES, max_size=4))
 def test_extra_fields_of_proton_go_through_as_they_came(
     proton: Any, annotations: Annotations, extra: list[Any]

@@ -195,14 +195,14 @@ def test_a_held_back_route_remove_costs_one_bounce_and_no_loop() -> None:
     agree(net)
 
 
-def test_ten_thousand_routes_are_there_when_the_link_is_up() -> None:
+def test_three_thousand_routes_are_there_when_the_link_is_up() -> None:
     net = line(2)
     net.cut = {("b1", "b2"), ("b2", "b1")}
-    for number in range(1, 10_001):
+    for number in range(1, 3_001):
         net.worlds["b1"].service(f"s{number % 50}", number)
     net.heal()
     net.advance(2.0)
-    assert len(net.table("b2")) == 10_000
+    assert len(net.table("b2")) == 3_000
     agree(net)
 
 

@@ -97,7 +97,7 @@ def test_a_peer_may_be_silent_for_its_lifetime_within_bounds(
 
 
 @given(started=st.floats(0.0, 1e7), lifetime_ms=st.integers(1, 10_000), heard=st.lists(st.floats(0.0, 1.0), max_size=5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_clock_never_stands_still(started: float, lifetime_ms: int, heard: list[float]) -> None:
     """A tick at the very moment of a deadline ends, however the sums of seconds are rounded."""
     world = World()

@@ -219,7 +219,7 @@ def test_the_broker_grants_again_before_its_grant_ends() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["grant", "ask", "wait"]), st.integers(0, 4)), max_size=50))
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=50, derandomize=True)
 def test_never_more_than_granted_whatever_happens(steps: list[tuple[str, int]]) -> None:
     world, service, caller = leased_orders()
     left, until = 0, 0.0

@@ -365,4 +365,4 @@ def label(pairs: list[Pair]) -> str:
 
 
 TestRoutingModel = RoutingModel.TestCase
-TestRoutingModel.settings = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True)
+TestRoutingModel.settings = settings(max_examples=25, stateful_step_count=50, deadline=None, derandomize=True)

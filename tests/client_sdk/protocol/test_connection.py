@@ -168,7 +168,7 @@ def check(far: Far) -> None:
         assert kind != frames.ERROR or id != 0 or machine.is_over
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(st.one_of(FRAMES, st.binary(max_size=40)), max_size=16), st.booleans())
 def test_whatever_a_peer_sends_it_goes_on_or_ends_and_keeps_its_bounds(messages: list[bytes], is_framed: bool) -> None:
     far = Far(is_framed=is_framed)

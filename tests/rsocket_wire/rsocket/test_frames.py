@@ -87,7 +87,7 @@ def test_setup_with_a_mime_type_that_is_not_ascii_is_an_invalid_frame() -> None:
         setup_of(PLAIN_SETUP.replace(b"a/b", b"a/\xff"))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(st.binary(max_size=60), st.integers(0, 0x3FF))
 def test_any_bytes_are_a_setup_or_an_invalid_frame(body: bytes, flags: int) -> None:
     try:
@@ -101,7 +101,7 @@ MIMES = st.text(st.characters(max_codepoint=127), max_size=255)
 TIMES = st.integers(0, frames.MAX_N)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(
     st.builds(frames.Setup, MIMES, MIMES, TIMES, TIMES, st.none() | st.binary(max_size=30), st.binary(max_size=30)),
     st.booleans(),
@@ -161,7 +161,7 @@ def test_request_that_is_cut_before_its_metadata_ends_has_no_parts(kind: int) ->
         assert parts(raw[:size]) == (-1, -1)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(st.binary(min_size=6, max_size=24))
 def test_parts_of_any_bytes_lie_within_the_frame(raw: bytes) -> None:
     at, to = parts(raw)

@@ -47,7 +47,7 @@ def test_stream_cut_anywhere_gives_the_same_frames() -> None:
             assert frames_of(cut(TWO_FRAMES, [first, second])) == [TWO_FRAMES[3:9], TWO_FRAMES[12:]]
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(BODIES, st.data())
 def test_any_pieces_give_the_same_frames(bodies: list[bytes], data: st.DataObject) -> None:
     stream = framed(*bodies)
@@ -61,7 +61,7 @@ def test_message_is_a_frame(bodies: list[bytes]) -> None:
     assert frames_of(bodies, is_framed=False) == bodies
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(st.binary(max_size=30), max_size=6), st.booleans())
 def test_any_bytes_are_frames_or_a_fault(pieces: list[bytes], is_framed: bool) -> None:
     cursor = FrameCursor(is_framed, 20)

@@ -129,7 +129,7 @@ def test_more_entries_than_allowed_are_none() -> None:
     assert entries(EMPTY * (MAX_ENTRIES + 1)) is None
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(
     st.lists(
         st.binary(max_size=9)

@@ -163,7 +163,7 @@ def test_a_frame_that_never_has_room_takes_none_from_others() -> None:
     assert (other.frames_n, budget.used_bytes) == (4, budget.limit_bytes)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.data())
 def test_whatever_sessions_do_the_budget_is_their_sum_and_kept(data: st.DataObject) -> None:
     """Nobody is overrun while a connected session holds a frame."""

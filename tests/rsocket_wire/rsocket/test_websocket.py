@@ -228,7 +228,7 @@ def test_what_a_client_must_not_send_is_a_fault(raw: bytes, code: int, fault: st
 
 
 @given(raw=st.binary(max_size=200), at=st.lists(st.integers(0, 200), max_size=6), is_from_client=st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=75)
 def test_any_bytes_are_read_the_same_in_pieces(raw: bytes, at: list[int], is_from_client: bool) -> None:
     whole, cut_up = MessageReader(is_from_client), MessageReader(is_from_client)
     begin = said(BINARY, b"begun", 0, key=KEY if is_from_client else None)

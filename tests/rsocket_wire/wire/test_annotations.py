@@ -362,7 +362,7 @@ def sections(draw: st.DrawFn) -> Annotations:
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(sections())
 def test_what_is_written_is_read_again(annotations: Annotations) -> None:
     data = annotations.encode()
@@ -370,7 +370,7 @@ def test_what_is_written_is_read_again(annotations: Annotations) -> None:
     assert decode_annotations(data).encode() == data
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=125)
 @given(st.sampled_from([b"", HEAD, HEAD + b"\xc0", HEAD + bytes.fromhex("c01404500040a10162")]), st.binary(max_size=60))
 def test_any_bytes_are_a_section_or_refused(head: bytes, tail: bytes) -> None:
     assert_section_or_refused(head + tail)

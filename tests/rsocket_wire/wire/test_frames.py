@@ -33,7 +33,7 @@ FRAMES = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=75)
 @given(FRAMES)
 def test_frame_written_is_read_again(frame: frames.BrokerFrame) -> None:
     data = frame.encode()
@@ -42,7 +42,7 @@ def test_frame_written_is_read_again(frame: frames.BrokerFrame) -> None:
     assert again.encode() == data
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=125)
 @given(st.integers(0, 7), st.sampled_from([0, 1, MINOR_JS]), st.binary(max_size=80))
 def test_any_bytes_behind_a_header_are_a_frame_or_refused(kind: int, minor: int, tail: bytes) -> None:
     data = bytes(2) + minor.to_bytes(2, "big") + bytes([kind << 2, 0x80]) + tail
@@ -165,7 +165,7 @@ def test_broker_info_of_the_js_version_is_read_like_its_other_maps() -> None:
     assert decode_frame(data) == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.builds(Address, IDS, TAGS, METADATA, st.binary(min_size=1, max_size=40), FLAGS))
 def test_where_wrapped_metadata_begins_is_known_once_both_maps_have_come(address: Address) -> None:
     raw = address.encode()

@@ -71,14 +71,14 @@ def test_metadata_value_that_is_no_text_is_shown_all_the_same() -> None:
     assert Tag(REGION, b"a\xff").value == "a\ufffd"
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(METADATA, max_size=8), st.binary(max_size=8))
 def test_map_in_the_middle_is_read_again_and_leaves_the_rest(tags: list[Tag], rest: bytes) -> None:
     data = written(tags, last=False) + rest.hex()
     assert read(data, utf8=False) == (tags, len(rest))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.lists(TAGS, max_size=8), st.booleans(), st.booleans())
 def test_map_at_the_end_is_read_again(tags: list[Tag], null_at_the_end: bool, to_end: bool) -> None:
     if null_at_the_end:

@@ -290,7 +290,7 @@ class Model:
 
 @pytest.mark.parametrize("on_leave", ["ignore", "error"])
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     steps=STEPS,
     last_steps=LAST_STEPS,
@@ -317,7 +317,7 @@ def test_a_merge_keeps_its_promises_whatever_happens(
     model.finish()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps=st.lists(st.tuples(st.integers(0, BRANCHES - 1), st.integers(0, 3)), max_size=80), n=st.integers(1, 5))
 def test_with_endless_credit_every_branch_gets_all_of_its_items_through(steps: list[tuple[int, int]], n: int) -> None:
     model = Model(REQUEST_STREAM, BRANCHES, n, 4, 1 << 20, "ignore")

@@ -7,7 +7,7 @@ from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from tests.broker.routing.made import shard_method
 
-KEYS = [key_hash([f"user-{number}".encode()]) for number in range(100_000)]
+KEYS = [key_hash([f"user-{number}".encode()]) for number in range(25_000)]
 
 
 def uuids(count: int) -> list[Route]:

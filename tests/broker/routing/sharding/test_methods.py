@@ -131,7 +131,7 @@ def test_modulo_moves_nearly_all_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, more", [("rendezvous", 0.03), ("maglev", 0.03), ("ring", 0.25), ("jump", 0.03), ("modulo", 0.03)]
+    "name, more", [("rendezvous", 0.06), ("maglev", 0.06), ("ring", 0.25), ("jump", 0.06), ("modulo", 0.06)]
 )
 def test_keys_are_spread_evenly(name: str, more: float) -> None:
     routes = uuids(10)

@@ -531,4 +531,4 @@ class HistoryOfServices(History):
 
 test_history_with_fixed_destinations = History.TestCase
 test_history_with_services = HistoryOfServices.TestCase
-History.TestCase.settings = HistoryOfServices.TestCase.settings = settings(max_examples=60, stateful_step_count=60)
+History.TestCase.settings = HistoryOfServices.TestCase.settings = settings(max_examples=20, stateful_step_count=60)
