@@ -15,12 +15,12 @@ from spark_sink.feed.consumer.fetching import (
     Differs,
     Fetched,
     Fetcher,
-    NotFetched,
     check_ends,
     compare,
     part_of,
     unsure_of,
 )
+from spark_sink.feed.consumer.http_client import NotFetched
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.mirror import (
     Decision,
@@ -45,21 +45,20 @@ KEEP_PARTS_S: Final = 7 * 86_400.0  # how long a file that is not whole is kept 
 class Carrier:
     """Of one folder, from `start` to `stop`."""
 
-    def __init__(self, places: Places, memory: Memory, *, per_host_n: int) -> None:
+    def __init__(self, places: Places, memory: Memory) -> None:
         self._places: Final = places
         self._memory: Final = memory
         self._writing: Final = Writing(places)
-        self._fetcher: Final = Fetcher(places, self._writing, per_host_n=per_host_n)
+        self._fetcher: Final = Fetcher(places, self._writing)
         self._parts: Final = Turns()  # who changes what is known of a hidden file
 
     async def start(self) -> None:
         """Connects nowhere yet. What a process that was killed has left goes, unless it may be resumed."""
         await asyncio.to_thread(self._places.clean, time.time() - KEEP_PARTS_S)
-        await self._fetcher.start()
 
     async def stop(self) -> None:
         """Ends all connections."""
-        await self._fetcher.close()
+        self._fetcher.close()
         await self._writing.close()
 
     async def carry_out(self, post: Post, decision: Decision) -> Fetched:

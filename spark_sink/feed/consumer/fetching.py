@@ -15,46 +15,24 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from spark_sink.errors import SinkError
 from spark_sink.feed.blocks import INPLACE, Blocks, file_bytes_of, range_of
+from spark_sink.feed.consumer.http_client import Answer, BrokeOff, HttpClient, NotFetched
 from spark_sink.feed.consumer.places import Places
 from spark_sink.feed.consumer.winnow import PATH, fingerprint_of
 from spark_sink.feed.consumer.writing import Writing
 from spark_sink.feed.identity import SHA512, Digest, Identity, cod_method, digest, identity_of, is_checked, value_of
 from spark_sink.feed.posts import Post
 
-if TYPE_CHECKING:
-    import aiohttp
-
 SMALL_BYTES: Final = 256 << 10  # of a file that is fetched into memory, and hashed there: that takes 0.5 ms
 PIECE_BYTES: Final = 1 << 20  # of a large one at a time
-CONNECT_S: Final = 10.0
-SILENT_S: Final = 60.0  # of a server, after which the request has failed
 MAX_REDIRECTS: Final = 3
-MAX_CONNECTIONS: Final = 256  # of all hosts
 ATTEMPTS: Final = 3  # at one file at once, where a connection breaks off or the bytes are other ones
 SCHEMES: Final = ("http", "https")
 # Answers after which another try can have another end.
 _AGAIN: Final = frozenset((404, 408, 416, 425, 429))
-
-
-class NotFetched(SinkError):
-    """It was not fetched; the text says why.
-
-    `is_final`: another try would have the same end. `is_host`: nothing can be had from this host.
-    """
-
-    def __init__(self, text: str, *, is_final: bool = False, is_host: bool = False) -> None:
-        super().__init__(text)
-        self.is_final: Final = is_final
-        self.is_host: Final = is_host
-
-
-class BrokeOff(NotFetched):
-    """In the middle of it."""
 
 
 class Differs(NotFetched):
@@ -92,33 +70,16 @@ class _Stream:
 
 
 class Fetcher:
-    """One client of HTTP, from `start` to `close`."""
+    """One client of HTTP, until `close`."""
 
-    def __init__(self, places: Places, writing: Writing, *, per_host_n: int) -> None:
+    def __init__(self, places: Places, writing: Writing) -> None:
         self._places: Final = places
         self._writing: Final = writing
-        self._per_host_n: Final = per_host_n
-        self._session: aiohttp.ClientSession | None = None  # from `start` to `close`
+        self._client: Final = HttpClient()
 
-    async def start(self) -> None:
-        """Connects nowhere yet."""
-        import aiohttp
-
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENT_S)
-        connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=self._per_host_n)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            timeout=timeout,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept-Encoding": "identity"},
-            read_bufsize=PIECE_BYTES,
-        )
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """Ends all connections."""
-        if self._session is not None:
-            await self._session.close()
+        self._client.close()
 
     async def fetch(self, post: Post, names: list[str]) -> Fetched:
         """The whole file of the post, into its place. NotFetched, OSError."""
@@ -175,16 +136,14 @@ class Fetcher:
 
     async def _read(self, post: Post) -> bytes:
         size = post.size or 0
-        async with self._answer(post.url, None) as response:
-            announced = response.content_length
-            if announced is None or announced > SMALL_BYTES:
-                data = bytearray()
-                async for piece in response.content.iter_any():
-                    data += piece
-                    if len(data) > size:
-                        raise _too_long(post)
-                return bytes(data)
-            return await response.read()
+        async with self._answer(post.url, None) as answer:
+            length = answer.head.length
+            if length is not None and length <= SMALL_BYTES:
+                return await answer.read(length)
+            content = await answer.read(size + 1)
+            if len(content) > size:
+                raise _too_long(post)
+            return content
 
     async def _fetch_large(self, post: Post, names: list[str]) -> Fetched:
         part = part_of(post, None)
@@ -240,83 +199,78 @@ class Fetcher:
         is_block = post.blocks is not None and is_inplace(post)
         span = (stream.at, stream.end if is_block else None) if is_block or stream.at else None
         is_sure = is_block or _method_of(post) is not None
-        async with self._answer(post.url, span, "" if is_sure else stream.tag) as response:
-            if span is not None and response.status != 206:
+        async with self._answer(post.url, span, "" if is_sure else stream.tag) as answer:
+            if span is not None and answer.head.status != 206:
                 if stream.start:
                     raise NotFetched(f"{post.url}: the server knows no ranges", is_final=True)
                 stream.restart()
-            tag = response.headers.get("ETag", "")
+            tag = answer.head.headers.get("etag", "")
             stream.tag = "" if tag.startswith("W/") else tag
-            await self._write(post, stream, response, takes_part=is_block and response.status == 200)
+            await self._write(post, stream, answer, takes_part=is_block and answer.head.status == 200)
         if stream.end is not None and stream.at < stream.end:
             if is_block:
                 raise BrokeOff(f"{post.url}: the block at {stream.start} ends at {stream.at}, not at {stream.end}")
             raise Differs(f"{post.url}: has {stream.at} bytes, {stream.end} were announced")
 
-    async def _write(
-        self, post: Post, stream: _Stream, response: "aiohttp.ClientResponse", *, takes_part: bool
-    ) -> None:
+    async def _write(self, post: Post, stream: _Stream, answer: Answer, *, takes_part: bool) -> None:
         """`takes_part`: the answer is more than what is wanted."""
-        writing: asyncio.Future[None] | None = None
+        spare, piece = (memoryview(bytearray(PIECE_BYTES)) for _ in range(2))
+        piece_n = 0  # bytes that have come into it
+        keeping: asyncio.Future[Any] | None = None  # of the other one
+        is_more = True
         try:
-            async for piece in response.content.iter_chunked(PIECE_BYTES):
-                if stream.end is not None and stream.at + len(piece) > stream.end:
-                    if not takes_part:
+            while is_more:
+                came_n = await answer.some(piece[piece_n:])
+                piece_n += came_n
+                is_more = came_n > 0
+                if stream.end is not None and stream.at + piece_n >= stream.end:
+                    if stream.at + piece_n > stream.end and not takes_part:
                         raise _too_long(post)
-                    piece = piece[: stream.end - stream.at]
-                if writing is not None:
-                    await writing
-                # While the thread writes and hashes, the next piece comes.
-                writing = asyncio.ensure_future(
-                    asyncio.to_thread(_keep, stream.file, piece, stream.at, stream.computes)
-                )
-                stream.at += len(piece)
-                if takes_part and stream.at == stream.end:
-                    break
+                    is_more = is_more and not takes_part
+                    piece_n = stream.end - stream.at
+                # What comes while threads write and hash is their next piece.
+                if is_more and piece_n < PIECE_BYTES and keeping is not None and not keeping.done():
+                    continue
+                if keeping is not None:
+                    await keeping
+                keeping = _keep(stream, piece[:piece_n])
+                piece, spare, piece_n = spare, piece, 0
+        except NotFetched:
+            if keeping is not None:
+                await keeping
+            keeping = _keep(stream, piece[:piece_n])
+            raise
         finally:
-            if writing is not None:
-                await writing
+            if keeping is not None:
+                await keeping
 
     @contextlib.asynccontextmanager
-    async def _answer(
-        self, url: str, span: "tuple[int, int | None] | None", tag: str = ""
-    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+    async def _answer(self, url: str, span: "tuple[int, int | None] | None", tag: str = "") -> AsyncIterator[Answer]:
         """The answer with the bytes from the first to before the second, if it is the file with this ETag. NotFetched
         for any other, and where there is none; BrokeOff where it ends too soon."""
-        import aiohttp
-
-        session = self._session
-        assert session is not None  # it has started
         headers = {}
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{'' if span[1] is None else span[1] - 1}"
             if tag:
                 headers["If-Range"] = tag
         at = url
-        try:
-            for _ in range(MAX_REDIRECTS + 1):
-                async with session.get(at, headers=headers, allow_redirects=False) as response:
-                    if response.status in (301, 302, 303, 307, 308):
-                        at = _redirected(url, at, response.headers.get("Location", ""))
-                        continue
-                    if response.status not in (200, 206):
-                        is_final = 400 <= response.status < 500 and response.status not in _AGAIN
-                        raise NotFetched(f"{url}: {response.status} {response.reason}", is_final=is_final)
-                    if span is not None and response.status == 206:
-                        _check_span(url, span[0], response.headers.get("Content-Range", ""))
-                    yield response
-                    return
-            raise NotFetched(f"{url}: more than {MAX_REDIRECTS} redirects", is_final=True)
-        except (aiohttp.InvalidURL, ValueError) as error:
-            raise NotFetched(f"{url}: it is no URL: {error}", is_final=True) from None
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotFetched(_text_of(url, error), is_host=True) from None
-        except TimeoutError:
-            raise NotFetched(f"{url}: no answer", is_host=True) from None
-        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            raise BrokeOff(_text_of(url, error)) from None
-        except aiohttp.ClientError as error:
-            raise NotFetched(_text_of(url, error)) from None
+        for _ in range(MAX_REDIRECTS + 1):
+            answer = await self._client.get(at, headers)
+            try:
+                status = answer.head.status
+                if status in (301, 302, 303, 307, 308):
+                    at = _redirected(url, at, answer.head.headers.get("location", ""))
+                    continue
+                if status not in (200, 206):
+                    is_final = 400 <= status < 500 and status not in _AGAIN
+                    raise NotFetched(f"{url}: {status} {answer.head.reason}", is_final=is_final)
+                if span is not None and status == 206:
+                    _check_span(url, span[0], answer.head.headers.get("content-range", ""))
+                yield answer
+                return
+            finally:
+                answer.end()
+        raise NotFetched(f"{url}: more than {MAX_REDIRECTS} redirects", is_final=True)
 
 
 def part_of(post: Post, blocks: Blocks | None) -> str:
@@ -393,10 +347,6 @@ def _too_long(post: Post) -> Differs:
     return Differs(f"{post.url}: has more than the {post.size} bytes that were announced")
 
 
-def _text_of(url: str, error: Exception) -> str:
-    return f"{url}: {' '.join(str(error).split()) or type(error).__name__}"
-
-
 def _redirected(first: str, at: str, location: str) -> str:
     to = urljoin(at, location)
     if urlsplit(to).scheme not in SCHEMES or host_of(to) != host_of(first):
@@ -419,6 +369,18 @@ def _feed(computes: Digest, file: int, to: int, at: int = 0) -> None:
         at += len(piece)
 
 
-def _keep(file: int, piece: bytes, at: int, computes: Digest) -> None:
-    os.pwrite(file, piece, at)
-    computes.update(piece)
+def _keep(stream: _Stream, piece: memoryview) -> "asyncio.Future[Any]":
+    """The next bytes: two threads write and hash them."""
+    at = stream.at
+    stream.at += len(piece)
+    return asyncio.gather(
+        asyncio.to_thread(_write_at, stream.file, piece, at), asyncio.to_thread(stream.computes.update, piece)
+    )
+
+
+def _write_at(file: int, piece: memoryview, at: int) -> None:
+    left = piece
+    while left:
+        left = left[os.pwrite(file, left, at + len(piece) - len(left)) :]
+    # The disk begins now, so there is little left to wait for at the end.
+    os.posix_fadvise(file, at, len(piece), os.POSIX_FADV_DONTNEED)

@@ -25,8 +25,9 @@ from typing import Final
 
 from client_sdk.clock import Clock
 from spark_sink.feed.consumer.carrier import Carrier
-from spark_sink.feed.consumer.fetching import Fetched, NotFetched
+from spark_sink.feed.consumer.fetching import Fetched
 from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts
+from spark_sink.feed.consumer.http_client import NotFetched
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MAX_REPORTS, MemoryTables, Retry
 from spark_sink.feed.consumer.mirror import (
@@ -139,7 +140,7 @@ class Subscriber:
         self._memory: Final = Memory(options.memory, self._clock, is_synced=options.is_synced)
         self._reports: Final = [self._outgoing("reports", sink, REPORT_PREFIX) for sink in reports]
         self._onward: Final = [self._outgoing("posts", sink, options.prefix) for sink in onward]
-        self._carrier: Final = Carrier(Places(options.root), self._memory, per_host_n=PER_HOST_N)
+        self._carrier: Final = Carrier(Places(options.root), self._memory)
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
         self._turns: Final = Turns()
         self._hosts: Final = Hosts(tries=options.tries, first_pause_s=options.first_pause_s)
