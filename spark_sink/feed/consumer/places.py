@@ -97,23 +97,40 @@ class Places:
             raise failure
 
     def put_all(self, files: Sequence[NewFile]) -> list[OSError | None]:
-        """Files, each whole or not at all; what became of each. Each folder is synced once."""
+        """Files, each whole or not at all; what became of each."""
+        failures: list[OSError | None] = [None] * len(files)
         by_folder: dict[tuple[str, ...], list[int]] = {}
         for index, file in enumerate(files):
             by_folder.setdefault(tuple(file.names[:-1]), []).append(index)
-        failures: list[OSError | None] = [None] * len(files)
-        for names, indices in by_folder.items():
-            try:
-                with self.folder(list(names)) as folder:
-                    for index in indices:
-                        try:
-                            _put(folder, files[index])
-                        except OSError as error:
-                            failures[index] = error
-                    os.fsync(folder)
-            except OSError as error:
+        with contextlib.ExitStack() as at_end:
+            written: list[tuple[int, _Hidden]] = []
+            folders: dict[int, list[int]] = {}
+            for names, indices in by_folder.items():
+                try:
+                    folder = at_end.enter_context(self.folder(list(names)))
+                except OSError as error:
+                    failures = [error if index in indices else each for index, each in enumerate(failures)]
+                    continue
+                folders[folder] = indices
                 for index in indices:
-                    failures[index] = failures[index] or error
+                    with _failing(failures, index):
+                        hidden = _Hidden(folder, files[index])
+                        at_end.callback(hidden.close)
+                        written.append((index, hidden))
+            # Step by step for all of them: the journal of the file system is written once or twice, not for each file.
+            for index, hidden in written:
+                with _failing(failures, index):
+                    os.fsync(hidden.file)
+            for index, hidden in written:
+                if failures[index] is None:
+                    with _failing(failures, index):
+                        hidden.rename()
+            for folder, indices in folders.items():
+                try:
+                    os.fsync(folder)
+                except OSError as error:
+                    for index in indices:
+                        failures[index] = failures[index] or error
         return failures
 
     def open_part(self, names: list[str], part: str) -> int:
@@ -156,6 +173,7 @@ class Places:
     def put_part(self, names: list[str], part: str, file: int, mtime_ns: int | None, mode: int | None) -> None:
         """The hidden file is whole: it is synced and put in its place. OSError."""
         _finish(file, mtime_ns, mode)
+        os.fsync(file)
         with self.folder(names[:-1]) as folder:
             _put_in_place(folder, f"{HIDDEN}{part}{PART}", names[-1])
 
@@ -226,21 +244,44 @@ class Places:
             return None
 
 
-def _put(folder: int, new: NewFile) -> None:
-    """The file is synced, and its folder is not yet."""
-    hidden = _hidden_name()
-    file = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE, dir_fd=folder)
-    try:
+class _Hidden:
+    """A new file that has no name yet, and is not synced. OSError."""
+
+    def __init__(self, folder: int, new: NewFile) -> None:
+        self._folder: Final = folder
+        self._name: str | None = _hidden_name()  # None: it has its own one
+        self._new: Final = new
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self.file: Final = os.open(self._name, flags, FILE_MODE, dir_fd=folder)
         try:
-            _write_all(file, new.data)
-            _finish(file, new.mtime_ns, new.mode)
-        finally:
-            os.close(file)
-        os.rename(hidden, new.names[-1], src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(hidden, dir_fd=folder)
-        raise
+            _write_all(self.file, new.data)
+            _finish(self.file, new.mtime_ns, new.mode)
+            os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)  # the disk begins, while others are written
+        except BaseException:
+            self.close()
+            raise
+
+    def rename(self) -> None:
+        """It takes its name."""
+        assert self._name is not None  # once
+        os.rename(self._name, self._new.names[-1], src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._name = None
+
+    def close(self) -> None:
+        """It goes, unless it has its name."""
+        os.close(self.file)
+        if self._name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._name, dir_fd=self._folder)
+
+
+@contextlib.contextmanager
+def _failing(failures: list[OSError | None], index: int) -> Iterator[None]:
+    """An OSError is that of this one."""
+    try:
+        yield
+    except OSError as error:
+        failures[index] = error
 
 
 def is_within(target: str, depth: int) -> bool:
@@ -287,12 +328,11 @@ def _put_in_place(folder: int, hidden: str, name: str) -> None:
 
 
 def _finish(file: int, mtime_ns: int | None, mode: int | None) -> None:
-    """All of it is on the disk, with the time and the permissions that the post gives."""
+    """It gets the time and the permissions that the post gives."""
     if mode is not None:
         os.fchmod(file, mode & 0o777)
     if mtime_ns is not None:
         os.utime(file, ns=(mtime_ns, mtime_ns))
-    os.fsync(file)
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -14,6 +14,7 @@ from spark_sink.feed.consumer.places import NewFile, Places
 
 THREADS_N: Final = 4  # they wait for the disk, most of the time
 TURN_N: Final = 32  # files of one turn
+SIDE_N: Final = 8  # files that are worth a turn beside another one: the more a turn has, the less each costs
 
 
 class _Job(NamedTuple):
@@ -34,7 +35,7 @@ class Writing:
         """The file is there when this returns. OSError."""
         job = _Job(NewFile(names, data, mtime_ns, mode), asyncio.get_running_loop().create_future())
         self._waiting.append(job)
-        if len(self._turns) < THREADS_N:
+        if not self._turns or (len(self._turns) < THREADS_N and len(self._waiting) >= SIDE_N):
             turn = asyncio.create_task(self._work())
             self._turns.add(turn)
             turn.add_done_callback(self._turns.discard)
