@@ -38,6 +38,15 @@ class Span(NamedTuple):
     length: int
 
 
+class _Opened(NamedTuple):
+    """A file that is asked for."""
+
+    file: int  # its descriptor
+    stat: os.stat_result
+    digest: str | None  # None: it is not known
+    content: bytes | None  # None: it is too large to be read at once
+
+
 class Place(Protocol):
     """Where the files are."""
 
@@ -79,27 +88,28 @@ class Files:
             try:
                 if names is None:
                     raise FileNotFoundError
-                opened, stat, digest = await asyncio.to_thread(self._opened, names)
+                opened = await asyncio.to_thread(self._opened, names)
             except OSError:
                 return web.Response(status=404, text="404: there is no such file\n")
             try:
-                return await self._sent(request, opened, stat, digest)
+                return await self._sent(request, opened)
             finally:
-                os.close(opened)
+                os.close(opened.file)
 
-    def _opened(self, names: Sequence[bytes]) -> tuple[int, os.stat_result, str | None]:
-        opened, stat = self._place.open(names)
+    def _opened(self, names: Sequence[bytes]) -> "_Opened":
+        file, stat = self._place.open(names)
         try:
-            return opened, stat, self._find_digest(os.fsdecode(b"/".join(names)), stat)
+            digest = self._find_digest(os.fsdecode(b"/".join(names)), stat)
+            content = os.pread(file, stat.st_size, 0) if stat.st_size <= SMALL_BYTES else None
+            return _Opened(file, stat, digest, content)
         except BaseException:
-            os.close(opened)
+            os.close(file)
             raise
 
-    async def _sent(
-        self, request: "web.Request", opened: int, stat: os.stat_result, digest: str | None
-    ) -> "web.StreamResponse":
+    async def _sent(self, request: "web.Request", opened: "_Opened") -> "web.StreamResponse":
         from aiohttp import web
 
+        file, stat, digest, content = opened
         tag = f'"{digest or f"{stat.st_size:x}-{stat.st_mtime_ns:x}"}"'
         modified = formatdate(int(stat.st_mtime), usegmt=True)
         headers = {"ETag": tag, "Last-Modified": modified, "Accept-Ranges": "bytes"}
@@ -122,7 +132,10 @@ class Files:
         if request.method == "HEAD":
             return web.Response(status=status, headers={**headers, "Content-Length": str(span.length)})
         if span.length <= SMALL_BYTES:
-            body = await asyncio.to_thread(os.pread, opened, span.length, span.start)
+            if content is None:
+                body = await asyncio.to_thread(os.pread, file, span.length, span.start)
+            else:
+                body = content[span.start : span.start + span.length]
             if len(body) != span.length:
                 raise ConnectionResetError("a file became shorter while it was read")
             return web.Response(status=status, headers=headers, body=body)
@@ -130,7 +143,7 @@ class Files:
         response.content_length = span.length
         try:
             await response.prepare(request)
-            await _send(request, response, opened, span)
+            await _send(request, response, file, span)
         except ConnectionResetError:  # aiohttp would tell each one as a mistake of the program
             if request.transport is not None:
                 request.transport.abort()
