@@ -20,10 +20,10 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in under three minutes
 	$(BIN)/rsocket-broker demo
 
-test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the interpreted core
+test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the tests that are not marked long, on the interpreted core
 	$(BIN)/pytest $(SHARED) $(PYTEST)
 
-test-compiled: build/compiled $(VENV)/spark $(VENV)/report $(VENV)/interop ## the whole suite, on the compiled core
+test-compiled: build/compiled $(VENV)/spark $(VENV)/report $(VENV)/interop ## the same, on the compiled core
 	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(SHARED) $(PYTEST)
 
 build/compiled: $(VENV)/dev ## a copy of the packages with the core compiled; made anew when a source has changed

@@ -40,7 +40,7 @@ def test_cpu_of_a_process_is_what_it_has_used_itself() -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_measures_all_that_it_names(rabbit: RabbitNode) -> None:
     arguments = [*SMALL, "--without-sr3", "--port", str(rabbit.port)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)

@@ -40,7 +40,7 @@ def test_a_message_of_the_same_frames_costs_one_allocation_whatever_their_count(
 
 
 @pytest.mark.interop
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_measures_both_kinds_of_durability(rabbit: RabbitNode, monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/usr/include/zmq.h").exists() or not (shutil.which("cc") or shutil.which("gcc")):
         missing("the callers are a program in C: apt install libzmq3-dev gcc")

@@ -26,7 +26,7 @@ def test_a_part_of_the_values_is_not_above_its_value() -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_measures_a_start_confirms_and_a_broker_beside(rabbit: RabbitNode) -> None:
     if not Path("/usr/include/zmq.h").exists() or not (shutil.which("cc") or shutil.which("gcc")):
         missing("the callers are a program in C: apt install libzmq3-dev gcc")

@@ -260,7 +260,7 @@ def test_log_of_an_older_broker_keeps_its_origin(tmp_path: Path) -> None:
     assert {row["broker_name"] for row in sealed(tmp_path, "flows")} == {"old"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_writer_process_that_is_killed_six_times_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     """The broker of this test sends, to each new writer, all that the last state it read had not confirmed."""
     rng = random.Random(25)

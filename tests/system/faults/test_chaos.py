@@ -93,7 +93,7 @@ def assert_not_grown(resident_kib: list[int]) -> None:
     assert grown < GROWN_KIB, f"{grown} KiB more than after the first of {WAVES} waves: {resident_kib}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_killed_services_cost_the_requests_that_they_had_and_no_others(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -129,7 +129,7 @@ async def test_killed_services_cost_the_requests_that_they_had_and_no_others(
         assert_not_grown(resident_kib)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_killed_callers_leave_nothing_at_the_broker_nor_at_the_service(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -159,7 +159,7 @@ async def test_killed_callers_leave_nothing_at_the_broker_nor_at_the_service(
         await asking.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_stopped_service_answers_late_and_nobody_else_does(start_broker: StartBroker, tmp_path: Path) -> None:
     broker = start_broker(*ADMIN)
     urls = [broker.url(scheme) for scheme in CALLERS]
@@ -192,7 +192,7 @@ async def test_a_stopped_service_answers_late_and_nobody_else_does(start_broker:
         assert_answered(vitals)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_stopped_service_that_is_sent_too_much_is_ended_and_its_memory_given_back(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
@@ -226,7 +226,7 @@ async def test_a_stopped_service_that_is_sent_too_much_is_ended_and_its_memory_g
         assert_not_grown([max(resident_kib[:WAVES]), *resident_kib[WAVES:]])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_stopped_callers_are_ended_when_their_lifetime_is_over(start_broker: StartBroker, tmp_path: Path) -> None:
     """Their system still answers for them, they do not: half-open for all that the broker can see."""
     broker = start_broker(*ADMIN)
@@ -275,7 +275,7 @@ def as_before(server: Server, tasks: set["asyncio.Task[None]"], peers: int) -> C
     return is_it
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_half_open_callers_and_services_end_with_their_lifetime_and_leave_no_task(
     make_server: MakeServer,
 ) -> None:

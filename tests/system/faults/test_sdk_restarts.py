@@ -23,7 +23,7 @@ async def restart(start_broker: StartBroker, broker: BrokerProcess, how: signal.
     return await asyncio.to_thread(start_broker, "--listen", broker.url("tcp"), **OPTIONS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_restarts_under_load(start_broker: StartBroker) -> None:
     """By SIGTERM and by SIGKILL in turn; no call hangs, idempotent ones succeed, services are back, nothing is left."""
 

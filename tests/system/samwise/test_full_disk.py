@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import pytest
+
 from tests.client_sdk.gateways.samwise.callers import PING, PONG, Caller, calling, publish
 from tests.conftest import StartBroker
 from tests.system.samwise.conftest import StartGateway
@@ -10,6 +12,8 @@ from tests.system.samwise.receivers import a_service
 DISK_BYTES: Final = 8_000_000
 MESSAGE_BYTES: Final = 20_000
 FULL: Final = b"not stored: the disk is full"
+
+pytestmark = pytest.mark.long
 
 
 def body(n: int) -> bytes:

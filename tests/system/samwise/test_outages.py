@@ -6,9 +6,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.client_sdk.gateways.samwise.callers import publish
 from tests.client_sdk.gateways.samwise.rabbitmq import START_S, RabbitNodes
-from tests.client_sdk.gateways.samwise.rabbitmq_deliveries import MARKS
 from tests.conftest import StartBroker
 from tests.system.samwise.conftest import StartGateway
 from tests.system.samwise.gateway_program import GatewayProgram, lines_of
@@ -20,7 +21,7 @@ OUTAGE_S: Final = float(os.environ.get("OUTAGE_S", "0"))  # `OUTAGE_S=60` takes 
 CALLERS_N: Final = 2
 PART_N: Final = 100  # messages that are answered 0 between two events, at least
 
-pytestmark = MARKS
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 
 async def more_are_taken(publishers: Publishers) -> None:
