@@ -26,7 +26,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from client_sdk.gateways.samwise.tables import Letter, StoreError, Tables, Totals, encode_publish
+from client_sdk.gateways.samwise.tables import UNSYNCED_BYTES, Letter, StoreError, Tables, Totals, encode_publish
 from client_sdk.gateways.samwise.values import Message, Publish, Refused
 
 FSYNC: Final = "fsync"  # what is stored survives a power failure
@@ -94,6 +94,7 @@ class Store:
         self._idle: asyncio.Handle | None = None  # when what nobody waits for is done
         self._is_urgent = False  # somebody waits for one of them
         self._is_busy = False  # the thread has the tables
+        self._sync_at_bytes = UNSYNCED_BYTES  # of the log: when the thread waits for the disk, so that others need not
         self._has_spare = True  # pages in the file, perhaps, to give back
         self._is_closing = False
         self._freed: asyncio.Future[None] | None = None  # while `close` waits for the thread
@@ -314,10 +315,15 @@ class Store:
             self._freed.set_result(None)
         if self._is_closing:
             return
-        if tables.log_is_long:
+        log_bytes = tables.log_bytes
+        if log_bytes >= tables.max_log_bytes:
             self._is_busy = True
+            self._sync_at_bytes = UNSYNCED_BYTES
             thread.submit(self._shorten, tables)
             return
+        if log_bytes >= self._sync_at_bytes:
+            self._sync_at_bytes = log_bytes + UNSYNCED_BYTES
+            thread.submit(tables.sync_log)  # beside all else
         if self._next is None:
             self._plan()
         if (self._has_spare or self._kept) and self._idle is None:

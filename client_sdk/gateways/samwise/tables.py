@@ -2,11 +2,15 @@
 
     waiting   id uid stored_at_ms bytes tries_n due_at_ms lane acknowledged_by reason publish
     dead      id uid stored_at_ms bytes tries_n dead_at_ms     acknowledged_by reason publish
-    totals    next_id waiting_n waiting_bytes dead_n dead_bytes        (one row, written in each transaction)
+    totals    next_id waiting_n waiting_bytes dead_n dead_bytes        (one row)
 
 A message of `waiting` is new, or at hand in memory, as long as it has neither `due_at_ms` nor `lane`. With `due_at_ms`
 it was tried and is tried again then; with `lane` it waits until the first of its lane finds a destination. Only these
 two are in indexes: a message that passes without trouble is one row that is appended and deleted.
+
+The row of `totals` is true while the file is closed. While it is open its counts are NULL, and its `next_id` is above
+all ids that were given: after a crash the rows are counted, and no id is given twice. Written in each transaction it
+took a third of the time of one.
 
 Large columns stand last, so that a row is looked through without reading them. Deleted rows leave free pages, which
 the next ones take; of more than KEPT_PAGES the file is cut, a step at a time (auto_vacuum = incremental), since moving
@@ -24,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Struct, structs
 
 from broker.config.folders import sync_folder
 from client_sdk.gateways.samwise.values import Message, Publish, Refused
@@ -31,17 +36,18 @@ from client_sdk.gateways.samwise.values import Message, Publish, Refused
 SCHEMA: Final = 1  # PRAGMA user_version
 MAX_ROWS: Final = 100  # of one statement; sqlite3 lets other threads run before and after each, which takes its time
 MAX_SCANNED: Final = 2_000  # rows looked at in one reading of new messages: some ms, in which no caller gets its answer
-WAL_PAGES: Final = 8_192  # 32 MiB: until they are written into the file itself, which waits for the disk twice
-PAGE_BYTES: Final = 4_096
+PAGE_BYTES: Final = 2_048  # of a new file; a commit writes each page whole that it has changed
+WAL_BYTES: Final = 32 * 1024 * 1024  # of the log, until it is moved into the file itself: that waits for the disk twice
 # Of the disk, which messages do not take: moving the whole log into the file, and the log anew, which the delivery of
 # what is stored takes. On a disk filled to its end by messages none of them could be delivered, and none given back.
-SPARE_BYTES: Final = 2 * WAL_PAGES * PAGE_BYTES
+SPARE_BYTES: Final = 2 * WAL_BYTES
 SPARE_PART: Final = 4  # of a small disk so many parts, and the log is shorter
-# Of a log that commits do not wait for: until it is moved into the file, for which all others wait. With 32 MiB they
-# did for 150 ms.
-LOG_BYTES: Final = 4 * 1024 * 1024
-KEPT_PAGES: Final = 16_384  # 64 MiB of free pages stay in the file
-FREED_PAGES: Final = 256  # given back in one step
+# Of a log that commits do not wait for: until `sync_log`. When it is moved into the file, for which all others wait,
+# the disk has it; 32 MiB that it had not took 150 ms.
+UNSYNCED_BYTES: Final = 2 * 1024 * 1024
+KEPT_PAGES: Final = 32_768  # 64 MiB of free pages stay in the file
+FREED_PAGES: Final = 512  # given back in one step
+RESERVED_IDS: Final = 1_000  # that a transaction writes into the file before they are given
 
 _COLUMNS: Final = "id, uid, stored_at_ms, tries_n, acknowledged_by, publish"
 _CREATE: Final = f"""
@@ -70,8 +76,7 @@ class StoreError(Exception):
     """The file cannot be used: the text says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """What is stored."""
 
     next_id: int
@@ -106,8 +111,8 @@ class Tables:
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
         self._is_synced: Final = is_synced
-        self._long_bytes = LOG_BYTES  # less on a small disk
         self._log: Final = f"{path}-wal"
+        self._is_oldest_known = True  # `totals` says when the oldest message was stored
         try:
             self._disk: Final = _Disk(path.parent)
             _create(path)
@@ -126,19 +131,22 @@ class Tables:
             self.connection.close()
             raise
         next_id, *counts = self.connection.execute("SELECT * FROM totals").fetchone()
-        self._written = self.totals = replace(Totals(next_id, *counts), oldest_at_ms=self._oldest_at_ms())
+        self._reserved_id = self._written_id = 0  # ids below may be given; 0: the row of totals is true
+        if counts[0] is None:  # a crash
+            self._reserved_id = self._written_id = next_id
+            counts = [each for table in ("waiting", "dead") for each in self._counts(table)]
+        self._written = self.totals = structs.replace(Totals(next_id, *counts), oldest_at_ms=self._oldest_at_ms())
 
     def _open(self, is_synced: bool) -> None:
         run = self.connection.execute
         run("PRAGMA locking_mode = EXCLUSIVE")  # until it is closed or the process ends, however that happens
-        run("PRAGMA auto_vacuum = INCREMENTAL")  # before there are tables
+        run(f"PRAGMA page_size = {PAGE_BYTES}")  # both before there are tables
+        run("PRAGMA auto_vacuum = INCREMENTAL")
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
-        wal_pages = self._disk.spare_bytes // 2 // PAGE_BYTES
-        self._long_bytes = min(LOG_BYTES, wal_pages * PAGE_BYTES)
         # A commit that waits for the disk may as well move the log into the file; others must not wait: `shorten_log`.
-        run(f"PRAGMA wal_autocheckpoint = {wal_pages if is_synced else 0}")
-        run(f"PRAGMA journal_size_limit = {wal_pages * PAGE_BYTES}")
+        run(f"PRAGMA wal_autocheckpoint = {self._disk.log_bytes // PAGE_BYTES if is_synced else 0}")
+        run(f"PRAGMA journal_size_limit = {self._disk.log_bytes}")
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
         if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
@@ -150,6 +158,9 @@ class Tables:
 
     def close(self) -> None:
         """The file is whole and free for others."""
+        if self._reserved_id:
+            with suppress(sqlite3.Error):  # on a full disk: they are counted at the next start
+                self._write_row(*structs.astuple(self.totals)[:-1])
         self.connection.close()
 
     # Transactions
@@ -158,36 +169,41 @@ class Tables:
         self.connection.execute("BEGIN")
 
     def write_totals(self) -> None:
-        """The last thing before `commit`."""
-        if self.totals != self._written:
-            self.connection.execute(
-                "UPDATE totals SET next_id = ?, waiting_n = ?, waiting_bytes = ?, dead_n = ?, dead_bytes = ?",
-                (
-                    self.totals.next_id,
-                    self.totals.waiting_n,
-                    self.totals.waiting_bytes,
-                    self.totals.dead_n,
-                    self.totals.dead_bytes,
-                ),
-            )
-            self.totals = replace(self.totals, oldest_at_ms=self._oldest_at_ms())
+        """The last thing before `commit`: whatever happens then, a start finds what is stored."""
+        is_reserved = self.totals.next_id <= self._reserved_id
+        if self.totals != self._written and not is_reserved:
+            self._reserved_id = self.totals.next_id + RESERVED_IDS
+            self._write_row(self._reserved_id, None, None, None, None)
+        if not self._is_oldest_known:
+            self.totals = structs.replace(self.totals, oldest_at_ms=self._oldest_at_ms())
+            self._is_oldest_known = True
 
     def commit(self) -> None:
         """When it returns, all since `begin` is there for good."""
         self.connection.execute("COMMIT")
-        self._written = self.totals
+        self._written, self._written_id = self.totals, self._reserved_id
 
     def rollback(self) -> None:
         """All is as it was at `begin`."""
-        self.totals = self._written
+        self.totals, self._reserved_id = self._written, self._written_id
         if self.connection.in_transaction:  # a full disk has ended it already
             with suppress(sqlite3.Error):  # then the next one cannot begin, and comes here again
                 self.connection.execute("ROLLBACK")
 
     @property
-    def log_is_long(self) -> bool:
-        """`shorten_log` is due; never, where commits do it by themselves."""
-        return not self._is_synced and os.stat(self._log).st_size >= self._long_bytes
+    def log_bytes(self) -> int:
+        """Of the log, which `sync_log` and `shorten_log` are for; 0 where commits do it by themselves."""
+        return 0 if self._is_synced else os.stat(self._log).st_size
+
+    @property
+    def max_log_bytes(self) -> int:
+        """When `shorten_log` is due."""
+        return self._disk.log_bytes
+
+    def sync_log(self) -> None:
+        """Waits until the disk has it. In another thread than all else, if that does not end meanwhile."""
+        with suppress(OSError), open(self._log, "rb") as log:
+            os.fdatasync(log.fileno())
 
     def shorten_log(self) -> None:
         """Moves it into the file, and waits for the disk. A full disk leaves it as it is."""
@@ -234,6 +250,7 @@ class Tables:
             some = rows[at : at + MAX_ROWS]
             self.connection.execute(_insert(len(some)), [value for row in some for value in row])
         self._disk.took(added_bytes)
+        self._is_oldest_known &= now.oldest_at_ms is not None
         self._count(len(rows), added_bytes, next_id=next_id)
         return results
 
@@ -346,6 +363,7 @@ class Tables:
             (found,) = self.connection.execute("SELECT changes()").fetchone()
             if found:
                 n += 1
+                self._is_oldest_known = False
                 self._count(1, self._delete("dead", [id]))
         return n
 
@@ -362,17 +380,29 @@ class Tables:
         found: int = self.connection.execute("PRAGMA freelist_count").fetchone()[0]
         return found
 
+    def _write_row(self, *values: int | None) -> None:
+        self.connection.execute(
+            "UPDATE totals SET next_id = ?, waiting_n = ?, waiting_bytes = ?, dead_n = ?, dead_bytes = ?", values
+        )
+
+    def _counts(self, those: str, values: Sequence[int] = ()) -> tuple[int, int]:
+        """How many rows these are, and how many bytes they have."""
+        query = f"SELECT count(*), ifnull(sum(bytes), 0) FROM {those}"
+        found: tuple[int, int] = self.connection.execute(query, values).fetchone()
+        return found
+
     def _delete(self, table: str, ids: Sequence[int]) -> int:
         """How many bytes they had."""
         freed = 0
         for at in range(0, len(ids), MAX_ROWS):
             some = ids[at : at + MAX_ROWS]
-            those = f"FROM {table} WHERE id IN ({_marks(len(some))})"
-            n, size = self.connection.execute(f"SELECT count(*), ifnull(sum(bytes), 0) {those}", some).fetchone()
-            self.connection.execute(f"DELETE {those}", some)
+            those = f"{table} WHERE id IN ({_marks(len(some))})"
+            n, size = self._counts(those, some)
+            self.connection.execute(f"DELETE FROM {those}", some)
             freed += size
             if table == "waiting":
                 self._count(-n, -size)
+                self._is_oldest_known = False
             else:
                 self._count_dead(-n, -size)
         return freed
@@ -401,7 +431,7 @@ class Tables:
 
     def _count(self, n: int, size: int, *, next_id: int | None = None) -> None:
         now = self.totals
-        self.totals = replace(
+        self.totals = structs.replace(
             now,
             next_id=next_id or now.next_id,
             waiting_n=now.waiting_n + n,
@@ -409,7 +439,9 @@ class Tables:
         )
 
     def _count_dead(self, n: int, size: int) -> None:
-        self.totals = replace(self.totals, dead_n=self.totals.dead_n + n, dead_bytes=self.totals.dead_bytes + size)
+        self.totals = structs.replace(
+            self.totals, dead_n=self.totals.dead_n + n, dead_bytes=self.totals.dead_bytes + size
+        )
 
     def _oldest_at_ms(self) -> int | None:
         row = self.connection.execute("SELECT stored_at_ms FROM waiting ORDER BY id LIMIT 1").fetchone()
@@ -424,6 +456,7 @@ class _Disk:
         self._folder: Final = folder
         whole = os.statvfs(folder)
         self.spare_bytes: Final = min(SPARE_BYTES, whole.f_blocks * whole.f_frsize // SPARE_PART)
+        self.log_bytes: Final = min(WAL_BYTES, self.spare_bytes // 2)
         self.taken_bytes: Final = self.spare_bytes // 4  # of messages taken at once: each is written again, whole
         self._known_bytes = 0  # that messages may take until the system is asked again
 

@@ -1,12 +1,13 @@
 import asyncio
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -419,6 +420,57 @@ async def test_ids_are_never_used_again(store: Store) -> None:
     assert (await put(await reopened(store), publish(), 1)).id == 4
 
 
+async def test_after_a_crash_messages_are_counted_and_ids_are_not_used_again(store: Store, tmp_path: Path) -> None:
+    messages = await put_n(store, 4)
+    store.bury(2, 1, "", 1)
+    for id in (3, 4):
+        store.delivered(id)
+    await store.written()
+    (tmp_path / "crashed").mkdir()
+    for file in tmp_path.glob("store*"):  # as they are while it is open
+        shutil.copy(file, tmp_path / "crashed")
+    crashed = Store(tmp_path / "crashed" / "store", durability=OS)
+    await crashed.open()
+    counted = [getattr(crashed.totals, name) for name in ("waiting_n", "waiting_bytes", "dead_n", "dead_bytes")]
+    assert counted == [1, SMALL - 4, 1, SMALL - 4]
+    assert crashed.totals.oldest_at_ms == messages[0].stored_at_ms
+    after = await put(crashed, publish(), 1)
+    assert after.id > 4
+    assert [found.id for found in (await crashed.read_new(0, 10))[0]] == [1, after.id]
+    before = crashed.totals
+    assert (await reopened(crashed)).totals == before
+    await crashed.close()
+
+
+async def test_a_log_that_nobody_waits_for_is_synced_on_its_way_and_never_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client_sdk.gateways.samwise.tables.WAL_BYTES", 500_000)
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.UNSYNCED_BYTES", 100_000)
+    done: list[tuple[str, int]] = []
+
+    def note(name: str) -> None:
+        real: Callable[[Tables], None] = getattr(Tables, name)
+
+        def noted(tables: Tables) -> None:
+            done.append((name, tables.log_bytes))
+            real(tables)
+
+        monkeypatch.setattr(Tables, name, noted)
+
+    note("sync_log")
+    note("shorten_log")
+    store = Store(tmp_path / "store", durability=OS)
+    await store.open()
+    while [name for name, _ in done].count("shorten_log") < 2:
+        await put(store, publish(bytes(10_000)), 1)
+    await store.close()
+    first = [name for name, _ in done].index("shorten_log")
+    assert 3 <= first <= 4
+    assert {name for name, _ in done[:first]} == {"sync_log"}
+    assert all(size < 550_000 for _, size in done)
+
+
 async def test_a_retry_is_taken_once_when_it_is_due(store: Store) -> None:
     await put_n(store, 3)
     store.later(2, 5000, 1, "refused")
@@ -586,6 +638,8 @@ async def test_after_kill_9_all_that_was_answered_is_there(tmp_path: Path, durab
         after = up_to
     assert len(answered) >= 300
     assert answered - found == set()
+    assert (await put(store, publish(), 1)).id > max(int(line.split()[0]) for line in found)
+    found.add("")
     assert store.totals.waiting_n == len(found)
     await store.close()
 
