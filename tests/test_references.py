@@ -81,6 +81,8 @@ def tree() -> Tree:
 
 def mistakes_of(source: str) -> list[str]:
     """References of the prose to what is not there."""
+    if not REFERENCE.search(source):
+        return []
     found = (match for text in prose_of(source) for match in REFERENCE.finditer(text))
     return [match[0] for match in found if not tree().has(match[1], match[2])]
 

@@ -197,8 +197,7 @@ def test_fragments_pass_in_both_directions(start: Start, schemes: str) -> None:
     assert [len(item) for item in done["items"]] == [1_000 + len(f"pieces-{from_scheme}:")] * 2
 
 
-@pytest.mark.parametrize("service_mime", [COMPOSITE, SEED, JAVA])
-@pytest.mark.parametrize("caller_mime", [COMPOSITE, SEED, JAVA])
+@pytest.mark.parametrize(("caller_mime", "service_mime"), [(COMPOSITE, SEED), (SEED, JAVA), (JAVA, COMPOSITE)])
 def test_composite_and_plain_metadata_understand_each_other(start: Start, caller_mime: str, service_mime: str) -> None:
     service = start("tcp", "mimes", 400, mime=service_mime)
     caller = start("ws", mime=caller_mime)

@@ -60,14 +60,14 @@ def run_mypy(user_python: Path, *programs: Path) -> list[str]:
     return (done.stdout + done.stderr).splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mypy_knows_every_public_name(user_python: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.read_text())
     assert run_mypy(user_python, program) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mypy_tells_mistakes(user_python: Path, tmp_path: Path) -> None:
     program = tmp_path / "mistakes.py"
     program.write_text(MISTAKES)
@@ -75,7 +75,7 @@ def test_mypy_tells_mistakes(user_python: Path, tmp_path: Path) -> None:
     assert sorted({int(line.split(":")[1]) for line in said if ": error:" in line}) == MISTAKEN_LINES, said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mypy_finds_nothing_in_the_programs_of_the_guide(user_python: Path, tmp_path: Path) -> None:
     for program in PROGRAMS:
         if "from rsocket." in program.text:
@@ -84,7 +84,7 @@ def test_mypy_finds_nothing_in_the_programs_of_the_guide(user_python: Path, tmp_
     assert run_mypy(user_python, *tmp_path.glob("*.py")) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.interop
 def test_pyright_knows_every_public_name_and_tells_mistakes(
     user_python: Path, tmp_path: Path, needs_node: Node
