@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 
 from spark_sink.feed.blocks import INPLACE, Blocks, file_bytes_of, range_of
 from spark_sink.feed.consumer.http_client import Answer, BrokeOff, HttpClient, NotFetched
-from spark_sink.feed.consumer.places import Places
+from spark_sink.feed.consumer.places import Places, begin_writing
 from spark_sink.feed.consumer.winnow import PATH, fingerprint_of
 from spark_sink.feed.consumer.writing import Writing
 from spark_sink.feed.identity import SHA512, Digest, Identity, cod_method, digest, identity_of, is_checked, value_of
@@ -383,4 +383,4 @@ def _write_at(file: int, piece: memoryview, at: int) -> None:
     while left:
         left = left[os.pwrite(file, left, at + len(piece) - len(left)) :]
     # The disk begins now, so there is little left to wait for at the end.
-    os.posix_fadvise(file, at, len(piece), os.POSIX_FADV_DONTNEED)
+    begin_writing(file, at, len(piece))

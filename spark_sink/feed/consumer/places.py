@@ -256,7 +256,7 @@ class _Hidden:
         try:
             _write_all(self.file, new.data)
             _finish(self.file, new.mtime_ns, new.mode)
-            os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)  # the disk begins, while others are written
+            begin_writing(self.file, 0, 0)  # while others are written
         except BaseException:
             self.close()
             raise
@@ -333,6 +333,12 @@ def _finish(file: int, mtime_ns: int | None, mode: int | None) -> None:
         os.fchmod(file, mode & 0o777)
     if mtime_ns is not None:
         os.utime(file, ns=(mtime_ns, mtime_ns))
+
+
+def begin_writing(file: int, at: int, size: int) -> None:
+    """The disk begins with these bytes (0: all from there) where the system can be asked to; `fsync` waits for them."""
+    if hasattr(os, "posix_fadvise"):  # not on macOS
+        os.posix_fadvise(file, at, size, os.POSIX_FADV_DONTNEED)
 
 
 def _write_all(file: int, data: bytes) -> None:
