@@ -48,7 +48,11 @@ def heed_signals(stop: Callable[[], None]) -> None:
 
 def stop_at_eof(stop: Callable[[], None]) -> None:
     """Calls `stop` when standard input ends: who has started the process is gone. What is in it is not looked at."""
-    asyncio.get_running_loop().add_reader(STDIN, _read_on, stop)
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_reader(STDIN, _read_on, stop)
+    except PermissionError:  # /dev/null or a file, which nobody holds open and which ends at once
+        loop.call_soon(stop)
 
 
 def prepare() -> None:
