@@ -36,6 +36,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tests")
+gc.disable()  # until all tests are there: nothing of them is garbage
 
 MakeServer = Callable[..., Awaitable[Server]]
 StartBroker = Callable[..., BrokerProcess]
@@ -230,3 +231,4 @@ def _starting(folder: Path) -> Iterator[StartBroker]:
 def pytest_collection_finish() -> None:
     """All tests and their modules stay to the end: no collection of garbage has to look through them."""
     gc.freeze()
+    gc.enable()

@@ -66,7 +66,7 @@ def begin(start: StartBroker, name: str, *peers: str, port: int = 0, mesh: bool 
     return Member(process)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_broker_that_is_killed_under_load_costs_what_was_on_its_way_and_comes_back_complete(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -50,7 +50,7 @@ class Brokers:
         }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("how", [(signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL, signal.SIGTERM)])
 def test_brokers_that_go_one_after_the_other(
     start_broker: StartBroker, how: tuple[signal.Signals, signal.Signals]
