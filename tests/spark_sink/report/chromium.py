@@ -68,8 +68,12 @@ class Page:
     async def open(self, url: str, is_there: str) -> None:
         """Until this JavaScript is true."""
         await self.ask("Page.navigate", url=url)
+        await self.until(f"location.href == {json.dumps(url)} && {is_there}")
+
+    async def until(self, is_there: str) -> None:
+        """This JavaScript is true."""
         async with asyncio.timeout(ANSWER_S):
-            while not await self.value(f"location.href == {json.dumps(url)} && {is_there}"):
+            while not await self.value(is_there):
                 await asyncio.sleep(0.05)
 
     async def prefer(self, *, is_dark: bool) -> None:

@@ -23,9 +23,9 @@ DONE = ["yes", True, True]
 INK = "getComputedStyle(document.querySelector('.drawing .xtick text')).fill"
 PAPER = "getComputedStyle(document.body).backgroundColor"
 WIDTH = "Math.max(...[...document.querySelectorAll('.drawing .main-svg')].map((one) => one.clientWidth))"
-# Tables that are wider than the page, and words that are broken.
-NARROW = """[document.documentElement.scrollWidth <= innerWidth,
-    Math.max(...[...document.querySelectorAll('td.short')].map((cell) => cell.getClientRects()[0].height)) < 40]"""
+IS_NO_WIDER = "document.documentElement.scrollWidth <= innerWidth"
+HIGHEST_CELL = """Math.max(
+    ...[...document.querySelectorAll('td.short')].map((cell) => cell.getClientRects()[0].height))"""
 # Plots with less than 90 pixels between their margins, and labels of axes that are cut at a side.
 PLACE = """[
     [...document.querySelectorAll('.drawing')].filter((plot) => plot._fullLayout._size.w < 90).map((plot) => plot.id),
@@ -47,12 +47,13 @@ async def tab(needs_chromium: str, tmp_path_factory: pytest.TempPathFactory) -> 
         yield page
 
 
-@pytest.fixture
-def page(tab: Page) -> Page:
-    """The tab, with nothing to complain of yet."""
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(tab: Page) -> AsyncIterator[Page]:
+    """The tab as wide as its window, with nothing to complain of yet."""
     tab.errors.clear()
     tab.requests.clear()
-    return tab
+    yield tab
+    await tab.ask("Emulation.clearDeviceMetricsOverride")
 
 
 def write_page(path: Path, facts: Facts) -> Path:
@@ -72,7 +73,28 @@ def assert_alone(page: Page, path: Path) -> None:
     assert {url for url in page.requests if not url.startswith("data:")} == {path.as_uri()}
 
 
-async def test_every_plot_is_drawn_in_light_and_dark_and_on_paper(page: Page, tmp_path: Path) -> None:
+def with_millions(rows: Rows) -> Rows:
+    """The same, and a service with a long name and more requests than fit a narrow axis."""
+    many = {"requests": 10_000_000, "latency_counts": [10_000_000]}
+    rows["traffic"] += [traffic_row("n" * 60, 1, minute=NOON + timedelta(minutes=n)) | many for n in range(3)]
+    return rows
+
+
+async def set_width(page: Page, pixels: int) -> None:
+    await page.ask("Emulation.setDeviceMetricsOverride", width=pixels, height=900, deviceScaleFactor=1, mobile=False)
+
+
+async def assert_whole(page: Page) -> None:
+    """Plots have place and whole labels, and each number above them is in one line."""
+    assert await page.value(PLACE) == [[], []]
+    tile = "Math.max(...[...document.querySelectorAll('dd.value')].slice(0, 3).map((one) => one.clientHeight))"
+    assert await page.value(tile) < 40
+
+
+async def test_every_plot_is_drawn_in_light_and_dark_and_on_paper_and_a_narrow_page_breaks_no_words(
+    page: Page, tmp_path: Path
+) -> None:
+    """One page, looked at in all ways: drawing it takes longer than all of them."""
     write(tmp_path, Made(1).rows)
     path = write_page(tmp_path / "report.html", read_facts(tmp_path))
     await open_report(page, path)
@@ -86,46 +108,32 @@ async def test_every_plot_is_drawn_in_light_and_dark_and_on_paper(page: Page, tm
     await page.value("window.dispatchEvent(new Event('afterprint'))")
     assert (await page.value(WIDTH), await page.value(INK)) == (on_screen, LIGHT_INK)
     assert await page.value(DRAWN) == dict.fromkeys(PLOTS, DONE)
+    await set_width(page, 700)
+    await page.until(f"{WIDTH} < 700")  # the plots follow
+    await page.until(IS_NO_WIDER)
+    assert await page.value(HIGHEST_CELL) < 40
     assert_alone(page, path)
 
 
-async def test_a_narrow_page_is_no_wider_than_its_window_and_breaks_no_words(page: Page, tmp_path: Path) -> None:
-    write(tmp_path, Made(1).rows)
-    path = write_page(tmp_path / "report.html", read_facts(tmp_path))
-    await page.ask("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1, mobile=False)
-    try:
-        await open_report(page, path)
-        assert await page.value(NARROW) == [True, True]
-    finally:
-        await page.ask("Emulation.clearDeviceMetricsOverride")
-
-
-async def test_names_that_are_programs_are_only_shown(page: Page, tmp_path: Path) -> None:
-    path = write_page(tmp_path / "report.html", evil_facts(tmp_path))
+async def test_on_a_wide_page_plots_are_whole_and_names_that_are_programs_are_only_shown(
+    page: Page, tmp_path: Path
+) -> None:
+    path = write_page(tmp_path / "report.html", evil_facts(tmp_path, with_millions(Made(7).rows)))
+    await set_width(page, 1280)
     await open_report(page, path)
+    await assert_whole(page)
     assert await page.value("document.querySelectorAll('img, .drawing a, .drawing b').length") == 0
     names = await page.value("[...document.querySelectorAll('.drawing .ytick text')].map((one) => one.textContent)")
     assert any(name.startswith("</script><i") for name in names)
     assert_alone(page, path)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-async def test_plots_have_place_and_whole_labels_on_a_phone_and_with_millions(
-    page: Page, tmp_path: Path, width: int
-) -> None:
-    rows = Made(2).rows
-    many = {"requests": 10_000_000, "latency_counts": [10_000_000]}
-    rows["traffic"] += [traffic_row("n" * 60, 1, minute=NOON + timedelta(minutes=n)) | many for n in range(3)]
-    write(tmp_path, rows)
+async def test_on_a_phone_plots_are_whole(page: Page, tmp_path: Path) -> None:
+    write(tmp_path, with_millions(Made(2).rows))
     path = write_page(tmp_path / "report.html", read_facts(tmp_path))
-    await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-    try:
-        await open_report(page, path)
-        assert await page.value(PLACE) == [[], []]
-        tile = "Math.max(...[...document.querySelectorAll('dd.value')].slice(0, 3).map((one) => one.clientHeight))"
-        assert await page.value(tile) < 40  # one line
-    finally:
-        await page.ask("Emulation.clearDeviceMetricsOverride")
+    await set_width(page, 390)
+    await open_report(page, path)
+    await assert_whole(page)
 
 
 @pytest.mark.parametrize("rows", [{"traffic": [traffic_row()]}, {"lifecycle": [event_row("PeerClosed")]}, {}])

@@ -19,7 +19,7 @@ from spark_sink.report.page import html_report
 from spark_sink.report.routes.plots import END_COLOURS, STATE_COLOURS
 from spark_sink.report.traffic.plots import OUTCOME_COLOURS, PERCENTILE_COLOURS
 from tests.spark_sink.report.conftest import Case
-from tests.spark_sink.report.tables import NOON, Made, event_row, histogram, traffic_row, write
+from tests.spark_sink.report.tables import NOON, Made, Rows, event_row, histogram, traffic_row, write
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 TAGS = """
@@ -72,9 +72,9 @@ def plots_of(facts: Facts) -> dict[str, Any]:
     return plots
 
 
-def evil_facts(folder: Path) -> Facts:
-    """Every text that a stranger may choose is a program, a template and markup."""
-    rows = Made(7).rows
+def evil_facts(folder: Path, rows: Rows | None = None) -> Facts:
+    """Every text that a stranger may choose is a program, a template and markup. `rows`: random ones."""
+    rows = Made(7).rows if rows is None else rows
     names = ("service", "caller_service", "address", "emptied_by", "broker_name", "reason", "detail", "route_id")
     for mine in rows.values():
         for row in mine:
