@@ -52,7 +52,7 @@ LOOK_S: Final = 0.05
 RUN_S: Final = 60.0  # at most, of anything that is waited for
 SEGMENT_BYTES: Final = 100_000
 STREAM: Final = "11223344-5566-7788-99aa-bbccddeeff00-1700000000000"
-DECISIONS_N: Final = 20_000
+POSTS_N: Final = 1_000  # that are decided on, ten times
 
 
 def files_in(landing: Path) -> int:
@@ -86,20 +86,20 @@ def small(name: str, folder: Path, port: int, bodies: Sequence[bytes], seconds: 
 
 
 def show_small(
-    console: Console, base: Path, port: int, sr3: Path | None, files_n: int, seconds: float, rounds: int
+    console: Console, base: Path, url: str, port: int, sr3: Path | None, files_n: int, seconds: float, rounds: int
 ) -> None:
-    """Medians over the rounds; what is said beside sr3 is taken within each round."""
+    """Medians over the rounds; what is said beside sr3 is taken within each round. `url`: below which the files of
+    `base` are."""
     root = base / "small"
     make_files(root, files_n, SMALL_BYTES)
     names = [OURS] if sr3 is None else [OURS, SR3]
     results: dict[str, list[list[float]]] = {name: [] for name in names}
-    with started("feed", "serve", "--listen", "127.0.0.1:0", root, log=base / "serve.log") as server:
-        bodies = bodies_of(root, server.wait_for("listening "))
-        for number in range(rounds):
-            for name in names if number % 2 else names[::-1]:
-                # It stays until the end: ext4 would pass over the places of removed files, one by one, for minutes.
-                folder = Path(tempfile.mkdtemp(prefix="mirror-", dir=base))
-                results[name].append(small(name, folder, port, bodies, seconds, sr3))
+    bodies = bodies_of(root, f"{url}{root.name}/")
+    for number in range(rounds):
+        for name in names if number % 2 else names[::-1]:
+            # It stays until the end: ext4 would pass over the places of removed files, one by one, for minutes.
+            folder = Path(tempfile.mkdtemp(prefix="mirror-", dir=base))
+            results[name].append(small(name, folder, port, bodies, seconds, sr3))
     table = table_of(f"Files of {SMALL_BYTES} bytes", "mirror", "files/s", "of sr3's", "CPU ms a file", "of sr3's")
     for name, figures in results.items():
         row = []
@@ -134,8 +134,8 @@ def large(name: str, folder: Path, port: int, file: Path, url: str) -> float:
     return took_s
 
 
-def show_large(console: Console, base: Path, port: int, mib: int, rounds: int) -> None:
-    """Medians over the rounds; what is said beside curl is taken within each round."""
+def show_large(console: Console, base: Path, url: str, port: int, mib: int, rounds: int) -> None:
+    """As `show_small`, beside curl."""
     root = base / "large"
     root.mkdir()
     (root / "first").write_bytes(b"first")
@@ -145,14 +145,12 @@ def show_large(console: Console, base: Path, port: int, mib: int, rounds: int) -
             output.write(os.urandom(1 << 20))
     names = [CURL, OURS]
     results: dict[str, list[float]] = {name: [] for name in names}
-    with started("feed", "serve", "--listen", "127.0.0.1:0", root, log=base / "serve.log") as server:
-        url = server.wait_for("listening ")
-        for number in range(rounds):
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                with tempfile.TemporaryDirectory(prefix="mirror-", dir=base) as folder:
-                    results[name].append(large(name, Path(folder), port, file, url))
-                os.sync()  # nobody writes what another one has left
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            with tempfile.TemporaryDirectory(prefix="mirror-", dir=base) as folder:
+                results[name].append(large(name, Path(folder), port, file, f"{url}{root.name}/"))
+            os.sync()  # nobody writes what another one has left
     table = table_of(f"A file of {mib} MiB", "who", "s", "of curl's time")
     for name, seconds in results.items():
         ratio = median(one / other for one, other in zip(seconds, results[CURL], strict=True))
@@ -163,11 +161,9 @@ def show_large(console: Console, base: Path, port: int, mib: int, rounds: int) -
 # What is decided without anybody else
 
 
-def show_repeats(console: Console, base: Path) -> None:
+def show_repeats(console: Console) -> None:
     """Of a post that is repeated: reading it, and deciding on it."""
-    root = base / "repeats"
-    make_files(root, DECISIONS_N // 10, 10)
-    bodies = bodies_of(root, "http://127.0.0.1/")
+    bodies = list(dead_bodies(POSTS_N))
     mirror = Mirror(MirrorOptions())
     posts = [read_post(body) for body in bodies]
     for post in posts:
@@ -301,15 +297,17 @@ def main(
     with tempfile.TemporaryDirectory(prefix="feed-") as folder:
         base = Path(folder)
         if {"small", "large", "waiting"}.intersection(kinds):
-            with rabbitmq(port) as rabbit_port:
+            serve = ("feed", "serve", "--listen", f"{HOST}:0", base)
+            with rabbitmq(port) as rabbit_port, started(*serve, log=base / "serve.log") as server:
+                url = server.wait_for("listening ")
                 if "small" in kinds:
-                    show_small(console, base, rabbit_port, sr3, files_n, seconds, rounds)
+                    show_small(console, base, url, rabbit_port, sr3, files_n, seconds, rounds)
                 if "large" in kinds:
-                    show_large(console, base, rabbit_port, mib, rounds)
+                    show_large(console, base, url, rabbit_port, mib, rounds)
                 if "waiting" in kinds:
                     show_waiting(console, base, rabbit_port, posts_n)
         if "repeats" in kinds:
-            show_repeats(console, base)
+            show_repeats(console)
         if "segments" in kinds:
             show_segments(console, base, segments_n)
 

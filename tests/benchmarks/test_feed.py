@@ -13,7 +13,7 @@ from benchmarks.feed_programs import bodies_of, cpu_s, make_files
 from spark_sink.feed.posts import read_post
 from tests.client_sdk.gateways.samwise.rabbitmq import RabbitNode
 
-SMALL = ["--rounds", "1", "--seconds", "0.2", "--files", "400", "--mib", "1", "--segments", "3", "--posts", "20"]
+SMALL = ["--rounds", "1", "--seconds", "0.2", "--files", "300", "--mib", "1", "--segments", "3", "--posts", "20"]
 
 
 def test_files_are_counted_under_their_own_names(tmp_path: Path) -> None:
