@@ -318,7 +318,7 @@ ENDPOINTS: Final = (
     Endpoint(
         Operation(
             "GET",
-            "/feed/{folder:[^/]+}/{path:.*}",
+            r"/feed/{folder:[^/]+}/{path:[\s\S]*}",
             "the bytes of an announced file, or a Range of them",
             refuses=("no-such-file",),
             media_type="application/octet-stream",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_SENDS: Final = 64  # files that are sent at the same time; others wait
 SMALL_BYTES: Final = 64 << 10  # up to so many are read and sent in one piece
 PIECE_BYTES: Final = 1 << 20  # of a large file at a time
+ANY_PATH: Final = r"/{path:[\s\S]*}"  # a route of aiohttp that takes all names, those with a line feed, too
 STALLED_S: Final = 60.0  # for one piece; a reader that takes longer is cut off, it holds up others
 
 FindDigest = Callable[[str, os.stat_result], str | None]  # of a relPath and what is there now: `sha512:…`

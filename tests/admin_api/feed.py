@@ -111,7 +111,7 @@ class FakeFeed:
         self.restarts = 2
         data = folder / "data"
         data.mkdir()
-        (data / "b c").write_text(FILE)
+        (data / "b\nc").write_text(FILE)
         self.options = FeedOptions(dir=str(folder), post={"data": PostOptions(folder=str(data))})
         self.asked: list[dict[str, str]] = []
         self._runner: web.AppRunner | None = None

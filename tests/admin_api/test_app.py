@@ -224,7 +224,7 @@ PATHS = [endpoint.path for endpoint in ENDPOINTS]
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_path_refuses_unknown_parameters(client: Api, path: str) -> None:
-    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders").replace("{path:.*}", "a")
+    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders").replace(r"{path:[\s\S]*}", "a")
     for name, value in (("stream", "b-1"), ("source", "flows"), ("number", "1"), ("folder", "data")):
         path = path.replace(f"{{{name}:[^/]+}}", value)
     body = await problem(client, f"{path}?verbose=1")
@@ -253,7 +253,7 @@ async def test_head_has_the_headers_of_get_and_no_body(
     admin.keep(gateway)
     admin.keep_feed(feed)
     path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
-    path = path.replace("{folder:[^/]+}", "data").replace("{path:.*}", "b%20c")
+    path = path.replace("{folder:[^/]+}", "data").replace(r"{path:[\s\S]*}", "b%0Ac")
     async with api_of(admin) as client, client.head(path) as head, client.get(path) as answer:
         assert (head.status, await head.read()) == (200, b"")
         assert head.headers["Content-Type"] == answer.headers["Content-Type"]

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from broker.config.urls import Listen, cannot_listen
-from spark_sink.feed.files import Files, Place, RootPlace, no_digest
+from spark_sink.feed.files import ANY_PATH, Files, Place, RootPlace, no_digest
 from spark_sink.feed.producer.digests import PostedDigests
 from spark_sink.feed.segments import SegmentsPlace
 
@@ -23,7 +23,7 @@ class FilesListener:
         self._digests: Final = None if log is None else PostedDigests(log)
         self._files: Final = Files(place, find_digest=no_digest if self._digests is None else self._digests.find)
         app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
+        app.router.add_get(ANY_PATH, self._answer)
         self._runner: Final = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=STOP_S)
 
     async def start(self, listen: Listen) -> int:

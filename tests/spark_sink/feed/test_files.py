@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from spark_sink.feed.files import PIECE_BYTES, Files, RootPlace
+from spark_sink.feed.files import ANY_PATH, PIECE_BYTES, Files, RootPlace
 from tests.system.support.waits import until
 
 LARGE = bytes(range(256)) * (PIECE_BYTES // 256 * 2) + b"end"
@@ -37,7 +37,7 @@ async def server(tmp_path: Path) -> AsyncIterator[str]:
         return await files.answer(request, request.rel_url.raw_path)
 
     app = web.Application()
-    app.router.add_get("/{path:.*}", handle)
+    app.router.add_get(ANY_PATH, handle)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from spark_sink.feed.consumer.mirror import MirrorOptions
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
-from spark_sink.feed.files import Files, RootPlace
+from spark_sink.feed.files import ANY_PATH, Files, RootPlace
 from spark_sink.feed.posts import make_post
 from spark_sink.feed.producer.folders import Folder
 from spark_sink.feed.producer.post_log import PostLog
@@ -55,7 +55,7 @@ async def served(root: Path) -> AsyncIterator[str]:
         return await files.answer(request, request.rel_url.raw_path)
 
     application = web.Application()
-    application.router.add_get("/{path:.*}", answer)
+    application.router.add_get(ANY_PATH, answer)
     runner = web.AppRunner(application)
     await runner.setup()
     try:

@@ -15,7 +15,7 @@ from aiohttp import web
 from spark_sink.feed.consumer.mirror import MirrorOptions
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.errors import NotSent
-from spark_sink.feed.files import Files, RootPlace
+from spark_sink.feed.files import ANY_PATH, Files, RootPlace
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import Post, make_post
 from spark_sink.feed.reports import find_report
@@ -127,7 +127,7 @@ class Site:
         """At this place, which is bound and refuses connections until then; None: at another one."""
         self.files = Files(RootPlace(self.root))
         app = web.Application()
-        app.router.add_get("/{path:.*}", self.answer)
+        app.router.add_get(ANY_PATH, self.answer)
         runner = web.AppRunner(app, handler_cancellation=True)  # one that hangs ends with who asked
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0) if place is None else web.SockSite(runner, place)

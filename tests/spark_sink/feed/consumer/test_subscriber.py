@@ -19,7 +19,7 @@ from tests.spark_sink.feed.consumer.mirrors import Running, Site, identity, watc
 from tests.spark_sink.feed.samples import PUB_TIME_NS
 from tests.system.support.waits import until
 
-NAMES = ["plain", "a/b c/ä ö.txt", "h#?%/f&+;=@", "x/'\"\\/ü", "deep/" * 20 + "f"]
+NAMES = ["plain", "a\nline", "a/b c/ä ö.txt", "h#?%/f&+;=@", "x/'\"\\/ü", "deep/" * 20 + "f"]
 
 
 async def test_files_are_fetched_byte_for_byte_whatever_they_are_called(site: Site, running: Running) -> None:

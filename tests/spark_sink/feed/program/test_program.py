@@ -129,12 +129,12 @@ async def test_a_feed_that_has_stopped_does_not_answer(tmp_path: Path) -> None:
 
 async def test_files_are_served_with_the_digests_of_their_posts(tmp_path: Path) -> None:
     assignment = assigned(tmp_path, identity="md5")
-    (tmp_path / "data" / "a").write_text("a")
+    (tmp_path / "data" / "a\n").write_text("a")
     async with running(assignment) as client:
         await announced(client, 1)
         listener = FilesListener(tmp_path / "data", log=assignment.log_path("data"))
         port = await listener.start(Listen("http", "127.0.0.1", 0))
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/a") as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/a%0A") as answer:
             assert (await answer.text(), answer.headers["ETag"]) == ("a", '"md5:DMF1ucDxtqgxw5niaXcmYQ=="')
         await listener.close()
 
