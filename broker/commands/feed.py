@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 
 from admin_api.ctl.commands import show_feed
 from broker.commands import terminal
+from broker.config.certificates import server_context
 from broker.config.load import ConfigErrors, load
 from broker.config.options import Config
 from broker.config.sections.feed_checks import RSOCKET_SCHEMES
@@ -68,6 +70,7 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--base-url", default="", metavar="URL", help="Where others fetch the files from."),
             click.option("--to", "urls", multiple=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …"),
             click.option("--exchange", metavar="NAME", help="Of these brokers, instead of xpublic."),
+            click.option("--ca", metavar="FILE", help="CA certificates of these, PEM, instead of the system's."),
             click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are announced; repeatable."),
             click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable."),
             click.option("--identity", metavar="METHOD", help="sha512, md5, cod,sha512, cod,md5, random, none …"),
@@ -83,19 +86,36 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _encrypted(command: Callable[..., None]) -> Callable[..., None]:
+    """Whether files are served over https."""
+    key = click.option("--key", metavar="FILE", help="Private key of the certificate, PEM, without a password.")
+    return click.option("--certificate", metavar="FILE", help="Certificate chain, PEM: files are served over https.")(
+        key(command)
+    )
+
+
 @feed.command(epilog=STATUSES)
 @_configured
 @_posting
 @click.option("--interval", metavar="TIME", help="Between two looks at the folder, at least: 1s.")
 @click.option("--listen", metavar="HOST:PORT", help="Serve the files here, too; port 0: any free one.")
+@_encrypted
 @click.argument("root", required=False, metavar="[FOLDER]")
-def watch(path: str | None, folder: str | None, root: str | None, listen: str | None, **given: Any) -> None:
+def watch(
+    path: str | None,
+    folder: str | None,
+    root: str | None,
+    listen: str | None,
+    certificate: str | None,
+    key: str | None,
+    **given: Any,
+) -> None:
     """Announce what is in FOLDER, and what changes there, until SIGTERM or SIGINT.
 
     Without FOLDER it does all that section [feed] of the configuration says, as `rsocket-broker serve` does.
     """
     if root is None:
-        if listen or any(given.values()):
+        if listen or certificate or key or any(given.values()):
             raise click.UsageError("without FOLDER only --config and --dir may be given: the rest is configured")
         config = _load(path, folder)
         if not config.feed.is_used:
@@ -103,12 +123,14 @@ def watch(path: str | None, folder: str | None, root: str | None, listen: str | 
         admin = config.admin.listen
         listeners = [str(listen) for listen in config.server.listen]
         sys.exit(run(_assignment_of(config, listeners, "" if admin is None else str(admin))))
-    place = None if listen is None else _place(listen)
+    tls = _tls(certificate, key)
+    place = None if listen is None else _place(listen, tls)
     table = _table(root, place, **given)
     config = _load(path, folder, _tables(table, **given))
     files = None
     if place is not None:
-        files = FilesListener(Path(root), is_segments=given["is_segments"], log=config.feed.log_path(WATCHED)), place
+        log = config.feed.log_path(WATCHED)
+        files = FilesListener(Path(root), is_segments=given["is_segments"], log=log, tls=tls), place
     sys.exit(run(_assignment_of(config), files=files))
 
 
@@ -141,6 +163,7 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
 @click.option("--basis", type=click.Choice(["path", "data"]), help="What is a repeat: see feed.subscribe.basis.")
 @click.option("--removals", "has_removals", is_flag=True, help="Remove what is removed elsewhere.")
 @click.option("--strip", metavar="FOLDER", help="Of the poster, in whole paths of sr3 watch.")
+@click.option("--ca", metavar="FILE", help="CA certificates of brokers and servers, PEM, instead of the system's.")
 @click.option("--no-reports", is_flag=True, help="Posters are not told what became of their posts.")
 @click.argument("into", metavar="FOLDER")
 def subscribe(
@@ -149,7 +172,7 @@ def subscribe(
     """Fetch into FOLDER what others announce, until SIGTERM or SIGINT."""
     names = [f"from-{number}" for number in range(1, len(given["urls"]) + 1)]
     table: dict[str, object] = {"into": into, "brokers": names, "removals": has_removals, "reports": not no_reports}
-    table |= {key: given[key] for key in ("queue", "basis", "strip") if given[key]}
+    table |= {key: given[key] for key in ("queue", "basis", "strip", "ca") if given[key]}
     table |= {key: list(given[key]) for key in ("topics", "accept", "reject") if given[key]}
     tables: dict[str, dict[str, object]] = {
         "feed.broker": _brokers(names, **given),
@@ -169,6 +192,7 @@ def subscribe(
 @click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are wanted; repeatable.")
 @click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable.")
 @click.option("--basis", type=click.Choice(["path", "data"]), help="What is a repeat: see feed.winnow.basis.")
+@click.option("--ca", metavar="FILE", help="CA certificates of all brokers, PEM, instead of the system's.")
 def winnow(
     path: str | None,
     folder: str | None,
@@ -184,7 +208,9 @@ def winnow(
     table: dict[str, object] = {"brokers": names, "to": to}
     table |= {key: given[key] for key in ("queue", "basis") if given[key]}
     table |= {key: list(given[key]) for key in ("topics", "accept", "reject") if given[key]}
-    brokers = _brokers(names, urls=urls, exchange=exchange) | _brokers(to, urls=to_urls, exchange=to_exchange)
+    ca = given["ca"]
+    brokers = _brokers(names, urls=urls, exchange=exchange, ca=ca)
+    brokers |= _brokers(to, urls=to_urls, exchange=to_exchange, ca=ca)
     tables: dict[str, dict[str, object]] = {"feed.broker": brokers, "feed.winnow": {WINNOWER: table}}
     sys.exit(run(_assignment_of(_load(path, folder, tables))))
 
@@ -197,10 +223,14 @@ def winnow(
 @click.option(
     "--log", type=click.Path(path_type=Path), metavar="FILE", help="Log of its posts: ETags are digests then."
 )
+@_encrypted
 @click.argument("root", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def serve(root: Path, listen: str, is_segments: bool, log: Path | None) -> None:
+def serve(
+    root: Path, listen: str, is_segments: bool, log: Path | None, certificate: str | None, key: str | None
+) -> None:
     """Serve the files of FOLDER over HTTP, with ranges, until SIGTERM or SIGINT."""
-    files, place = FilesListener(root, is_segments=is_segments, log=log), _place(listen)
+    tls = _tls(certificate, key)
+    files, place = FilesListener(root, is_segments=is_segments, log=log, tls=tls), _place(listen, tls)
 
     async def main(stop: asyncio.Event) -> int:
         try:
@@ -208,7 +238,7 @@ def serve(root: Path, listen: str, is_segments: bool, log: Path | None) -> None:
         except BrokerError as error:
             terminal.complain(error.text)
             return terminal.EXIT_FAILED
-        click.echo(f"listening {Listen('http', place.host, port)}/")
+        click.echo(f"listening {Listen(place.scheme, place.host, port)}/")
         await stop.wait()
         await files.close()
         return 0
@@ -255,7 +285,7 @@ def _table(root: str, place: Listen | None, **given: Any) -> dict[str, object]:
         if place is None or not place.port:
             raise click.UsageError("give --base-url, where others fetch the files from, or --listen with a port")
         host = socket.gethostname() if place.host in WILDCARDS else place.host
-        table["base_url"] = f"{Listen('http', host, place.port)}/"
+        table["base_url"] = f"{Listen(place.scheme, host, place.port)}/"
     return table
 
 
@@ -267,15 +297,28 @@ def _tables(posted: dict[str, object], **given: Any) -> dict[str, dict[str, obje
 
 def _brokers(names: Sequence[str], **given: Any) -> dict[str, object]:
     """The tables of brokers that a command line names by their URLs."""
-    exchange = {"exchange": given["exchange"]} if given["exchange"] else {}
-    return {name: {"url": url, **exchange} for name, url in zip(names, given["urls"], strict=True)}
+    own = {key: given[key] for key in ("exchange", "ca") if given[key]}
+    return {name: {"url": url, **own} for name, url in zip(names, given["urls"], strict=True)}
 
 
-def _place(text: str) -> Listen:
+def _place(text: str, tls: ssl.SSLContext | None) -> Listen:
     try:
-        return Listen.parse_host_port(text)
+        place = Listen.parse_host_port(text)
     except BrokerError as error:
         raise click.UsageError(f"--listen: {error.text}") from None
+    return place if tls is None else Listen("https", place.host, place.port)
+
+
+def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    """None: without."""
+    if not certificate and not key:
+        return None
+    if not certificate or not key:
+        raise click.UsageError("--certificate and --key go together")
+    try:
+        return server_context(certificate, key)
+    except BrokerError as error:
+        raise click.UsageError(error.text) from None
 
 
 def _load(path: str | None, folder: str | None, tables: Mapping[str, Mapping[str, object]] | None = None) -> Config:

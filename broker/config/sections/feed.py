@@ -241,6 +241,12 @@ class SubscribeOptions:
         "whole paths there.",
         '"/srv/data"',
     )
+    ca: str = option(
+        "",
+        "CA certificates, PEM, that sign those of servers of files over https. Empty: those of the system.",
+        '"/etc/rsocket-broker/ca.pem"',
+        form="file",
+    )
     tries: int = option(
         10,
         "How often a file is tried to be fetched. A host that cannot be reached uses up none of them.",

@@ -7,6 +7,7 @@ in its place, so a name is never that of a file with holes; then all their posts
 import asyncio
 import contextlib
 import os
+import ssl
 import time
 from typing import Final
 
@@ -45,11 +46,12 @@ KEEP_PARTS_S: Final = 7 * 86_400.0  # how long a file that is not whole is kept 
 class Carrier:
     """Of one folder, from `start` to `stop`."""
 
-    def __init__(self, places: Places, memory: Memory) -> None:
+    def __init__(self, places: Places, memory: Memory, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: of https; None: with the certificates of the system."""
         self._places: Final = places
         self._memory: Final = memory
         self._writing: Final = Writing(places)
-        self._fetcher: Final = Fetcher(places, self._writing)
+        self._fetcher: Final = Fetcher(places, self._writing, tls)
         self._parts: Final = Turns()  # who changes what is known of a hidden file
 
     async def start(self) -> None:

@@ -13,6 +13,7 @@ differs is fetched once more, and is never under its name (D-93).
 import asyncio
 import contextlib
 import os
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -72,10 +73,11 @@ class _Stream:
 class Fetcher:
     """One client of HTTP, until `close`."""
 
-    def __init__(self, places: Places, writing: Writing) -> None:
+    def __init__(self, places: Places, writing: Writing, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: as of `HttpClient`."""
         self._places: Final = places
         self._writing: Final = writing
-        self._client: Final = HttpClient()
+        self._client: Final = HttpClient(tls)
 
     def close(self) -> None:
         """Ends all connections."""

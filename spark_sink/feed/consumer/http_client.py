@@ -41,12 +41,13 @@ class BrokeOff(NotFetched):
 class HttpClient:
     """All connections, until `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: for https; None: with the certificates of the system."""
         self._slots: Final = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: Final[dict[Address, list[_Connection]]] = {}  # the one that was used last at the end
         self._open: Final[set[_Connection]] = set()
         self._looking: asyncio.TimerHandle | None = None  # while there are connections
-        self._tls: ssl.SSLContext | None = None  # from the first encrypted connection
+        self._tls = tls  # from the first encrypted connection on it is there
 
     async def get(self, url: str, headers: Mapping[str, str]) -> "Answer":
         """What the server answers; `Answer.end` has to follow. NotFetched; BrokeOff: it went away instead."""

@@ -17,6 +17,7 @@ import errno
 import getpass
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -87,6 +88,7 @@ class SubscriberOptions:
     user: str = field(default_factory=getpass.getuser)  # in reports
     host: str = field(default_factory=socket.gethostname)
     is_synced: bool = True  # the memory survives a power failure
+    tls: ssl.SSLContext | None = None  # of servers of files; None: with the certificates of the system
 
 
 @dataclass
@@ -140,7 +142,7 @@ class Subscriber:
         self._memory: Final = Memory(options.memory, self._clock, is_synced=options.is_synced)
         self._reports: Final = [self._outgoing("reports", sink, REPORT_PREFIX) for sink in reports]
         self._onward: Final = [self._outgoing("posts", sink, options.prefix) for sink in onward]
-        self._carrier: Final = Carrier(Places(options.root), self._memory)
+        self._carrier: Final = Carrier(Places(options.root), self._memory, options.tls)
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
         self._turns: Final = Turns()
         self._hosts: Final = Hosts(tries=options.tries, first_pause_s=options.first_pause_s)

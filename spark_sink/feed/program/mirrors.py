@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from broker.config.certificates import client_context
 from broker.config.folders import make_folder
 from broker.config.sections.feed import SubscribeOptions
 from broker.views.feed import MirrorView, SourceView
@@ -74,7 +75,7 @@ class Mirrors:
 
 
 def subscriber_options_of(options: SubscribeOptions, memory: Path) -> SubscriberOptions:
-    """`memory`: the file that is kept over restarts."""
+    """`memory`: the file that is kept over restarts. BrokerError: `ca` is not what it should be."""
     mirror = MirrorOptions(
         accept=options.accept,
         reject=options.reject,
@@ -84,6 +85,11 @@ def subscriber_options_of(options: SubscribeOptions, memory: Path) -> Subscriber
         strip=options.strip,
     )
     given = SubscriberOptions(
-        root=Path(options.into), memory=memory, mirror=mirror, tries=options.tries, base_url=options.base_url
+        root=Path(options.into),
+        memory=memory,
+        mirror=mirror,
+        tries=options.tries,
+        base_url=options.base_url,
+        tls=client_context(options.ca) if options.ca else None,
     )
     return given if not options.user else replace(given, user=options.user)

@@ -104,7 +104,7 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
             listener, place = files
             port = await listener.start(place)
             at_end.push_async_callback(listener.close)
-            _log.info("feed: serves files at %s/", Listen("http", place.host, port))
+            _log.info("feed: serves files at %s/", Listen(place.scheme, place.host, port))
         at_end.push_async_callback(posters.stop)
         await posters.start()
         at_end.push_async_callback(mirrors.stop)

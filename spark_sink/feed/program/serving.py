@@ -1,5 +1,6 @@
 """Files of one folder over HTTP, by a server of its own: for a feed beside which no broker serves them."""
 
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +17,17 @@ STOP_S: Final = 1.0  # for what is being sent
 class FilesListener:
     """One server, from `start` to `close`."""
 
-    def __init__(self, root: Path, *, is_segments: bool = False, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        is_segments: bool = False,
+        log: Path | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """`is_segments`: the folder is one of events. `log`: of the posts of this folder, for their digests; None:
-        there is none."""
+        there is none. `tls`: for https."""
+        self._tls: Final = tls
         place: Place = SegmentsPlace(root) if is_segments else RootPlace(root)
         self._digests: Final = None if log is None else PostedDigests(log)
         self._files: Final = Files(place, find_digest=no_digest if self._digests is None else self._digests.find)
@@ -30,7 +39,7 @@ class FilesListener:
         """The port, which the system chose if it was 0. BrokerError "cannot-listen", and nothing is left open."""
         await self._runner.setup()
         try:
-            site = web.TCPSite(self._runner, listen.host, listen.port)
+            site = web.TCPSite(self._runner, listen.host, listen.port, ssl_context=self._tls)
             await site.start()
         except OSError as error:
             await self._runner.cleanup()

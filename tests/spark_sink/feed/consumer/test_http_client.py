@@ -1,16 +1,20 @@
 """spark_sink.feed.consumer.http_client: with a server that answers what a test says."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from broker.config.certificates import client_context, server_context
 from spark_sink.feed.consumer import http_client
 from spark_sink.feed.consumer.http_client import BrokeOff, HttpClient, NotFetched
 from tests.system.support.waits import soon, until
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
+CERTIFICATE = str(Path(__file__).parents[3] / "client_sdk/localhost.pem")  # with its key
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -42,10 +46,13 @@ CUT = b"<cut>"
 
 
 @asynccontextmanager
-async def served(*answers: bytes) -> AsyncIterator[tuple[Server, HttpClient]]:
-    server, client = Server(*answers), HttpClient()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/f"
+async def served(
+    *answers: bytes, tls: ssl.SSLContext | None = None, trusts: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Server, HttpClient]]:
+    server, client = Server(*answers), HttpClient(trusts)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    scheme = "http" if tls is None else "https"
+    server.url = f"{scheme}://127.0.0.1:{listening.sockets[0].getsockname()[1]}/f"
     try:
         yield server, client
     finally:
@@ -66,6 +73,18 @@ async def test_files_come_over_one_connection() -> None:
     async with served(GOOD, GOOD.replace(b"abc", b"def")) as (server, client):
         assert [await got(client, server.url) for _ in range(2)] == [b"abc", b"def"]
         assert server.connections_n == 1
+
+
+async def test_over_https_a_server_is_who_a_given_ca_or_the_system_says() -> None:
+    tls, trusts = server_context(CERTIFICATE, CERTIFICATE), client_context(CERTIFICATE)
+    async with served(GOOD, GOOD, tls=tls, trusts=trusts) as (server, client):
+        assert [await got(client, server.url) for _ in range(2)] == [b"abc"] * 2
+        assert server.connections_n == 1
+    async with served(GOOD, tls=tls) as (server, client):
+        with pytest.raises(NotFetched, match="certificate verify failed") as caught:
+            await got(client, server.url)
+        assert caught.value.is_host
+        assert server.asked == []
 
 
 async def test_several_that_are_asked_at_once_have_a_connection_each() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from broker.config.certificates import server_context
 from broker.config.options import Config
 from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions, SubscribeOptions
 from broker.config.urls import Listen
@@ -32,6 +33,7 @@ from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
 
 WAIT_S = 10.0
+CERTIFICATE = str(Path(__file__).parents[3] / "client_sdk/localhost.pem")  # with its key
 
 
 def assigned(tmp_path: Path, **posted: object) -> Assignment:
@@ -258,14 +260,15 @@ async def test_posts_come_to_whoever_asks_at_the_broker_and_reports_go_back(tmp_
 
 
 async def test_a_mirror_fetches_what_another_feed_announces_and_tells_it(tmp_path: Path) -> None:
+    """Over https, with a CA of its own."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a").write_text("the content")
-    listener = FilesListener(tmp_path / "data")
+    listener = FilesListener(tmp_path / "data", tls=server_context(CERTIFICATE, CERTIFICATE))
     port = await listener.start(Listen("http", "127.0.0.1", 0))
     async with local_broker() as broker:
         url = broker.urls["tcp"]
-        posting = replace(assigned(tmp_path, base_url=f"http://127.0.0.1:{port}/"), broker_url=url)
-        mirror = SubscribeOptions(into=str(tmp_path / "mirror"), user="u")
+        posting = replace(assigned(tmp_path, base_url=f"https://127.0.0.1:{port}/"), broker_url=url)
+        mirror = SubscribeOptions(into=str(tmp_path / "mirror"), user="u", ca=CERTIFICATE)
         options = FeedOptions(dir=str(tmp_path / "far"), subscribe={"mirror": mirror})
         mirroring = replace(posting, options=options)
         async with running(posting) as poster, running(mirroring) as far:

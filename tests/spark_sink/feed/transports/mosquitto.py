@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.client_sdk.gateways.samwise.rabbitmq import HOST, free_port, is_open
+from tests.client_sdk.gateways.samwise.rabbitmq import CERTIFICATE, HOST, free_port, is_open
 from tests.conftest import missing
 from tests.system.support.waits import WAIT_S, until_now
 
@@ -20,11 +20,13 @@ class Mosquitto:
             missing("mosquitto is not installed: apt install mosquitto")
         self._program = program
         self.port = free_port()
+        self.tls_port = free_port()
         self._process: subprocess.Popen[bytes] | None = None  # None while it is not there
         self._file = folder / "mosquitto.conf"
         self._file.write_text(
             f"listener {self.port} {HOST}\nallow_anonymous true\npersistence true\n"
             f"persistence_location {folder}/\nautosave_interval 1\nautosave_on_changes true\nuser root\n"
+            f"listener {self.tls_port} {HOST}\ncertfile {CERTIFICATE}\nkeyfile {CERTIFICATE}\n"
         )
 
     def start(self) -> None:

@@ -5,17 +5,21 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import aiormq
 import pytest
 
+from broker.config.certificates import client_context
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import read_post
 from spark_sink.feed.transport import UP, Arrival, Sink, Source
 from spark_sink.feed.transports.opening import open_sink, open_source
 from spark_sink.feed.transports.settings import BadLink, SinkSettings, SourceSettings
+from tests.client_sdk.gateways.samwise.rabbitmq import CERTIFICATE, HOST, RabbitNode
 from tests.spark_sink.feed.samples import post_of
 from tests.spark_sink.feed.transports.conftest import Broker
+from tests.spark_sink.feed.transports.mosquitto import Mosquitto
 from tests.spark_sink.feed.vectors import SENT
 from tests.system.support.waits import soon, until
 
@@ -210,6 +214,23 @@ async def test_a_queue_that_somebody_deletes_is_made_again(broker: Broker) -> No
         await until(lambda: source.state() == UP)
         await soon(sink.send(post_of(relPath="f"), PREFIX))
         assert read_post((await soon(source.receive())).body).rel_path == "f"
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "mqtt"])
+async def test_posts_go_over_tls_to_who_a_given_ca_says(
+    protocol: str, rabbit: RabbitNode, mosquitto: Mosquitto
+) -> None:
+    port = rabbit.tls_port if protocol == "amqp" else mosquitto.tls_port
+    encrypted = Broker(f"{protocol}s://{HOST}:{port}", f"x{uuid4().hex[:8]}", rabbit.stop, rabbit.go_on, port)
+    async with both(encrypted, tls=client_context(str(CERTIFICATE))) as (source, _):
+        sink = encrypted.sink(tls=client_context(str(CERTIFICATE)))
+        await soon(sink.send(post_of(), PREFIX))
+        assert (await soon(source.receive())).body == post_of().encode()
+        await sink.close()
+    stranger = encrypted.sink()
+    with pytest.raises(NotSent, match="certificate verify failed"):
+        await soon(stranger.send(post_of(), PREFIX))
+    await stranger.close()
 
 
 async def test_posts_of_sr3_arrive_byte_for_byte(broker: Broker) -> None:
