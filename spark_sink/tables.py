@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_sink.columns import BIGINT, TAGS, TEXT, TIME, Column, arrow_schema
@@ -246,9 +246,11 @@ def read_table(
     schema = table_schema(table)
     names = schema.names if columns is None else list(columns)
     time = schema.field(TIMES[table])
-    only = None if since is None else ds.field(time.name) >= pa.scalar(since, time.type)
+    only = None if since is None else pc.field(time.name) >= pa.scalar(since, time.type)
 
     def rows(files: list[str]) -> pa.Table:
+        import pyarrow.dataset as ds  # it brings pandas, half a second in each process that only writes tables
+
         data = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
         return data.to_table(columns=names, filter=only)
 

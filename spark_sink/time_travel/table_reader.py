@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 
 from broker.events import BROKER_STARTED, EVENTS_DROPPED, TABLE_DIGEST
 from spark_sink.delta_log import table_paths
@@ -50,30 +50,30 @@ class TableReader:
             return None
         place = int(earlier[-1])
         last = history.Position(int(seqs[place]), int(times_us[place]))
-        is_digest = ds.field("kind") == TABLE_DIGEST
-        is_near = (ds.field("seq") > last.seq) & (ds.field("event_time") <= _moment(at_us + history.NEAR_US))
+        is_digest = pc.field("kind") == TABLE_DIGEST
+        is_near = (pc.field("seq") > last.seq) & (pc.field("event_time") <= _moment(at_us + history.NEAR_US))
         digest = next(iter(self._records(run, is_digest & is_near)), None)
-        start = self._start(run, ds.field("seq") <= last.seq)
+        start = self._start(run, pc.field("seq") <= last.seq)
         return history.Spot(last, _position(seqs, times_us, place + 1), start, digest)
 
     def _start(self, run: history.Run, is_before: Any) -> history.Start:
         """The latest snapshot of which all routes are there, or the broker's start."""
-        for digest in reversed(self._records(run, (ds.field("kind") == TABLE_DIGEST) & is_before)):
+        for digest in reversed(self._records(run, (pc.field("kind") == TABLE_DIGEST) & is_before)):
             wanted = digest.snapshot
             if len(self._seen(run, wanted.start, wanted.stop - 1)) == len(wanted):
                 return history.Start(wanted.start, digest.at_us, True, digest)
-        started = self._records(run, (ds.field("kind") == BROKER_STARTED) & is_before)
+        started = self._records(run, (pc.field("kind") == BROKER_STARTED) & is_before)
         return history.start_without_snapshot(history.Position(*started[0][:2]) if started else None, self.first(run))
 
     def records(self, run: history.Run, spot: history.Spot) -> list[history.Record]:
         """Memory holds the records of the span."""
-        is_within = (ds.field("seq") >= spot.start.seq) & (ds.field("seq") <= spot.stops[-1][0])
+        is_within = (pc.field("seq") >= spot.start.seq) & (pc.field("seq") <= spot.stops[-1][0])
         return sorted(self._records(run, is_within) + self._seen(run, spot.start.seq, spot.seen_until))
 
     def missing(self, run: history.Run, spot: history.Spot) -> history.Missing:
         """What was told."""
         self._tell_bad_files(run)
-        dropped = self._records(run, ds.field("kind") == EVENTS_DROPPED)
+        dropped = self._records(run, pc.field("kind") == EVENTS_DROPPED)
         return history.Missing([], history.told_of(dropped, spot), False)
 
     def files(self, table: str) -> list[Path]:
@@ -83,7 +83,7 @@ class TableReader:
 
     def _tell_bad_files(self, run: history.Run) -> None:
         """Whatever was in a file that the pipeline could not read is in no table."""
-        bad = self._rows(GAPS, ["broker_id", "epoch", "detail"], ds.field("reason") == BAD_FILE).to_pylist()
+        bad = self._rows(GAPS, ["broker_id", "epoch", "detail"], pc.field("reason") == BAD_FILE).to_pylist()
         for row in bad:
             if row["broker_id"] in (run.broker_id, "") and row["epoch"] in (run.epoch, 0):
                 text = f"the pipeline could not read a file: {row['detail']}"
@@ -95,7 +95,7 @@ class TableReader:
 
     def _seen(self, run: history.Run, first: int, last: int) -> list[history.Record]:
         """RouteSeen events with these numbers."""
-        is_within = (ds.field("seq") >= first) & (ds.field("seq") <= last)
+        is_within = (pc.field("seq") >= first) & (pc.field("seq") <= last)
         names = ["seq", "seen_at", "route_id", "service", "tags", "peer", "uptime_ms", "requests"]
         return history.records_of(history.seen_of(self._rows(ROUTES, names, _of(run) & is_within)))
 
@@ -123,6 +123,8 @@ class TableReader:
 
     def _rows_in(self, path: Path, schema: pa.Schema, names: Sequence[str], only: Any | None) -> pa.Table:
         """None of a file that cannot be read, which is named."""
+        import pyarrow.dataset as ds  # as in `tables.read_table`
+
         try:
             check_file(path, follows_links=True)
             data = ds.dataset(str(path), schema=schema, format="parquet")
@@ -141,7 +143,7 @@ def _position(seqs: Any, times_us: Any, place: int) -> history.Position | None:
 
 
 def _of(run: history.Run) -> Any:
-    return (ds.field("broker_id") == run.broker_id) & (ds.field("epoch") == run.epoch)
+    return (pc.field("broker_id") == run.broker_id) & (pc.field("epoch") == run.epoch)
 
 
 def _moment(us: int) -> Any:
