@@ -24,7 +24,17 @@ from spark_sink.feed.consumer.http_client import Answer, BrokeOff, HttpClient, N
 from spark_sink.feed.consumer.places import Places, begin_writing
 from spark_sink.feed.consumer.winnow import PATH, fingerprint_of
 from spark_sink.feed.consumer.writing import Writing
-from spark_sink.feed.identity import SHA512, Digest, Identity, cod_method, digest, identity_of, is_checked, value_of
+from spark_sink.feed.identity import (
+    COD,
+    SHA512,
+    Digest,
+    Identity,
+    cod_method,
+    digest,
+    identity_of,
+    is_checked,
+    value_of,
+)
 from spark_sink.feed.posts import Post
 
 SMALL_BYTES: Final = 256 << 10  # of a file that is fetched into memory, and hashed there: that takes 0.5 ms
@@ -85,8 +95,9 @@ class Fetcher:
 
     async def fetch(self, post: Post, names: list[str]) -> Fetched:
         """The whole file of the post, into its place. NotFetched, OSError."""
-        if await self._is_there(post, names):
-            return Fetched(0)
+        there = await self._find_there(post, names)
+        if there is not None:
+            return there
         is_small = post.size is not None and post.size <= SMALL_BYTES
         return await (self._fetch_small(post, names) if is_small else self._fetch_large(post, names))
 
@@ -109,20 +120,31 @@ class Fetcher:
         is_right = _method_of(post) is None or announced is None or value_of(stream.computes) == announced.value
         return None if is_right else announced
 
-    async def _is_there(self, post: Post, names: list[str]) -> bool:
-        """Whether the file is in its place, though the memory does not know it: the process was killed between."""
+    async def _find_there(self, post: Post, names: list[str]) -> Fetched | None:
+        """What is in its place, though the memory does not know it: the process was killed between. None: it is not."""
         announced, size = post.identity, post.size
-        if announced is None or not is_checked(announced) or size is None:
-            return False
-        if not self._places.may_have(names, size, post.mtime_ns):
-            return False
+        is_sure = announced is not None and is_checked(announced)
+        # D-89: data without a digest is the same where path, mtime and size are.
+        is_by_time = (announced is None or announced.method == COD) and post.mtime_ns is not None
+        if size is None or not (is_sure or is_by_time) or not self._places.may_have(names, size, post.mtime_ns):
+            return None
+        asked = cod_method(announced)
+        method = _method_of(post) or asked
+        values: list[str] = []
 
         def is_right(file: int) -> bool:
-            made = digest(announced.method)
-            _feed(made, file, size)
-            return os.fstat(file).st_size == size and value_of(made) == announced.value
+            found = os.fstat(file)
+            if found.st_size != size or post.mtime_ns not in (None, found.st_mtime_ns):
+                return False
+            if method is not None:
+                made = digest(method)
+                _feed(made, file, size)
+                values.append(value_of(made))
+            return not is_sure or (announced is not None and values == [announced.value])
 
-        return await asyncio.to_thread(self._places.has, names, is_right)
+        if not await asyncio.to_thread(self._places.has, names, is_right):
+            return None
+        return Fetched(0, computed=None if asked is None else Identity(asked, values[0]))
 
     async def _fetch_small(self, post: Post, names: list[str]) -> Fetched:
         for left in reversed(range(ATTEMPTS)):

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from spark_sink.feed.consumer import places as places_module
-from tests.spark_sink.feed.consumer.mirrors import Running, Site
+from spark_sink.feed.identity import Identity
+from tests.spark_sink.feed.consumer.mirrors import Running, Site, identity
 from tests.spark_sink.feed.samples import PUB_TIME_NS
 from tests.system.support.waits import until
 
@@ -56,8 +57,11 @@ async def test_kill_9_in_a_fetch_resumes_it(site: Site, tmp_path: Path) -> None:
     assert MIB <= start <= 3 * MIB
 
 
+@pytest.mark.parametrize("method", ["sha512", "cod", "none"])
 @pytest.mark.parametrize("size", [100, 2 * MIB])
-async def test_a_file_that_came_right_before_kill_9_is_not_fetched_again(site: Site, tmp_path: Path, size: int) -> None:
+async def test_a_file_that_came_right_before_kill_9_is_not_fetched_again(
+    site: Site, tmp_path: Path, size: int, method: str
+) -> None:
     """It has its name, and the memory does not know it."""
     data = site.put("a/f", os.urandom(size))
     there = tmp_path / "mirror/a/f"
@@ -65,9 +69,35 @@ async def test_a_file_that_came_right_before_kill_9_is_not_fetched_again(site: S
     there.write_bytes(data)
     os.utime(there, ns=(PUB_TIME_NS, PUB_TIME_NS))
     async with Running(tmp_path) as mirror:
-        mirror.source.give(site.post("a/f", data, mtime_ns=PUB_TIME_NS))
-        assert await mirror.reported(1) == [(201, "a/f")]
+        announced = {"sha512": identity(data), "cod": Identity("cod", "md5"), "none": None}[method]
+        mirror.source.give(site.post("a/f", data, mtime_ns=PUB_TIME_NS, identity=announced))
+        assert await mirror.reported(1) == [(205 if method == "cod" else 201, "a/f")]
+        (onward,) = await mirror.passed_on(1)
+        assert onward.identity == (identity(data, "md5") if method == "cod" else announced)
     assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "announced, at_ns",
+    [
+        (None, None),
+        (None, PUB_TIME_NS + 1),
+        (Identity("cod", "md5"), PUB_TIME_NS + 1),
+        (Identity("random", "7"), PUB_TIME_NS),
+        (Identity("mine", "x"), PUB_TIME_NS),
+    ],
+)
+async def test_what_is_not_known_to_be_the_same_is_fetched(
+    site: Site, tmp_path: Path, announced: Identity | None, at_ns: int | None
+) -> None:
+    data = site.put("f", b"new")
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror/f").write_bytes(b"old")
+    os.utime(tmp_path / "mirror/f", ns=(PUB_TIME_NS, PUB_TIME_NS))
+    async with Running(tmp_path) as mirror:
+        mirror.source.give(site.post("f", data, mtime_ns=at_ns, identity=announced))
+        await mirror.reported(1)
+        assert mirror.files == {"f": data}
 
 
 @pytest.mark.parametrize("is_link", [False, True])
