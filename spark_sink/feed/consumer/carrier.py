@@ -9,6 +9,7 @@ import contextlib
 import os
 import ssl
 import time
+from collections.abc import Collection
 from typing import Final
 
 from spark_sink.feed.blocks import Blocks, file_bytes_of, range_of
@@ -62,6 +63,10 @@ class Carrier:
         """Ends all connections."""
         self._fetcher.close()
         await self._writing.close()
+
+    def hurry(self, urls: Collection[str]) -> None:
+        """What is fetched there can be had elsewhere."""
+        self._fetcher.hurry(urls)
 
     async def carry_out(self, post: Post, decision: Decision) -> Fetched:
         """It is done when this returns. NotFetched, BadPlace, OSError."""

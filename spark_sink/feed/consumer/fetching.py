@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
@@ -88,6 +88,10 @@ class Fetcher:
         self._places: Final = places
         self._writing: Final = writing
         self._client: Final = HttpClient(tls)
+
+    def hurry(self, urls: Collection[str]) -> None:
+        """As of `HttpClient`."""
+        self._client.hurry(urls)
 
     def close(self) -> None:
         """Ends all connections."""

@@ -88,3 +88,38 @@ class Hosts:
             return None
         pause_s = min(self._first_pause_s * 2 ** max(0, counted - 1), LAST_PAUSE_S)
         return Again(now + pause_s * (0.5 + self._chance() / 2), counted, is_news)
+
+
+class Rivals:
+    """Which file is waited for at one host though another one has it, too: all fetches, by keys that who fetches chose.
+
+    Of posts about the same place one is carried out, and the others wait for their turn (`turns`). Where these would
+    fetch the file from elsewhere, a server that says nothing is not waited for so long.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Final[dict[object, tuple[str, str]]] = {}  # place and URL
+        self._under_way: Final[dict[object, tuple[str, str]]] = {}  # the same
+
+    def wait(self, key: object, place: str, url: str) -> None:
+        """Until its turn begins."""
+        self._waiting[key] = place, url
+
+    def begin(self, key: object) -> None:
+        """It is its turn; nothing, where it has not waited."""
+        if key in self._waiting:
+            self._under_way[key] = self._waiting.pop(key)
+
+    def end(self, key: object) -> None:
+        """It is over, or waits no more."""
+        self._waiting.pop(key, None)
+        self._under_way.pop(key, None)
+
+    def held_up(self) -> set[str]:
+        """URLs that are fetched while somebody waits who would fetch the same file from elsewhere."""
+        if not self._waiting:
+            return set()
+        wanted: dict[str, set[str]] = {}
+        for place, url in self._waiting.values():
+            wanted.setdefault(place, set()).add(url)
+        return {url for place, url in self._under_way.values() if wanted.get(place, set()) - {url}}

@@ -8,7 +8,7 @@ three times on its way.
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, cast
 
 from spark_sink.errors import SinkError
@@ -18,6 +18,7 @@ CONNECT_S: Final = 10.0
 SILENT_S: Final = 60.0  # of a server, after which the request has failed
 IDLE_S: Final = 15.0  # that a connection is kept which nobody uses
 LOOK_S: Final = 1.0  # between two looks at both
+HURRY_S: Final = 2.0  # of a silent server, where another one has the same
 MAX_CONNECTIONS: Final = 256  # of all hosts, that are in use; with more, none is kept that nobody uses
 BUFFER_BYTES: Final = 16 << 10  # of a connection: the head of an answer, and what follows it meanwhile
 
@@ -61,6 +62,13 @@ class HttpClient:
         except BaseException:
             self._slots.release()
             raise
+
+    def hurry(self, urls: Collection[str]) -> None:
+        """What is asked for there can be had elsewhere: it has failed where nothing has come for HURRY_S."""
+        long_ago = asyncio.get_running_loop().time() + SILENT_S - HURRY_S
+        for connection in self._open if urls else ():
+            if connection.is_waited_for and connection.deadline_at <= long_ago and connection.url in urls:
+                connection.end(is_silent=True, is_hurried=True)
 
     def close(self) -> None:
         """Ends them."""
@@ -201,10 +209,11 @@ class _Connection(asyncio.BufferedProtocol):
         self.has_heard = False  # since the last request
         self.deadline_at = loop.time() + SILENT_S  # monotonic: when it is ended, as nothing comes
         self._loop: Final = loop
-        self._url = ""  # that is asked for
+        self.url = ""  # that is asked for
         self._transport: asyncio.Transport | None = None  # once it is connected
         self._why = ""  # it was lost; empty: by its regular end
         self._is_silent = False  # that is why
+        self._is_hurried = False  # and somebody else has what is asked for
         self._buffer: Final = bytearray(BUFFER_BYTES)  # from `_start` to `_end` that nobody has taken
         self._view: Final = memoryview(self._buffer)
         self._start = self._end = 0
@@ -219,10 +228,15 @@ class _Connection(asyncio.BufferedProtocol):
         """Whether it may be used again."""
         return not self.is_lost and self._start == self._end
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Until more comes."""
+        return self._waiting is not None
+
     async def ask(self, url: str, request: bytes) -> Head:
         """BrokeOff, NotFetched."""
         assert self._transport is not None  # it is connected
-        self._url, self._is_resting, self.has_heard = url, False, False
+        self.url, self._is_resting, self.has_heard = url, False, False
         self._transport.write(request)
         try:
             while True:
@@ -268,17 +282,18 @@ class _Connection(asyncio.BufferedProtocol):
     def broke_off(self, why: str = "") -> NotFetched:
         """The error of who waits for more."""
         if self._is_silent:
-            return NotFetched(f"{self._url}: no answer", is_host=True)
-        return BrokeOff(f"{self._url}: {why or self._why or 'the connection ended'}")
+            return NotFetched(f"{self.url}: no answer", is_host=not self._is_hurried)
+        return BrokeOff(f"{self.url}: {why or self._why or 'the connection ended'}")
 
     def rest(self) -> None:
         """Nobody uses it."""
         self._is_resting = True
         self.deadline_at = self._loop.time() + IDLE_S
 
-    def end(self, *, is_silent: bool = False) -> None:
-        """Now. `is_silent`: because nothing has come."""
+    def end(self, *, is_silent: bool = False, is_hurried: bool = False) -> None:
+        """Now. `is_silent`: because nothing has come. `is_hurried`: and somebody else has it."""
         self._is_silent = is_silent and self._waiting is not None
+        self._is_hurried = is_hurried
         if self._transport is not None:
             self._transport.abort()
 

@@ -27,7 +27,7 @@ from typing import Final
 from client_sdk.clock import Clock
 from spark_sink.feed.consumer.carrier import Carrier
 from spark_sink.feed.consumer.fetching import Fetched
-from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts
+from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts, Rivals
 from spark_sink.feed.consumer.http_client import NotFetched
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MAX_REPORTS, MemoryTables, Retry
@@ -145,6 +145,7 @@ class Subscriber:
         self._carrier: Final = Carrier(Places(options.root), self._memory, options.tls)
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
         self._turns: Final = Turns()
+        self._rivals: Final = Rivals()
         self._hosts: Final = Hosts(tries=options.tries, first_pause_s=options.first_pause_s)
         self._retrying: Final[set[int]] = set()  # retries under way
         self._under_way: Final[dict[_Task, None]] = {}  # those whose messages are not acknowledged, the oldest first
@@ -215,6 +216,7 @@ class Subscriber:
     async def _retry(self) -> None:
         while True:
             self._lose_patience()
+            self._carrier.hurry(self._rivals.held_up())
             fresh = await self._due(time.time())
             for each in fresh:
                 await self._slots.acquire()
@@ -270,10 +272,11 @@ class Subscriber:
                 await self._keep(task.host, time.time() + SOON_S, 0, "", task.body)
                 task.acknowledge()
                 return
-        with self._visit(task.host):
+        with self._visit(task, post, decision):
             async with self._turns.turn(claims_of_decision(decision)) as has_waited:
                 if has_waited:  # those who came before have changed what is known
                     decision = self._mirror.decide(post, time.time())
+                self._rivals.begin(task)
                 await self._carry_out(task, post, decision)
 
     # What is done
@@ -398,12 +401,16 @@ class Subscriber:
         return id
 
     @contextlib.contextmanager
-    def _visit(self, host: str) -> Iterator[None]:
-        self._hosts.begin(host)
+    def _visit(self, task: _Task, post: Post, decision: Decision) -> Iterator[None]:
+        """Of the host from which something is fetched, if it is."""
+        if isinstance(decision, Fetch) and not decision.is_block:
+            self._rivals.wait(task, "/".join(decision.names), post.url)
+        self._hosts.begin(task.host)
         try:
             yield
         finally:
-            self._hosts.end(host)
+            self._hosts.end(task.host)
+            self._rivals.end(task)
 
     # What goes out
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_sink.feed.consumer.hosts import LAST_PAUSE_S, PER_HOST_N, REST_S, Again, Hosts
+from spark_sink.feed.consumer.hosts import LAST_PAUSE_S, PER_HOST_N, REST_S, Again, Hosts, Rivals
 
 
 def hosts(tries: int = 3, first_pause_s: float = 4.0) -> Hosts:
@@ -76,3 +76,34 @@ def test_what_needs_no_host_has_room_always() -> None:
     one.failed("", 0.0, tries=0, is_host=True, is_final=False, is_again=False)
     one.end("")
     assert (one.room_n("", 0.0), one.known) == (PER_HOST_N, set())
+
+
+def rivals(*posts: tuple[str, str, str], begun: str = "") -> Rivals:
+    """Posts: key, place and URL."""
+    one = Rivals()
+    for key, place, url in posts:
+        one.wait(key, place, url)
+    for key in begun:
+        one.begin(key)
+    return one
+
+
+def test_a_fetch_holds_up_who_would_fetch_the_same_file_from_elsewhere() -> None:
+    one = rivals(("a", "f", "http://a/f"), ("b", "f", "http://b/f"), ("c", "g", "http://c/g"), begun="ac")
+    assert one.held_up() == {"http://a/f"}
+    one.end("a")
+    assert one.held_up() == set()
+    one.begin("b")
+    assert one.held_up() == set()
+
+
+def test_who_waits_for_the_same_url_is_held_up_by_nobody() -> None:
+    assert rivals(("a", "f", "http://a/f"), ("b", "f", "http://a/f"), begun="a").held_up() == set()
+
+
+def test_who_waits_no_more_holds_up_nobody() -> None:
+    one = rivals(("a", "f", "http://a/f"), ("b", "f", "http://b/f"), begun="a")
+    one.end("b")
+    one.end("unknown")
+    one.begin("unknown")
+    assert one.held_up() == set()

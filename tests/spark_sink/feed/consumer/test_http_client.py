@@ -167,6 +167,20 @@ async def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.Monkey
             assert raised.value.is_host
 
 
+async def test_a_server_that_says_nothing_is_given_up_sooner_where_another_one_has_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_client, "HURRY_S", 0.0)
+    async with served(b"") as (server, client):
+        asking = asyncio.ensure_future(client.get(server.url, {}))
+        await until(lambda: server.asked)
+        client.hurry({server.url + "else"})
+        client.hurry({server.url})
+        with pytest.raises(NotFetched, match="no answer") as caught:
+            await soon(asking)
+        assert not caught.value.is_host  # it has other files
+
+
 async def test_a_connection_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "IDLE_S", 0.0)
     monkeypatch.setattr(http_client, "LOOK_S", 0.01)

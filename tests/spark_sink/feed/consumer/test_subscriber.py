@@ -11,6 +11,7 @@ from aiohttp import web
 
 from spark_sink.feed.blocks import blocks_of
 from spark_sink.feed.consumer import hosts as hosts_module
+from spark_sink.feed.consumer import http_client as http_client_module
 from spark_sink.feed.consumer import subscriber as subscriber_module
 from spark_sink.feed.consumer.fetching import part_of
 from spark_sink.feed.identity import Identity
@@ -198,6 +199,26 @@ async def test_a_host_that_hangs_does_not_hold_up_another(
         released.set()
         await mirror.reported(51)
         assert len(mirror.files) == 51
+
+
+async def test_a_host_that_hangs_does_not_hold_up_a_file_that_another_one_has(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client_module, "HURRY_S", 0.02)
+    monkeypatch.setattr(subscriber_module, "TICK_S", 0.02)
+    (tmp_path / "slow").mkdir()
+    async with Site(tmp_path / "slow").serving() as slow, Running(tmp_path, first_pause_s=0.02) as mirror:
+
+        async def hang(request: web.Request) -> None:
+            await asyncio.Event().wait()
+
+        slow.before = hang
+        data = os.urandom(500)
+        mirror.source.give(slow.post("f", slow.put("f", data)))
+        await until(lambda: slow.asked)
+        mirror.source.give(site.post("f", site.put("f", data)))
+        assert sorted(await mirror.reported(2)) == [(201, "f"), (304, "f")]
+        assert (mirror.files, len(slow.asked), len(site.asked)) == ({"f": data}, 1, 1)
 
 
 async def test_what_fails_is_tried_again_also_by_the_next_process(site: Site, tmp_path: Path) -> None:
