@@ -77,7 +77,8 @@ static uint64_t due_at_ns(const struct load *load) {
     return load->begun_at_ns + load->begun_n * 1000000000u / (uint64_t)load->options.rate;
 }
 
-/* Begins on callers that are free what is due by now; how many milliseconds to wait for the next. */
+/* Begins on callers that are free what is due by now; how many milliseconds to wait for the next: one at least, or this
+   would take a whole CPU from those who are measured. What it is late by is in the time of the answer. */
 static long begin_due(struct load *load) {
     int next = 0;
     for (uint64_t due_ns; (due_ns = due_at_ns(load)) <= now_ns();) {
@@ -86,7 +87,7 @@ static long begin_due(struct load *load) {
         publish(load, &load->callers[next], due_ns);
     }
     uint64_t now = now_ns(), due_ns = due_at_ns(load);
-    return due_ns > now ? (long)((due_ns - now) / 1000000u) : 0;
+    return due_ns > now ? (long)((due_ns - now + 999999u) / 1000000u) : 0;
 }
 
 int main(int count, char **arguments) {
