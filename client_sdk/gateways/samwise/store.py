@@ -315,14 +315,13 @@ class Store:
             self._freed.set_result(None)
         if self._is_closing:
             return
-        log_bytes = tables.log_bytes
-        if log_bytes >= tables.max_log_bytes:
+        if done and tables.log_is_long:
             self._is_busy = True
             self._sync_at_bytes = UNSYNCED_BYTES
             thread.submit(self._shorten, tables)
             return
-        if log_bytes >= self._sync_at_bytes:
-            self._sync_at_bytes = log_bytes + UNSYNCED_BYTES
+        if done and tables.log_has(self._sync_at_bytes):
+            self._sync_at_bytes += UNSYNCED_BYTES
             thread.submit(tables.sync_log)  # beside all else
         if self._next is None:
             self._plan()

@@ -42,12 +42,16 @@ WAL_BYTES: Final = 32 * 1024 * 1024  # of the log, until it is moved into the fi
 # what is stored takes. On a disk filled to its end by messages none of them could be delivered, and none given back.
 SPARE_BYTES: Final = 2 * WAL_BYTES
 SPARE_PART: Final = 4  # of a small disk so many parts, and the log is shorter
-# Of a log that commits do not wait for: until `sync_log`. When it is moved into the file, for which all others wait,
-# the disk has it; 32 MiB that it had not took 150 ms.
-UNSYNCED_BYTES: Final = 2 * 1024 * 1024
+# Of a log that commits do not wait for: until `sync_log`. When it is moved into the file, for which all others wait
+# 20 ms, the disk has it; 32 MiB that it had not took 150.
+UNSYNCED_BYTES: Final = 8 * 1024 * 1024
 KEPT_PAGES: Final = 32_768  # 64 MiB of free pages stay in the file
 FREED_PAGES: Final = 512  # given back in one step
 RESERVED_IDS: Final = 1_000  # that a transaction writes into the file before they are given
+
+# Of the write-ahead log of SQLite.
+_LOG_HEADER_BYTES, _SALT_AT, _SALT_BYTES = 32, 16, 8
+_FRAME_HEADER_BYTES, _SALT_AT_OF_FRAME = 24, 8
 
 _COLUMNS: Final = "id, uid, stored_at_ms, tries_n, acknowledged_by, publish"
 _CREATE: Final = f"""
@@ -111,7 +115,6 @@ class Tables:
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
         self._is_synced: Final = is_synced
-        self._log: Final = f"{path}-wal"
         self._is_oldest_known = True  # `totals` says when the oldest message was stored
         try:
             self._disk: Final = _Disk(path.parent)
@@ -123,13 +126,16 @@ class Tables:
             raise StoreError(f"store {path}: {error}") from error
         try:
             self._open(is_synced)
-        except sqlite3.Error as error:
+            self._log_fd: Final = os.open(f"{path}-wal", os.O_RDONLY | os.O_CREAT, 0o600)
+        except (OSError, sqlite3.Error) as error:
             self.connection.close()
             is_locked = "locked" in str(error)
             raise StoreError(f"store {path}: {'another gateway uses it' if is_locked else error}") from error
         except StoreError:
             self.connection.close()
             raise
+        (page_bytes,) = self.connection.execute("PRAGMA page_size").fetchone()
+        self._frame_bytes: Final = _FRAME_HEADER_BYTES + page_bytes
         next_id, *counts = self.connection.execute("SELECT * FROM totals").fetchone()
         self._reserved_id = self._written_id = 0  # ids below may be given; 0: the row of totals is true
         if counts[0] is None:  # a crash
@@ -146,7 +152,8 @@ class Tables:
         run(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
         # A commit that waits for the disk may as well move the log into the file; others must not wait: `shorten_log`.
         run(f"PRAGMA wal_autocheckpoint = {self._disk.log_bytes // PAGE_BYTES if is_synced else 0}")
-        run(f"PRAGMA journal_size_limit = {self._disk.log_bytes}")
+        # The file of the log stays; what a large transaction has added is cut, and takes its time.
+        run(f"PRAGMA journal_size_limit = {self._disk.log_bytes * 5 // 4}")
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
         if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
@@ -162,6 +169,7 @@ class Tables:
             with suppress(sqlite3.Error):  # on a full disk: they are counted at the next start
                 self._write_row(*structs.astuple(self.totals)[:-1])
         self.connection.close()
+        os.close(self._log_fd)
 
     # Transactions
 
@@ -190,25 +198,32 @@ class Tables:
             with suppress(sqlite3.Error):  # then the next one cannot begin, and comes here again
                 self.connection.execute("ROLLBACK")
 
-    @property
-    def log_bytes(self) -> int:
-        """Of the log, which `sync_log` and `shorten_log` are for; 0 where commits do it by themselves."""
-        return 0 if self._is_synced else os.stat(self._log).st_size
+    def log_has(self, size: int) -> bool:
+        """Whether the log has so many bytes, as of a commit since `shorten_log`; never, where commits shorten it.
+
+        Its file has as many as it ever had. A frame is of the log as it is now where it has the salt of the header.
+        https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+        """
+        if self._is_synced:
+            return False
+        at = _LOG_HEADER_BYTES + size // self._frame_bytes * self._frame_bytes
+        salt = os.pread(self._log_fd, _SALT_BYTES, at + _SALT_AT_OF_FRAME)
+        return len(salt) == _SALT_BYTES and salt == os.pread(self._log_fd, _SALT_BYTES, _SALT_AT)
 
     @property
-    def max_log_bytes(self) -> int:
-        """When `shorten_log` is due."""
-        return self._disk.log_bytes
+    def log_is_long(self) -> bool:
+        """`shorten_log` is due."""
+        return self.log_has(self._disk.log_bytes)
 
     def sync_log(self) -> None:
-        """Waits until the disk has it. In another thread than all else, if that does not end meanwhile."""
-        with suppress(OSError), open(self._log, "rb") as log:
-            os.fdatasync(log.fileno())
+        """Waits until the disk has it. In a thread of its own, if nobody may wait; until `close` at last."""
+        with suppress(OSError):
+            os.fdatasync(self._log_fd)
 
     def shorten_log(self) -> None:
         """Moves it into the file, and waits for the disk. A full disk leaves it as it is."""
         with suppress(sqlite3.Error):
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()  # cutting the file would take 80 ms
 
     def free_pages(self) -> bool:
         """Gives a step of what is free back to the disk; False: nothing more to give."""
