@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec.structs import astuple
+
 from spark_sink.errors import SinkError
 from spark_sink.feed.consumer.winnow import Remembered
 from spark_sink.feed.identity import Identity
@@ -113,7 +115,7 @@ class MemoryTables:
     # The memory
 
     def remember(self, one: Remembered) -> None:
-        self.connection.execute("REPLACE INTO remembered VALUES (?, ?, ?, ?)", one)
+        self.connection.execute("REPLACE INTO remembered VALUES (?, ?, ?, ?)", astuple(one))
 
     def forget_before(self, at: float) -> None:
         """What was remembered before."""

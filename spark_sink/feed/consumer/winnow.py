@@ -18,9 +18,12 @@ and an old post that took the longer way is one.
 Knows no clock: `now` is passed in.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from spark_sink.feed.identity import COD, RANDOM
 from spark_sink.feed.posts import Post
@@ -31,7 +34,7 @@ BASES: Final = (PATH, DATA)
 HASH_BYTES: Final = 16  # of fingerprints and places: as short for a path of 500 KiB, and no two have the same one
 
 
-class Remembered(NamedTuple):
+class Remembered(msgspec.Struct, frozen=True, gc=False):  # a million of them are not walked for cycles
     """One post, as it is kept over restarts."""
 
     fingerprint: bytes  # HASH_BYTES
@@ -47,7 +50,8 @@ class Winnow:
         self.basis: Final = basis
         self.max_posts: Final = max_posts
         self.ttl_s: Final = ttl_s
-        self._posts: Final[dict[bytes, Remembered]] = {}  # by fingerprint, the oldest first
+        # By fingerprint, the oldest first. Not a plain dict, which passes over the places of all that were forgotten.
+        self._posts: Final[OrderedDict[bytes, Remembered]] = OrderedDict()
         self._latest: Final[dict[bytes, Remembered]] = {}  # by place: the last one there that is in `_posts`
 
     def __len__(self) -> int:
