@@ -84,6 +84,7 @@ class AmqpSource(_Link):
         self._bindings: Final = [amqp_binding(each) for each in settings.patterns]
         self._arrived: asyncio.Queue[Arrival] = asyncio.Queue()  # at most `prefetch`
         self._acknowledged: asyncio.Queue[int] = asyncio.Queue()  # as many
+        self._tags = Tags()  # of the channel
         self._channel: AbstractChannel | None = None  # that takes acknowledgements; None while there is none
         self._is_deleted: Final = asyncio.Event()  # the queue, since it was declared
 
@@ -111,7 +112,7 @@ class AmqpSource(_Link):
         for each in self._bindings:
             await channel.queue_bind(queue, self._exchange, each)
         self._arrived = _renewed(self._arrived)
-        self._acknowledged = asyncio.Queue()
+        self._acknowledged, self._tags = asyncio.Queue(), Tags()
         self._channel = channel
         self._is_deleted.clear()
         channel.on_consumer_cancel_callbacks.add(self._deleted)
@@ -136,15 +137,20 @@ class AmqpSource(_Link):
 
     async def _acknowledge(self, channel: AbstractChannel) -> None:
         while True:
-            tag = await self._acknowledged.get()
-            await channel.basic_ack(tag, wait=False)
+            await self._send(channel, await self._acknowledged.get(), waits=False)
 
     async def _acknowledge_rest(self, channel: AbstractChannel) -> None:
         """Those that the consumer gave right before the end, so that they do not come again."""
         with contextlib.suppress(*FAILURES):
             async with asyncio.timeout(CONNECT_S):
                 while not self._acknowledged.empty():
-                    await channel.basic_ack(self._acknowledged.get_nowait())
+                    await self._send(channel, self._acknowledged.get_nowait(), waits=True)
+
+    async def _send(self, channel: AbstractChannel, first: int, *, waits: bool) -> None:
+        """Acknowledges it, and all others that are to be."""
+        fresh = {first, *(self._acknowledged.get_nowait() for _ in range(self._acknowledged.qsize()))}
+        for tag, is_multiple in self._tags.acknowledge(fresh):
+            await channel.basic_ack(tag, multiple=is_multiple, wait=waits)
 
     async def _deleted(self, frame: Basic.Cancel) -> None:
         """RabbitMQ says that there is no queue any more, and else nothing: it is declared again."""
@@ -154,6 +160,25 @@ class AmqpSource(_Link):
         topic = from_amqp(message.routing_key or "")
         token = (message.channel, message.delivery_tag)
         self._arrived.put_nowait(Arrival(bytes(message.body), topic, self.name, token))
+
+
+class Tags:
+    """Messages of one channel, which are numbered from 1: as few acknowledgements as say which are done with."""
+
+    def __init__(self) -> None:
+        self._first = 1  # that is not acknowledged
+        self._after: Final[set[int]] = set()  # behind it, that are; fewer than may be out
+
+    def acknowledge(self, fresh: set[int]) -> list[tuple[int, bool]]:
+        """Those to be sent for these: the number, and whether it is for all before it, too."""
+        self._after.update(fresh)
+        while self._first in self._after:
+            self._after.remove(self._first)
+            self._first += 1
+        # One that was sent before is unknown to the broker, and would be an error.
+        before = max((tag for tag in fresh if tag < self._first), default=0)
+        alone = [(tag, False) for tag in sorted(fresh) if tag > self._first]
+        return [(before, True), *alone] if before else alone
 
 
 class AmqpSink(_Link):
