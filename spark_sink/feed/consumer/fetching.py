@@ -11,15 +11,15 @@ differs is fetched once more, and is never under its name (D-93).
 """
 
 import asyncio
-import contextlib
 import os
 import ssl
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from spark_sink.feed.blocks import INPLACE, Blocks, file_bytes_of, range_of
+from spark_sink.feed.consumer.heads import Head
 from spark_sink.feed.consumer.http_client import Answer, BrokeOff, HttpClient, NotFetched
 from spark_sink.feed.consumer.places import Places, begin_writing
 from spark_sink.feed.consumer.winnow import PATH, fingerprint_of
@@ -164,7 +164,8 @@ class Fetcher:
 
     async def _read(self, post: Post) -> bytes:
         size = post.size or 0
-        async with self._answer(post.url, None) as answer:
+        answer = await self._ask(post.url, None)
+        try:
             length = answer.head.length
             if length is not None and length <= SMALL_BYTES:
                 return await answer.read(length)
@@ -172,6 +173,8 @@ class Fetcher:
             if len(content) > size:
                 raise _too_long(post)
             return content
+        finally:
+            answer.end()
 
     async def _fetch_large(self, post: Post, names: list[str]) -> Fetched:
         part = part_of(post, None)
@@ -227,7 +230,8 @@ class Fetcher:
         is_block = post.blocks is not None and is_inplace(post)
         span = (stream.at, stream.end if is_block else None) if is_block or stream.at else None
         is_sure = is_block or _method_of(post) is not None
-        async with self._answer(post.url, span, "" if is_sure else stream.tag) as answer:
+        answer = await self._ask(post.url, span, "" if is_sure else stream.tag)
+        try:
             if span is not None and answer.head.status != 206:
                 if stream.start:
                     raise NotFetched(f"{post.url}: the server knows no ranges", is_final=True)
@@ -235,6 +239,8 @@ class Fetcher:
             tag = answer.head.headers.get("etag", "")
             stream.tag = "" if tag.startswith("W/") else tag
             await self._write(post, stream, answer, takes_part=is_block and answer.head.status == 200)
+        finally:
+            answer.end()
         if stream.end is not None and stream.at < stream.end:
             if is_block:
                 raise BrokeOff(f"{post.url}: the block at {stream.start} ends at {stream.at}, not at {stream.end}")
@@ -272,8 +278,7 @@ class Fetcher:
             if keeping is not None:
                 await keeping
 
-    @contextlib.asynccontextmanager
-    async def _answer(self, url: str, span: "tuple[int, int | None] | None", tag: str = "") -> AsyncIterator[Answer]:
+    async def _ask(self, url: str, span: "tuple[int, int | None] | None", tag: str = "") -> Answer:
         """The answer with the bytes from the first to before the second, if it is the file with this ETag. NotFetched
         for any other, and where there is none; BrokeOff where it ends too soon."""
         headers = {}
@@ -285,19 +290,16 @@ class Fetcher:
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._client.get(at, headers)
             try:
-                status = answer.head.status
-                if status in (301, 302, 303, 307, 308):
-                    at = _redirected(url, at, answer.head.headers.get("location", ""))
-                    continue
-                if status not in (200, 206):
-                    is_final = 400 <= status < 500 and status not in _AGAIN
-                    raise NotFetched(f"{url}: {status} {answer.head.reason}", is_final=is_final)
-                if span is not None and status == 206:
+                to = _redirection(url, at, answer.head)
+                if not to and span is not None and answer.head.status == 206:
                     _check_span(url, span[0], answer.head.headers.get("content-range", ""))
-                yield answer
-                return
-            finally:
+            except NotFetched:
                 answer.end()
+                raise
+            if not to:
+                return answer
+            answer.end()
+            at = to
         raise NotFetched(f"{url}: more than {MAX_REDIRECTS} redirects", is_final=True)
 
 
@@ -375,8 +377,15 @@ def _too_long(post: Post) -> Differs:
     return Differs(f"{post.url}: has more than the {post.size} bytes that were announced")
 
 
-def _redirected(first: str, at: str, location: str) -> str:
-    to = urljoin(at, location)
+def _redirection(first: str, at: str, head: Head) -> str:
+    """Where the file is instead; empty: it is here. NotFetched: neither."""
+    status = head.status
+    if status in (200, 206):
+        return ""
+    if status not in (301, 302, 303, 307, 308):
+        is_final = 400 <= status < 500 and status not in _AGAIN
+        raise NotFetched(f"{first}: {status} {head.reason}", is_final=is_final)
+    to = urljoin(at, head.headers.get("location", ""))
     if urlsplit(to).scheme not in SCHEMES or host_of(to) != host_of(first):
         raise NotFetched(f"{first}: is redirected to {to[:100]!r}, another host", is_final=True)
     return to

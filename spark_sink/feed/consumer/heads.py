@@ -9,17 +9,15 @@ RFC 9112, of which a client that only gets files needs this much.
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 HEAD_END: Final = b"\r\n\r\n"
 MAX_PORT: Final = 65_535
 PORTS: Final = {"http": 80, "https": 443}
-_URL: Final = re.compile(
-    r"(https?)://(?:([^/?#]*)@)?(\[[0-9a-f:.%]+\]|[^/?#:@\[\]]+)(?::(\d*))?([/?][^#]*)?(?:#.*)?",
-    re.IGNORECASE | re.DOTALL,
-)
-_HOST: Final = re.compile(r"[a-z0-9._-]+|\[.*\]", re.IGNORECASE)
+_PLACE_END: Final = re.compile("[/?#]")
+_PLACE: Final = re.compile(r"(?:(.*)@)?(\[[0-9a-fA-F:.%]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(?::([0-9]*))?", re.DOTALL)
 _UNQUOTED: Final = re.compile(r"[!#-;=?-\[\]_a-z~]*")  # of printable ASCII all but what RFC 3986 has no place for
 _KEPT: Final = "/%:=&?~#+!$,;'@()*[]"
 _STATUS: Final = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)(?: (.*))?")
@@ -64,28 +62,15 @@ class Head(NamedTuple):
 
 def read_url(text: str) -> Url:
     """ValueError: it is no URL of http or https."""
-    matched = _URL.fullmatch(text)
-    if matched is None:
-        raise ValueError("it is none of http or https")
-    scheme, user, host, port, target = matched.groups()
-    scheme = scheme.lower()
-    if _HOST.fullmatch(host) is None:
-        host = host.encode("idna").decode("ascii")  # UnicodeError is a ValueError
-        if _HOST.fullmatch(host) is None:
-            raise ValueError("its host is none")
-    number = int(port[: len(str(MAX_PORT)) + 1]) if port else PORTS[scheme]
-    if not 0 < number <= MAX_PORT:
-        raise ValueError("its port is none")
-    target = target or "/"
-    if target[0] == "?":
+    scheme, slashes, rest = text.partition("://")
+    place = _PLACE_END.split(rest, maxsplit=1)[0]
+    target = rest[len(place) :].partition("#")[0]
+    if not target.startswith("/"):
         target = f"/{target}"
     if _UNQUOTED.fullmatch(target) is None:
         target = quote(target, safe=_KEPT)
-    at = host if number == PORTS[scheme] else f"{host}:{number}"
-    fields = f"Host: {at}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
-    if user is not None:
-        fields += f"Authorization: Basic {b64encode(unquote(user).encode()).decode()}\r\n"
-    return Url(Address(scheme, host.strip("[]"), number), target, fields)
+    address, fields = _place_of(scheme.lower() if slashes else "", place)
+    return Url(address, target, fields)
 
 
 def read_head(data: bytes) -> Head:
@@ -122,6 +107,25 @@ def read_chunk(line: bytes) -> int:
     if re.fullmatch(rb"[0-9a-fA-F]{1,15}", number) is None:
         raise BadHead(f"{line[:60]!r} begins no chunk")
     return int(number, 16)
+
+
+@lru_cache(maxsize=1_024)
+def _place_of(scheme: str, place: str) -> tuple[Address, str]:
+    """Where connections lead to, and the first headers of each request."""
+    matched = _PLACE.fullmatch(place)
+    if scheme not in PORTS or matched is None:
+        raise ValueError("it is none of http or https")
+    user, host, port = matched.groups()
+    if not host.isascii():
+        host = host.encode("idna").decode("ascii")  # UnicodeError is a ValueError
+    number = int(port[: len(str(MAX_PORT)) + 1]) if port else PORTS[scheme]
+    if not 0 < number <= MAX_PORT:
+        raise ValueError("its port is none")
+    at = host if number == PORTS[scheme] else f"{host}:{number}"
+    fields = f"Host: {at}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
+    if user is not None:
+        fields += f"Authorization: Basic {b64encode(unquote(user).encode()).decode()}\r\n"
+    return Address(scheme, host.strip("[]"), number), fields
 
 
 def _length_of(value: str) -> int:

@@ -7,6 +7,7 @@ name in its own folder and put in its place when it is whole. Blocks: all method
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ HIDDEN: Final = ".feed-"  # how a file is called that is not whole yet
 PART: Final = ".part"
 FOLDER_MODE: Final = 0o777  # less what the process's mask takes away
 FILE_MODE: Final = 0o666
+_PROCESS: Final = f"{os.getpid()}-{os.urandom(6).hex()}"
+_numbers: Final = itertools.count()
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -113,18 +116,21 @@ class Places:
                     continue
                 folders[folder] = indices
                 for index in indices:
-                    with _failing(failures, index):
+                    try:
                         hidden = _Hidden(folder, files[index])
+                    except OSError as error:
+                        failures[index] = error
+                    else:
                         at_end.callback(hidden.close)
                         written.append((index, hidden))
             # Step by step for all of them: the journal of the file system is written once or twice, not for each file.
-            for index, hidden in written:
-                with _failing(failures, index):
-                    os.fsync(hidden.file)
-            for index, hidden in written:
-                if failures[index] is None:
-                    with _failing(failures, index):
-                        hidden.rename()
+            for step in (_Hidden.sync, _Hidden.rename):
+                for index, hidden in written:
+                    if failures[index] is None:
+                        try:
+                            step(hidden)
+                        except OSError as error:
+                            failures[index] = error
             for folder, indices in folders.items():
                 try:
                     os.fsync(folder)
@@ -247,41 +253,37 @@ class Places:
 class _Hidden:
     """A new file that has no name yet, and is not synced. OSError."""
 
+    __slots__ = ("_file", "_folder", "_hidden", "_name")
+
     def __init__(self, folder: int, new: NewFile) -> None:
         self._folder: Final = folder
-        self._name: str | None = _hidden_name()  # None: it has its own one
-        self._new: Final = new
+        self._hidden = _hidden_name()  # empty: it has its name
+        self._name: Final = new.names[-1]
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self.file: Final = os.open(self._name, flags, FILE_MODE, dir_fd=folder)
+        self._file: Final = os.open(self._hidden, flags, FILE_MODE, dir_fd=folder)
         try:
-            _write_all(self.file, new.data)
-            _finish(self.file, new.mtime_ns, new.mode)
-            begin_writing(self.file, 0, 0)  # while others are written
+            _write_all(self._file, new.data)
+            _finish(self._file, new.mtime_ns, new.mode)
+            begin_writing(self._file, 0, 0)  # while others are written
         except BaseException:
             self.close()
             raise
 
+    def sync(self) -> None:
+        """All of it is on the disk."""
+        os.fsync(self._file)
+
     def rename(self) -> None:
         """It takes its name."""
-        assert self._name is not None  # once
-        os.rename(self._name, self._new.names[-1], src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        self._name = None
+        os.rename(self._hidden, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._hidden = ""
 
     def close(self) -> None:
         """It goes, unless it has its name."""
-        os.close(self.file)
-        if self._name is not None:
+        os.close(self._file)
+        if self._hidden:
             with contextlib.suppress(OSError):
-                os.unlink(self._name, dir_fd=self._folder)
-
-
-@contextlib.contextmanager
-def _failing(failures: list[OSError | None], index: int) -> Iterator[None]:
-    """An OSError is that of this one."""
-    try:
-        yield
-    except OSError as error:
-        failures[index] = error
+                os.unlink(self._hidden, dir_fd=self._folder)
 
 
 def is_within(target: str, depth: int) -> bool:
@@ -318,7 +320,7 @@ def _check_links(folder: int, name: str, depth: int) -> None:
 
 def _hidden_name() -> str:
     """Of what nobody resumes."""
-    return f"{HIDDEN}{os.getpid()}-{os.urandom(6).hex()}{PART}"
+    return f"{HIDDEN}{_PROCESS}-{next(_numbers):x}{PART}"
 
 
 def _put_in_place(folder: int, hidden: str, name: str) -> None:

@@ -8,8 +8,7 @@ Claims hold as long as a post is under way, which is bounded by who begins them.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 
@@ -40,27 +39,13 @@ class Turns:
         """Places that somebody wants."""
         return len(self._places)
 
-    @contextlib.asynccontextmanager
-    async def turn(self, claims: Iterable[Claim]) -> AsyncIterator[bool]:
+    def turn(self, claims: Iterable[Claim]) -> "Turn":
         """Begins when nobody who came before has any of these in a way that does not allow it; says whether it had to
         wait for that."""
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        taken = list(claims)
-        before = self._enter(taken, mine)
-        try:
-            for each in before:
-                if not each.done():
-                    await asyncio.wait((each,))
-            yield bool(before)
-        finally:
-            waits_for = [each for each in before if not each.done()]
-            if waits_for:  # cancelled: those who came later wait for those whom this one has waited for
-                asyncio.gather(*waits_for).add_done_callback(lambda _: self._leave(taken, mine))
-            else:
-                self._leave(taken, mine)
+        return Turn(self, list(claims))
 
-    def _enter(self, claims: list[Claim], mine: "asyncio.Future[None]") -> "list[asyncio.Future[None]]":
-        """Those to wait for."""
+    def enter(self, claims: list[Claim], mine: "asyncio.Future[None]") -> "list[asyncio.Future[None]]":
+        """Takes them, in turn; those to wait for."""
         before: list[asyncio.Future[None]] = []
         for place, is_shared in claims:
             claimed = self._places.get(place)
@@ -76,7 +61,8 @@ class Turns:
                 claimed.last, claimed.sharing = mine, set()
         return before
 
-    def _leave(self, claims: list[Claim], mine: "asyncio.Future[None]") -> None:
+    def leave(self, claims: list[Claim], mine: "asyncio.Future[None]") -> None:
+        """Those who came later may have them."""
         mine.set_result(None)
         for place, _ in claims:
             claimed = self._places.get(place)
@@ -87,6 +73,37 @@ class Turns:
                 claimed.last = None
             if claimed.last is None and not claimed.sharing:
                 del self._places[place]
+
+
+class Turn:
+    """Of one post, as `async with`."""
+
+    __slots__ = ("_before", "_claims", "_mine", "_turns")
+
+    def __init__(self, turns: Turns, claims: list[Claim]) -> None:
+        self._turns: Final = turns
+        self._claims: Final = claims
+        self._mine: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self._before: list[asyncio.Future[None]] = []  # those to wait for
+
+    async def __aenter__(self) -> bool:
+        self._before = self._turns.enter(self._claims, self._mine)
+        try:
+            for each in self._before:
+                if not each.done():
+                    await asyncio.wait((each,))
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return bool(self._before)
+
+    async def __aexit__(self, *_: object) -> None:
+        turns, claims, mine = self._turns, self._claims, self._mine
+        waits_for = [each for each in self._before if not each.done()]
+        if waits_for:  # cancelled: those who came later wait for those whom this one has waited for
+            asyncio.gather(*waits_for).add_done_callback(lambda _: turns.leave(claims, mine))
+        else:
+            turns.leave(claims, mine)
 
 
 def claims_of(names: list[str], *, is_shared: bool = False) -> list[Claim]:
