@@ -8,7 +8,7 @@ three times on its way.
 
 import asyncio
 import ssl
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, cast
 
 from spark_sink.errors import SinkError
@@ -19,6 +19,7 @@ SILENT_S: Final = 60.0  # of a server, after which the request has failed
 IDLE_S: Final = 15.0  # that a connection is kept which nobody uses
 LOOK_S: Final = 1.0  # between two looks at both
 HURRY_S: Final = 2.0  # of a silent server, where another one has the same
+GATHER_S: Final = 0.005  # for which an answer waits for others, where several are waited for
 MAX_CONNECTIONS: Final = 256  # of all hosts, that are in use; with more, none is kept that nobody uses
 BUFFER_BYTES: Final = 16 << 10  # of a connection: the head of an answer, and what follows it meanwhile
 
@@ -48,6 +49,8 @@ class HttpClient:
         self._idle: Final[dict[Address, list[_Connection]]] = {}  # the one that was used last at the end
         self._open: Final[set[_Connection]] = set()
         self._looking: asyncio.TimerHandle | None = None  # while there are connections
+        self._asking_n = 0  # answers that are waited for
+        self._answered: Final[list[_Connection]] = []  # since the last time that those who wait were told
         self._tls = tls  # from the first encrypted connection on it is there
 
     async def get(self, url: str, headers: Mapping[str, str]) -> "Answer":
@@ -83,6 +86,7 @@ class HttpClient:
             is_fresh = connection is None
             if connection is None:
                 connection = await self._connect(url, where.address)
+            self._asking_n += 1
             try:
                 head = await connection.ask(url, request)
                 return Answer(self, where.address, connection, head)
@@ -94,6 +98,8 @@ class HttpClient:
             except BaseException:
                 connection.end()
                 raise
+            finally:
+                self._asking_n -= 1
 
     def _find_idle(self, address: Address) -> "_Connection | None":
         idle = self._idle.get(address)
@@ -109,7 +115,7 @@ class HttpClient:
         tls = None
         if address.scheme == "https":
             tls = self._tls = self._tls or await asyncio.to_thread(ssl.create_default_context)
-        connection = _Connection(loop)
+        connection = _Connection(loop, self.answered)
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.create_connection(lambda: connection, address.host, address.port, ssl=tls)
@@ -134,6 +140,20 @@ class HttpClient:
             if not self._idle[address]:
                 del self._idle[address]
         self._looking = loop.call_later(LOOK_S, self._look) if self._open else None
+
+    def answered(self, connection: "_Connection") -> None:
+        """Something of its answer is there. Those that come at nearly the same time are told together: what follows is
+        done for all of them by code that is in the caches of the processor, written in one turn, and committed once."""
+        self._answered.append(connection)
+        if len(self._answered) >= self._asking_n:
+            self._tell()
+        elif len(self._answered) == 1:
+            asyncio.get_running_loop().call_later(GATHER_S, self._tell)
+
+    def _tell(self) -> None:
+        for connection in self._answered:
+            connection.wake()
+        self._answered.clear()
 
     def ended(self, address: Address, connection: "_Connection", *, is_free: bool) -> None:
         """Of an answer: the next one may have its place, and its connection where that is free."""
@@ -204,7 +224,9 @@ class Answer:
 class _Connection(asyncio.BufferedProtocol):
     """One request at a time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, answered: "Callable[[_Connection], None]") -> None:
+        self._answered: Final = answered  # is to be called when an answer begins
+        self._is_asking = False  # it has not begun
         self.is_lost = False
         self.has_heard = False  # since the last request
         self.deadline_at = loop.time() + SILENT_S  # monotonic: when it is ended, as nothing comes
@@ -236,7 +258,7 @@ class _Connection(asyncio.BufferedProtocol):
     async def ask(self, url: str, request: bytes) -> Head:
         """BrokeOff, NotFetched."""
         assert self._transport is not None  # it is connected
-        self.url, self._is_resting, self.has_heard = url, False, False
+        self.url, self._is_resting, self._is_asking, self.has_heard = url, False, True, False
         self._transport.write(request)
         try:
             while True:
@@ -311,7 +333,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._waiting = None
             self.deadline_at = float("inf")  # it is us who is waited for
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Who waits for more goes on."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -339,13 +362,17 @@ class _Connection(asyncio.BufferedProtocol):
                 assert self._transport is not None  # it has sent this
                 self._is_paused = True
                 self._transport.pause_reading()
-        self._wake()
+        if self._is_asking:
+            self._is_asking = False
+            self._answered(self)
+        else:
+            self.wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
         if exc is not None:
             self._why = _line_of(exc)
-        self._wake()
+        self.wake()
 
 
 def _line_of(error: Exception) -> str:
