@@ -28,6 +28,7 @@ from tests.system.feed.sr3 import Sr3
 OURS: Final = "feed subscribe"
 SR3: Final = "sr3 subscribe"
 CURL: Final = "curl"
+CURL_AND_SUM: Final = "curl, sha512sum, sync"  # all that a mirror does
 EXCHANGE: Final = "xpublic"
 PROPERTIES: Final = Basic.Properties(content_type=CONTENT_TYPE, delivery_mode=PERSISTENT)
 STOP_LIMIT_S: Final = 20.0
