@@ -49,7 +49,8 @@ class Writing:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
-            jobs = [self._waiting.popleft() for _ in range(min(TURN_N, len(self._waiting)))]
+            share_n = min(TURN_N, max(SIDE_N, -(-len(self._waiting) // THREADS_N)))
+            jobs = [self._waiting.popleft() for _ in range(min(share_n, len(self._waiting)))]
             failures = await loop.run_in_executor(self._threads, self._places.put_all, [job.file for job in jobs])
             for job, failure in zip(jobs, failures, strict=True):
                 if job.answer.done():
