@@ -430,6 +430,7 @@ async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriber_module, "SOON_S", 0.0)
+    monkeypatch.setattr(subscriber_module, "TICK_S", 0.01)
     monkeypatch.setattr(hosts_module, "PER_HOST_N", 4)
     releases: asyncio.Queue[None] = asyncio.Queue()
 
