@@ -36,15 +36,21 @@ class Writing:
         job = _Job(NewFile(names, data, mtime_ns, mode), asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         if not self._turns or (len(self._turns) < THREADS_N and len(self._waiting) >= SIDE_N):
-            turn = asyncio.create_task(self._work())
-            self._turns.add(turn)
-            turn.add_done_callback(self._turns.discard)
+            self._turns.add(asyncio.create_task(self._turn()))
         await job.answer
 
     async def close(self) -> None:
         """After what was begun is written."""
         await asyncio.gather(*self._turns)
         self._threads.shutdown(wait=False)
+
+    async def _turn(self) -> None:
+        try:
+            await self._work()
+        finally:  # at once: what comes from now on needs another one
+            turn = asyncio.current_task()
+            assert turn is not None  # it is in one
+            self._turns.discard(turn)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
