@@ -15,25 +15,22 @@ from tests.system.events.test_events_truth import OPTIONS, counted, kill_the_wri
 from tests.system.support.counted_load import CountedLoad
 
 
-@pytest.mark.parametrize(
-    "engine, table_format",
-    [("local", PARQUET), ("local", DELTA), pytest.param("spark", PARQUET, marks=pytest.mark.spark)],
-)
+@pytest.mark.parametrize("table_format", [PARQUET, DELTA])
 async def test_tables_equal_what_the_load_counted_though_writer_and_pipeline_end_in_between(
-    start_broker: StartBroker, request: pytest.FixtureRequest, tmp_path: Path, engine: str, table_format: str
+    start_broker: StartBroker, tmp_path: Path, table_format: str
 ) -> None:
-    spark = request.getfixturevalue("spark") if engine == "spark" else None
+    """With Spark: see test_mirrored."""
     events, tables = tmp_path / "events", tmp_path / "tables"
     broker = start_broker("--events", str(events), "--admin", "127.0.0.1:0", **OPTIONS)
     async with CountedLoad(broker.url("tcp")) as load:
         await load.run(2)
         await load.run_while(kill_the_writer(broker))
-        await load.run_while(asyncio.to_thread(run_once, spark, events, tables, table_format=table_format))
+        await load.run_while(asyncio.to_thread(run_once, None, events, tables, table_format=table_format))
         await load.lose_a_service()
         await load.lose_a_caller()
     broker.signal()
     assert await asyncio.to_thread(broker.wait) == 0
-    await asyncio.to_thread(run_once, spark, events, tables)
+    await asyncio.to_thread(run_once, None, events, tables)
     for table in (TRAFFIC, REQUESTS):
         assert counted(read_table(tables, table).to_pylist()) == load.counts, table
     of_callers, rejected = Counter[Any](), Counter[Any]()
