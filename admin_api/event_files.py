@@ -58,7 +58,7 @@ class StreamsView(msgspec.Struct, frozen=True):
 class EventFileView(msgspec.Struct, frozen=True):
     """A segment or a log."""
 
-    source: str  # flows, lifecycle, requests, messages; log
+    source: str  # flows, lifecycle, requests, messages, files; log
     number: int
     size_bytes: int | None  # None: it went away just now
     is_archived: bool

@@ -3,7 +3,7 @@
 The broker's log, its metrics and its event files are made of these records. A lifecycle event tells one thing that
 happened; a flow record counts the requests of one caller to one route in one interval; a request record tells of one
 request. The core appends them and does not know who reads them. A message record tells what became of a message of the
-Samwise gateway, which writes event files as a broker does.
+Samwise gateway, a file record what became of a file of the feed: both write event files as a broker does.
 
 Each field is declared here once: its name and type in the record, its meaning in the dict beside it. From these come
 the rows on the pipe, the writer's checks, the columns of files and tables (`spark_sink.schema`) and the tables of
@@ -21,15 +21,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-PIPE_FORMAT: Final = 4  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
+PIPE_FORMAT: Final = 5  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
 
 LIFECYCLE: Final = 0
 FLOW: Final = 1
 REQUEST: Final = 2
 DEFINITION: Final = 3  # of a flow number; no event, it has no sequence number
 MESSAGE: Final = 4
+FILE: Final = 5
 
-GATEWAY: Final = "samwise-"  # what the id of a gateway begins with: it writes records and has no routes
+SAMWISE_ID: Final = "samwise-"  # what the id of a Samwise gateway begins with
+FEED_ID: Final = "feed-"  # of a feed
+GATEWAYS: Final = (SAMWISE_ID, FEED_ID)  # of those who write records and have no routes
 
 BROKER_STARTED: Final = 1
 BROKER_STOPPED: Final = 2
@@ -191,12 +194,45 @@ class MessageRecord(NamedTuple):
         return (MESSAGE, *self)
 
 
+class FileRecord(NamedTuple):
+    """What became of a file of the feed, at who announces it or at who mirrors it."""
+
+    seq: int
+    at_ms: int  # milliseconds since the epoch
+    feed: str
+    outcome: str  # POSTED … PASSED
+    posted_at_ms: int  # milliseconds since the epoch
+    after_ms: int = 0
+    path: str = ""
+    operation: str = ""
+    base_url: str = ""
+    consumer: str = ""
+    code: int = 0
+    reason: str = ""
+    tries: int = 0
+    bytes: int = 0
+    files: int = 1
+
+    def row(self) -> tuple[object, ...]:
+        """For the writer: record type, then the fields."""
+        return (FILE, *self)
+
+
 DELIVERED: Final = "delivered"
 DEAD: Final = "dead"
+
+POSTED: Final = "posted"
+REPORTED: Final = "reported"
+MIRRORED: Final = "mirrored"
+REFUSED: Final = "refused"
+FAILED: Final = "failed"
+REPEATED: Final = "repeated"
+PASSED: Final = "passed"
 
 LIFECYCLE_FIELDS: Final = LifecycleEvent._fields
 FLOW_FIELDS: Final = FlowRecord._fields
 MESSAGE_FIELDS: Final = MessageRecord._fields
+FILE_FIELDS: Final = FileRecord._fields
 
 # A request that ended, as integers: after the record type each row, a plain tuple, has these. What its flow number
 # means a definition says, sent before the number is used.
@@ -288,6 +324,23 @@ MESSAGE_MEANINGS: Final[dict[str, str]] = {
     "accepted_at_ms": "when the gateway accepted it",
     "after_ms": "how long after that",
     "tries": "how often it had been delivered by then, this time included",
+}
+FILE_MEANINGS: Final[dict[str, str]] = {
+    "seq": _SHARED_MEANINGS["seq"],
+    "at_ms": "when that was known",
+    "feed": "NAME of the table of the configuration, `[feed.post.NAME]`, `[feed.subscribe.NAME]`, `[feed.winnow.NAME]`",
+    "outcome": "`posted`, `reported`, `mirrored`, `refused`, `failed`, `repeated` or `passed`, see below",
+    "posted_at_ms": "when it was posted, pubTime; of a row that counts the same as event_time",
+    "after_ms": "how long after that; less than 0: the clocks differ",
+    "path": "of the file, at most 4096 characters; empty: the row counts posts",
+    "operation": "`link`, `hlink`, `rename`, `remove` or `directory`; empty: the content of a file",
+    "base_url": "of its post: below which it is to be had",
+    "consumer": "of `reported` who has reported, USER@HOST; else empty",
+    "code": "of the report, three digits; 0: there is none",
+    "reason": "the text of the report, at most 255 characters; of `mirrored`, `posted` and counts empty",
+    "tries": "of a mirror how often it had failed by then",
+    "bytes": "of `posted` the size of the file, of `mirrored` what was fetched or written; else 0",
+    "files": "1, or how many posts the row counts",
 }
 
 

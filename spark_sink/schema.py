@@ -12,6 +12,8 @@ from msgspec import Meta
 
 from broker.events import (
     DEFINITION_FIELDS,
+    FILE_FIELDS,
+    FILE_MEANINGS,
     FLOW_FIELDS,
     FLOW_MEANINGS,
     LIFECYCLE_FIELDS,
@@ -20,6 +22,7 @@ from broker.events import (
     MESSAGE_MEANINGS,
     REQUEST_FIELDS,
     REQUEST_MEANINGS,
+    FileRecord,
     FlowRecord,
     LifecycleEvent,
     MessageRecord,
@@ -34,6 +37,7 @@ FLOWS: Final = "flows"
 LIFECYCLES: Final = "lifecycle"
 REQUESTS: Final = "requests"
 MESSAGES: Final = "messages"
+FILES: Final = "files"
 
 Bigint = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 LAST_AT_MS: Final = 253_402_300_799_999  # the end of the year 9999, like Spark's timestamps
@@ -47,6 +51,7 @@ Outcome = Annotated[int, Meta(ge=0, le=255)]
 _PIPE_TYPES: Final[dict[str, object]] = {
     "at_ms": AtMs,
     "accepted_at_ms": AtMs,
+    "posted_at_ms": AtMs,
     "interval_ms": LengthMs,
     "tags": list[tuple[str, str | None]],
     "histogram": list[tuple[Bigint, Bigint]],
@@ -55,7 +60,7 @@ _PIPE_TYPES: Final[dict[str, object]] = {
 }
 _IS_TEXT: Final = {
     name: kind is str
-    for record in (LifecycleEvent, FlowRecord, MessageRecord)
+    for record in (LifecycleEvent, FlowRecord, MessageRecord, FileRecord)
     for name, kind in record.__annotations__.items()
 }
 
@@ -80,7 +85,7 @@ def field_columns(field: str, meanings: Mapping[str, str]) -> tuple[Column, ...]
         return Column(field, BIGINT, meaning), Column("event", TEXT, "the same as a word, `RouteJoined`")
     if field == "at_ms":
         return (Column("event_time", TIME, meaning),)
-    if field in ("started_at_us", "accepted_at_ms"):
+    if field in ("started_at_us", "accepted_at_ms", "posted_at_ms"):
         return (Column(field[:-3], TIME, meaning),)
     if field == "interval_ms":
         return Column("started_at", TIME, "when the interval began"), Column(field, BIGINT, meaning)
@@ -102,6 +107,7 @@ def _columns(fields: Sequence[str], meanings: Mapping[str, str]) -> tuple[Column
 LIFECYCLE_COLUMNS: Final = ORIGIN_COLUMNS + _columns(LIFECYCLE_FIELDS, LIFECYCLE_MEANINGS)
 FLOW_COLUMNS: Final = ORIGIN_COLUMNS + _columns(FLOW_FIELDS, FLOW_MEANINGS)
 MESSAGE_COLUMNS: Final = ORIGIN_COLUMNS + _columns(MESSAGE_FIELDS, MESSAGE_MEANINGS)
+FILE_COLUMNS: Final = ORIGIN_COLUMNS + _columns(FILE_FIELDS, FILE_MEANINGS)
 # Of a flow record: what is added up where records are.
 FLOW_SUMS: Final = tuple(
     name for name in FLOW_FIELDS[FLOW_FIELDS.index("requests") :] if pipe_type(name) is Bigint and "_max_" not in name
@@ -129,6 +135,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     LIFECYCLES: LIFECYCLE_COLUMNS,
     REQUESTS: REQUEST_COLUMNS,
     MESSAGES: MESSAGE_COLUMNS,
+    FILES: FILE_COLUMNS,
 }
 ARROW_SCHEMAS: Final = {source: arrow_schema(columns) for source, columns in COLUMNS.items()}
 SPARK_SCHEMAS: Final = {source: spark_ddl(columns) for source, columns in COLUMNS.items()}

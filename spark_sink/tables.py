@@ -27,6 +27,7 @@ from spark_sink.delta_log import table_paths
 from spark_sink.errors import BadFolder, NoFile
 from spark_sink.event_files.layout import check_file
 from spark_sink.schema import (
+    FILE_COLUMNS,
     FLOW_COLUMNS,
     FLOW_SUMS,
     LIFECYCLE_COLUMNS,
@@ -43,6 +44,7 @@ LIFECYCLE: Final = "lifecycle"
 ROUTES: Final = "routes"
 SESSIONS: Final = "sessions"
 MESSAGES: Final = "messages"
+FILES: Final = "files"
 GAPS: Final = "gaps"
 CHECKPOINTS: Final = "_checkpoints"
 
@@ -176,6 +178,7 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     ROUTES: ROUTE_COLUMNS,
     SESSIONS: SESSION_COLUMNS,
     MESSAGES: MESSAGE_COLUMNS,
+    FILES: FILE_COLUMNS,
     REJECTIONS: _REJECTIONS.columns,
     GAPS: GAP_COLUMNS,
     **{partial.name: partial.columns for partial in ROLL_UPS},

@@ -53,15 +53,17 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "broker.views.samwise",  # what they tell operators
     ),
     # Posters and consumers of files, programs on the client SDK as well: they look into folders of events, and into no
-    # event.
+    # event; what becomes of files they write as gateways do.
     "spark_sink.feed": (
         "rsocket_wire",
         "client_sdk",
         "client_sdk.gateways.rabbitmq",  # one way to connect to RabbitMQ
         "client_sdk.gateways.assignment",  # a process of its own, as gateways are
         "client_sdk.gateways.control",
+        "client_sdk.gateways.event_files",
         "client_sdk.gateways.running",
         "broker.config",
+        "broker.events",
         "broker.log",
         "broker.views.feed",  # what it tells operators
         "spark_sink.errors",

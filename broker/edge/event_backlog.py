@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from broker.events import DEFINITION, FlowRecord, Gap, LifecycleEvent, MessageRecord
+from broker.events import DEFINITION, FileRecord, FlowRecord, Gap, LifecycleEvent, MessageRecord
 
-Event = LifecycleEvent | FlowRecord | MessageRecord
+Event = LifecycleEvent | FlowRecord | MessageRecord | FileRecord
 Row = tuple[object, ...]  # what `row()` of an event gives; a request is one from the beginning
 
 MAX_BACKLOG_BYTES: Final = 64 << 20

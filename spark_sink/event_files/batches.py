@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from broker.events import (
     DEFINITION_FIELDS,
+    FILE_FIELDS,
     FLOW_FIELDS,
     KIND_NAMES,
     LIFECYCLE_FIELDS,
@@ -27,8 +28,8 @@ from broker.events import (
 from broker.routing.digest import distinct
 from spark_sink.columns import ARROW_TYPES, TAGS, TIME
 from spark_sink.event_files.footer import METADATA_PREFIX
-from spark_sink.event_files.frames import DefinitionRow, FlowRow, Header, LifecycleRow, MessageRow, RequestRow
-from spark_sink.schema import ARROW_SCHEMAS, FLOWS, LAST_AT_MS, LIFECYCLES, MESSAGES, REQUESTS
+from spark_sink.event_files.frames import DefinitionRow, FileRow, FlowRow, Header, LifecycleRow, MessageRow, RequestRow
+from spark_sink.schema import ARROW_SCHEMAS, FILES, FLOWS, LAST_AT_MS, LIFECYCLES, MESSAGES, REQUESTS
 
 US_PER_MS: Final = 1000
 
@@ -64,6 +65,7 @@ class FrameRows:
         self.flows: Final = [row for row in others if type(row) is FlowRow]
         self.lifecycles: Final = [row for row in others if type(row) is LifecycleRow]
         self.messages: Final = [row for row in others if type(row) is MessageRow]
+        self.files: Final = [row for row in others if type(row) is FileRow]
         self.definitions: Final = [row for row in others if type(row) is DefinitionRow]
         self.records: Final = len(rows) - len(self.definitions)  # of the broker
         self.requests: Final = sum(row.requests for row in self.flows)  # that the flow records count
@@ -71,7 +73,7 @@ class FrameRows:
             known[row.flow] = row
         self.singles = _block(singles)
         self.flow_numbers: set[int] = set(self.singles[:, _FLOW].tolist())  # np.unique takes five times as long
-        seqs = [row.seq for row in (*self.flows, *self.lifecycles, *self.messages)]
+        seqs = [row.seq for row in (*self.flows, *self.lifecycles, *self.messages, *self.files)]
         if singles:
             seqs += [int(self.singles[:, _SEQ].min()), int(self.singles[:, _SEQ].max())]
         self.first_seq: Final = min((seq for seq in seqs if seq > 0), default=0)
@@ -94,6 +96,7 @@ def tables_of(header: Header, frames: Sequence[FrameRows], known: Mapping[int, A
     flows = [row for frame in frames for row in frame.flows]
     lifecycles = [row for frame in frames for row in frame.lifecycles]
     messages = [row for frame in frames for row in frame.messages]
+    files = [row for frame in frames for row in frame.files]
     blocks = [frame.singles for frame in frames if len(frame.singles)]
     tables = {}
     if flows:
@@ -102,8 +105,11 @@ def tables_of(header: Header, frames: Sequence[FrameRows], known: Mapping[int, A
         columns = _lifecycle_columns(_fields(LIFECYCLE_FIELDS, lifecycles))
         tables[LIFECYCLES] = _table(LIFECYCLES, header, columns, len(lifecycles))
     if messages:
-        columns = _message_columns(_fields(MESSAGE_FIELDS, messages))
+        columns = _timed_columns(_fields(MESSAGE_FIELDS, messages), accepted_at="accepted_at_ms")
         tables[MESSAGES] = _table(MESSAGES, header, columns, len(messages))
+    if files:
+        columns = _timed_columns(_fields(FILE_FIELDS, files), posted_at="posted_at_ms")
+        tables[FILES] = _table(FILES, header, columns, len(files))
     if blocks:
         block = np.concatenate(blocks)
         tables[REQUESTS] = _table(REQUESTS, header, _request_columns(block, header, known), len(block))
@@ -175,8 +181,9 @@ def _lifecycle_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
     return columns
 
 
-def _message_columns(fields: dict[str, Sequence[Any]]) -> dict[str, Any]:
-    times = {"event_time": "at_ms", "accepted_at": "accepted_at_ms"}
+def _timed_columns(fields: dict[str, Sequence[Any]], **more: str) -> dict[str, Any]:
+    """`more`: columns that are times, beside that of the record, and their fields."""
+    times = {"event_time": "at_ms", **more}
     return {**fields, **{column: _times(np.array(fields[name], np.int64)) for column, name in times.items()}}
 
 

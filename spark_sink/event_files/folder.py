@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, LOG_FOLDER, LOG_SUFFIX, SUFFIX, origin_of, parts_of, why_foreign
 
-SOURCES: Final = ("flows", "lifecycle", "requests", "messages")
+SOURCES: Final = ("flows", "lifecycle", "requests", "messages", "files")
 LOG: Final = "log"  # stands for the source of a log, which holds records of all of them
 MAX_FOREIGN: Final = 20  # files that are none of ours and named
 PILE_BITS: Final = 10  # of numbers: so many are sorted at once, whoever shares the process waits for no more

@@ -56,12 +56,13 @@ class Header(msgspec.Struct, frozen=True):
 FlowRow: Final[Any] = _row_type("FlowRow", events.FLOW, events.FLOW_FIELDS)
 LifecycleRow: Final[Any] = _row_type("LifecycleRow", events.LIFECYCLE, events.LIFECYCLE_FIELDS)
 MessageRow: Final[Any] = _row_type("MessageRow", events.MESSAGE, events.MESSAGE_FIELDS)
+FileRow: Final[Any] = _row_type("FileRow", events.FILE, events.FILE_FIELDS)
 RequestRow: Final[Any] = _row_type("RequestRow", events.REQUEST, events.REQUEST_FIELDS)
 DefinitionRow: Final[Any] = _row_type("DefinitionRow", events.DEFINITION, events.DEFINITION_FIELDS)
 
 _header_decoder: Final = msgspec.msgpack.Decoder(Header)
 _rows_decoder: Final[Any] = msgspec.msgpack.Decoder(
-    list[FlowRow | LifecycleRow | RequestRow | DefinitionRow | MessageRow]
+    list[FlowRow | LifecycleRow | RequestRow | DefinitionRow | MessageRow | FileRow]
 )
 
 
@@ -114,7 +115,7 @@ def decode_header(frame: bytes) -> Header:
 
 
 def decode_rows(frame: bytes) -> list[Any]:
-    """The rows of a frame, of the five types, in their order. BadFrame: says which row and field is bad."""
+    """The rows of a frame, of the six types, in their order. BadFrame: says which row and field is bad."""
     try:
         rows: list[Any] = _rows_decoder.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -28,7 +28,7 @@ from broker.events import BROKER_DIED, BROKER_STOPPED, EVENTS_DROPPED
 from spark_sink.errors import BadFrame
 from spark_sink.event_files.batches import FrameRows
 from spark_sink.event_files.frames import Header, decode_rows
-from spark_sink.schema import FLOWS, LIFECYCLES, MESSAGES, REQUESTS
+from spark_sink.schema import FILES, FLOWS, LIFECYCLES, MESSAGES, REQUESTS
 
 HEADLESS_BYTES: Final = 1 << 12  # a log that is smaller and has no whole head never had a record
 ENDS: Final = (BROKER_STOPPED, BROKER_DIED)  # one of them is the last event of a run
@@ -103,7 +103,7 @@ def ledger_of(number: int, records: int, rows: FrameRows) -> Ledger:
     """What a frame adds to the counts. One that is not of the broker (`records` is 0) tells a gap or that the broker
     died, or defines flows."""
     lines = {FLOWS: len(rows.flows), LIFECYCLES: len(rows.lifecycles), REQUESTS: len(rows.singles)}
-    lines[MESSAGES] = len(rows.messages)
+    lines |= {MESSAGES: len(rows.messages), FILES: len(rows.files)}
     is_over = any(row.kind in ENDS for row in rows.lifecycles)
     if records:
         return Ledger(number, records - rows.lost, rows.requests, rows.last_seq, rows.lost, 0, is_over, lines)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from broker.events import EVENTS_DROPPED, GATEWAY, ROUTE_SEEN, TABLE_DIGEST
+from broker.events import EVENTS_DROPPED, GATEWAYS, ROUTE_SEEN, TABLE_DIGEST
 from spark_sink.errors import BadFile, BadFolder
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, find_segment, origin_of
@@ -65,7 +65,7 @@ class Logs:
 
     def runs(self) -> list[Run]:
         """Those of brokers of which a file can be read, by broker and epoch."""
-        streams = (stream for stream in self._listing.streams() if not stream.startswith(GATEWAY))
+        streams = (stream for stream in self._listing.streams() if not stream.startswith(GATEWAYS))
         found = [run for run in map(self._find_run, streams) if run is not None]
         return sorted(found, key=lambda run: (run.broker_id, run.epoch))
 

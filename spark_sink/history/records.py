@@ -16,7 +16,7 @@ from broker.events import (
     BROKER_STARTED,
     BROKER_STOPPED,
     EVENTS_DROPPED,
-    GATEWAY,
+    GATEWAYS,
     ROUTE_ADDED,
     ROUTE_JOINED,
     ROUTE_LEFT,
@@ -201,7 +201,7 @@ def by_run(rows: pa.Table) -> Iterator[tuple[Run, pa.Table]]:
     runs = rows.group_by(["broker_id", "epoch"]).aggregate([("broker_name", "max"), ([], "count_all")])
     place = 0
     for run in runs.sort_by(order).to_pylist():
-        if not run["broker_id"].startswith(GATEWAY):
+        if not run["broker_id"].startswith(GATEWAYS):
             yield Run(run["broker_id"], run["broker_name_max"] or "", run["epoch"]), rows.slice(place, run["count_all"])
         place += run["count_all"]
 

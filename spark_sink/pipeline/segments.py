@@ -20,11 +20,11 @@ from spark_sink.errors import first_line
 from spark_sink.event_files.footer import footer_of
 from spark_sink.event_files.layout import parts_of
 from spark_sink.event_files.renamed import name_in, renamed
-from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FLOWS, LIFECYCLES, MESSAGES, REQUESTS, SCHEMA_VERSION
+from spark_sink.schema import ARROW_SCHEMAS, COLUMNS, FILES, FLOWS, LIFECYCLES, MESSAGES, REQUESTS, SCHEMA_VERSION
 
 _ORIGIN: Final = ("broker_id", "broker_name", "epoch", "seq", "event_time")
 # Without them a record is none, and belongs into no table or day.
-NEEDED: Final = dict.fromkeys((REQUESTS, MESSAGES), _ORIGIN) | {
+NEEDED: Final = dict.fromkeys((REQUESTS, MESSAGES, FILES), _ORIGIN) | {
     FLOWS: (*_ORIGIN, "started_at", "requests"),
     LIFECYCLES: (*_ORIGIN, "kind"),
 }

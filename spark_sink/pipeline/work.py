@@ -38,7 +38,7 @@ OUTPUT_SCHEMA: Final = pa.schema(
 
 _PACKED: Final = pa.ipc.IpcWriteOptions(compression="lz4")  # a quarter of the bytes pass through Java
 _DECODER: Final = msgspec.msgpack.Decoder(GoodFile | BadFile)
-_FILES: Final = "files"  # a key: what was judged
+_JUDGED: Final = "judged"  # a key: files, and no source
 _TABLES_OF: Final = {FLOWS: tables_of_flows, LIFECYCLES: tables_of_events}  # records of others are rows of one table
 _WANTED_FLOWS: Final = ["started_at", *(column.name for column in FINEST.columns if column.name != MINUTE)]
 
@@ -79,12 +79,12 @@ class Pieces:
             return
         found = read(file, content)
         if isinstance(found, BadFile):
-            yield _FILES, msgspec.msgpack.encode(found)
+            yield _JUDGED, msgspec.msgpack.encode(found)
             return
         good, rows = found
         good.changed_s = changed_s
         yield from self._add(good, rows)
-        yield _FILES, msgspec.msgpack.encode(good)
+        yield _JUDGED, msgspec.msgpack.encode(good)
 
     def end(self) -> Iterator[tuple[str, bytes]]:
         """Gives the sums of all files."""
@@ -123,8 +123,8 @@ class Pieces:
 def outputs_of(key: str, pieces: Sequence[Any]) -> Iterator[Output]:
     """Files of tables, of all pieces of a key. What was judged passes as it is."""
     kind, _, rest = key.partition("/")
-    if kind == _FILES:
-        yield from (Output(_FILES, "", "", piece) for piece in pieces)
+    if kind == _JUDGED:
+        yield from (Output(_JUDGED, "", "", piece) for piece in pieces)
     elif kind == REQUESTS:
         day, _, name = rest.partition("/")
         yield from (Output(REQUESTS, day, name, piece) for piece in pieces)
@@ -144,7 +144,7 @@ def result_of(outputs: Iterator[Output]) -> Result:
     files: list[GoodFile | BadFile] = []
     rest = []
     for output in outputs:
-        if output.table == _FILES:
+        if output.table == _JUDGED:
             files.append(_DECODER.decode(output.content))
         else:
             rest.append(output)

@@ -61,7 +61,7 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
     _make_snapshots(reader, begin_us)
     seen = " UNION ALL ".join(f"SELECT {_RUN} FROM {table}" for table in (lifecycle, "left_routes", "snapshots"))
     run = "broker_id, epoch, max_by(broker_name, us) AS broker_name, max(us) AS last_us"
-    is_broker = f"NOT starts_with(broker_id, '{kinds.GATEWAY}')"
+    is_broker = " AND ".join(f"NOT starts_with(broker_id, '{each}')" for each in kinds.GATEWAYS)
     reader.make("heard", f"SELECT {run} FROM ({seen}) WHERE {is_broker} GROUP BY broker_id, epoch")
     make_runs(reader)
     events = reader.records(

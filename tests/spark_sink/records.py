@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import spark_sink
-from broker.events import BROKER_DIED, KIND_NAMES, FlowRecord, LifecycleEvent, MessageRecord, bucket_of
+from broker.events import BROKER_DIED, KIND_NAMES, FileRecord, FlowRecord, LifecycleEvent, MessageRecord, bucket_of
 from spark_sink.event_files.batches import FrameRows, parquet_bytes, tables_of
 from spark_sink.event_files.folder import SOURCES
 from spark_sink.event_files.footer import footer_of, segment_metadata
@@ -107,7 +107,7 @@ def events(seed: int, count: int, at_ms: int = NOON_MS, first_seq: int = 1) -> l
     return [(lifecycle if seq % 10 == 0 else flow)(rng, seq, at_ms) for seq in range(first_seq, first_seq + count)]
 
 
-def rows_frame(records: Iterable[Event | MessageRecord]) -> bytes:
+def rows_frame(records: Iterable[Event | MessageRecord | FileRecord]) -> bytes:
     """Their frame, without its length."""
     return msgspec.msgpack.encode([record.row() for record in records])
 

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from broker.events import DELIVERED, EVENTS_DROPPED, ROUTE_LEFT, ROUTE_SEEN, FlowRecord, MessageRecord
+from broker.events import (
+    DELIVERED,
+    EVENTS_DROPPED,
+    POSTED,
+    ROUTE_LEFT,
+    ROUTE_SEEN,
+    FileRecord,
+    FlowRecord,
+    MessageRecord,
+)
 from spark_sink.tables import COLUMNS, TRAFFIC, read_table
 from tests.conftest import missing
 from tests.spark_sink.pipeline.batches import seal_requests, told
@@ -25,7 +34,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     left = told(302, ROUTE_LEFT, route_id="r", service="orders", reason="closed")
     lost = told(303, EVENTS_DROPPED, tags=[("records", "3")], reason="backlog-full")
     reached = MessageRecord(304, BEFORE_MIDNIGHT_MS, "0" * 32, "orders", "new", "a", DELIVERED, "", 0, 1, 1)
-    seal(folder / "events", [seen, left, lost, reached], header=header_with(first_number=50))
+    posted = FileRecord(305, BEFORE_MIDNIGHT_MS, "data", POSTED, BEFORE_MIDNIGHT_MS, path="a")
+    seal(folder / "events", [seen, left, lost, reached, posted], header=header_with(first_number=50))
     seal_requests(folder / "events", range(1000, 1050))
     run_once(None, folder / "events", folder / "tables")
     return folder / "tables"

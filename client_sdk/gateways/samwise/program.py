@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.config.folders import make_folder
+from broker.events import SAMWISE_ID
 from client_sdk.gateways.running import EXIT_CANNOT_START
 from client_sdk.gateways.running import run as run_in_process
 from client_sdk.gateways.samwise.assignment import Assignment
@@ -101,7 +102,7 @@ def _event_files_of(assignment: Assignment) -> "EventFiles | None":
     """None: none are to be written."""
     if not assignment.events.dir:
         return None
-    files: EventFiles = importlib.import_module(EVENT_FILES).EventFiles(assignment.name)
+    files: EventFiles = importlib.import_module(EVENT_FILES).EventFiles(assignment.name, SAMWISE_ID)
     return files
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from broker.events import PASSED, REPEATED
 from client_sdk.clock import Clock
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MemoryTables
@@ -24,6 +25,7 @@ from spark_sink.feed.consumer.turns import Claim, Turns
 from spark_sink.feed.consumer.winnow import Winnow
 from spark_sink.feed.errors import BadPost
 from spark_sink.feed.posts import Post, read_post
+from spark_sink.feed.records import FileRecords
 from spark_sink.feed.transport import Arrival, Sink, Source
 from spark_sink.feed.transports.settings import POST_PREFIX
 
@@ -44,9 +46,11 @@ class Passer:
         winnow: Winnow,
         accepts: Callable[[str], bool],
         *,
+        records: FileRecords | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`memory`: the file that is kept over restarts. `accepts`: is a relPath wanted? Opens nothing yet."""
+        """`memory`: the file that is kept over restarts. `accepts`: is a relPath wanted? `records`: told how many
+        were passed on, and how many not. Opens nothing yet."""
         self.received_n = 0
         self.passed_n = 0
         self.repeats_n = 0
@@ -55,6 +59,7 @@ class Passer:
         self._file: Final = memory
         self._winnow: Final = winnow
         self._accepts: Final = accepts
+        self._records: Final = records or FileRecords()
         self._clock: Final = clock or Clock()
         self._memory: Final = Memory(memory, self._clock)
         self._turns: Final = Turns()  # of posts under way, as many as the sources let out
@@ -87,6 +92,7 @@ class Passer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._records.tell_counts()
         for source in self.sources:
             await source.close()
         for each in self._outgoing:
@@ -120,6 +126,7 @@ class Passer:
     async def _pass(self, post: Post) -> None:
         if self._winnow.is_repeat(post, time.time()):
             self.repeats_n += 1
+            self._records.count(REPEATED, post)
             return
         kept, body = self._winnow.remember(post, time.time()), post.encode()
 
@@ -131,6 +138,7 @@ class Passer:
 
         self._waiting_n = await self._memory.do(work)
         self.passed_n += 1
+        self._records.count(PASSED, post)
         for each in self._outgoing:
             each.wake()
 
@@ -144,4 +152,5 @@ class Passer:
         while True:
             before = self._winnow.expire(time.time())
             await self._memory.do(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
+            self._records.tell_counts()
             await self._clock.sleep(EXPIRE_S)

@@ -24,7 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from broker.events import FAILED, MIRRORED, REFUSED, REPEATED
 from client_sdk.clock import Clock
+from spark_sink.feed.blocks import file_bytes_of
 from spark_sink.feed.consumer.carrier import Carrier
 from spark_sink.feed.consumer.fetching import Fetched
 from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts, Rivals
@@ -45,6 +47,7 @@ from spark_sink.feed.consumer.places import BadPlace, Places
 from spark_sink.feed.consumer.turns import Turns
 from spark_sink.feed.errors import BadPost
 from spark_sink.feed.posts import Post, read_post, read_remains
+from spark_sink.feed.records import FileRecords
 from spark_sink.feed.reports import (
     BAD_MESSAGE,
     CODES,
@@ -130,13 +133,15 @@ class Subscriber:
         *,
         reports: Sequence[Sink] = (),
         onward: Sequence[Sink] = (),
+        records: FileRecords | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`reports`: where reports go. `onward`: where posts go when what they announce is there. ValueError: a pattern
-        is no regular expression. Opens nothing yet."""
+        """`reports`: where reports go. `onward`: where posts go when what they announce is there. `records`: told
+        what becomes of posts. ValueError: a pattern is no regular expression. Opens nothing yet."""
         self.state: Final = SubscriberState()
         self._sources: Final = tuple(sources)
         self._options: Final = options
+        self._records: Final = records or FileRecords()
         self._clock: Final = clock or Clock()
         self._mirror: Final = Mirror(options.mirror)
         self._memory: Final = Memory(options.memory, self._clock, is_synced=options.is_synced)
@@ -175,6 +180,7 @@ class Subscriber:
             await source.close()
         for each in (*self._reports, *self._onward):
             await each.sink.close()
+        self._records.tell_counts()
         await self._carrier.stop()
         await self._memory.close()
 
@@ -330,6 +336,10 @@ class Subscriber:
             if part:
                 blocks_onward(tables)
 
+        if fetched.is_whole:
+            size = fetched.size if post.blocks is None else file_bytes_of(post.blocks) or 0
+            tries = 0 if task.retry is None else task.retry.tries
+            self._records.add(MIRRORED, post, size=size, code=code, tries=tries)
         await self._end(task, work)
 
     async def _refuse(self, task: _Task, post: Post, decision: Refused | Ignored) -> None:
@@ -337,7 +347,11 @@ class Subscriber:
         if isinstance(decision, Refused):
             if decision.code == NOT_MODIFIED:
                 self.state.repeats_n += 1
+                self._records.count(REPEATED, post)
             else:
+                outcome = FAILED if decision.code == NOT_COPIED else REFUSED
+                tries = 0 if task.retry is None else task.retry.tries
+                self._records.add(outcome, post, code=decision.code, reason=decision.text, tries=tries)
                 self.state.refused_n += 1
                 _log.warning("subscriber: a post is refused: %s", decision.text)
             if self._reports:
@@ -396,7 +410,9 @@ class Subscriber:
         id, given_up = await self._memory.do(lambda tables: tables.add_retry(host, due_at, tries, reason, body))
         for each in given_up:
             self.state.given_up_n += 1
-            report = self._report_of(read_remains(each.body), NOT_COPIED, "too many posts wait")
+            post, text = read_remains(each.body), "too many posts wait"
+            self._records.add(FAILED, post, code=NOT_COPIED, reason=text, tries=each.tries)
+            report = self._report_of(post, NOT_COPIED, text)
             await self._memory.do(lambda tables, report=report: self._put(tables, [(self._reports, report)]))  # type: ignore[misc]
         return id
 
@@ -453,6 +469,7 @@ class Subscriber:
         while True:
             before = self._mirror.winnow.expire(time.time())
             await self._memory.do(lambda tables, before=before: tables.forget_before(before))  # type: ignore[misc]
+            self._records.tell_counts()
             await self._clock.sleep(EXPIRE_S)
 
 

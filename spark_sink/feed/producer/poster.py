@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from broker.events import POSTED, REPORTED
 from client_sdk.clock import Clock
 from spark_sink.feed.errors import BadPost, PostLogError
 from spark_sink.feed.posts import RENAME, read_post
@@ -24,6 +25,7 @@ from spark_sink.feed.producer.posting import PostOptions, PubTimes, find_posting
 from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.producer.scanning import FILE, Change, Look, Watch
 from spark_sink.feed.producer.sending import Sending
+from spark_sink.feed.records import FileRecords
 from spark_sink.feed.reports import find_report
 from spark_sink.feed.transport import Sink, Source
 
@@ -52,18 +54,21 @@ class Poster:
         sinks: Sequence[Sink] = (),
         reports: Sequence[Source] = (),
         readers: ReportedReaders | None = None,
+        records: FileRecords | None = None,
         settle_s: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         """`sinks` are those whose names the log was given. `reports`: where reports come from, but for those that come
-        over RSocket. `readers`: of the events folder that is posted, for required consumers. `settle_s`: how long
-        a file must not change before it is posted, seconds. Opens nothing yet."""
+        over RSocket. `readers`: of the events folder that is posted, for required consumers. `records`: told of each
+        post and each report. `settle_s`: how long a file must not change before it is posted, seconds. Opens nothing
+        yet."""
         self.log: Final = log
         self.sendings: Final = tuple(Sending(sink, log, clock or Clock()) for sink in sinks)
         self._watched: Final = watched
         self._options: Final = options
         self._reports: Final = tuple(reports)
         self._declared: Final = readers
+        self._records: Final = records or FileRecords()
         self._settle_s: Final = settle_s
         self._clock: Final = clock or Clock()
         self._times: Final = PubTimes()
@@ -143,7 +148,11 @@ class Poster:
             return False
         if report is None:
             return False
-        return bool(await self.log.report([Heard(post, report, time.time_ns() // 1_000_000)]))
+        heard = Heard(post, report, time.time_ns() // 1_000_000)
+        is_kept = bool(await self.log.report([heard]))
+        if is_kept:
+            self._records.add(REPORTED, post, code=report.code, reason=report.message, consumer=heard.consumer)
+        return is_kept
 
     async def _follow(self) -> None:
         while True:
@@ -176,6 +185,10 @@ class Poster:
             postings = [posting for change in changes if (posting := made[change]) is not None]
             await self.log.append(postings, time.time_ns() // 1_000_000)
             logged.update(change for change in changes if made[change] is not None)
+            for posting in postings:
+                if posting.posts:
+                    size = 0 if posting.entry is None else posting.entry.size
+                    self._records.add(POSTED, posting.posts[0], size=size)
         except PostLogError as error:
             self._say_once(str(error))
             await self._clock.sleep(RETRY_S)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.options import Config
+from broker.config.sections.events import EventOptions
 from broker.config.sections.feed import FeedOptions
 from client_sdk.gateways import assignment as gateways
 from client_sdk.gateways.assignment import dialled
@@ -18,7 +19,8 @@ class Assignment(gateways.Assignment):
     """What one feed is told."""
 
     options: FeedOptions
-    events_dir: str  # of the broker; empty: it writes no event files
+    name: str  # in event files
+    events: EventOptions  # of the broker, whose event files lie where these do
     admin_url: str  # of the broker, http://HOST:PORT; empty: it has no admin API
     broker_url: str  # of the broker itself, where posts are offered that go nowhere else; empty: there is none
 
@@ -37,7 +39,7 @@ class Assignment(gateways.Assignment):
 
     def root(self, name: str) -> Path:
         """The posted folder."""
-        return self.options.post[name].root(self.events_dir)
+        return self.options.post[name].root(self.events.dir)
 
 
 def assignment_of(config: Config, listeners: Sequence[str], admin_url: str) -> Assignment:
@@ -50,7 +52,8 @@ def assignment_of(config: Config, listeners: Sequence[str], admin_url: str) -> A
     needs_broker = not all(named)
     return Assignment(
         options=config.feed,
-        events_dir=config.events.dir,
+        name=f"{config.broker.name}-feed",
+        events=config.events,
         admin_url=_reached(admin_url) if needs_admin and admin_url else "",
         broker_url=dialled(listeners[0], "feed.broker") if needs_broker and listeners else "",
         log=config.log,

@@ -14,14 +14,15 @@ from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.program.links import passed_to, report_sinks_of, sources_of
 from spark_sink.feed.program.positions import FilePositions
+from spark_sink.feed.records import FileRecords, Tell
 from spark_sink.feed.transport import Source
 
 
 class Mirrors:
     """Those of one assignment, from `start` to `stop`."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        """Opens nothing yet. BadLink: a broker cannot be spoken to."""
+    def __init__(self, assignment: Assignment, tell: Tell | None) -> None:
+        """Opens nothing yet. `tell`: what becomes of files. BadLink: a broker cannot be spoken to."""
         self._options: Final = assignment.options.subscribe
         folder = Path(assignment.options.dir)
         self._sources: Final[Mapping[str, list[Source]]] = {
@@ -34,6 +35,7 @@ class Mirrors:
                 subscriber_options_of(options, folder / f"{name}.mirror"),
                 reports=report_sinks_of(assignment, name),
                 onward=passed_to(assignment, name, options),
+                records=FileRecords(name, tell),
             )
             for name, options in self._options.items()
         }

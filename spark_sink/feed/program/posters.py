@@ -6,7 +6,6 @@ from typing import Final
 from broker.config.sections.feed import FeedOptions, PostOptions
 from broker.config.sections.feed_checks import SEGMENTS
 from broker.views.feed import GONE, STANDS, ConsumerView, PostedView, PostsView, PostView, ReportView, SinkView
-from spark_sink.feed.patterns import accepts_of
 from spark_sink.feed.producer import posting
 from spark_sink.feed.producer.folders import Folder, SegmentsFolder, Watched
 from spark_sink.feed.producer.post_log import PostLog
@@ -15,6 +14,8 @@ from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.program.links import offers_of, reports_of, sinks_of
+from spark_sink.feed.program.patterns import accepts_of
+from spark_sink.feed.records import FileRecords, Tell
 from spark_sink.feed.transport import Sink, Source
 
 MAX_PAGE: Final = 1000  # posts of one answer
@@ -27,11 +28,11 @@ class NoPosted(Exception):
 class Posters:
     """Those of one assignment, from `start` to `stop`."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        """Opens nothing yet. BadLink: a broker of messages cannot be spoken to."""
+    def __init__(self, assignment: Assignment, tell: Tell | None) -> None:
+        """Opens nothing yet. `tell`: what becomes of files. BadLink: a broker of messages cannot be spoken to."""
         self._assignment: Final = assignment
         self._posters: Final = {
-            name: make_poster(assignment, name, sinks_of(assignment, name), reports_of(assignment, name))
+            name: make_poster(assignment, name, sinks_of(assignment, name), reports_of(assignment, name), tell)
             for name in assignment.options.post
         }
         self._offers: Final = {name: offers_of(assignment, name, each) for name, each in self._posters.items()}
@@ -86,7 +87,11 @@ class Posters:
 
 
 def make_poster(
-    assignment: Assignment, name: str, sinks: Sequence[Sink] = (), reports: Sequence[Source] = ()
+    assignment: Assignment,
+    name: str,
+    sinks: Sequence[Sink] = (),
+    reports: Sequence[Source] = (),
+    tell: Tell | None = None,
 ) -> Poster:
     """The poster of one folder; opens nothing yet."""
     posted = assignment.options.post[name]
@@ -99,6 +104,7 @@ def make_poster(
         sinks=sinks,
         reports=reports,
         readers=ReportedReaders(assignment.root(name), log, posted.required) if is_segments else None,
+        records=FileRecords(name, tell),
         settle_s=posted.settle,
     )
 

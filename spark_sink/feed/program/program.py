@@ -1,23 +1,25 @@
 """A feed as a process: starts its parts and stops them in order.
 
-start   folder, its lock, posters, the socket of operators
-stop    the socket, posters
+start   folder, its lock, event files, posters, mirrors, winnowers, the socket of operators
+stop    the same the other way round
 """
 
 import asyncio
 import contextlib
 import fcntl
 import gc
+import importlib
 import logging
 import os
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.config.folders import FOLDER_MODE, make_folder
 from broker.config.urls import Listen
+from broker.events import FEED_ID
 from client_sdk.gateways.running import EXIT_CANNOT_START
 from client_sdk.gateways.running import run as run_in_process
 from rsocket_wire.errors import BrokerError
@@ -30,7 +32,11 @@ from spark_sink.feed.program.posters import Posters, make_poster
 from spark_sink.feed.program.serving import FilesListener
 from spark_sink.feed.program.winnowers import Winnowers
 
+if TYPE_CHECKING:
+    from client_sdk.gateways.event_files import EventFiles
+
 EXIT_FAILED: Final = 1
+EVENT_FILES: Final = "client_sdk.gateways.event_files"  # imported where they are written: the others pay nothing
 LOCK_NAME: Final = "feed.lock"  # in feed.dir
 COLLECT_N: Final = 20_000  # objects more than before: then Python looks for cycles, which took 5 % of the CPU with 700
 
@@ -96,12 +102,17 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
     """One feed, until it is to stop. BrokerError, SinkError, OSError: it could not start, and nothing of it is left."""
     options = assignment.options
     make_folder("feed.dir", options.dir)
-    posters = Posters(assignment)
-    mirrors = Mirrors(assignment)
-    winnowers = Winnowers(assignment)
+    event_files = _event_files_of(assignment)
+    tell = None if event_files is None else event_files.append
+    posters = Posters(assignment, tell)
+    mirrors = Mirrors(assignment, tell)
+    winnowers = Winnowers(assignment, tell)
     control = ControlListener(posters, mirrors, winnowers, assignment.control_path, time.time_ns() // 1_000_000)
     async with contextlib.AsyncExitStack() as at_end:
         at_end.callback(os.close, _locked(Path(options.dir)))
+        if event_files is not None:
+            at_end.push_async_callback(event_files.stop)
+            await event_files.start(Path(options.dir), assignment.events, assignment.log)
         if files is not None:
             listener, place = files
             port = await listener.start(place)
@@ -128,6 +139,14 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
         gc.set_threshold(COLLECT_N)
         await stop.wait()
     _log.info("feed: has stopped")
+
+
+def _event_files_of(assignment: Assignment) -> "EventFiles | None":
+    """None: none are to be written."""
+    if not assignment.events.dir:
+        return None
+    files: EventFiles = importlib.import_module(EVENT_FILES).EventFiles(assignment.name, FEED_ID)
+    return files
 
 
 def _cannot_start(error: BrokerError | SinkError | OSError) -> int:

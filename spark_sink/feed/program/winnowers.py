@@ -8,19 +8,20 @@ from broker.views.feed import SourceView, WinnowView
 from spark_sink.feed.consumer.mirror import MAX_POSTS
 from spark_sink.feed.consumer.passing import Passer
 from spark_sink.feed.consumer.winnow import Winnow
-from spark_sink.feed.patterns import accepts_of
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.program.links import passed_to, sources_of
+from spark_sink.feed.program.patterns import accepts_of
 from spark_sink.feed.program.positions import FilePositions
+from spark_sink.feed.records import FileRecords, Tell
 
 
 class Winnowers:
     """Those of one assignment, from `start` to `stop`."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        """Opens nothing yet. BadLink: a broker cannot be spoken to."""
+    def __init__(self, assignment: Assignment, tell: Tell | None) -> None:
+        """Opens nothing yet. `tell`: what becomes of posts. BadLink: a broker cannot be spoken to."""
         self._passers: Final = {
-            name: _passer(assignment, name, options) for name, options in assignment.options.winnow.items()
+            name: _passer(assignment, name, options, tell) for name, options in assignment.options.winnow.items()
         }
         self._started: Final[list[Passer]] = []
 
@@ -40,7 +41,7 @@ class Winnowers:
         return [_view(name, passer) for name, passer in self._passers.items()]
 
 
-def _passer(assignment: Assignment, name: str, options: WinnowOptions) -> Passer:
+def _passer(assignment: Assignment, name: str, options: WinnowOptions, tell: Tell | None) -> Passer:
     folder = Path(assignment.options.dir)
     return Passer(
         sources_of(assignment, name, options, FilePositions(folder / f"{name}.positions")),
@@ -48,6 +49,7 @@ def _passer(assignment: Assignment, name: str, options: WinnowOptions) -> Passer
         folder / f"{name}.winnow",
         Winnow(basis=options.basis, max_posts=MAX_POSTS, ttl_s=options.remember),
         accepts_of(options.accept, options.reject),
+        records=FileRecords(name, tell),
     )
 
 

@@ -33,7 +33,7 @@ def test_all_of_them_in_any_case() -> None:
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"source": "flow"}, "source must be flows, lifecycle, requests or messages, not 'flow'"),
+        ({"source": "flow"}, "source must be flows, lifecycle, requests, messages or files, not 'flow'"),
         ({"source": ""}, "source must be"),
         ({"path": ""}, "one of path"),
         ({"url": "http://h"}, "one of path"),

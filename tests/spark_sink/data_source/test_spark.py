@@ -159,5 +159,5 @@ def test_batches_of_all_sources(spark: Any, tmp_path: Path) -> None:
         assert sorted(map(tuple, loaded(spark.read, tmp_path, source).collect())) == one.names[source]
     whole = spark.read.format("rsocket_broker").option("source", LIFECYCLES).load(str(tmp_path))
     assert whole.filter("tags['region'] in ('eu', 'us')").count() == 9
-    with pytest.raises(Exception, match="source must be flows, lifecycle, requests or messages, not 'flow'"):
+    with pytest.raises(Exception, match="source must be flows, lifecycle, requests, messages or files, not 'flow'"):
         loaded(spark.read, tmp_path, "flow").count()

@@ -102,5 +102,5 @@ def test_links_and_folders_are_foreign(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_any_of_ours_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadFolder, match=r"holds none of flows, lifecycle, requests, messages, _tmp"):
+    with pytest.raises(BadFolder, match=r"holds none of flows, lifecycle, requests, messages, files, _tmp"):
         list_folder(tmp_path)

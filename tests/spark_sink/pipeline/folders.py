@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.events import LifecycleEvent, MessageRecord
+from broker.events import FileRecord, LifecycleEvent, MessageRecord
 from spark_sink.cli import pipeline
 from spark_sink.errors import MissingPart
 from spark_sink.event_files.frames import Header
@@ -30,7 +30,9 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "spark" / "events.md"  # the com
 BEFORE_MIDNIGHT_MS = NOON_MS + 12 * 3_600_000 - 100_000  # records of 200 s around it fall on two days
 
 
-def seal(folder: Path, records: Sequence[Event | MessageRecord], each: int = 100, header: Header = HEADER) -> None:
+def seal(
+    folder: Path, records: Sequence[Event | MessageRecord | FileRecord], each: int = 100, header: Header = HEADER
+) -> None:
     """Segments of `each` records, as the writer makes them."""
     seal_frames(folder, [rows_frame(records[at : at + each]) for at in range(0, len(records), each)], header)
 

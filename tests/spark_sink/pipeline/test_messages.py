@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broker.config.sections.events import EventOptions
-from broker.events import BROKER_STARTED, DEAD, DELIVERED, GATEWAY, LifecycleEvent
+from broker.events import BROKER_STARTED, DEAD, DELIVERED, SAMWISE_ID, LifecycleEvent
 from client_sdk import Request, Service, connect
 from client_sdk.gateways.samwise.assignment import Assignment
 from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
@@ -152,7 +152,7 @@ def test_the_table_tells_each_message_and_whom_it_reached(
         assert row["event_time"] - row["accepted_at"] == timedelta(milliseconds=row["after_ms"])
         assert began_at - timedelta(milliseconds=1) <= row["accepted_at"] <= row["event_time"] <= datetime.now(UTC)
         assert row["reason"].startswith(REASON) == (row["outcome"] == DEAD)
-        assert row["broker_id"].startswith(GATEWAY)
+        assert row["broker_id"].startswith(SAMWISE_ID)
     runs = read_table(tables, LIFECYCLE).to_pylist()
     assert {(row["broker_id"], row["broker_name"]) for row in messages} == {
         (row["broker_id"], row["broker_name"]) for row in runs

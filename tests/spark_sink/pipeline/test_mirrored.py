@@ -37,18 +37,21 @@ async def mirroring(folder: Path, broker_url: str, posted: dict[str, Path]) -> A
             at_end.push_async_callback(files.close)
             url = f"http://127.0.0.1:{port}/"
             tables[name] = PostOptions(what="segments", folder=str(events), base_url=url, to=("b",))
-        feeds = [
-            FeedOptions(dir=str(folder / "p"), broker=broker, post=tables),
-            FeedOptions(
+        feeds = {
+            "poster": FeedOptions(dir=str(folder / "p"), broker=broker, post=tables),
+            "mirror": FeedOptions(
                 dir=str(folder / "m"),
                 broker=broker,
                 subscribe={"m": SubscribeOptions(into=str(mirror), brokers=("b",))},
             ),
-        ]
+        }
+        config = Config()
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as running:
-            for options in feeds:
-                assignment = Assignment(options=options, events_dir="", admin_url="", broker_url="", log=Config().log)
+            for name, options in feeds.items():
+                assignment = Assignment(
+                    options=options, name=name, events=config.events, admin_url="", broker_url="", log=config.log
+                )
                 running.create_task(serve(assignment, stop))
             yield mirror
             stop.set()

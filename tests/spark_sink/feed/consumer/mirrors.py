@@ -12,12 +12,14 @@ from typing import Any
 
 from aiohttp import web
 
+from broker.events import FileRecord
 from spark_sink.feed.consumer.mirror import MirrorOptions
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.files import ANY_PATH, Files, RootPlace
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import Post, make_post
+from spark_sink.feed.records import FileRecords
 from spark_sink.feed.reports import find_report
 from spark_sink.feed.transport import UP, Arrival
 from tests.spark_sink.feed.samples import PUB_TIME_NS
@@ -157,6 +159,7 @@ class Running:
         self.source = Given()
         self.reports = Kept()
         self.onward = Passed()
+        self.told: list[FileRecord] = []
         mirror = MirrorOptions(**options.pop("mirror", {}))
         given = {"first_pause_s": 0.01, "is_synced": False, "user": "me", "host": "here", **options}
         self.subscriber = Subscriber(
@@ -164,6 +167,7 @@ class Running:
             SubscriberOptions(root=self.root, memory=folder / "memory.db", mirror=mirror, **given),
             reports=[self.reports],
             onward=[self.onward],
+            records=FileRecords("m", self.told.append),
         )
 
     async def __aenter__(self) -> "Running":
@@ -182,6 +186,11 @@ class Running:
         """So many posts, when they are confirmed, as those of `reported`."""
         await until(lambda: self.subscriber._onward[0].sent_n >= n)
         return self.onward.posts
+
+    @property
+    def outcomes(self) -> list[tuple[str, str, int, int, int, int]]:
+        """What was told of files: outcome, path, code, tries, bytes, how many."""
+        return [(each.outcome, each.path, each.code, each.tries, each.bytes, each.files) for each in self.told]
 
     @property
     def files(self) -> dict[str, bytes]:

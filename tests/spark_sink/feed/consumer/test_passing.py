@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.events import FileRecord
 from client_sdk.clock import Clock
 from spark_sink.feed.consumer import passing as passing_module
 from spark_sink.feed.consumer.passing import Passer
@@ -13,6 +14,7 @@ from spark_sink.feed.consumer.winnow import Winnow
 from spark_sink.feed.errors import NotSent, SendError
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import Post, make_post, read_post
+from spark_sink.feed.records import FileRecords
 from spark_sink.feed.transport import Arrival
 
 
@@ -74,18 +76,29 @@ def post_of(path: str, base_url: str = "http://a/", value: str = "x") -> bytes:
 
 
 def passer_of(
-    tmp_path: Path, source: FakeSource, *sinks: FakeSink, basis: str = "path", accepts: Callable[[str], bool] = bool
+    tmp_path: Path,
+    source: FakeSource,
+    *sinks: FakeSink,
+    basis: str = "path",
+    accepts: Callable[[str], bool] = bool,
+    told: list[FileRecord] | None = None,
 ) -> Passer:
     winnow = Winnow(basis=basis, max_posts=100, ttl_s=3600.0)
-    return Passer([source], sinks, tmp_path / "memory", winnow, accepts, clock=Hasty())
+    records = FileRecords("w", None if told is None else told.append)
+    return Passer([source], sinks, tmp_path / "memory", winnow, accepts, records=records, clock=Hasty())
 
 
 async def passed(
-    tmp_path: Path, source: FakeSource, *sinks: FakeSink, basis: str = "path", reject: str = "-"
+    tmp_path: Path,
+    source: FakeSource,
+    *sinks: FakeSink,
+    basis: str = "path",
+    reject: str = "-",
+    told: list[FileRecord] | None = None,
 ) -> Passer:
     """Until all that the source has is acknowledged, and confirmed by the sinks."""
     wanted = len(source.bodies)
-    passer = passer_of(tmp_path, source, *sinks, basis=basis, accepts=lambda path: reject not in path)
+    passer = passer_of(tmp_path, source, *sinks, basis=basis, accepts=lambda path: reject not in path, told=told)
     await passer.start()
     async with asyncio.timeout(10):
         while len(source.acknowledged) < wanted or await waiting_n(passer):
@@ -103,9 +116,11 @@ async def test_the_first_of_two_posts_of_the_same_goes_on_as_it_came(tmp_path: P
     one, two = post_of("a"), post_of("a", "http://b/")
     sinks = FakeSink(), FakeSink(refuses_n=2)
     sinks[1].name = "other"
-    passer = await passed(tmp_path, FakeSource(one, two), *sinks)
+    told: list[FileRecord] = []
+    passer = await passed(tmp_path, FakeSource(one, two), *sinks, told=told)
     assert [[post.encode() for post in sink.sent] for sink in sinks] == [[one], [one]]
     assert (passer.received_n, passer.passed_n, passer.repeats_n, passer.problem) == (2, 1, 1, "")
+    assert [(each.feed, each.outcome, each.files) for each in told] == [("w", "passed", 1), ("w", "repeated", 1)]
 
 
 async def test_what_has_gone_on_is_remembered_over_restarts(tmp_path: Path) -> None:

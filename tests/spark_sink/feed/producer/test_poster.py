@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.events import FileRecord
 from client_sdk.clock import Clock
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
@@ -18,6 +19,7 @@ from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.posting import PostOptions, find_posting
 from spark_sink.feed.producer.readers import ReportedReaders
 from spark_sink.feed.producer.scanning import Entry, Look
+from spark_sink.feed.records import FileRecords
 from spark_sink.feed.reports import Report, report_post
 
 
@@ -52,9 +54,16 @@ class FakeSink:
         return sorted(post.rel_path for post in self.posts)
 
 
-def poster(folder: Path, *sinks: FakeSink) -> Poster:
+def poster(folder: Path, *sinks: FakeSink, told: list[FileRecord] | None = None) -> Poster:
+    told = [] if told is None else told
     log = PostLog(folder.parent / "posts.db", sinks=[sink.name for sink in sinks], is_synced=False)
-    return Poster(Folder(folder, interval_s=0.01), log, PostOptions(base_url="http://a/"), sinks=sinks)
+    return Poster(
+        Folder(folder, interval_s=0.01),
+        log,
+        PostOptions(base_url="http://a/"),
+        sinks=sinks,
+        records=FileRecords("p", told.append),
+    )
 
 
 def folder_of(tmp_path: Path, *names: str) -> Path:
@@ -149,7 +158,8 @@ async def test_what_cannot_be_read_for_an_unknown_reason_is_posted_later(
 
 async def test_a_report_is_kept_and_one_of_nothing_is_not(tmp_path: Path) -> None:
     sink = FakeSink()
-    running = poster(folder_of(tmp_path, "a"), sink)
+    told: list[FileRecord] = []
+    running = poster(folder_of(tmp_path, "a"), sink, told=told)
     await running.start()
     await sink.wait_for(1)
     report = report_post(sink.posts[0], Report(201, "", "h", "u", ""))
@@ -158,6 +168,10 @@ async def test_a_report_is_kept_and_one_of_nothing_is_not(tmp_path: Path) -> Non
     assert await running.heard(b"garbage") is False
     assert await running.log.fold_unreported("u@h", list) == []
     await running.stop()
+    assert [(each.outcome, each.path, each.consumer, each.code, each.bytes) for each in told] == [
+        ("posted", "a", "", 0, 1),
+        ("reported", "a", "u@h", 201, 0),
+    ]
 
 
 async def test_a_required_consumer_is_declared_before_it_has_anything(tmp_path: Path) -> None:

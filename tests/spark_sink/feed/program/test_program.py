@@ -5,14 +5,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import aiohttp
 import pytest
 
 from broker.config.certificates import server_context
 from broker.config.options import Config
+from broker.config.sections.events import EventOptions
 from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions, SubscribeOptions
+from broker.config.sections.process import LogOptions
 from broker.config.urls import Listen
+from broker.events import FEED_ID, FileRecord
 from broker.views.feed import FeedStateView
 from client_sdk.gateways import running as running_module
 from client_sdk.gateways.control import NotRunning, Refusal
@@ -40,7 +44,9 @@ def assigned(tmp_path: Path, **posted: object) -> Assignment:
     (tmp_path / "data").mkdir(exist_ok=True)
     own = {"folder": str(tmp_path / "data"), "base_url": "http://a/", "settle": 0.0, "interval": 0.05, **posted}
     options = FeedOptions(dir=str(tmp_path / "feed"), post={"data": PostOptions(**own)})  # type: ignore[arg-type]
-    return Assignment(options=options, events_dir="", admin_url="", broker_url="", log=Config().log)
+    return Assignment(
+        options=options, name="feed", events=Config().events, admin_url="", broker_url="", log=Config().log
+    )
 
 
 @asynccontextmanager
@@ -259,18 +265,41 @@ async def test_posts_come_to_whoever_asks_at_the_broker_and_reports_go_back(tmp_
             await sink.close()
 
 
-async def test_a_mirror_fetches_what_another_feed_announces_and_tells_it(tmp_path: Path) -> None:
+class FakeEventFiles:
+    """Keeps what it is told."""
+
+    told: ClassVar[list[tuple[str, FileRecord]]] = []
+
+    def __init__(self, name: str, kind: str) -> None:
+        assert kind == FEED_ID
+        self._name = name
+
+    async def start(self, folder: Path, events: EventOptions, log: LogOptions) -> None:
+        assert events.dir
+
+    def append(self, record: FileRecord) -> None:
+        self.told.append((self._name, record))
+
+    async def stop(self) -> None:
+        """There is nothing to stop."""
+
+
+async def test_a_mirror_fetches_what_another_feed_announces_and_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over https, with a CA of its own."""
+    monkeypatch.setattr(f"{program.EVENT_FILES}.EventFiles", FakeEventFiles)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a").write_text("the content")
     listener = FilesListener(tmp_path / "data", tls=server_context(CERTIFICATE, CERTIFICATE))
     port = await listener.start(Listen("http", "127.0.0.1", 0))
     async with local_broker() as broker:
         url = broker.urls["tcp"]
-        posting = replace(assigned(tmp_path, base_url=f"https://127.0.0.1:{port}/"), broker_url=url)
+        events = EventOptions(dir=str(tmp_path / "events"))
+        posting = replace(assigned(tmp_path, base_url=f"https://127.0.0.1:{port}/"), broker_url=url, events=events)
         mirror = SubscribeOptions(into=str(tmp_path / "mirror"), user="u", ca=CERTIFICATE)
         options = FeedOptions(dir=str(tmp_path / "far"), subscribe={"mirror": mirror})
-        mirroring = replace(posting, options=options)
+        mirroring = replace(posting, options=options, name="far")
         async with running(posting) as poster, running(mirroring) as far:
             async with asyncio.timeout(WAIT_S):
                 while not (consumers := (await poster.state()).posted[0].consumers):
@@ -287,4 +316,10 @@ async def test_a_mirror_fetches_what_another_feed_announces_and_tells_it(tmp_pat
                         await asyncio.sleep(0)
                 [view] = (await far.state()).mirrors
                 assert view.received == 1
+    told = {(name, each.feed, each.outcome, each.path) for name, each in FakeEventFiles.told}
+    assert told >= {
+        *(("feed", "data", "posted", path) for path in "ab"),
+        ("feed", "data", "reported", "a"),
+        *(("far", "mirror", "mirrored", path) for path in "ab"),
+    }
     await listener.close()

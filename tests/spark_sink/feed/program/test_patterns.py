@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_sink.feed.patterns import accepts_of
+from spark_sink.feed.program.patterns import accepts_of
 
 
 @pytest.mark.parametrize(
