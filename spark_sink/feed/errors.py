@@ -5,6 +5,7 @@ SinkError
  ├─ BadPost      (1)    a post that cannot be read: a report 417, and nothing else
  └─ SendError    (1)    a post that could not be handed over
      └─ NotSent  (1)    this time: the sender tries again
+         └─ NotTaken (1)    by who is there: others need not wait for it
 """
 
 from typing import Final
@@ -31,6 +32,10 @@ class SendError(SinkError):
 
 class NotSent(SendError):
     """It was not handed over this time, and may be another time."""
+
+
+class NotTaken(NotSent):
+    """Nobody who is there has taken it: whom it is for may be away, while others are not."""
 
 
 class PostLogError(SinkError):

@@ -49,7 +49,8 @@ class Sink(Protocol):
         """Of the configuration; no other Sink has it."""
 
     async def send(self, post: Post, prefix: str) -> None:
-        """Returns when it is confirmed. `prefix`: of the topic, v03.post. NotSent: try again later."""
+        """Returns when it is confirmed. `prefix`: of the topic, v03.post. NotSent: try again later, with what
+        comes behind it; NotTaken: what comes behind it need not wait."""
 
     async def close(self) -> None:
         """Ends the connection."""

@@ -1,7 +1,7 @@
 """What a consumer keeps over restarts, as tables of one SQLite file. Knows no threads, no asyncio and no clock.
 
 remembered  fingerprint place pub_time_ns at              the memory of `winnow`
-retries     id host due_at tries reason body              posts that are tried again
+retries     id host due_at tries reason body source       posts that are tried again
 outgoing    seq queue body                                posts and reports that a sink has not confirmed yet
 blocks      part number method value body                 blocks of files that are not whole
 """
@@ -20,7 +20,7 @@ from spark_sink.errors import SinkError
 from spark_sink.feed.consumer.winnow import Remembered
 from spark_sink.feed.identity import Identity
 
-SCHEMA: Final = 1  # PRAGMA user_version
+SCHEMA: Final = 2  # PRAGMA user_version
 FILE_MODE: Final = 0o640
 MAX_RETRIES: Final = 100_000  # posts that wait for another try; of more the oldest are given up
 MAX_REPORTS: Final = 100_000  # that wait for one sink; of more the oldest are gone
@@ -30,12 +30,17 @@ CREATE TABLE remembered (fingerprint BLOB PRIMARY KEY, place BLOB NOT NULL, pub_
     at REAL NOT NULL) WITHOUT ROWID;
 CREATE INDEX remembered_at ON remembered (at);
 CREATE TABLE retries (id INTEGER PRIMARY KEY AUTOINCREMENT, host TEXT NOT NULL, due_at REAL NOT NULL,
-    tries INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL);
+    tries INTEGER NOT NULL, reason TEXT NOT NULL, body BLOB NOT NULL, source TEXT NOT NULL DEFAULT '');
 CREATE INDEX retries_due ON retries (host, due_at);
 CREATE TABLE outgoing (seq INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, body BLOB NOT NULL);
 CREATE INDEX outgoing_queue ON outgoing (queue, seq);
 CREATE TABLE blocks (part TEXT NOT NULL, number INTEGER NOT NULL, method TEXT NOT NULL, value TEXT NOT NULL,
     body BLOB NOT NULL, PRIMARY KEY (part, number)) WITHOUT ROWID;
+PRAGMA user_version = {SCHEMA};
+"""
+# Of a file of schema 1: where its retries come from is not known.
+_UPGRADE: Final = f"""
+ALTER TABLE retries ADD COLUMN source TEXT NOT NULL DEFAULT '';
 PRAGMA user_version = {SCHEMA};
 """
 
@@ -53,6 +58,7 @@ class Retry(NamedTuple):
     tries: int  # that have failed
     reason: str  # of the last one
     body: bytes
+    source: str = ""  # that it came from, `Source.name`; empty: it is not known
 
 
 class MemoryTables:
@@ -88,6 +94,9 @@ class MemoryTables:
         (version,) = run("PRAGMA user_version").fetchone()
         if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
             for statement in _CREATE.split(";\n"):
+                run(statement)
+        elif version == 1:
+            for statement in _UPGRADE.split(";\n"):
                 run(statement)
         elif version != SCHEMA:
             raise MemoryFileError(f"{self.path}: it has schema {version}, this version reads {SCHEMA}")
@@ -128,11 +137,13 @@ class MemoryTables:
 
     # Retries
 
-    def add_retry(self, host: str, due_at: float, tries: int, reason: str, body: bytes) -> tuple[int, list[Retry]]:
+    def add_retry(
+        self, host: str, due_at: float, tries: int, reason: str, body: bytes, source: str
+    ) -> tuple[int, list[Retry]]:
         """Its number, and those that are given up for it."""
         cursor = self.connection.execute(
-            "INSERT INTO retries (host, due_at, tries, reason, body) VALUES (?, ?, ?, ?, ?)",
-            (host, due_at, tries, reason, body),
+            "INSERT INTO retries (host, due_at, tries, reason, body, source) VALUES (?, ?, ?, ?, ?, ?)",
+            (host, due_at, tries, reason, body, source),
         )
         self.waiting[host] += 1
         oldest = self._retries("ORDER BY id LIMIT ?", max(0, self.waiting.total() - MAX_RETRIES))
@@ -184,6 +195,14 @@ class MemoryTables:
         self.connection.executemany("DELETE FROM outgoing WHERE seq = ?", ended)
         self.outgoing[queue] -= len(ended)
 
+    def move_outgoing(self, queue: str, seqs: Iterable[int], to: str) -> None:
+        """They wait behind all others of the queue `to`, of which the first ones beyond MAX_REPORTS are gone."""
+        moved = list(seqs)
+        for seq in moved:
+            (body,) = self.connection.execute("SELECT body FROM outgoing WHERE seq = ?", (seq,)).fetchone()
+            self.add_outgoing(to, body, MAX_REPORTS)
+        self.end_outgoing(queue, moved)
+
     def keep_queues(self, queues: Iterable[str]) -> None:
         """Of all others nothing is sent any more."""
         for queue in self.outgoing.keys() - set(queues):
@@ -212,7 +231,9 @@ class MemoryTables:
         self.connection.execute("DELETE FROM blocks WHERE part = ?", (part,))
 
     def _retries(self, where: str, *values: float | str) -> list[Retry]:
-        rows = self.connection.execute(f"SELECT id, host, due_at, tries, reason, body FROM retries {where}", values)
+        rows = self.connection.execute(
+            f"SELECT id, host, due_at, tries, reason, body, source FROM retries {where}", values
+        )
         return [Retry(*row) for row in rows]
 
     def _count(self) -> None:

@@ -19,7 +19,7 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -111,11 +111,15 @@ class SubscriberState:
     trouble: str = ""  # of the disk; empty: none
 
 
+_Put = tuple[list[Outgoing], bytes | None]  # what is to be sent, and to whom; None: nothing
+
+
 @dataclass(slots=True, eq=False)
 class _Task:
     """A post under way."""
 
     body: bytes
+    source: str  # that it came from; empty: it is not known
     retry: Retry | None  # None: its message is not acknowledged yet
     acknowledge: Callable[[], None]  # called once
     began_at: float  # monotonic
@@ -131,13 +135,14 @@ class Subscriber:
         sources: Sequence[Source],
         options: SubscriberOptions,
         *,
-        reports: Sequence[Sink] = (),
+        reports: Mapping[str, Sink] | None = None,
         onward: Sequence[Sink] = (),
         records: FileRecords | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`reports`: where reports go. `onward`: where posts go when what they announce is there. `records`: told
-        what becomes of posts. ValueError: a pattern is no regular expression. Opens nothing yet."""
+        """`reports`: where reports go, by the name of the source that their post is from. `onward`: where posts go when
+        what they announce is there. `records`: told what becomes of posts. ValueError: a pattern is no regular
+        expression. Opens nothing yet."""
         self.state: Final = SubscriberState()
         self._sources: Final = tuple(sources)
         self._options: Final = options
@@ -145,7 +150,9 @@ class Subscriber:
         self._clock: Final = clock or Clock()
         self._mirror: Final = Mirror(options.mirror)
         self._memory: Final = Memory(options.memory, self._clock, is_synced=options.is_synced)
-        self._reports: Final = [self._outgoing("reports", sink, REPORT_PREFIX) for sink in reports]
+        self._reports: Final = {
+            source: self._outgoing("reports", sink, REPORT_PREFIX) for source, sink in (reports or {}).items()
+        }
         self._onward: Final = [self._outgoing("posts", sink, options.prefix) for sink in onward]
         self._carrier: Final = Carrier(Places(options.root), self._memory, options.tls)
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
@@ -162,13 +169,13 @@ class Subscriber:
         await self._memory.open()
         kept = await self._memory.do(MemoryTables.remembered)
         self._mirror.winnow.load(kept, time.time())
-        queues = [each.queue for each in (*self._reports, *self._onward)]
+        queues = [queue for each in self._sending for queue in each.queues]
         await self._memory.do(lambda tables: tables.keep_queues(queues))
         await self._carrier.start()
         await self._count()
         self._tasks = [asyncio.create_task(self._receive(source)) for source in self._sources]
         self._tasks += [asyncio.create_task(each) for each in (self._retry(), self._expire())]
-        self._tasks += [asyncio.create_task(each.run()) for each in (*self._reports, *self._onward)]
+        self._tasks += [asyncio.create_task(each.run()) for each in self._sending]
 
     async def stop(self) -> None:
         """What is under way comes again after the next start."""
@@ -178,11 +185,16 @@ class Subscriber:
         await asyncio.gather(*tasks, return_exceptions=True)
         for source in self._sources:
             await source.close()
-        for each in (*self._reports, *self._onward):
+        for each in self._sending:
             await each.sink.close()
         self._records.tell_counts()
         await self._carrier.stop()
         await self._memory.close()
+
+    @property
+    def _sending(self) -> Iterator[Outgoing]:
+        yield from self._reports.values()
+        yield from self._onward
 
     def _outgoing(self, what: str, sink: Sink, prefix: str) -> Outgoing:
         return Outgoing(f"{what} {sink.name}", sink, prefix, self._memory, self._clock)
@@ -199,7 +211,7 @@ class Subscriber:
             self._begin(self._taken(source, arrival))
 
     def _taken(self, source: Source, arrival: Arrival) -> _Task:
-        return _Task(arrival.body, None, lambda: source.acknowledge(arrival), self._clock.now())
+        return _Task(arrival.body, source.name, None, lambda: source.acknowledge(arrival), self._clock.now())
 
     def _begin(self, task: _Task) -> None:
         if task.retry is None:
@@ -227,7 +239,7 @@ class Subscriber:
             for each in fresh:
                 await self._slots.acquire()
                 self._retrying.add(each.id)
-                self._begin(_Task(each.body, each, _nothing, self._clock.now()))
+                self._begin(_Task(each.body, each.source, each, _nothing, self._clock.now()))
             await self._count()
             await self._clock.sleep(TICK_S if not fresh else 0.0)
 
@@ -257,9 +269,9 @@ class Subscriber:
 
     async def _keep_meanwhile(self, task: _Task) -> None:
         """It comes again if this process does not live to its end."""
-        id = await self._keep(task.host, time.time() + LAST_PAUSE_S, 0, "it takes its time", task.body)
+        id = await self._keep(task, time.time() + LAST_PAUSE_S, 0, "it takes its time")
         self._retrying.add(id)
-        task.retry = Retry(id, task.host, 0.0, 0, "", task.body)
+        task.retry = Retry(id, task.host, 0.0, 0, "", task.body, task.source)
         task.acknowledge()
 
     async def _process(self, task: _Task) -> None:
@@ -275,7 +287,7 @@ class Subscriber:
         if isinstance(decision, Fetch):
             task.host = decision.host
             if task.retry is None and self._hosts.room_n(task.host, time.time()) <= 0:
-                await self._keep(task.host, time.time() + SOON_S, 0, "", task.body)
+                await self._keep(task, time.time() + SOON_S, 0, "")
                 task.acknowledge()
                 return
         with self._visit(task, post, decision):
@@ -315,9 +327,7 @@ class Subscriber:
         if fetched.computed is not None:
             found, code = post.identified(fetched.computed), RESET
         kept = self._mirror.done(post, time.time())
-        outgoing = []
-        if self._reports:
-            outgoing.append((self._reports, self._report_of(found, code, CODES[code])))
+        outgoing = self._reports_of(task.source, found, code, CODES[code])
         if self._onward and fetched.is_whole and not fetched.part:
             outgoing.append((self._onward, self._onward_of(found, decision)))
         part = fetched.part
@@ -343,7 +353,7 @@ class Subscriber:
         await self._end(task, work)
 
     async def _refuse(self, task: _Task, post: Post, decision: Refused | Ignored) -> None:
-        outgoing: list[tuple[list[Outgoing], bytes | None]] = []
+        outgoing: list[_Put] = []
         if isinstance(decision, Refused):
             if decision.code == NOT_MODIFIED:
                 self.state.repeats_n += 1
@@ -354,8 +364,7 @@ class Subscriber:
                 self._records.add(outcome, post, code=decision.code, reason=decision.text, tries=tries)
                 self.state.refused_n += 1
                 _log.warning("subscriber: a post is refused: %s", decision.text)
-            if self._reports:
-                outgoing.append((self._reports, self._report_of(post, decision.code, decision.text)))
+            outgoing = self._reports_of(task.source, post, decision.code, decision.text)
         if not outgoing and task.retry is None and task.keeping is None:
             task.acknowledge()
             return
@@ -385,7 +394,7 @@ class Subscriber:
         if retry is not None:
             await self._memory.do(lambda tables: tables.postpone(retry.id, again.at, again.tries, text))
         else:
-            await self._keep(task.host, again.at, again.tries, text, task.body)
+            await self._keep(task, again.at, again.tries, text)
             task.acknowledge()
 
     async def _end(self, task: _Task, work: Callable[[MemoryTables], None]) -> None:
@@ -402,18 +411,20 @@ class Subscriber:
         await self._memory.do(end)
         if retry is None:
             task.acknowledge()
-        for each in (*self._reports, *self._onward):
+        for each in self._sending:
             each.wake()
 
-    async def _keep(self, host: str, due_at: float, tries: int, reason: str, body: bytes) -> int:
+    async def _keep(self, task: _Task, due_at: float, tries: int, reason: str) -> int:
         """A retry; its number."""
-        id, given_up = await self._memory.do(lambda tables: tables.add_retry(host, due_at, tries, reason, body))
+        id, given_up = await self._memory.do(
+            lambda tables: tables.add_retry(task.host, due_at, tries, reason, task.body, task.source)
+        )
         for each in given_up:
             self.state.given_up_n += 1
             post, text = read_remains(each.body), "too many posts wait"
             self._records.add(FAILED, post, code=NOT_COPIED, reason=text, tries=each.tries)
-            report = self._report_of(post, NOT_COPIED, text)
-            await self._memory.do(lambda tables, report=report: self._put(tables, [(self._reports, report)]))  # type: ignore[misc]
+            reports = self._reports_of(each.source, post, NOT_COPIED, text)
+            await self._memory.do(lambda tables, reports=reports: self._put(tables, reports))  # type: ignore[misc]
         return id
 
     @contextlib.contextmanager
@@ -430,11 +441,16 @@ class Subscriber:
 
     # What goes out
 
-    def _put(self, tables: MemoryTables, outgoing: "Sequence[tuple[Sequence[Outgoing], bytes | None]]") -> None:
+    def _put(self, tables: MemoryTables, outgoing: "Sequence[_Put]") -> None:
         for sinks, body in outgoing:
             if body is not None:
                 for each in sinks:
-                    tables.add_outgoing(each.queue, body, MAX_REPORTS if sinks is self._reports else None)
+                    tables.add_outgoing(each.queue, body, None if sinks is self._onward else MAX_REPORTS)
+
+    def _reports_of(self, source: str, post: Post, code: int, text: str) -> "list[_Put]":
+        """To whom the post is from; to all, if that is not known."""
+        sinks = [self._reports[source]] if source in self._reports else list(self._reports.values())
+        return [(sinks, self._report_of(post, code, text))] if sinks else []
 
     def _report_of(self, post: Post, code: int, text: str) -> bytes | None:
         """None: for what is no post at all."""
@@ -462,7 +478,7 @@ class Subscriber:
         state.retries_n, state.onward_n = await self._memory.do(
             lambda tables: (tables.waiting.total(), sum(tables.outgoing[each] for each in queues))
         )
-        state.reports_n = sum(each.sent_n for each in self._reports)
+        state.reports_n = sum(each.sent_n for each in self._reports.values())
         state.trouble = self._memory.trouble
 
     async def _expire(self) -> None:

@@ -66,12 +66,13 @@ def passed_to(assignment: Assignment, name: str, options: SubscribeOptions | Win
     return [open_sink(_sink(f"{name}.{each}", assignment.options.broker[each])) for each in options.to]
 
 
-def report_sinks_of(assignment: Assignment, name: str) -> list[Sink]:
-    """Where the reports of one mirror go. BadLink."""
+def report_sinks_of(assignment: Assignment, name: str) -> dict[str, Sink]:
+    """Where the reports of one mirror go, by the source that their posts are from. BadLink."""
     options = assignment.options.subscribe[name]
     if not options.reports:
-        return []
-    return [open_sink(_sink(f"{name}.{of}.reports", each)) for of, each in _named(assignment, options.brokers)]
+        return {}
+    brokers = _named(assignment, options.brokers)
+    return {f"{name}.{of}": open_sink(_sink(f"{name}.{of}.reports", each)) for of, each in brokers}
 
 
 def offers_of(assignment: Assignment, name: str, poster: Poster) -> Sequence[PostOffer]:

@@ -19,7 +19,7 @@ from client_sdk.client import Client
 from client_sdk.clock import Clock
 from client_sdk.connecting import Connecting, connect
 from client_sdk.errors import ClientError, NoRoute
-from spark_sink.feed.errors import NotSent, SendError
+from spark_sink.feed.errors import NotSent, NotTaken, SendError
 from spark_sink.feed.posts import Post
 from spark_sink.feed.transport import UP, Arrival
 from spark_sink.feed.transports.asked import ORIGIN, POSTS, REPORT, SERVICE, Asked, read_found, read_item, write
@@ -197,8 +197,8 @@ class RSocketSink:
         return self._settings.name
 
     async def send(self, post: Post, prefix: str) -> None:
-        """Returns when all posters that are there have answered: whose post it is has kept it. NotSent; SendError: it
-        is no report."""
+        """Returns when all posters that are there have answered, and whose post it is has kept it. NotSent; NotTaken:
+        none of them has kept it, as when its poster is away; SendError: it is no report."""
         if not post.is_report:
             raise SendError(f"{self.name}: a post is not sent over RSocket, but offered by its poster")
         self._link.start()
@@ -216,8 +216,9 @@ class RSocketSink:
                 fault = fault if answer.error is None else answer.error.text
         except ClientError as error:
             raise NotSent(f"{self.name}: {error}") from None
-        if not is_kept and (fault or not asking.is_complete):
-            raise NotSent(f"{self.name}: {fault or f'no answer within {REPORT_S:g} s'}")
+        if not is_kept:
+            silence = "" if asking.is_complete else f"no answer within {REPORT_S:g} s"
+            raise NotTaken(f"{self.name}: {fault or silence or 'no poster that is there has announced this'}")
 
     async def close(self) -> None:
         """Ends the connection."""

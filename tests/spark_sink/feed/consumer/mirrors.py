@@ -15,7 +15,7 @@ from aiohttp import web
 from broker.events import FileRecord
 from spark_sink.feed.consumer.mirror import MirrorOptions
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
-from spark_sink.feed.errors import NotSent
+from spark_sink.feed.errors import NotSent, NotTaken
 from spark_sink.feed.files import ANY_PATH, Files, RootPlace
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import Post, make_post
@@ -29,9 +29,8 @@ from tests.system.support.waits import until
 class Given:
     """A Source of what a test gives."""
 
-    name = "given"
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "given") -> None:
+        self.name = name
         self.bodies: asyncio.Queue[bytes] = asyncio.Queue()
         self.acknowledged: list[bytes] = []
 
@@ -54,16 +53,18 @@ class Given:
 class Kept:
     """A Sink that keeps what it gets."""
 
-    name = "kept"
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "kept") -> None:
+        self.name = name
         self.sent: list[tuple[int, str, str]] = []  # code, relPath, message
+        self.away: set[str] = set()  # relPaths whose poster is
 
     async def send(self, post: Post, prefix: str) -> None:
         assert prefix == "v03.report"
         report = find_report(post)
         assert report is not None
         assert "content" not in post.headers
+        if post.rel_path in self.away:
+            raise NotTaken("not here")
         self.sent.append((report.code, post.rel_path, report.message))
 
     async def close(self) -> None: ...
@@ -165,7 +166,7 @@ class Running:
         self.subscriber = Subscriber(
             [self.source],
             SubscriberOptions(root=self.root, memory=folder / "memory.db", mirror=mirror, **given),
-            reports=[self.reports],
+            reports={self.source.name: self.reports},
             onward=[self.onward],
             records=FileRecords("m", self.told.append),
         )
@@ -179,7 +180,7 @@ class Running:
 
     async def reported(self, n: int) -> list[tuple[int, str]]:
         """Codes and paths of so many reports, when they are confirmed: the next process does not send them again."""
-        await until(lambda: self.subscriber._reports[0].sent_n >= n)
+        await until(lambda: self.subscriber._reports[self.source.name].sent_n >= n)
         return [(code, path) for code, path, _ in self.reports.sent]
 
     async def passed_on(self, n: int) -> list[Post]:

@@ -12,11 +12,16 @@ from aiohttp import web
 from spark_sink.feed.blocks import blocks_of
 from spark_sink.feed.consumer import hosts as hosts_module
 from spark_sink.feed.consumer import http_client as http_client_module
+from spark_sink.feed.consumer import outgoing
 from spark_sink.feed.consumer import subscriber as subscriber_module
 from spark_sink.feed.consumer.fetching import part_of
+from spark_sink.feed.consumer.outgoing import UNTAKEN_KEPT_S
+from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import FileOp, make_post, read_post
-from tests.spark_sink.feed.consumer.mirrors import Running, Site, identity, watched
+from spark_sink.feed.reports import Report, report_post
+from spark_sink.feed.times import time_text
+from tests.spark_sink.feed.consumer.mirrors import Given, Kept, Running, Site, identity, watched
 from tests.spark_sink.feed.samples import PUB_TIME_NS
 from tests.system.support.waits import until
 
@@ -462,3 +467,43 @@ async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free
 
 def asked(site: Site, n: int) -> bool:
     return len(site.asked) >= n
+
+
+async def test_a_report_that_nobody_takes_holds_up_no_other_and_is_sent_by_the_next_process(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "UNTAKEN_S", 0.01)
+    async with Running(tmp_path) as mirror:
+        mirror.reports.away = {"a"}
+        mirror.source.give(site.post("a", site.put("a", b"1")))
+        await until(lambda: mirror.source.acknowledged)
+        mirror.source.give(site.post("b", site.put("b", b"1")))
+        assert await mirror.reported(1) == [(201, "b")]
+    async with Running(tmp_path) as mirror:
+        await until(lambda: (201, "a") in [each[:2] for each in mirror.reports.sent])
+
+
+def test_a_report_that_nobody_takes_is_not_kept_for_ever() -> None:
+    made_s = 1_400_000_000
+    report = report_post(make_post("http://a/", "f", 0), Report(201, time_text(made_s * 10**9), "h", "u", ""))
+    is_too_old = outgoing._is_too_old
+    assert [is_too_old(report, made_s + after_s) for after_s in (0, UNTAKEN_KEPT_S, UNTAKEN_KEPT_S + 1)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+async def test_a_report_goes_to_whom_its_post_is_from_also_after_a_retry(site: Site, tmp_path: Path) -> None:
+    sources, sinks = [Given(name) for name in "ab"], [Kept(name) for name in "ab"]
+    options = SubscriberOptions(
+        root=tmp_path, memory=tmp_path / "memory.db", tries=2, first_pause_s=0.01, is_synced=False
+    )
+    subscriber = Subscriber(sources, options, reports={each.name: each for each in sinks})
+    await subscriber.start()
+    for source in sources:
+        source.give(site.post(f"of-{source.name}", b"x"), site.post(source.name, site.put(source.name, b"1")))
+    await until(lambda: all(len(each.sent) == 2 for each in sinks))
+    await subscriber.stop()
+    assert [sorted(sink.sent)[0][:2] for sink in sinks] == [(201, "a"), (201, "b")]
+    assert [sorted(sink.sent)[1][:2] for sink in sinks] == [(499, "of-a"), (499, "of-b")]

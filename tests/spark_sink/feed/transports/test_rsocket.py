@@ -10,7 +10,7 @@ import pytest
 from client_sdk import Service, connect, multicast
 from client_sdk.errors import ApplicationError
 from client_sdk.testing import LocalBroker, local_broker
-from spark_sink.feed.errors import NotSent, SendError
+from spark_sink.feed.errors import NotSent, NotTaken, SendError
 from spark_sink.feed.posts import Post, read_post
 from spark_sink.feed.reports import Report, report_post
 from spark_sink.feed.transport import UP, Arrival
@@ -303,7 +303,8 @@ async def test_a_report_reaches_the_poster_whose_post_it_is(
     assert (poster.reports, other.reports) == ([report.encode()], [report.encode()])
     assert (sink.name, sink.state()) == ("out", UP)
     await poster.stop()
-    await soon(sink.send(report, "v03.report"))  # nobody knows the post any more
+    with pytest.raises(NotTaken, match=r"^out: no poster that is there has announced this"):
+        await soon(sink.send(report, "v03.report"))
     await other.stop()
     with pytest.raises(NotSent, match=r"^out: no-route"):
         await soon(sink.send(report, "v03.report"))
