@@ -109,8 +109,9 @@ class PostOptions:
     required: tuple[str, ...] = option(
         (),
         "Consumers, USER@HOST as their reports say, that must have reported a segment before events.keep_s or "
-        "events.keep_bytes removes it. Only where what is segments.",
-        '["feed@mirror.example"]',
+        "events.keep_bytes removes it. One that does not take all of them has a regular expression behind it, after a "
+        "blank: only segments in whose paths that is found wait for it. Only where what is segments.",
+        '["feed@mirror.example", "feed@lab.example ^flows/"]',
         form="text",
     )
     source: str = option("", "Header source: who has made the files.", '"lab-7"', within=(0, MAX_NAME_BYTES))

@@ -180,6 +180,9 @@ def _post_mistakes(place: str, own: Mapping[str, object], events: str, *, has_ad
         text = 'is for what = "segments" only: nothing is removed of other folders'
         found.append((f"{place}.required", text, ""))
     for consumer in consumers:
-        if not _CONSUMER.fullmatch(consumer):
+        name, _, pattern = consumer.partition(" ")
+        if not _CONSUMER.fullmatch(name):
             found.append((f"{place}.required", f"{shown_value(consumer)} is not USER@HOST", consumer))
+        elif fault := fault_of_pattern(pattern):
+            found.append((f"{place}.required", f"{shown_value(consumer)}: the pattern {fault}", consumer))
     return found

@@ -150,6 +150,8 @@ class SegmentsFolder:
         self._accepts: Final = accepts
         self._pace: Final = Pace(interval_s)
         self._whole_at = float("-inf")  # monotonic, when the next whole look is due
+        # `<source>/<stream>` -> the greatest number of the segments that are there and not accepted.
+        self.left_out: Mapping[str, int] = {}
         self._lowest: Final[dict[str, int]] = {}  # stream -> number of the first log whose segments may still come
         self.pause_s = GLANCE_S
 
@@ -170,6 +172,7 @@ class SegmentsFolder:
         except (BadFolder, OSError) as error:
             return Look({}, unread=("",), problems=(str(error),))
         entries: dict[str, Entry] = {}
+        left_out: dict[str, int] = {}
         for count, file in enumerate(listing.places(*SOURCES)):
             if not count % _REST_N:
                 _rest()
@@ -177,9 +180,14 @@ class SegmentsFolder:
             if len(entries) >= MAX_FILES and path not in known:
                 problem = f"{self.root} holds more than {MAX_FILES} segments; the others are not posted"
                 return Look(entries, unread=("",), problems=(problem,))
+            if not self._accepts(path):
+                stream = f"{file.source}/{file.stream}"
+                left_out[stream] = max(file.number, left_out.get(stream, 0))
+                continue
             found = known.get(path) or self._segment(path, file.place)
-            if found is not None and self._accepts(path):
+            if found is not None:
                 entries[path] = found
+        self.left_out = left_out
         return Look(entries)
 
     def glance(self, known: Mapping[str, Entry]) -> dict[str, Entry]:

@@ -11,7 +11,7 @@ from spark_sink.feed.producer.folders import Folder, SegmentsFolder, Watched
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import ConsumerRow, PostRow, ReportRow
 from spark_sink.feed.producer.poster import Poster
-from spark_sink.feed.producer.readers import ReportedReaders
+from spark_sink.feed.producer.readers import ReportedReaders, Required
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.program.links import offers_of, reports_of, sinks_of
 from spark_sink.feed.program.patterns import accepts_of
@@ -95,15 +95,23 @@ def make_poster(
 ) -> Poster:
     """The poster of one folder; opens nothing yet."""
     posted = assignment.options.post[name]
-    is_segments = posted.what == SEGMENTS
     log = make_log(assignment, name, sinks)
+    root, accepts = assignment.root(name), accepts_of(posted.accept, posted.reject)
+    readers: ReportedReaders | None = None
+    watched: Watched
+    if posted.what == SEGMENTS:
+        segments = watched = SegmentsFolder(root, accepts=accepts, interval_s=posted.interval)
+        required = [_required(each) for each in posted.required]
+        readers = ReportedReaders(root, log, required, lambda: segments.left_out)
+    else:
+        watched = Folder(root, accepts=accepts, interval_s=posted.interval)
     return Poster(
-        _watched(assignment, name, posted),
+        watched,
         log,
         post_options_of(posted, assignment.base_url(name)),
         sinks=sinks,
         reports=reports,
-        readers=ReportedReaders(assignment.root(name), log, posted.required) if is_segments else None,
+        readers=readers,
         records=FileRecords(name, tell),
         settle_s=posted.settle,
     )
@@ -135,10 +143,10 @@ def post_options_of(posted: PostOptions, base_url: str) -> posting.PostOptions:
     )
 
 
-def _watched(assignment: Assignment, name: str, posted: PostOptions) -> Watched:
-    accepts = accepts_of(posted.accept, posted.reject)
-    kind = SegmentsFolder if posted.what == SEGMENTS else Folder
-    return kind(assignment.root(name), accepts=accepts, interval_s=posted.interval)
+def _required(text: str) -> Required:
+    """Of an item of feed.post.NAME.required."""
+    name, _, pattern = text.partition(" ")
+    return Required(name, accepts_of([pattern] if pattern else [], []))
 
 
 def _sink_view(poster: Poster, sink: Sink, trouble: str) -> SinkView:

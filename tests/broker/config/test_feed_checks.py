@@ -90,6 +90,13 @@ def test_a_feed_without_tables_is_not_used() -> None:
             ['6: feed.post.a.required: "u" is not USER@HOST'],
         ),
         (
+            f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = ["u@h ("]',
+            [
+                '6: feed.post.a.required: "u@h (": the pattern is no regular expression: missing ), '
+                "unterminated subpattern at position 0"
+            ],
+        ),
+        (
             f'{DIR}[feed.post.a]\nfolder = "d"\nto = ["r"]',
             ['5: feed.post.a.to: "r" is not configured; add [feed.broker.r]'],
         ),

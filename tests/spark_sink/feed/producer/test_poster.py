@@ -12,12 +12,12 @@ from client_sdk.clock import Clock
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
 from spark_sink.feed.producer import poster as poster_module
-from spark_sink.feed.producer.folders import Folder, SegmentsFolder
+from spark_sink.feed.producer.folders import Folder, SegmentsFolder, accept_all
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import Posting
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.producer.posting import PostOptions, find_posting
-from spark_sink.feed.producer.readers import ReportedReaders
+from spark_sink.feed.producer.readers import ReportedReaders, Required
 from spark_sink.feed.producer.scanning import Entry, Look
 from spark_sink.feed.records import FileRecords
 from spark_sink.feed.reports import Report, report_post
@@ -176,7 +176,7 @@ async def test_a_report_is_kept_and_one_of_nothing_is_not(tmp_path: Path) -> Non
 
 async def test_a_required_consumer_is_declared_before_it_has_anything(tmp_path: Path) -> None:
     log = PostLog(tmp_path / "posts.db", is_synced=False)
-    readers = ReportedReaders(tmp_path, log, ["u@h"])
+    readers = ReportedReaders(tmp_path, log, [Required("u@h", accept_all)])
     running = Poster(SegmentsFolder(tmp_path), log, PostOptions(base_url="http://a/"), readers=readers)
     await running.start()
     assert (tmp_path / "_readers/feed-u@h.json").exists()

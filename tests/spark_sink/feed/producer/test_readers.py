@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 
 from spark_sink.feed.posts import Post, make_post
+from spark_sink.feed.producer.folders import SegmentsFolder, accept_all
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import Heard, Posting
-from spark_sink.feed.producer.readers import ReportedReaders
+from spark_sink.feed.producer.readers import ReportedReaders, Required
 from spark_sink.feed.producer.scanning import FILE, Entry
 from spark_sink.feed.reports import Report
 from spark_sink.writer.retention import Reading, declare
@@ -32,7 +33,7 @@ async def test_a_consumer_has_read_up_to_the_first_segment_that_it_has_not_got(t
     await log.open()
     paths = [path_of(1), path_of(2), path_of(5), path_of(2, "lifecycle")]
     await log.append([Posting(path, [post_of(path)], Entry(FILE, 1, 1, 1, 1)) for path in paths], 1)
-    readers = ReportedReaders(tmp_path, log, ["u@h", "other@h"])
+    readers = ReportedReaders(tmp_path, log, [Required(name, accept_all) for name in ("u@h", "other@h")])
     await readers.start()
     assert [declared(tmp_path, name) for name in ("u@h", "other@h")] == [{}, {}]
     report = Report(201, "", "h", "u", "")
@@ -51,7 +52,28 @@ async def test_readers_that_are_not_required_any_more_are_gone_and_others_stay(t
         declare(tmp_path, name, Reading(read={"flows/x-1": 7}))
     log = PostLog(tmp_path / "posts.db")
     await log.open()
-    await ReportedReaders(tmp_path, log, ["u@h"]).start()
+    await ReportedReaders(tmp_path, log, [Required("u@h", accept_all)]).start()
     assert sorted(path.name for path in (tmp_path / "_readers").iterdir()) == ["feed-u@h.json", "spark.json"]
     assert declared(tmp_path, "u@h") == {"flows/x-1": 7}
+    await log.close()
+
+
+async def test_what_a_consumer_does_not_want_and_what_is_not_posted_does_not_wait_for_it(tmp_path: Path) -> None:
+    for source in ("flows", "lifecycle", "requests"):
+        (tmp_path / source).mkdir()
+        for number in (1, 2, 3):
+            (tmp_path / path_of(number, source)).touch()
+    folder = SegmentsFolder(tmp_path, accepts=lambda path: not path.startswith("requests/") and path != path_of(3))
+    paths = list(folder.look({}).entries)
+    assert len(paths) == 5
+    log = PostLog(tmp_path / "posts.db")
+    await log.open()
+    await log.append([Posting(path, [post_of(path)], Entry(FILE, 1, 1, 1, 1)) for path in paths], 1)
+    only_flows = Required("u@h", lambda path: path.startswith("flows/"))
+    readers = ReportedReaders(tmp_path, log, [only_flows], lambda: folder.left_out)
+    await readers.declare(paths, [path_of(1, "lifecycle")])
+    assert declared(tmp_path, "u@h") == {f"lifecycle/{STREAM}": 3, f"requests/{STREAM}": 3}
+    await log.report([Heard(post_of(path_of(number)), Report(201, "", "h", "u", ""), 1) for number in (1, 2)])
+    await readers.declare(paths, [])
+    assert declared(tmp_path, "u@h") == {f"{source}/{STREAM}": 3 for source in ("flows", "lifecycle", "requests")}
     await log.close()
