@@ -94,7 +94,9 @@ class Store:
         self._idle: asyncio.Handle | None = None  # when what nobody waits for is done
         self._is_urgent = False  # somebody waits for one of them
         self._is_busy = False  # the thread has the tables
-        self._sync_at_bytes = UNSYNCED_BYTES  # of the log: when the thread waits for the disk, so that others need not
+        self._sync_at_bytes = 0  # of the log: when another thread waits for the disk, so that others need not
+        self._syncing: asyncio.Future[None] | None = None  # while it does
+        self._is_log_long = False  # it has, and the log is moved when the tables are free
         self._has_spare = True  # pages in the file, perhaps, to give back
         self._is_closing = False
         self._freed: asyncio.Future[None] | None = None  # while `close` waits for the thread
@@ -114,7 +116,9 @@ class Store:
         )
         self._loop = asyncio.get_running_loop()
         self._totals = self._tables.totals
-        self._is_closing = False
+        self._is_closing = self._is_log_long = False
+        self._sync_at_bytes = 0
+        self._sync_later(self._tables)
         self._thread = ThreadPoolExecutor(1, "samwise store")
         self._did([])
 
@@ -137,6 +141,8 @@ class Store:
             job.result = StoreError(f"store {self.path}: {self._trouble}")
         kept, self._kept = self._kept, []
         self._resolve(kept, self._totals)
+        if self._syncing is not None:
+            await asyncio.wait([self._syncing])
         await self._loop.run_in_executor(self._thread, self._tables.close)
         self._thread.shutdown(wait=False)
         self._thread = self._tables = None
@@ -315,19 +321,35 @@ class Store:
             self._freed.set_result(None)
         if self._is_closing:
             return
-        if done and tables.log_is_long:
-            self._is_busy = True
-            self._sync_at_bytes = UNSYNCED_BYTES
+        if self._is_log_long or (done and self._syncing is not None and tables.log_is_too_long):
+            self._is_log_long, self._is_busy, self._sync_at_bytes = False, True, 0
+            self._sync_later(tables)
+            if self._next is not None:  # what waits has its turn afterwards
+                self._next.cancel()
+                self._next = None
             thread.submit(self._shorten, tables)
             return
-        if done and tables.log_has(self._sync_at_bytes):
-            self._sync_at_bytes += UNSYNCED_BYTES
-            thread.submit(tables.sync_log)  # beside all else
+        if done and self._syncing is None and tables.log_has(self._sync_at_bytes):
+            self._syncing = self._loop.run_in_executor(None, tables.sync_log)
+            self._syncing.add_done_callback(lambda _: self._synced(tables))
         if self._next is None:
             self._plan()
         if (self._has_spare or self._kept) and self._idle is None:
             wait_s = RETRY_S if done or self._kept else 0.0  # a step that gave something back is followed by the next
             self._idle = self._loop.call_later(wait_s, self._look_again)
+
+    def _synced(self, tables: Tables) -> None:
+        """The disk has the log but for the last bit, so that the others need not wait long if it is moved now."""
+        self._syncing = None
+        if self._is_closing:
+            return
+        self._sync_later(tables)
+        self._is_log_long = tables.log_is_long
+        if self._is_log_long and not self._is_busy:
+            self._did([])
+
+    def _sync_later(self, tables: Tables) -> None:
+        self._sync_at_bytes = min(self._sync_at_bytes + UNSYNCED_BYTES, tables.max_log_bytes)
 
     def _resolve(self, jobs: list[_Job], totals: Totals) -> None:
         """In the order in which they were done."""

@@ -115,6 +115,7 @@ class Tables:
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
         self._is_synced: Final = is_synced
+        self.max_log_bytes = WAL_BYTES  # less on a small disk
         self._is_oldest_known = True  # `totals` says when the oldest message was stored
         try:
             self._disk: Final = _Disk(path.parent)
@@ -150,10 +151,11 @@ class Tables:
         run("PRAGMA auto_vacuum = INCREMENTAL")
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+        self.max_log_bytes = min(WAL_BYTES, self._disk.spare_bytes // 2)
         # A commit that waits for the disk may as well move the log into the file; others must not wait: `shorten_log`.
-        run(f"PRAGMA wal_autocheckpoint = {self._disk.log_bytes // PAGE_BYTES if is_synced else 0}")
+        run(f"PRAGMA wal_autocheckpoint = {self.max_log_bytes // PAGE_BYTES if is_synced else 0}")
         # The file of the log stays; what a large transaction has added is cut, and takes its time.
-        run(f"PRAGMA journal_size_limit = {self._disk.log_bytes * 5 // 4}")
+        run(f"PRAGMA journal_size_limit = {self.max_log_bytes * 5 // 4}")
         run("BEGIN EXCLUSIVE")
         (version,) = run("PRAGMA user_version").fetchone()
         if version == 0 and run("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
@@ -213,7 +215,12 @@ class Tables:
     @property
     def log_is_long(self) -> bool:
         """`shorten_log` is due."""
-        return self.log_has(self._disk.log_bytes)
+        return self.log_has(self.max_log_bytes)
+
+    @property
+    def log_is_too_long(self) -> bool:
+        """It is overdue."""
+        return self.log_has(self.max_log_bytes * 5 // 4)
 
     def sync_log(self) -> None:
         """Waits until the disk has it. In a thread of its own, if nobody may wait; until `close` at last."""
@@ -471,7 +478,6 @@ class _Disk:
         self._folder: Final = folder
         whole = os.statvfs(folder)
         self.spare_bytes: Final = min(SPARE_BYTES, whole.f_blocks * whole.f_frsize // SPARE_PART)
-        self.log_bytes: Final = min(WAL_BYTES, self.spare_bytes // 2)
         self.taken_bytes: Final = self.spare_bytes // 4  # of messages taken at once: each is written again, whole
         self._known_bytes = 0  # that messages may take until the system is asked again
 

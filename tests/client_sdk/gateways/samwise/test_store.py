@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
@@ -465,10 +466,40 @@ async def test_a_log_that_nobody_waits_for_is_synced_on_its_way_and_never_long(
     puts_n = 0
     while done.count("shorten_log") < 3:
         await put(store, publish(bytes(10_000)), 1)
+        await until(lambda: store._syncing is None)
         puts_n += 1
-    assert done == 3 * [*4 * ["sync_log"], "shorten_log"]
+    assert done == 3 * [*5 * ["sync_log"], "shorten_log"]
     assert 3 * 25 < puts_n < 3 * 50
     assert os.stat(tmp_path / "store-wal").st_size < 600_000
+    await store.close()
+
+
+async def test_what_was_planned_waits_while_the_log_is_moved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tables, "log_is_long", True)
+    await until(lambda: not (store._has_spare or store._is_busy))
+    asked = asyncio.ensure_future(put(store, publish(), 1))
+    await asyncio.sleep(0)
+    tables, planned = store._tables, store._next
+    assert tables is not None
+    assert planned is not None
+    store._synced(tables)
+    assert (store._is_busy, planned.cancelled()) == (True, True)
+    assert (await asked).id == 1
+
+
+async def test_a_disk_that_is_slow_makes_others_wait_and_no_log_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client_sdk.gateways.samwise.tables.WAL_BYTES", 500_000)
+    monkeypatch.setattr("client_sdk.gateways.samwise.store.UNSYNCED_BYTES", 100_000)
+    synced = threading.Event()
+    monkeypatch.setattr(Tables, "sync_log", lambda tables: synced.wait())
+    store = Store(tmp_path / "store", durability=OS)
+    await store.open()
+    for _ in range(100):
+        await put(store, publish(bytes(10_000)), 1)
+    assert 600_000 < os.stat(tmp_path / "store-wal").st_size < 700_000
+    synced.set()
     await store.close()
 
 
