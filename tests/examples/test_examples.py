@@ -1,5 +1,6 @@
 """Every example runs by itself, does what it says, and is short."""
 
+import logging
 import runpy
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ def test_examples_run_against_a_broker_that_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In this process: how each starts in one of its own is tested above."""
+    monkeypatch.setattr(logging, "disable", lambda: None)  # one of them says nothing more, which is for its process
     with sync_local_broker() as url:
         for path in (each for each in EXAMPLES if each.stem not in SEVERAL_BROKERS):
             monkeypatch.setattr(sys, "argv", [path.name, url])
