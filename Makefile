@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-compiled build/compiled bench docs lint types clean
 
-demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in under three minutes
+demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in three to four minutes
 	$(BIN)/rsocket-broker demo
 
 test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the tests that are not marked long, on the interpreted core
