@@ -258,10 +258,11 @@ class Fetcher:
                 piece_n += came_n
                 is_more = came_n > 0
                 if stream.end is not None and stream.at + piece_n >= stream.end:
-                    if stream.at + piece_n > stream.end and not takes_part:
+                    is_too_long = stream.at + piece_n > stream.end and not takes_part
+                    piece_n = stream.end - stream.at  # what is behind it may be another block's
+                    if is_too_long:
                         raise _too_long(post)
                     is_more = is_more and not takes_part
-                    piece_n = stream.end - stream.at
                 # What comes while threads write and hash is their next piece.
                 if is_more and piece_n < PIECE_BYTES and keeping is not None and not keeping.done():
                     continue

@@ -339,6 +339,22 @@ async def test_blocks_are_compared_as_sr3_computes_their_digests(site: Site, run
     assert running.files == {"f": data}
 
 
+async def test_an_answer_that_is_longer_than_the_block_leaves_the_next_block_as_it_is(
+    site: Site, running: Running
+) -> None:
+    data = site.put("f", os.urandom(3_000))
+    bodies = [site.post("f", data[1_000 * b.number :][:1_000], blocks=b) for b in THREE]
+    running.source.give(*bodies[1:])
+    await running.reported(2)
+
+    headers = {"Content-Range": "bytes 0-999/3000"}
+    site.before = lambda _: web.Response(status=206, headers=headers, body=data[:1_000] + b"x" * 2_000)
+    running.source.give(bodies[0])
+    await running.reported(3)
+    (hidden,) = running.files.values()
+    assert hidden[1_000:] == data[1_000:]
+
+
 async def test_a_file_with_a_block_that_is_none_is_never_under_its_name(site: Site, running: Running) -> None:
     site.put("f", os.urandom(3_000))
     running.source.give(*(site.post("f", b"else", size=1_000, blocks=b) for b in THREE))
