@@ -1,8 +1,8 @@
 """`python -m broker` is `rsocket-broker serve`."""
 
-from broker.commands.hangup import HANGUPS
+from broker.commands.hangup import outlive_hangups
 
-HANGUPS.heed()
+outlive_hangups()
 
 from broker.commands.main import serve  # noqa: E402  # takes time
 

@@ -23,7 +23,7 @@ from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
-from broker.events import BROKER_LOAD, BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
+from broker.events import BROKER_LOAD, BROKER_STARTED, BROKER_STOPPED, FILES_RELOADED, FlowRecord, LifecycleEvent
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.peer import Peer
@@ -323,6 +323,10 @@ class Core:
         }
         tags = [(name, str(number)) for name, number in numbers.items()]
         self._event_log.tell(BROKER_LOAD, self._event_log.wall(now), tags=tags)
+
+    def tell_reloaded(self, options: str, now: float) -> None:
+        """Tells that the files of these options were read again, which the edge has done."""
+        self._event_log.tell(FILES_RELOADED, self._event_log.wall(now), detail=options)
 
     # Time
 

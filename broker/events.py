@@ -67,6 +67,7 @@ BROKER_DIED: Final = 30  # told by the writer of event files, for a broker that 
 REQUESTS_DROPPED: Final = 31
 ROUTE_UNSAID: Final = 32
 BROKER_LOAD: Final = 33
+FILES_RELOADED: Final = 34
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -102,6 +103,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     REQUESTS_DROPPED: "RequestsDropped",
     ROUTE_UNSAID: "RouteUnsaid",
     BROKER_LOAD: "BrokerLoad",
+    FILES_RELOADED: "FilesReloaded",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.

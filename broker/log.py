@@ -193,6 +193,7 @@ _LINES: Final = {
     events.DIGEST_MISMATCH: "link {peer}: the route tables differ{why}",
     events.BROKER_JOINED: "cluster: a broker is reachable{detail}",
     events.BROKER_LEFT: "cluster: a broker is unreachable{detail}",
+    events.FILES_RELOADED: "broker: files reloaded{detail}",
 }
 
 

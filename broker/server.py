@@ -9,14 +9,14 @@ reads is still told, the writer of event files goes on by itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from broker.cluster.settings import ClusterSettings
-from broker.config.certificates import client_context, server_context
 from broker.config.cluster import reachable
 from broker.config.hosts import own_names
 from broker.config.options import Config
@@ -38,9 +38,11 @@ from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.load_meter import LoadMeter
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
+from broker.reload import NOTHING, Reloaded, read_files
 from broker.routing.rng import Rng
 from broker.views.queries import CORE
 from broker.views.schemas import DialView, EdgeView, Moment
+from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
 
 T = TypeVar("T")
@@ -51,6 +53,8 @@ ENTROPY_BYTES = 32  # what nobody can guess, for the proofs of this run
 EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
 FORCED_WRITES_S = 0.2  # and after a second wish to stop: peers that read have taken it by then
 FORCED_EVENTS_S = 0.1  # an idle writer seals within it
+
+_log: Final = logging.getLogger("broker")
 
 
 class Server:
@@ -84,6 +88,7 @@ class Server:
         self._handshakes: Handshakes | None = None  # None until started, and where there is no TLS
         self._unix_paths: list[str] = []
         self._websockets: list[WebSocketListener] = []
+        self._is_reload_due = False  # somebody wanted it while the server was started
         self._stop_wishes = 0
         self._wish = asyncio.Event()
         self._refusals = Refusals()
@@ -101,7 +106,8 @@ class Server:
         self._shell = self._make_shell()
         DESCRIPTORS.measure()
         try:
-            self._handshakes = self._make_handshakes()
+            files = read_files(config)
+            self._handshakes = self._make_handshakes(files)
             if config.events.dir:
                 self.event_pipe = EventPipe()
                 header = {
@@ -117,7 +123,7 @@ class Server:
                 await self._listen(Listen("unix", path=self._link_path))
                 self.listeners.pop()  # nobody else is told
             if self._cluster is not None:
-                self._dialer = self._make_dialer(self._cluster)
+                self._dialer = self._make_dialer(self._cluster, files)
         except BaseException:
             await self._close_listeners()
             if self.event_pipe is not None:
@@ -128,6 +134,8 @@ class Server:
         self._shell.start()
         if self._dialer is not None:
             self._dialer.start()
+        if self._is_reload_due:
+            self.reload()
 
     def moment(self) -> Moment:
         """Now, on the core's clock and on the wall."""
@@ -154,6 +162,25 @@ class Server:
         changed = change(self.core, time.monotonic())
         self.shell.wake()
         return changed
+
+    def reload(self) -> None:
+        """Reads the files of `broker.reload` again; a mistake in one of them is logged, and changes nothing."""
+        if not self.is_ready:
+            self._is_reload_due = not self.is_stopping
+            return
+        try:
+            files = read_files(self.config)
+        except BrokerError as error:
+            _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
+            return
+        if not files.options:
+            _log.warning("broker: %s", NOTHING)
+            return
+        if self._handshakes is not None and files.accepting is not None:
+            self._handshakes.context = files.accepting
+        if self._dialer is not None and files.dialling is not None:
+            self._dialer.context = files.dialling
+        self.change(lambda core, now: core.tell_reloaded(", ".join(files.options), now))
 
     def wish_stop(self) -> None:
         """Somebody wants the server to stop; the second time at once. Safe as a signal handler of the loop."""
@@ -259,22 +286,18 @@ class Server:
             frame_log, self.core, stuck_s, self._take_events, on_requests=on_requests, load_meter=load_meter
         )
 
-    def _make_handshakes(self) -> Handshakes | None:
-        tls = self.config.tls
-        if not any(listen.is_tls for listen in self.config.server.listen):
+    def _make_handshakes(self, files: Reloaded) -> Handshakes | None:
+        if files.accepting is None:
             return None
-        context = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
-        return Handshakes(context, self.config.limits, self.shell.links_open)
+        return Handshakes(files.accepting, self.config.limits, self.shell.links_open)
 
-    def _make_dialer(self, cluster: ClusterSettings) -> Dialer:
-        """Others are told where this broker listens; BrokerError when a certificate is none."""
+    def _make_dialer(self, cluster: ClusterSettings, files: Reloaded) -> Dialer:
+        """Others are told where this broker listens."""
         config = self.config
         cluster.urls[:] = reachable(config.cluster.advertise, self.listeners if not self._link_path else [])
         cluster.client_urls[:] = reachable(config.cluster.client_urls, self.listeners)
-        tls = config.tls
-        context = client_context(config.cluster.ca, tls.certificate, tls.key, tls.min_version)
         to_look_up = [peer for peer in config.cluster.peers if peer.finder]
-        return Dialer(self.shell, self.core.cluster, to_look_up, context)
+        return Dialer(self.shell, self.core.cluster, to_look_up, files.dialling)
 
     async def _listen(self, listen: Listen) -> None:
         handshakes = self._handshakes if listen.is_tls else None

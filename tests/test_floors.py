@@ -104,6 +104,7 @@ FLOORS = [
     ["broker.config", "broker.load_meter", "broker.log", "broker.limited_log", "rsocket_wire.upgrade"],
     ["broker.edge"],
     ["broker.views"],
+    ["broker.reload"],
     ["broker.server"],
     ["spark_sink.errors", "spark_sink.columns"],
     [f"spark_sink.{room}" for room in ("schema", "histograms", "timestamps", "pages", "java")],

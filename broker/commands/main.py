@@ -213,7 +213,7 @@ def _heed_stop(broker: Server | Supervisor, gateways: GatewayProcesses, stops_at
         broker.wish_stop()
         gateways.wish_stop()
 
-    heed_signals(wish_stop)
+    heed_signals(wish_stop, broker.reload)
     if stops_at_eof:
         stop_at_eof(wish_stop)
 

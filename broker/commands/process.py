@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from broker.commands.hangup import HANGUPS
+from broker.commands.hangup import HANGUP
 from broker.edge.descriptors import DESCRIPTORS
 
 LARGE_BLOCK_BYTES: Final = 1 << 20  # of memory that the system gets back at once
@@ -32,18 +32,16 @@ def run(main: Coroutine[Any, Any, int]) -> int:
     return uvloop.run(main)
 
 
-def heed_signals(stop: Callable[[], None]) -> None:
-    """SIGTERM and SIGINT call `stop`. SIGHUP, which would end the process at once, is told and ignored.
+def heed_signals(stop: Callable[[], None], reload: Callable[[], None]) -> None:
+    """SIGTERM and SIGINT call `stop`; SIGHUP, which would end the process at once, calls `reload`.
 
-    A terminal that was closed sends it, too, and who wants a configuration to be read again; a broker reads none again.
-    One that came while it started is told now.
+    A terminal that was closed sends it, too. One that came before means nothing: no file was read yet.
     """
     loop = asyncio.get_running_loop()
     for number in STOPS:
         loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGHUP, _say_hangup)
-    if HANGUPS.early_n:
-        _say_hangup()
+    if HANGUP is not None:
+        loop.add_signal_handler(HANGUP, reload)
 
 
 def stop_at_eof(stop: Callable[[], None]) -> None:
@@ -85,7 +83,7 @@ async def _to_its_end(main: Coroutine[Any, Any, int]) -> int:
     try:
         return await main
     finally:  # the loop's handlers end with it, and Python needs some time more
-        ignored = (*STOPS, signal.SIGHUP)
+        ignored = STOPS if HANGUP is None else (*STOPS, HANGUP)
         signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # between the two lines below
         for number in ignored:
             asyncio.get_running_loop().remove_signal_handler(number)
@@ -96,7 +94,3 @@ def _read_on(stop: Callable[[], None]) -> None:
     if not os.read(STDIN, 4096):
         asyncio.get_running_loop().remove_reader(STDIN)
         stop()
-
-
-def _say_hangup() -> None:
-    _log.warning("broker: SIGHUP is ignored: the configuration is not reloaded; SIGTERM stops the broker gracefully")

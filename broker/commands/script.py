@@ -2,12 +2,12 @@
 
 import sys
 
-from broker.commands.hangup import HANGUPS
+from broker.commands.hangup import outlive_hangups
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
-    HANGUPS.heed()
+    outlive_hangups()
 
 try:
     from broker.commands.main import main  # takes time

@@ -93,7 +93,7 @@ class Dialer:
         self._shell = shell
         self._dials = dials
         self._sources = [Source(place) for place in sources]
-        self._context = context if context is not None else ssl.create_default_context()
+        self.context = context if context is not None else ssl.create_default_context()  # of dials from now on
         self._resolver = resolver if resolver is not None else Resolver()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by URL; bounded by MAX_DIALS
         # Of a URL that fails: since when, and what was logged of it; bounded by MAX_SAID.
@@ -154,7 +154,7 @@ class Dialer:
             raise BrokerError("bad-config", f"{url} needs a DNS lookup, which only cluster.peers supports")
         self._dials.know(address_of(place.host))  # whether it can be reached or not; a name is none, and harmless
         loop = asyncio.get_running_loop()
-        context = self._context if place.is_tls else None
+        context = self.context if place.is_tls else None
         if place.scheme in ("ws", "wss"):
             dialled = DialledUpgrade(self._shell, url)
             name = place.host if context is not None else None

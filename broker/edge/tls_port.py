@@ -37,7 +37,7 @@ class Handshakes:
         """Of `limits`, max_connections bounds them and the connections beyond them, of which there are `open_n()`;
         max_connections_per_address bounds them alone.
         """
-        self._context = context
+        self.context = context  # of those that begin from now on
         self._timeout_s = limits.setup_timeout_s + HANDSHAKE_EXTRA_S
         self._max_connections = limits.max_connections
         self._open_n = open_n
@@ -67,7 +67,7 @@ class Handshakes:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the loops do with those that they accept
             await asyncio.get_running_loop().connect_accepted_socket(
-                protocol, sock, ssl=self._context, ssl_handshake_timeout=self._timeout_s
+                protocol, sock, ssl=self.context, ssl_handshake_timeout=self._timeout_s
             )
         except OSError:  # it took too long, has left, or what it says is no TLS that is accepted here
             sock.close()

@@ -114,6 +114,7 @@ LINES = {
     "cluster: a broker is reachable: eu-3 (7)": told(events.BROKER_JOINED, detail="eu-3 (7)"),
     "cluster: a broker is unreachable: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
     "table: digest=0f routes=2": told(events.TABLE_DIGEST, tags=DIGEST),
+    "broker: files reloaded: tls.key": told(events.FILES_RELOADED, detail="tls.key"),
     "load: cpu_permille=250 in_flight=3": told(events.BROKER_LOAD, tags=[("cpu_permille", "250"), ("in_flight", "3")]),
     "broker: events dropped: 12 records": told(events.EVENTS_DROPPED, detail="12 records"),
 }

@@ -2,9 +2,9 @@
 
 import sys
 
-from broker.commands.hangup import HANGUPS
+from broker.commands.hangup import outlive_hangups
 
-HANGUPS.heed()
+outlive_hangups()
 
 from broker.commands.workers.worker import main  # noqa: E402  # takes time
 

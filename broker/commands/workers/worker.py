@@ -42,7 +42,7 @@ async def _serve(assignment: Assignment) -> int:
     prepare()
     server = Server(assignment.config, assignment.link_path, assignment.mates)
     loop = asyncio.get_running_loop()
-    heed_signals(server.wish_stop)
+    heed_signals(server.wish_stop, server.reload)
     stop_at_eof(server.wish_stop)
     admin: web.AppRunner | None = None
     try:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from broker.commands.hangup import HANGUP
 from broker.commands.workers.messages import BEAT_S, StartReport
 from broker.commands.workers.plan import Assignment
 from broker.views.schemas import WorkerView
@@ -105,6 +106,11 @@ class WorkerProcess:
         self.state = ENDED
         if not self.first.done():
             self.first.set_result("the broker was told to stop")
+
+    def reload(self) -> None:
+        """It is to read its files again; one that is being started has yet to read them."""
+        if HANGUP is not None:
+            self._signal(HANGUP)
 
     def stop(self) -> None:
         """It is to end, and is not started again; the second time at once."""

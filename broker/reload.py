@@ -1,0 +1,56 @@
+"""The files that a running broker reads again on SIGHUP: its certificates, keys and roots.
+
+    SIGHUP ──► all are read ── a mistake in one ──► nothing changes
+                          └─── none ──────────────► new connections get what they say, those that are there go on
+
+Decides which these are and makes of them what listeners and the dialer use. The configuration itself is read at the
+start only, and so is the secret of the cluster.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final, NamedTuple
+
+from broker.config.certificates import client_context, fault_of_pair, server_context
+from broker.config.cluster import is_in_cluster
+from broker.config.options import Config
+from rsocket_wire.errors import BrokerError
+
+NOTHING: Final = "SIGHUP: no option names a file that is read again; the configuration is read at the start only"
+
+
+class Reloaded(NamedTuple):
+    """What the files say now."""
+
+    accepting: ssl.SSLContext | None  # of listeners; None: none of them has TLS
+    dialling: ssl.SSLContext | None  # of links; None: there is no cluster
+    options: tuple[str, ...]  # names of the options whose files were read
+
+
+def read_files(config: Config) -> Reloaded:
+    """Reads them all; BrokerError "bad-config" when one of them is not what it should be."""
+    tls, ca = config.tls, config.cluster.ca
+    fault = fault_of_pair(tls.certificate, tls.key) if tls.certificate else None
+    if fault is not None:
+        which, text = fault
+        raise BrokerError("bad-config", f"tls.{which}: {getattr(tls, which)} {text}")
+    accepting: ssl.SSLContext | None = None
+    if any(listen.is_tls for listen in config.server.listen):
+        accepting = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+    dialling: ssl.SSLContext | None = None
+    if is_in_cluster(config.cluster):
+        dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
+    return Reloaded(accepting, dialling, files_of(config))
+
+
+def files_of(config: Config) -> tuple[str, ...]:
+    """Names of the options that name such a file."""
+    tls = config.tls
+    named = {
+        "tls.certificate": tls.certificate,
+        "tls.key": tls.key,
+        "tls.client_ca": tls.client_ca,
+        "cluster.ca": config.cluster.ca,
+    }
+    return tuple(name for name, path in named.items() if path)
