@@ -2,6 +2,9 @@
 
 Keeps what it has learnt of files, which do not change; a log, which grows, is read again when it is longer. Whoever
 asks for rows that are not there any more gets LostRows, or a sentence, as the options say.
+
+A writer seals its segments in order, so what is missing in its folder is gone. A mirror gets them in any order: what is
+missing there may come, and is waited for until what is behind it has been there for GAP_S.
 """
 
 import time
@@ -19,6 +22,7 @@ from spark_sink.event_files.folder import LOG, EventFile, Listing
 from spark_sink.event_files.store import LogFile, SegmentFile
 from spark_sink.event_files.wal import HEADLESS_BYTES
 
+GAP_S: Final = 3600.0  # that rows of a mirror may come later than those behind them: all its tries take 43 minutes
 ARCHIVE_S: Final = 60.0  # how often the archive is looked through, when nothing is missing that may be there
 MAX_KNOWN: Final = 200_000  # files whose rows are remembered; a day of segments of a second twice over
 MAX_TOLD: Final = 1000  # files that were named as unreadable; beyond it they are forgotten, and named again
@@ -52,7 +56,8 @@ class Catalog:
         self._look_at = 0.0  # monotonic; when to look into the archive again
         # By stream and number: the size of a log, -1 of a segment, and the rows; None: a log has no head yet.
         self._spans: Final[dict[tuple[str, int], tuple[int, range | None]]] = {}
-        self._told: Final[set[str]] = set()  # places of files that were named
+        self._arrivals: Final[dict[tuple[str, int], float]] = {}  # at a mirror, by stream and number: epoch seconds
+        self._told: Final[set[str]] = set()  # places of files, and gaps, that were named
         self._is_stale = False  # a file was not where it should be: sealed, archived or removed since we looked
 
     @property
@@ -77,9 +82,26 @@ class Catalog:
         """The place after the last row of each stream."""
         return self._settled(lambda: self._outermost(is_last=True))
 
+    def ends_behind(self, start: Offsets) -> Offsets:
+        """The same for who has read up to `start`: before rows that are missing and may come."""
+        if not self._store.is_mirror():
+            return self.ends()
+        return self._settled(
+            lambda: {
+                stream: end for stream in self.streams if (end := self._end_behind(stream, start.get(stream, 0))) > 0
+            }
+        )
+
     def firsts(self) -> Offsets:
         """The place of the first row that is there, of each stream."""
         return self._settled(lambda: self._outermost(is_last=False))
+
+    def settled_firsts(self) -> Offsets:
+        """The same of streams whose first row is known: none before it may come."""
+        firsts = self.firsts()
+        if not self._store.is_mirror():
+            return firsts
+        return {stream: first for stream, first in firsts.items() if first == 0 or not self._may_come(stream, first)}
 
     def last_number(self, stream: str, end: int) -> int:
         """The number up to which all segments of a stream are read when the places before `end` are; 0: none is."""
@@ -102,7 +124,10 @@ class Catalog:
             self.refresh(has_archive=True)  # it may have been archived since we looked there
         for stream, _, lost in found:
             for span in lost:
-                self.lost(stream, span)
+                if span.start == 0 and start.get(stream, 0) == 0 and self._store.is_mirror():
+                    self._say(f"{self._source} of {stream}: {self._store.name} begins with the row {span.stop}")
+                else:
+                    self.lost(stream, span)
         return [piece for _, pieces, _ in found for piece in pieces]
 
     def lost(self, stream: str, span: range, why: str = "") -> None:
@@ -159,6 +184,40 @@ class Catalog:
             if span is not None:
                 found[stream] = span.stop if is_last else span.start
         return found
+
+    def _end_behind(self, stream: str, start: int) -> int:
+        """Up to where there is no gap behind `start` in which rows may come."""
+        place = start
+        for file, span in self._from(stream, start):
+            if span.start > place and self._may_come(stream, place):
+                missing = f"{self._source} of {stream}: the rows {place} to {span.start - 1}"
+                self._tell(
+                    f"{file.place} {place}", f"{missing} are not in {self._store.name} yet, those behind them are"
+                )
+                break
+            place = max(place, span.stop)
+        return place
+
+    def _may_come(self, stream: str, place: int) -> bool:
+        """May rows that are missing from this place on come to a mirror? All that is behind them has come lately."""
+        numbers = self._listing.numbers(stream, self._source, LOG)
+        oldest = time.time() - GAP_S
+        behind = numbers[self._first_beyond(stream, numbers, place) :]
+        return all(self._arrival(stream, number) > oldest for number in behind)
+
+    def _arrival(self, stream: str, number: int) -> float:
+        """When a segment came, epoch seconds."""
+        key, file = (stream, number), self._find(stream, number)
+        if key not in self._arrivals and file is not None:
+            try:
+                arrived_at = self._store.arrived_at(file)
+            except FileNotFoundError:
+                self._is_stale = True
+                return time.time()
+            if len(self._arrivals) >= MAX_KNOWN:
+                self._arrivals.pop(next(iter(self._arrivals)))
+            self._arrivals[key] = arrived_at
+        return self._arrivals.get(key, 0.0)
 
     def _pieces_of(self, stream: str, start: int, end: int) -> tuple[list[Piece], list[range]]:
         """Rows that are there, and those that are not."""

@@ -105,6 +105,12 @@ class HttpStore:
         check_size(file, size)
         return size
 
+    def is_mirror(self) -> bool:
+        return False  # brokers write there
+
+    def arrived_at(self, file: EventFile) -> float:
+        return 0.0  # each in its turn, and nobody asks
+
     def _files(self, url: str, stream: str, source: str, archived: str) -> Iterator[EventFile]:
         """After the highest number that came, and not by offsets: what lies before may be removed meanwhile."""
         base = f"{url}{EVENTS_PATH}/{urllib.parse.quote(stream, safe='')}"

@@ -57,7 +57,7 @@ class EventReader:
         """Where a new query begins. BadFolder, OSError."""
         self._catalog.refresh(has_archive=True)
         is_latest = self._options.starting == LATEST
-        start = self._catalog.ends() if is_latest else self._catalog.firsts() | self._options.offsets()
+        start = self._catalog.ends() if is_latest else self._catalog.settled_firsts() | self._options.offsets()
         self._last = start
         self._declare(start, must=True)
         return start
@@ -69,7 +69,7 @@ class EventReader:
         self._catalog.refresh(has_archive=self._target is not None)
         if any(stream not in self._catalog.streams and not self._is_kept(stream) for stream in start or ()):
             self._catalog.refresh(has_archive=True)  # all its files may have been archived since we looked there
-        self._ends = ends = self._catalog.ends()
+        self._ends = ends = self._catalog.ends() if start is None else self._catalog.ends_behind(start)
         if self._target is not None:
             ends = {stream: min(end, self._target.get(stream, 0)) for stream, end in ends.items()}
         # Never backwards: a file that cannot be seen now was read all the same.
@@ -106,7 +106,9 @@ class EventReader:
         """All that is there now, from where the options say. BadOptions: they say, behind all."""
         if self._options.starting == LATEST:
             raise BadOptions(f'a batch that starts at "{LATEST}" reads nothing: use "{EARLIEST}" or offsets')
-        return self.parts(self.initial_offset(), self.latest_offset({}, 0))
+        self._catalog.refresh(has_archive=True)
+        start = self._catalog.firsts() | self._options.offsets()
+        return self.parts(start, self.latest_offset(start, 0))
 
     def read(self, part: list[Piece]) -> Iterator[pa.RecordBatch]:
         """The rows, as `ARROW_SCHEMAS` of the source has them. LostRows, OSError."""

@@ -6,6 +6,7 @@ gives their bytes; what is in them it does not know.
 A store travels to Spark's workers by pickle, so it holds no handle.
 """
 
+import errno
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -35,6 +36,12 @@ class Store(Protocol):
 
     def size(self, file: EventFile) -> int:
         """Bytes. Errors as above."""
+
+    def is_mirror(self) -> bool:
+        """Do segments come in any order, because nobody writes logs there? OSError."""
+
+    def arrived_at(self, file: EventFile) -> float:
+        """When a segment came into the folder of a mirror, epoch seconds. Errors as of `read`."""
 
 
 class _Folder:
@@ -67,6 +74,13 @@ class LocalStore(_Folder):
     def list(self, source: str, *, has_archive: bool) -> Listing:
         return list_folder(self.events, (source,), has_archive=has_archive)
 
+    def is_mirror(self) -> bool:
+        return not (self.events / LOG_FOLDER).is_dir()
+
+    def arrived_at(self, file: EventFile) -> float:
+        """Its last modification is that of the original; what it got its name by is not."""
+        return (self.events / file.place).stat().st_ctime
+
     def _open(self, file: EventFile) -> Any:
         return pa.PythonFile(open_file(self.events / file.place), "r")
 
@@ -94,6 +108,16 @@ class ArrowStore(_Folder):
         if not listing.streams() and filesystem.get_file_info(self._path).type != fs.FileType.Directory:
             raise BadFolder(f"{self.name} is no folder of events: it does not exist")
         return listing
+
+    def is_mirror(self) -> bool:
+        found: bool = self._filesystem().get_file_info(f"{self._path}/{LOG_FOLDER}").type == fs.FileType.NotFound
+        return found
+
+    def arrived_at(self, file: EventFile) -> float:
+        info = self._filesystem().get_file_info(f"{self._path}/{file.place}")
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(errno.ENOENT, "it is gone", info.path)
+        return float(info.mtime_ns) / 1e9
 
     def _open(self, file: EventFile) -> Any:
         return self._filesystem().open_input_file(f"{self._path}/{file.place}")

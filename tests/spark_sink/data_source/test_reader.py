@@ -2,6 +2,8 @@
 
 import pickle
 import random
+import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from broker.events import EVENTS_DROPPED, LifecycleEvent, WriterState
 from spark_sink.data_source import catalog
 from spark_sink.data_source import reader as reader_module
-from spark_sink.data_source.options import Offsets
+from spark_sink.data_source.options import Offsets, options_of
 from spark_sink.data_source.reader import EventReader, limited
 from spark_sink.errors import BadFolder, BadOptions, LostRows
 from spark_sink.event_files.folder import EventFile
@@ -288,6 +290,68 @@ def test_begin_of_a_run_that_was_removed_while_nobody_read_is_an_error(tmp_path:
     (tmp_path / FLOWS / f"{two.stream}-0000000001.parquet").unlink()
     with pytest.raises(LostRows, match=f"flows of {two.stream}: the 18 rows 0 to 17"):
         reader.parts(start, reader.latest_offset(start))
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_mirror_whose_segments_come_in_any_order_is_read_as_the_original(
+    tmp_path: Path, scheme: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = run(tmp_path / "original")
+    for _ in range(5):
+        one.seal(20)
+    first, second, third, fourth, fifth = segments(tmp_path / "original")
+    mirror = tmp_path / "mirror"
+    (mirror / FLOWS).mkdir(parents=True)
+    reader = EventReader(options_of({"source": FLOWS, "path": f"{scheme}{mirror}"}))
+
+    def comes(path: Path) -> None:
+        shutil.copy(path, mirror / FLOWS)
+
+    comes(second)
+    offset = reader.initial_offset()
+    assert offset == reader.latest_offset(offset) == {}  # the first one may come
+    comes(first)
+    comes(fourth)
+    offsets = [{}, *reads(reader, offset)]
+    assert f"the rows {offsets[-1][STREAM]} to " in capfd.readouterr().err
+    comes(fifth)
+    assert reads(reader, offsets[-1]) == []
+    again = EventReader(options_of({"source": FLOWS, "path": f"{scheme}{mirror}"}))
+    assert [name for part in again.whole() for name in read_part(again, part)] == names_of(reader, {}, offsets[-1])
+    comes(third)
+    offsets += reads(again, offsets[-1])
+    got = [name for start, end in pairwise(offsets) for name in names_of(again, start, end)]
+    assert got == one.names[FLOWS]
+
+
+def test_what_has_not_come_to_a_mirror_for_an_hour_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = run(tmp_path)
+    for _ in range(4):
+        one.seal(20)
+    shutil.rmtree(tmp_path / LOG_FOLDER)
+    first, _, third, _ = segments(tmp_path)
+    first.unlink()
+    monkeypatch.setattr(catalog, "GAP_S", 0.0)
+    [middle] = reads(reader_of(tmp_path), {})  # a mirror may begin in the middle
+    assert "begins with the row 18\n" in capfd.readouterr().err
+    third.unlink()
+    reader = reader_of(tmp_path)
+    offset = {STREAM: 36}
+    with pytest.raises(LostRows, match="rows 36 to 53 "):
+        reader.parts(offset, reader.latest_offset(offset))
+    assert middle == reader.latest_offset(offset) == {STREAM: 72}
+    assert reader_of(tmp_path).initial_offset() == {STREAM: 18}
+
+
+def reads(reader: EventReader, start: Offsets) -> list[Offsets]:
+    """Where a query ends that begins there; none: there is nothing to read. Raises as `parts` does."""
+    end = reader.latest_offset(start)
+    if end == start:
+        return []
+    names_of(reader, start, end)
+    return [end]
 
 
 def test_latest_begins_behind_what_is_there(tmp_path: Path) -> None:
