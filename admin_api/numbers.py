@@ -326,6 +326,7 @@ FEED_RESTARTS: Final[Number[GatewayProcess]] = counter(
     "feed_restarts", "Restarts of the feed by the broker", lambda of: of.restarts
 )
 FEED: Final[tuple[Number[FeedView], ...]] = (
+    counter("feed_events_dropped", "Records for event files that are lost", lambda of: of.events_dropped),
     gauge(
         "feed_files",
         "Announced files, links and folders that are there",

@@ -300,6 +300,8 @@ def show_feed(body: Item) -> None:
             show_table(table, body[field])
     if takers:
         show_table(tables.SOURCES, [{"of": each["name"], **source} for each in takers for source in each["sources"]])
+    if body["events_dropped"]:
+        click.echo(f"\nevents dropped: {body['events_dropped']:,}")
 
 
 def stored_messages(client: AdminClient, state: str, part_n: int = PAGE) -> Iterator[Item]:

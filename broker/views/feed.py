@@ -90,6 +90,7 @@ class FeedStateView(msgspec.Struct, frozen=True, kw_only=True):
     """The feed in one look, as it says itself."""
 
     started_at_ms: int
+    events_dropped: int  # records for event files that are lost, since the start
     posted: list[PostedView]
     mirrors: list[MirrorView]
     winnowed: list[WinnowView]

@@ -21,6 +21,7 @@ CONSUMER = {
 }
 STATE: dict[str, Any] = {
     "started_at_ms": 1_700_000_000_000,
+    "events_dropped": 4,
     "posted": [
         {
             "name": "data",

@@ -8,6 +8,7 @@
 Answers are values of `broker.views.feed`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +27,21 @@ class ControlListener(ControlSocket):
     """The socket of one feed."""
 
     def __init__(
-        self, posters: Posters, mirrors: Mirrors, winnowers: Winnowers, path: Path, started_at_ms: int
+        self,
+        posters: Posters,
+        mirrors: Mirrors,
+        winnowers: Winnowers,
+        path: Path,
+        *,
+        started_at_ms: int,
+        dropped_n: Callable[[], int],
     ) -> None:
+        """`dropped_n`: records for event files that are lost."""
         self._posters: Final = posters
         self._mirrors: Final = mirrors
         self._winnowers: Final = winnowers
         self._started_at_ms: Final = started_at_ms
+        self._dropped_n: Final = dropped_n
         super().__init__(path, [web.get("/state", self._state), web.get("/posts", self._posts)])
 
     async def _state(self, request: web.Request) -> web.Response:
@@ -41,6 +51,7 @@ class ControlListener(ControlSocket):
             return refusal_of(str(error), status=503)
         state = FeedStateView(
             started_at_ms=self._started_at_ms,
+            events_dropped=self._dropped_n(),
             posted=posted,
             mirrors=self._mirrors.views(),
             winnowed=self._winnowers.views(),

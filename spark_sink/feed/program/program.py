@@ -60,11 +60,17 @@ def post_once(assignment: Assignment, name: str, timeout_s: float | None = None)
 async def _post_once(assignment: Assignment, name: str, timeout_s: float | None, stop: asyncio.Event) -> int:
     stopped = asyncio.create_task(stop.wait())
     try:
+        folder = Path(assignment.options.dir)
         make_folder("feed.dir", assignment.options.dir)
-        lock = _locked(Path(assignment.options.dir))
-        poster = make_poster(assignment, name, sinks_of(assignment, name))
-        before = 0
-        try:
+        event_files = _event_files_of(assignment)
+        tell = None if event_files is None else event_files.append
+        async with contextlib.AsyncExitStack() as at_end:
+            at_end.callback(os.close, _locked(folder))
+            poster = make_poster(assignment, name, sinks_of(assignment, name), tell=tell)
+            if event_files is not None:
+                at_end.push_async_callback(event_files.stop)
+                await event_files.start(folder, assignment.events, assignment.log)
+            at_end.push_async_callback(poster.stop)
             await poster.start(follows=False)
             before = poster.log.last_seq
             finished = asyncio.create_task(poster.finish())
@@ -81,9 +87,6 @@ async def _post_once(assignment: Assignment, name: str, timeout_s: float | None,
                 why = f"some posts are not sent yet: {'; '.join(states)}"
             print(f"rsocket-broker: feed: {why}", file=sys.stderr)
             return EXIT_FAILED
-        finally:
-            await poster.stop()
-            os.close(lock)
     except (BrokerError, SinkError, OSError) as error:
         return _cannot_start(error)
     finally:
@@ -107,7 +110,14 @@ async def serve(assignment: Assignment, stop: asyncio.Event, files: tuple[FilesL
     posters = Posters(assignment, tell)
     mirrors = Mirrors(assignment, tell)
     winnowers = Winnowers(assignment, tell)
-    control = ControlListener(posters, mirrors, winnowers, assignment.control_path, time.time_ns() // 1_000_000)
+    control = ControlListener(
+        posters,
+        mirrors,
+        winnowers,
+        assignment.control_path,
+        started_at_ms=time.time_ns() // 1_000_000,
+        dropped_n=lambda: 0 if event_files is None else event_files.dropped_n,
+    )
     async with contextlib.AsyncExitStack() as at_end:
         at_end.callback(os.close, _locked(Path(options.dir)))
         if event_files is not None:

@@ -185,6 +185,9 @@ def test_a_folder_is_announced_once_and_what_was_is_not_again(
     monkeypatch.setattr(program, "sinks_of", lambda assignment, name: [sink])
     monkeypatch.setattr(running_module, "setup_log", lambda *_: None)
     assignment = assigned(tmp_path)
+    monkeypatch.setattr(f"{program.EVENT_FILES}.EventFiles", FakeEventFiles)
+    monkeypatch.setattr(FakeEventFiles, "told", [])
+    assignment = replace(assignment, events=EventOptions(dir=str(tmp_path / "events")))
     for name in ("a", "b"):
         (tmp_path / "data" / name).write_text(name)
     assert post_once(assignment, "data", WAIT_S) == 0
@@ -195,6 +198,11 @@ def test_a_folder_is_announced_once_and_what_was_is_not_again(
         "2 posts, 2 files and folders are announced",
         "1 posts, 3 files and folders are announced",
     ]
+    told = [(each.feed, each.outcome, each.path) for _, each in FakeEventFiles.told]
+    assert (sorted(told[:2]), told[2:]) == (
+        [("data", "posted", "a"), ("data", "posted", "b")],
+        [("data", "posted", "c")],
+    )
 
 
 def test_what_is_not_sent_in_time_is_said_with_the_reason_and_sent_another_time(
@@ -269,6 +277,7 @@ class FakeEventFiles:
     """Keeps what it is told."""
 
     told: ClassVar[list[tuple[str, FileRecord]]] = []
+    dropped_n = 3
 
     def __init__(self, name: str, kind: str) -> None:
         assert kind == FEED_ID
@@ -307,6 +316,7 @@ async def test_a_mirror_fetches_what_another_feed_announces_and_tells_it(
             assert (tmp_path / "mirror" / "a").read_text() == "the content"
             [view] = (await far.state()).mirrors
             assert (view.received, view.done, view.refused, view.sources[0].state) == (1, 1, 0, "up")
+            assert (await far.state()).events_dropped == 3
             assert [(each.has, each.missing) for each in consumers] == [(1, 0)]
         async with running(mirroring) as far:  # it goes on where it was
             (tmp_path / "data" / "b").write_text("more")
