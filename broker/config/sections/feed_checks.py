@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from broker.config.extras import lack_of_feed
 from broker.config.sections.feed import CONTROL_NAME, PostOptions
@@ -17,6 +17,8 @@ SEGMENTS: Final = "segments"
 RSOCKET_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 MESSAGE_SCHEMES: Final = ("amqp", "amqps", "mqtt", "mqtts")
 SCHEMES: Final = (*RSOCKET_SCHEMES, *MESSAGE_SCHEMES)
+MAX_REQUIRED: Final = 256  # consumers, of one folder: each is asked for in the log every few seconds
+MAX_CONSUMER_BYTES: Final = 240  # of the name of one, escaped: a file is named by it
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 _CONSUMER: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _IDENTITY: Final = re.compile(r"md5|sha512|cod,md5|cod,sha512|random|arbitrary,.+|none")
@@ -179,10 +181,21 @@ def _post_mistakes(place: str, own: Mapping[str, object], events: str, *, has_ad
     if consumers and not is_segments:
         text = 'is for what = "segments" only: nothing is removed of other folders'
         found.append((f"{place}.required", text, ""))
+    if len(consumers) > MAX_REQUIRED:
+        text = f"names {len(consumers)} consumers; {MAX_REQUIRED} can be waited for"
+        found.append((f"{place}.required", text, ""))
+    named: set[str] = set()
     for consumer in consumers:
         name, _, pattern = consumer.partition(" ")
         if not _CONSUMER.fullmatch(name):
             found.append((f"{place}.required", f"{shown_value(consumer)} is not USER@HOST", consumer))
+        elif (size := len(quote(name, safe="@"))) > MAX_CONSUMER_BYTES:
+            text = f"{shown_value(consumer)}: its name has {size} bytes, escaped; {MAX_CONSUMER_BYTES} are possible"
+            found.append((f"{place}.required", text, consumer))
+        elif name in named:
+            text = f"{shown_value(consumer)}: {name} is named twice; join the patterns with |"
+            found.append((f"{place}.required", text, consumer))
         elif fault := fault_of_pattern(pattern):
             found.append((f"{place}.required", f"{shown_value(consumer)}: the pattern {fault}", consumer))
+        named.add(name)
     return found

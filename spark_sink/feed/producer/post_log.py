@@ -48,14 +48,17 @@ class PostLog:
         *,
         prefix: str = "v03.post",
         sinks: Sequence[str] = (),
+        required: Sequence[str] = (),
         keep_n: int = KEEP_POSTS,
         keep_s: float = KEEP_S,
         is_synced: bool = True,
     ) -> None:
-        """`prefix`: of topics. `keep_n` and `keep_s` are for posts that stand for no file. Opens nothing yet."""
+        """`prefix`: of topics. `required`: as of `PostTables`. `keep_n` and `keep_s` are for posts that stand for no
+        file. Opens nothing yet."""
         self.path: Final = path
         self.prefix: Final = prefix
         self.sinks: Final = tuple(sinks)
+        self._required: Final = tuple(required)
         self.origin = ""  # of this log, 16 hexadecimal digits that no other has; empty before `open`
         self.last_seq = 0  # of the post that was appended last
         self._keep_n: Final = keep_n
@@ -99,7 +102,7 @@ class PostLog:
         self._wake()
 
     def _make(self) -> PostTables:
-        return PostTables(self.path, is_synced=self._is_synced)
+        return PostTables(self.path, required=self._required, is_synced=self._is_synced)
 
     # Writing. Each returns when it is on the disk. PostLogError: the disk did not take it.
 

@@ -15,16 +15,17 @@ as long as its file is there, so who comes late finds the whole folder; of the o
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spark_sink.feed.errors import PostLogError
+from spark_sink.feed.errors import BadPost, PostLogError
 from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import REMOVE, Post
 from spark_sink.feed.producer.scanning import Entry
 from spark_sink.feed.reports import DOWNLOADED, NOT_MODIFIED, RESET, TRANSFORMED, Report
+from spark_sink.feed.times import read_time
 from spark_sink.feed.topics import dirs_of
 
 SCHEMA: Final = 1  # PRAGMA user_version
@@ -34,7 +35,7 @@ SUPERSEDED: Final = 2
 
 KEEP_POSTS: Final = 100_000  # posts that stand for no file; then the oldest of them go
 KEEP_S: Final = 30 * 86_400.0  # how long these are kept at most
-MAX_CONSUMERS: Final = 256  # that reports are kept of; reports of more are refused
+MAX_CONSUMERS: Final = 256  # that reports are kept of, besides required ones; reports of more are refused
 MAX_NAME_CHARACTERS: Final = 255  # of a consumer; a longer name is cut
 MAX_MESSAGE_CHARACTERS: Final = 300  # of what a report says; the rest is cut
 TRIMMED_N: Final = 1_000  # posts that are removed in one transaction at most
@@ -134,9 +135,11 @@ class ConsumerRow(NamedTuple):
 class PostTables:
     """One file, which one process writes. All methods but `begin` and `commit` are for a transaction."""
 
-    def __init__(self, path: Path, *, is_synced: bool = True) -> None:
-        """`is_synced`: what is committed survives a power failure, too. PostLogError: it is no log of posts."""
+    def __init__(self, path: Path, *, required: Collection[str] = (), is_synced: bool = True) -> None:
+        """`required`: consumers whose reports are kept, however many others there are. `is_synced`: what is committed
+        survives a power failure, too. PostLogError: it is no log of posts."""
         self.path: Final = path
+        self._required: Final = frozenset(required)
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             self.connection: Final = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
@@ -257,7 +260,7 @@ class PostTables:
         run("DELETE FROM confirmed WHERE sink = ? AND seq <= ?", (sink, to_seq))
 
     def report(self, heard: Heard) -> bool:
-        """Keeps it; False: of no post that is here, or of one consumer too many."""
+        """Keeps it, unless a later one came before; False: of no post that is here, or of one consumer too many."""
         run = self.connection.execute
         post, report = heard.post, heard.report
         number = -1 if post.blocks is None else post.blocks.number
@@ -269,24 +272,22 @@ class PostTables:
             return False
         consumer = heard.consumer
         if run("SELECT 1 FROM consumers WHERE name = ?", (consumer,)).fetchone() is None:
-            if run("SELECT count(*) FROM consumers").fetchone()[0] >= MAX_CONSUMERS:
+            others = {name for (name,) in run("SELECT name FROM consumers")} - self._required
+            if consumer not in self._required and len(others) >= MAX_CONSUMERS:
                 return False
             run("INSERT INTO consumers VALUES (?, ?, ?)", (consumer, heard.at_ms, heard.at_ms))
         else:
             run("UPDATE consumers SET last_at_ms = ? WHERE name = ?", (heard.at_ms, consumer))
+        key, has_it, elapsed = (found[0], consumer), report.code in HAS_IT, report.elapsed[:MAX_NAME_CHARACTERS]
+        last = run("SELECT elapsed FROM reports WHERE seq = ? AND consumer = ?", key).fetchone()
+        if last is not None and _is_earlier(elapsed, last[0]):  # one that waited while its poster was away
+            run("UPDATE reports SET has_it = max(has_it, ?) WHERE seq = ? AND consumer = ?", (has_it, *key))
+            return True
         run(
             "INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET code = excluded.code, "
             "has_it = max(has_it, excluded.has_it), elapsed = excluded.elapsed, message = excluded.message, "
             "at_ms = excluded.at_ms",
-            (
-                found[0],
-                consumer,
-                report.code,
-                report.code in HAS_IT,
-                report.elapsed[:MAX_NAME_CHARACTERS],
-                report.message[:MAX_MESSAGE_CHARACTERS],
-                heard.at_ms,
-            ),
+            (*key, report.code, has_it, elapsed, report.message[:MAX_MESSAGE_CHARACTERS], heard.at_ms),
         )
         return True
 
@@ -385,3 +386,11 @@ class PostTables:
             f"SELECT rel_path FROM posts WHERE state = {STANDS} AND NOT {_HAS} ORDER BY seq", (consumer,)
         )
         return (path for (path,) in rows)
+
+
+def _is_earlier(elapsed: str, other: str) -> bool:
+    """Of two moments as reports say them; False where one of them is none."""
+    try:
+        return read_time("elapsedTime", elapsed) < read_time("elapsedTime", other)
+    except BadPost:
+        return False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from spark_sink.event_files.layout import parts_of
 from spark_sink.feed.producer.post_log import PostLog
@@ -85,8 +86,8 @@ class ReportedReaders:
 
 
 def reader_of(consumer: str) -> str:
-    """The name of its reader: a name of a file."""
-    return PREFIX + "".join(each if each.isalnum() or each in "@.-_" else "_" for each in consumer)
+    """The name of its reader: a name of a file, which no other one has."""
+    return PREFIX + quote(consumer, safe="@")
 
 
 def numbers_of(paths: Iterable[str], choose: Callable[[int, int], int]) -> dict[str, int]:

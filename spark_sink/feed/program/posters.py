@@ -124,6 +124,7 @@ def make_log(assignment: Assignment, name: str, sinks: Sequence[Sink] = ()) -> P
         assignment.log_path(name),
         prefix=options.post[name].prefix,
         sinks=[sink.name for sink in sinks],
+        required=[_required(each).name for each in options.post[name].required],
         keep_n=options.keep_posts,
         keep_s=options.keep,
     )

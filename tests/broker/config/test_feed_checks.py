@@ -90,6 +90,20 @@ def test_a_feed_without_tables_is_not_used() -> None:
             ['6: feed.post.a.required: "u" is not USER@HOST'],
         ),
         (
+            f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = ["u@h a", "u@h b"]',
+            ['6: feed.post.a.required: "u@h b": u@h is named twice; join the patterns with |'],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = ["{"ü" * 40}@h"]',
+            [
+                f'6: feed.post.a.required: "{"ü" * 40}@h": its name has 242 bytes, escaped; 240 are possible',
+            ],
+        ),
+        (
+            f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = {[f"u{n}@h" for n in range(257)]}',
+            ["6: feed.post.a.required: names 257 consumers; 256 can be waited for"],
+        ),
+        (
             f'{DIR}[feed.post.a]\nwhat = "segments"\nfolder = "d"\nrequired = ["u@h ("]',
             [
                 '6: feed.post.a.required: "u@h (": the pattern is no regular expression: missing ), '

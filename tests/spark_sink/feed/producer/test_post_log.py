@@ -108,8 +108,8 @@ async def test_the_oldest_posts_that_stand_for_nothing_go_and_no_others(tmp_path
     await log.close()
 
 
-def heard(of: Post, code: int = 201, user: str = "u", message: str = "") -> Heard:
-    return Heard(of, Report(code, "", "h", user, message), 5)
+def heard(of: Post, code: int = 201, user: str = "u", message: str = "", elapsed: str = "") -> Heard:
+    return Heard(of, Report(code, elapsed, "h", user, message), 5)
 
 
 async def test_a_consumer_that_has_a_file_keeps_it_whatever_it_reports_then(tmp_path: Path) -> None:
@@ -129,6 +129,22 @@ async def test_reports_of_one_consumer_too_many_are_refused(tmp_path: Path, monk
     await log.open()
     await log.append([posting("a")], 1000)
     assert await log.report([heard(post("a"), user=user) for user in "abca"]) == 3
+    await log.close()
+    again = PostLog(tmp_path / "posts.db", required=["c@h", "a@h"])
+    await again.open()
+    assert await again.report([heard(post("a"), user=user) for user in "cde"]) == 2  # d in the place of a
+    await again.close()
+
+
+async def test_a_report_that_has_waited_does_not_replace_a_later_one(tmp_path: Path) -> None:
+    log = PostLog(tmp_path / "posts.db")
+    await log.open()
+    await log.append([posting("a"), posting("b")], 1000)
+    late, early = (f"20260101T00000{second}.5" for second in (2, 1))
+    await log.report([heard(post("a"), 499, elapsed=late), heard(post("a"), 201, elapsed=early)])
+    await log.report([heard(post("b"), 201, elapsed="no time"), heard(post("b"), 304, elapsed=early)])
+    found = [[(each.code, each.has_it) for each in reports] for _, reports in await log.posts(0, 9)]
+    assert found == [[(499, True)], [(304, True)]]
     await log.close()
 
 

@@ -8,7 +8,7 @@ from spark_sink.feed.posts import Post, make_post
 from spark_sink.feed.producer.folders import SegmentsFolder, accept_all
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import Heard, Posting
-from spark_sink.feed.producer.readers import ReportedReaders, Required
+from spark_sink.feed.producer.readers import ReportedReaders, Required, reader_of
 from spark_sink.feed.producer.scanning import FILE, Entry
 from spark_sink.feed.reports import Report
 from spark_sink.writer.retention import Reading, declare
@@ -56,6 +56,10 @@ async def test_readers_that_are_not_required_any_more_are_gone_and_others_stay(t
     assert sorted(path.name for path in (tmp_path / "_readers").iterdir()) == ["feed-u@h.json", "spark.json"]
     assert declared(tmp_path, "u@h") == {"flows/x-1": 7}
     await log.close()
+
+
+def test_no_two_consumers_have_the_same_reader() -> None:
+    assert [reader_of(name) for name in ("u+1@h", "u_1@h", "../u@h")] == ["feed-u%2B1@h", "feed-u_1@h", "feed-..%2Fu@h"]
 
 
 async def test_what_a_consumer_does_not_want_and_what_is_not_posted_does_not_wait_for_it(tmp_path: Path) -> None:
