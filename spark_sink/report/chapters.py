@@ -1,6 +1,7 @@
 """The facts as tables of texts, in chapters: what a terminal, Markdown and the page's tables are printed from."""
 
 from spark_sink.report.facts import DEFAULT_TAG, Facts
+from spark_sink.report.feed.sections import consumers_section, feeds_section, lacking_section, trouble_section
 from spark_sink.report.messages.sections import dead_letters_section, deliveries_section
 from spark_sink.report.routes import sections as routes
 from spark_sink.report.section import Chapter, Figure
@@ -84,6 +85,7 @@ def chapters(facts: Facts) -> list[Chapter]:
         cluster.append(routes.loads_section(facts))
     has_messages = facts.messages.delivered or facts.messages.dead
     messages = [deliveries_section(facts), dead_letters_section(facts)]
+    files = [make(facts) for make in (feeds_section, consumers_section, lacking_section, trouble_section)]
     return [
         Chapter("traffic", "Traffic", traffic),
         Chapter("outcomes", "Outcomes", ended),
@@ -94,6 +96,7 @@ def chapters(facts: Facts) -> list[Chapter]:
         Chapter("callers", "Callers", [requests.callers_section(facts)]),
         Chapter("rejections", "Rejections", rejected),
         *([Chapter("messages", "Messages", messages)] if has_messages else []),
+        *([Chapter("files", "Files", files)] if facts.files.rows else []),
         Chapter("cluster", "Cluster", cluster),
         Chapter("records", "Records", [routes.gaps_section(facts), routes.events_section(facts)]),
     ]

@@ -10,6 +10,7 @@ from spark_sink.report.cluster.facts import cluster_of
 from spark_sink.report.cluster.gaps import gaps_of
 from spark_sink.report.cluster.load import BROKER_LOAD, loads_of
 from spark_sink.report.cluster.runs import make_runs
+from spark_sink.report.feed.facts import files_of
 from spark_sink.report.messages.facts import messages_of
 from spark_sink.report.reading import END_US, Record, TableReader, read_tables
 from spark_sink.report.routes.lifetimes import lifetimes_of
@@ -90,6 +91,7 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
         cluster=cluster,
         loads=loads_of(reader, cluster.brokers),
         messages=messages_of(reader, begin_us),
+        files=files_of(reader, begin_us),
         events=events,
         gaps=gaps_of(reader, begin_us),
     )

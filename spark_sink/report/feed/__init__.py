@@ -1,0 +1,1 @@
+"""What the report says of files of the feed: facts and sections."""
