@@ -151,11 +151,11 @@ class MessageBrokerOptions:
         "5", "Version of MQTT. With 3.1.1 a message does not say that it is JSON.", '"3.1.1"'
     )
     prefetch: int = option(
-        25,
-        "Messages that this process may have and not have dealt with.",
+        0,
+        "Messages that this process may have and not have dealt with. Of 0 these are 25, as in sr3, and 128 of RSocket.",
         "100",
         "messages",
-        within=(1, 10_000),
+        within=(0, 10_000),
     )
 
 

@@ -107,7 +107,7 @@ class AmqpSource(_Link):
         if settings.message_ttl_s:
             arguments["x-message-ttl"] = round(settings.message_ttl_s * 1000)
         queue = settings.queue or settings.name
-        await channel.basic_qos(prefetch_count=settings.prefetch)
+        await channel.basic_qos(prefetch_count=settings.prefetch_n)
         await channel.queue_declare(queue, durable=True, arguments=dict(arguments))
         for each in self._bindings:
             await channel.queue_bind(queue, self._exchange, each)

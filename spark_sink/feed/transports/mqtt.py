@@ -175,7 +175,7 @@ class MqttSource(_Link):
             return {**options, "clean_session": False}
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho says no types
         properties.SessionExpiryInterval = round(settings.expire_s) or FOR_EVER_S
-        properties.ReceiveMaximum = settings.prefetch
+        properties.ReceiveMaximum = settings.prefetch_n
         return {**options, "clean_start": False, "properties": properties}
 
     async def _prepare(self, client: _Client) -> None:

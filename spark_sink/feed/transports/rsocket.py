@@ -56,7 +56,7 @@ class RSocketSource:
         self._clock: Final = clock or Clock()
         self._link: Final = _link(settings, self._clock)
         self._arrived: Final[asyncio.Queue[Arrival]] = asyncio.Queue()  # at most `prefetch`
-        self._free: Final = asyncio.Semaphore(settings.prefetch)
+        self._free: Final = asyncio.Semaphore(settings.prefetch_n)
         self._places: Final[dict[str, _Place]] = {}  # by origin
         self._streams: Final[dict[str, asyncio.Task[None]]] = {}  # the same; those that are under way
         self._has_changed: Final = asyncio.Event()  # a place has
@@ -147,7 +147,7 @@ class RSocketSource:
         asked = Asked(list(settings.patterns), place.last_seq)
         to = address(SERVICE, exchange=settings.exchange, origin=origin)
         try:
-            async for payload in client.request_stream(to, write(asked), route=POSTS, initial_n=settings.prefetch):
+            async for payload in client.request_stream(to, write(asked), route=POSTS, initial_n=settings.prefetch_n):
                 item = read_item(payload.metadata)
                 await self._free.acquire()
                 out = place.came(item.seq)

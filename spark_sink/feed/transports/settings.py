@@ -26,6 +26,7 @@ PORTS: Final = {"amqp": 5672, "amqps": 5671, "mqtt": 1883, "mqtts": 8883}
 POST_PREFIX: Final = "v03.post"
 ALL_POSTS: Final = f"{POST_PREFIX}.#"
 PREFETCH: Final = 25  # messages that may be out and not acknowledged, as of sr3
+RSOCKET_PREFETCH: Final = 128  # the same of RSocket: twice as many posts a second as with 25; more of them gain nothing
 MQTT_5: Final = "5"
 MQTT_3: Final = "3.1.1"
 
@@ -78,9 +79,14 @@ class SourceSettings(LinkSettings):
 
     patterns: tuple[str, ...] = (ALL_POSTS,)  # of topics with dots, as an AMQP exchange takes them
     queue: str = ""  # that several processes may share; of MQTT the session; empty: made of the name
-    prefetch: int = PREFETCH
+    prefetch: int = 0  # 0: PREFETCH, or RSOCKET_PREFETCH
     expire_s: float = 0.0  # without a consumer, after which the queue or session is gone; 0: never
     message_ttl_s: float = 0.0  # after which a message in the queue is gone; 0: never
+
+    @property
+    def prefetch_n(self) -> int:
+        """Messages that may be out and not acknowledged. BadLink."""
+        return self.prefetch or (RSOCKET_PREFETCH if self.protocol == RSOCKET else PREFETCH)
 
 
 @dataclass(frozen=True, kw_only=True)
