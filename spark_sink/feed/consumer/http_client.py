@@ -18,7 +18,7 @@ CONNECT_S: Final = 10.0
 SILENT_S: Final = 60.0  # of a server, after which the request has failed
 IDLE_S: Final = 15.0  # that a connection is kept which nobody uses
 LOOK_S: Final = 1.0  # between two looks at both
-HURRY_S: Final = 2.0  # of a silent server, where another one has the same
+HURRY_S: Final = 2.0  # of a silent server, and of one that does not accept, where another one has the same
 GATHER_S: Final = 0.005  # for which an answer waits for others, where several are waited for
 MAX_CONNECTIONS: Final = 256  # of all hosts, that are in use; with more, none is kept that nobody uses
 BUFFER_BYTES: Final = 16 << 10  # of a connection: the head of an answer, and what follows it meanwhile
@@ -48,6 +48,7 @@ class HttpClient:
         self._slots: Final = asyncio.Semaphore(MAX_CONNECTIONS)
         self._idle: Final[dict[Address, list[_Connection]]] = {}  # the one that was used last at the end
         self._open: Final[set[_Connection]] = set()
+        self._connecting: Final[set[_Attempt]] = set()
         self._looking: asyncio.TimerHandle | None = None  # while there are connections
         self._asking_n = 0  # answers that are waited for
         self._answered: Final[list[_Connection]] = []  # since the last time that those who wait were told
@@ -68,7 +69,10 @@ class HttpClient:
 
     def hurry(self, urls: Collection[str]) -> None:
         """What is asked for there can be had elsewhere: it has failed where nothing has come for HURRY_S."""
-        long_ago = asyncio.get_running_loop().time() + SILENT_S - HURRY_S
+        now = asyncio.get_running_loop().time()
+        for attempt in [each for each in self._connecting if each.url in urls and each.began_at <= now - HURRY_S]:
+            attempt.give_up(now)
+        long_ago = now + SILENT_S - HURRY_S
         for connection in self._open if urls else ():
             if connection.is_waited_for and connection.deadline_at <= long_ago and connection.url in urls:
                 connection.end(is_silent=True, is_hurried=True)
@@ -116,13 +120,17 @@ class HttpClient:
         if address.scheme == "https":
             tls = self._tls = self._tls or await asyncio.to_thread(ssl.create_default_context)
         connection = _Connection(loop, self.answered)
+        attempt = _Attempt(url, loop.time())
+        self._connecting.add(attempt)
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with attempt.timeout:
                 await loop.create_connection(lambda: connection, address.host, address.port, ssl=tls)
         except TimeoutError:
-            raise NotFetched(f"{url}: no answer", is_host=True) from None
+            raise NotFetched(f"{url}: no answer", is_host=not attempt.is_hurried) from None
         except (OSError, UnicodeError) as error:  # of TLS, too, and a name that no host can have
             raise NotFetched(f"{url}: {_line_of(error)}", is_host=True) from None
+        finally:
+            self._connecting.discard(attempt)
         self._open.add(connection)
         if self._looking is None:
             self._looking = loop.call_later(LOOK_S, self._look)
@@ -164,6 +172,23 @@ class HttpClient:
         else:
             connection.end()
             self._open.discard(connection)
+
+
+class _Attempt:
+    """To connect."""
+
+    def __init__(self, url: str, now: float) -> None:
+        """`now`: monotonic."""
+        self.url: Final = url  # that will be asked for
+        self.began_at: Final = now
+        self.timeout: Final = asyncio.timeout_at(now + CONNECT_S)
+        self.is_hurried = False  # it was given up, as somebody else has what is asked for
+
+    def give_up(self, now: float) -> None:
+        """It has taken too long, unless it ends just now."""
+        if not self.timeout.expired() and not self.is_hurried:
+            self.is_hurried = True
+            self.timeout.reschedule(now)
 
 
 class Answer:

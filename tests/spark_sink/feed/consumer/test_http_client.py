@@ -1,6 +1,7 @@
 """spark_sink.feed.consumer.http_client: with a server that answers what a test says."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -179,6 +180,36 @@ async def test_a_server_that_says_nothing_is_given_up_sooner_where_another_one_h
         with pytest.raises(NotFetched, match="no answer") as caught:
             await soon(asking)
         assert not caught.value.is_host  # it has other files
+
+
+async def test_a_host_that_does_not_accept_is_not_waited_for_where_another_one_has_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_client, "HURRY_S", 0.0)
+    client = HttpClient()
+    async with silent_port() as port:
+        url = f"http://127.0.0.1:{port}/f"
+        asking = asyncio.ensure_future(client.get(url, {}))
+        await until(lambda: client._connecting)
+        client.hurry({url + "else"})
+        assert not any(each.is_hurried for each in client._connecting)
+        client.hurry({url})
+        client.hurry({url})
+        with pytest.raises(NotFetched, match="no answer") as caught:
+            await soon(asking)
+        assert not caught.value.is_host  # as of one that is silent
+        assert not client._connecting
+    client.close()
+
+
+@asynccontextmanager
+async def silent_port() -> AsyncIterator[int]:
+    """Of a server that accepts nobody, and whose place for those who wait is taken."""
+    with socket.socket() as listening, socket.socket() as waiting:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        waiting.connect(listening.getsockname())
+        yield listening.getsockname()[1]
 
 
 async def test_a_connection_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
