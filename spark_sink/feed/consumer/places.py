@@ -212,9 +212,11 @@ class Places:
             _put_in_place(folder, hidden, names[-1])
 
     def remove(self, names: list[str], *, is_folder: bool = False) -> None:
-        """What is there goes, a folder if it is empty; nothing where nothing is. OSError."""
+        """What is there goes, a folder if it is empty; nothing where nothing is. `is_folder`: nothing else than one.
+        OSError."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), self.folder(names[:-1], makes=False) as folder:
-            if is_folder:
+            found = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
+            if is_folder or stat.S_ISDIR(found.st_mode):  # `sr3 watch` does not say it of one with another name
                 os.rmdir(names[-1], dir_fd=folder)
             else:
                 os.unlink(names[-1], dir_fd=folder)

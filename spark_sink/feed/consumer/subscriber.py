@@ -69,10 +69,9 @@ PATIENCE_S: Final = 2.0  # for one post, after which it becomes a retry and goes
 SOON_S: Final = 0.2  # until what waits for its host is looked at again
 TICK_S: Final = 0.2  # between two looks at retries
 EXPIRE_S: Final = 60.0  # between two looks at what is too old to be remembered
-# What a folder answers as long as it is as it is: a file or link in the way of a folder, or the other way round.
-LASTING: Final = frozenset(
-    (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.ENOTEMPTY)
-)
+# What a folder answers as long as it is as it is: a file or link in the way of a folder, or the other way round. Of one
+# that is to go, what is in it may go later: `sr3 watch` says so in this order.
+LASTING: Final = frozenset((errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL))
 
 _log: Final = logging.getLogger("spark_sink.feed")
 

@@ -85,7 +85,8 @@ async def mirrored(landing: Path, broker: PostBroker, **options: Any) -> AsyncIt
     landing.mkdir(exist_ok=True)
     source = broker.source(f"{broker.exchange}-in")
     mirror = MirrorOptions(removes=True, **options)
-    own = SubscriberOptions(root=landing, memory=landing.parent / "memory.db", mirror=mirror, is_synced=False)
+    memory = landing.parent / "memory.db"
+    own = SubscriberOptions(root=landing, memory=memory, mirror=mirror, is_synced=False, first_pause_s=0.2)
     subscriber = Subscriber([source], own)
     await subscriber.start()
     try:

@@ -98,6 +98,13 @@ def test_links_renames_and_removals_within_the_root_are_made(root: Path) -> None
     places.remove(["d", "g"])
     places.remove(["d", "g"])
     places.remove(["nowhere", "f"])
+    places.make_folder(["e"])
+    places.remove(["e"])  # it is not said that it is a folder
+    places.remove(["c", "h"], is_folder=True)  # it is none
+    places.make_folder(["d", "e"])
+    with pytest.raises(OSError, match="not empty"):
+        places.remove(["d"])
+    places.remove(["d", "e"])
     assert sorted(os.listdir(root)) == ["b", "c", "d"]
     with pytest.raises(FileNotFoundError):
         places.rename(["d", "g"], ["e"])

@@ -135,6 +135,22 @@ async def test_operations_are_carried_out(site: Site, tmp_path: Path) -> None:
         assert os.readlink(mirror.root / "l") == "a/f"
 
 
+async def test_a_folder_goes_when_what_is_in_it_goes_later(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sr3 watch` tells so of one that gets another name, and not that it is a folder."""
+    monkeypatch.setattr(subscriber_module, "TICK_S", 0.02)
+    async with Running(tmp_path, mirror={"removes": True}, first_pause_s=0.02) as mirror:
+        mirror.source.give(site.post("a/f", site.put("a/f", b"1")))
+        await mirror.reported(1)
+        removal = make_post(site.url, "a", PUB_TIME_NS + 1, file_op=FileOp("remove")).encode()
+        mirror.source.give(removal)
+        await until(lambda: removal in mirror.source.acknowledged)
+        mirror.source.give(watched(site, "b/f", "a/f"))
+        assert await mirror.reported(3) == [(201, "a/f"), (201, "b/f"), (201, "a")]
+        assert os.listdir(mirror.root) == ["b"]
+
+
 async def test_removals_are_left_alone_unless_they_are_wanted(site: Site, running: Running) -> None:
     running.source.give(site.post("f", site.put("f", b"1")))
     await running.reported(1)
