@@ -20,6 +20,7 @@ from spark_sink.feed.errors import BadPost, shown
 INPLACE: Final = "inplace"  # blocks are read from one file
 PARTITIONED: Final = "partitioned"  # each is a file of its own
 BLOCK_METHODS: Final = (INPLACE, PARTITIONED)
+SEPARATE: Final = "separate"  # what sr3 calls the same
 MAX_BLOCKS: Final = 100_000  # of a file: the state of one costs some 100 bytes while it is fetched
 MAX_FILE_BYTES: Final = (1 << 63) - 1  # what an offset in a file can be
 
@@ -109,7 +110,7 @@ def read_blocks(field: str, value: object) -> Blocks:
     return checked_blocks(
         field,
         Blocks(
-            value.get("method") or "",
+            PARTITIONED if value.get("method") == SEPARATE else value.get("method") or "",
             size,
             read_count(f"{field}.count", count),
             read_count(f"{field}.remainder", 0 if remainder is None else remainder),
@@ -117,6 +118,17 @@ def read_blocks(field: str, value: object) -> Blocks:
             manifest,
         ),
     )
+
+
+def find_last_identity(field: str, value: object) -> str | None:
+    """Of a header's value that is about the whole file: the digest of its last block. None: it is about one block.
+
+    D-91: sr3 takes the number away when it has put blocks together. BadPost: the manifest is none.
+    """
+    if not isinstance(value, dict) or value.get("number") is not None:
+        return None
+    manifest = _read_manifest(f"{field}.manifest", value.get("manifest"))
+    return None if not manifest else manifest[max(manifest)].identity
 
 
 def checked_blocks(field: str, blocks: Blocks) -> Blocks:

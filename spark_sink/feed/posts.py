@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from spark_sink.feed.blocks import Blocks, read_blocks, read_count
+from spark_sink.feed.blocks import Blocks, find_last_identity, read_blocks, read_count
 from spark_sink.feed.bodies import read_body, write_body
 from spark_sink.feed.errors import BadPost, shown
 from spark_sink.feed.identity import Identity, read_identity
@@ -240,13 +240,18 @@ def _post_of(headers: dict[str, msgspec.Raw]) -> Post:
     get = values.get
     identity, file_op, size, blocks = get("identity"), get("fileOp"), get("size"), get("blocks")
     mtime, atime, mode, content = get("mtime"), get("atime"), get("mode"), get("content")
+    read = None if identity is None else read_identity("identity", identity)
+    last = None if blocks is None else find_last_identity("blocks", blocks)
+    if last is not None:  # D-91: what is said of the whole file is said of its last block
+        blocks = None
+        read = None if read is not None and read.value == last else read
     return Post(
         pub_time=pub_time,
         base_url=base_url,
         rel_path=rel_path,
         headers=headers,
         pub_time_ns=read_time("pubTime", pub_time),
-        identity=None if identity is None else read_identity("identity", identity),
+        identity=read,
         file_op=None if file_op is None else _read_operation(file_op, rel_path),
         size=None if size is None else read_count("size", size),
         blocks=None if blocks is None else read_blocks("blocks", blocks),

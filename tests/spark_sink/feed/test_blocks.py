@@ -15,6 +15,7 @@ from spark_sink.feed.blocks import (
     read_blocks,
 )
 from spark_sink.feed.errors import BadPost
+from spark_sink.feed.identity import Identity
 from spark_sink.feed.posts import read_post
 from tests.spark_sink.feed.samples import post_of
 from tests.spark_sink.feed.vectors import SENT
@@ -64,6 +65,25 @@ def test_a_manifest_is_written_and_read_back() -> None:
     assert blocks.values()["manifest"] == MANIFEST
     assert read_blocks("blocks", blocks.values()) == blocks
     assert post_of(blocks={"method": "partitioned", "size": 10, "number": 1, "manifest": MANIFEST}).blocks == blocks
+
+
+def test_d_85_sr3_calls_blocks_that_are_files_separate() -> None:
+    """As it announces those that it has fetched."""
+    separate = {**FIVE, "method": "separate"}
+    assert read_blocks("blocks", separate) == Blocks("partitioned", 100_000, 3, 56_000, 2)
+    assert b'"separate"' in post_of(blocks=separate).encode()
+
+
+def test_d_91_blocks_that_sr3_has_put_together_are_a_file_without_a_digest() -> None:
+    """It leaves the digest of the last block, and takes away its number."""
+    blocks = {"method": "inplace", "size": 10, "count": 2, "remainder": 3, "manifest": MANIFEST}
+    found = post_of(size=13, identity={"method": "arbitrary", "value": "AA=="}, blocks=blocks)
+    assert (found.blocks, found.identity, found.size) == (None, None, 13)
+    other = post_of(size=13, identity={"method": "arbitrary", "value": "AQ=="}, blocks=blocks)
+    assert (other.blocks, other.identity) == (None, Identity("arbitrary", "AQ=="))
+    assert read_post(found.encode()).headers == found.headers
+    with pytest.raises(BadPost, match=r"blocks\.number"):
+        post_of(blocks={**blocks, "manifest": {}})
 
 
 def test_the_size_of_a_file_is_known_where_something_tells_it() -> None:
