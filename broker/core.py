@@ -24,6 +24,7 @@ from broker.event_log.route_events import tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
 from broker.events import BROKER_LOAD, BROKER_STARTED, BROKER_STOPPED, FILES_RELOADED, FlowRecord, LifecycleEvent
+from broker.forwarding.arrival import NOTHING_SPECIAL, Arrival
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.peer import Peer
@@ -118,12 +119,21 @@ class Core:
 
     # What happens outside
 
-    def connected(self, name: str, framed: bool, now: float, address: str = "", principal: str = "") -> Peer:
+    def connected(
+        self,
+        name: str,
+        framed: bool,
+        now: float,
+        address: str = "",
+        principal: str = "",
+        arrival: Arrival = NOTHING_SPECIAL,
+    ) -> Peer:
         """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages.
 
         `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
         """
         peer = self.lifecycle.make_peer(name, framed, now, 1)
+        peer.arrival = arrival
         refusal = self.lifecycle.limits.enter(peer, address, principal, self.lifecycle.sessions.suspended_n)
         if refusal:
             self.lifecycle.end(peer, "over-limit", refusal, now, REJECTED_SETUP)
@@ -131,9 +141,19 @@ class Core:
             self.lifecycle.watch(peer, now + self.settings.setup_timeout_s)
         return peer
 
-    def dialled(self, name: str, framed: bool, now: float, url: str, address: str = "", principal: str = "") -> Peer:
+    def dialled(
+        self,
+        name: str,
+        framed: bool,
+        now: float,
+        url: str,
+        address: str = "",
+        principal: str = "",
+        arrival: Arrival = NOTHING_SPECIAL,
+    ) -> Peer:
         """A connection to another broker is there, which `cluster.take_dials` had asked for; else as `connected`."""
         peer = self.lifecycle.make_peer(name, framed, now, 0)
+        peer.arrival = arrival
         # One too many or not: a broker that is full of clients needs the others more than ever.
         self.lifecycle.limits.enter(peer, address, principal, self.lifecycle.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)

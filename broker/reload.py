@@ -13,7 +13,7 @@ import ssl
 from typing import Final, NamedTuple
 
 from broker.config.certificates import client_context, fault_of_pair, server_context
-from broker.config.cluster import is_in_cluster
+from broker.config.cluster import all_listeners, is_in_cluster
 from broker.config.options import Config
 from rsocket_wire.errors import BrokerError
 
@@ -36,7 +36,7 @@ def read_files(config: Config) -> Reloaded:
         which, text = fault
         raise BrokerError("bad-config", f"tls.{which}: {getattr(tls, which)} {text}")
     accepting: ssl.SSLContext | None = None
-    if any(listen.is_tls for listen in config.server.listen):
+    if any(listen.is_tls for listen in all_listeners(config)):
         accepting = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):

@@ -34,6 +34,7 @@ from broker.edge.tcp import listen_tcp, listen_unix
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.websocket import WebSocketListener
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FlowRecord, LifecycleEvent
+from broker.forwarding.arrival import FOR_ALL, FOR_BROKERS, FOR_CLIENTS
 from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.load_meter import LoadMeter
@@ -66,7 +67,8 @@ class Server:
         """
         self.config = config
         self._link_path = link_path  # empty: it is no such worker
-        self.listeners: list[str] = []  # the URLs that are listened on, ports as the system gave them
+        self.listeners: list[str] = []  # the URLs that are listened on for clients, ports as the system gave them
+        self.link_listeners: list[str] = []  # the same for other brokers, where these have their own
         self.is_ready = False
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
@@ -117,11 +119,13 @@ class Server:
                     "weight": max(1, self.core.settings.single_requests),
                 }
                 await self.event_pipe.start_as(config.events, config.log, header)
+            entrance = FOR_CLIENTS if config.cluster.listen else FOR_ALL
             for listen in config.server.listen:
-                await self._listen(listen)
+                self.listeners.append(await self._listen(listen, entrance))
+            for listen in config.cluster.listen:
+                self.link_listeners.append(await self._listen(listen, FOR_BROKERS))
             if self._link_path:
-                await self._listen(Listen("unix", path=self._link_path))
-                self.listeners.pop()  # nobody else is told
+                await self._listen(Listen("unix", path=self._link_path), FOR_BROKERS)  # nobody else is told
             if self._cluster is not None:
                 self._dialer = self._make_dialer(self._cluster, files)
         except BaseException:
@@ -255,6 +259,8 @@ class Server:
                 continue
             if event.kind == BROKER_STARTED:
                 places = " ".join(self.listeners) or "nothing"
+                if self.link_listeners:
+                    places += f", for other brokers on {' '.join(self.link_listeners)}"
                 log_event(event, f"{self._subject()}: started, core: {CORE}, listening on {places}")
             elif event.kind == BROKER_STOPPED:
                 self._stopped = event  # said when all the rest is done
@@ -294,31 +300,33 @@ class Server:
     def _make_dialer(self, cluster: ClusterSettings, files: Reloaded) -> Dialer:
         """Others are told where this broker listens."""
         config = self.config
-        cluster.urls[:] = reachable(config.cluster.advertise, self.listeners if not self._link_path else [])
+        own = self.link_listeners or self.listeners
+        cluster.urls[:] = reachable(config.cluster.advertise, own if not self._link_path else [])
         cluster.client_urls[:] = reachable(config.cluster.client_urls, self.listeners)
         to_look_up = [peer for peer in config.cluster.peers if peer.finder]
         return Dialer(self.shell, self.core.cluster, to_look_up, files.dialling)
 
-    async def _listen(self, listen: Listen) -> None:
+    async def _listen(self, listen: Listen, entrance: int) -> str:
+        """The URL, with the port that the system gave; BrokerError "cannot-listen"."""
         handshakes = self._handshakes if listen.is_tls else None
         shares_port = bool(self._link_path)
         try:
             if listen.scheme == "unix":
-                self._servers.append(await listen_unix(self.shell, listen.path))
+                self._servers.append(await listen_unix(self.shell, listen.path, entrance))
                 self._unix_paths.append(listen.path)
-                self.listeners.append(str(listen))
-                return
+                return str(listen)
             if listen.scheme in ("tcp", "tls"):
-                server, port = await listen_tcp(self.shell, listen.host, listen.port, handshakes, shares_port)
+                host, wanted = listen.host, listen.port
+                server, port = await listen_tcp(self.shell, host, wanted, handshakes, shares_port, entrance)
                 self._servers.append(server)
             else:
                 limits, origins, names = self.config.limits, self.config.server.origins, own_names(self.config)
-                websocket = WebSocketListener(self.shell, listen, limits, origins, names)
+                websocket = WebSocketListener(self.shell, listen, limits, origins, names, entrance)
                 self._websockets.append(websocket)
                 port = await websocket.listen(listen.host, listen.port, handshakes, shares_port)
         except OSError as error:
             raise cannot_listen(str(listen), error) from None
-        self.listeners.append(str(Listen(listen.scheme, listen.host, port, listen.path)))
+        return str(Listen(listen.scheme, listen.host, port, listen.path))
 
     async def _close_listeners(self) -> None:
         for server in self._servers:

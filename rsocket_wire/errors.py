@@ -64,7 +64,8 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "bad-route": (REJECTED_SETUP, "the ROUTE_SETUP cannot be read or breaks a limit; the connection is closed"),
     "no-cluster": (
         REJECTED_SETUP,
-        "a frame between brokers on a connection that is no link; the connection is closed",
+        "a frame between brokers on a connection that is no link, or a link that this listener or its encryption does "
+        "not allow; the connection is closed",
     ),
     "bad-annotations": (
         REJECTED,
@@ -91,7 +92,7 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "wrong-secret": (
         REJECTED_SETUP,
         "a broker wants to link and does not know the secret of the cluster, or the subject of its certificate is not "
-        "among `cluster.principals`; the connection is closed",
+        "among `cluster.principals`, or the certificate is not for a broker of its name; the connection is closed",
     ),
     "duplicate-link": (
         CONNECTION_CLOSE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 from broker.cluster.settings import ClusterSettings
 from broker.core import Core, CoreSettings
@@ -203,8 +204,8 @@ class World:
     def at_ms(self) -> int:
         return START_MS + int((self.now - 100.0 + self.skew_s) * 1000)
 
-    def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1", origin: tuple[str, str] = ("", "")) -> Wire:
-        """A connection that has said nothing yet. `origin`: its address and principal."""
+    def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1", origin: tuple[Any, ...] = ("", "")) -> Wire:
+        """A connection that has said nothing yet. `origin`: its address and principal, and its Arrival."""
         wire = Wire(self, self.core.connected(name, framed, self.now, *origin))
         self.wires[wire.peer.id] = wire
         self.pump()

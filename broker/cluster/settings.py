@@ -11,6 +11,7 @@ class ClusterSettings:
     """One broker's part in a cluster; without a secret and without TLS names nobody can link to it."""
 
     secret: bytes = field(default=b"", repr=False)  # empty: none
+    plaintext: bool = False  # the secret may be proved over what is not encrypted, to other machines
     auth: str = "secret"  # or tls: a verified certificate whose subject is among `principals`
     principals: list[str] = field(default_factory=list)
     peers: list[str] = field(default_factory=list)  # URLs to dial

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.cluster.links.broker_info import fault_of_name
-from broker.config.options import OPTIONS
+from broker.config.options import OPTIONS, Config
 from broker.config.sections.cluster import MIN_SECRET_BYTES, ClusterOptions
 from broker.config.toml import shown_value
 from broker.config.urls import WILDCARDS, Listen
@@ -27,7 +27,14 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
     if cluster.peers and cluster.auth == "secret" and not (cluster.secret or cluster.secret_file):
         text = 'needs cluster.secret or cluster.secret_file, or cluster.auth = "tls": brokers authenticate each other'
         found.append(("cluster.peers", text, str(cluster.peers[0])))
+    if cluster.auth == "secret" and (cluster.secret or cluster.secret_file) and not cluster.plaintext:
+        for peer in cluster.peers:
+            if peer.scheme in ANONYMOUS and not peer.is_local:
+                text = f"{shown_value(str(peer))} is another machine, and not encrypted; use tls or wss, or set "
+                found.append(("cluster.peers", f"{text}cluster.plaintext = true", str(peer)))
     if cluster.auth == "tls":
+        if values["broker.name"] == NO_NAME and "broker.name" not in wrong:
+            found.append(("cluster.auth", '"tls" needs broker.name, which is in the certificate', ""))
         for name in ("tls.client_ca", "cluster.principals"):
             if not values[name] and name not in wrong:
                 found.append(("cluster.auth", f'"tls" needs {name}', ""))
@@ -40,6 +47,8 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
             found.append(("cluster.hello_s", f"must be less than cluster.silent_s, {cluster.silent_s:g}", ""))
         else:
             found.append(("cluster.silent_s", f"must be more than cluster.hello_s, {cluster.hello_s:g}", ""))
+    if cluster.listen and not is_in_cluster(cluster):
+        found.append(("cluster.listen", "needs cluster.secret, cluster.secret_file or cluster.auth", ""))
     for key in ("advertise", "client_urls"):
         for url in getattr(cluster, key):
             if url.host in WILDCARDS or (not url.port and url.scheme != "unix"):
@@ -54,6 +63,11 @@ def cluster_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tupl
 def is_in_cluster(cluster: ClusterOptions) -> bool:
     """It could be linked to other brokers."""
     return bool(cluster.secret or cluster.secret_file or cluster.peers or cluster.auth == "tls")
+
+
+def all_listeners(config: Config) -> tuple[Listen, ...]:
+    """Those for clients, and those for other brokers."""
+    return (*config.server.listen, *config.cluster.listen)
 
 
 def secret_of(cluster: ClusterOptions) -> bytes:

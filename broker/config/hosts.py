@@ -47,7 +47,8 @@ def may_open(origin: str, host: str, origins: Collection[str]) -> bool:
 
 def own_names(config: Config) -> frozenset[str]:
     """The names that the configuration and the machine give, in small letters."""
-    places = [*config.server.listen, *config.cluster.advertise, *config.cluster.client_urls]
+    cluster = config.cluster
+    places = [*config.server.listen, *cluster.listen, *cluster.advertise, *cluster.client_urls]
     if config.admin.listen is not None:
         places.append(config.admin.listen)
     names = [place.host for place in places] + [socket.gethostname(), *config.server.names]

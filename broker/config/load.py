@@ -48,6 +48,7 @@ from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
 
 CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certificates that sign others
+LISTENERS: Final = ("server.listen", "cluster.listen")  # options
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
 
@@ -325,16 +326,15 @@ def _read_flags(flags: Mapping[str, object], found: _Findings) -> None:
 
 def _check_listeners(found: _Findings) -> None:
     """No two listeners may want one address; a free port (0) is never the same twice."""
-    if found.wrong & {"server.listen", "admin.listen"}:
+    if found.wrong & {*LISTENERS, "admin.listen"}:
         return  # nothing follows from what is wrong already
-    listeners, admin = found.values["server.listen"], found.values["admin.listen"]
-    assert isinstance(listeners, tuple)  # what _read_list gives
+    admin = found.values["admin.listen"]
     taken: list[Listen] = []
-    for listen in listeners:
+    for name, listen in _listeners_of(found):
         other = _rival(listen, taken)
         if other is not None:
             text = f"{shown_value(str(listen))} has the same address as {shown_value(str(other))}"
-            found.blame("server.listen", text, str(listen))
+            found.blame(name, text, str(listen))
         else:
             taken.append(listen)
     other = _rival(admin, taken) if isinstance(admin, Listen) else None
@@ -347,6 +347,16 @@ def _check_listeners(found: _Findings) -> None:
             found.blame("admin.listen", text, admin.address)
 
 
+def _listeners_of(found: _Findings) -> list[tuple[str, Listen]]:
+    """Each listener with its option."""
+    listeners: list[tuple[str, Listen]] = []
+    for name in LISTENERS:
+        values = found.values[name]
+        assert isinstance(values, tuple)  # what _read_list gives
+        listeners += [(name, listen) for listen in values]
+    return listeners
+
+
 def _rival(listen: Listen, others: list[Listen]) -> Listen | None:
     """One of the others that leaves this one no place."""
     return next((other for other in others if listen.excludes(other)), None)
@@ -354,16 +364,15 @@ def _rival(listen: Listen, others: list[Listen]) -> Listen | None:
 
 def _check_tls(found: _Findings) -> None:
     """A TLS listener needs a certificate and its key; the listener's line is where one looks for the reason."""
-    listeners = found.values["server.listen"]
-    assert isinstance(listeners, tuple)  # what _read_list gives
-    if "server.listen" in found.wrong:
+    if found.wrong & set(LISTENERS):
         return
-    encrypted = [listen for listen in listeners if listen.is_tls]
+    encrypted = [(option, listen) for option, listen in _listeners_of(found) if listen.is_tls]
     for name in ("tls.certificate", "tls.key"):
         if encrypted and name not in found.wrong and not found.values[name]:
-            text = f"is required by the listener {shown_value(str(encrypted[0]))}"
-            source, _ = found.sources["server.listen"]
-            found.mistakes.append(source.mistake("server.listen", text, name, str(encrypted[0])))
+            option, listen = encrypted[0]
+            text = f"is required by the listener {shown_value(str(listen))}"
+            source, _ = found.sources[option]
+            found.mistakes.append(source.mistake(option, text, name, str(listen)))
 
 
 def _check_files(found: _Findings) -> None:

@@ -66,11 +66,12 @@ def cluster_settings_of(config: Config, mates: tuple[str, ...] = ()) -> ClusterS
     if not is_in_cluster(cluster):
         return None
     listeners = [str(listen) for listen in config.server.listen]
+    own = [str(listen) for listen in cluster.listen]
     return ClusterSettings(
         secret=secret_of(cluster),
         principals=list(cluster.principals),
         peers=[str(peer) for peer in cluster.peers if not peer.finder],
-        urls=reachable(cluster.advertise, listeners),
+        urls=reachable(cluster.advertise, own or listeners),
         client_urls=reachable(cluster.client_urls, listeners),
         mates=[parse_id(each) for each in mates],
         **_copied(config, _CLUSTER_OPTIONS),

@@ -32,6 +32,14 @@ class Place:
         """Who is there shows a certificate."""
         return self.scheme in ("tls", "wss")
 
+    @property
+    def is_local(self) -> bool:
+        """Nobody on another machine reaches it."""
+        host = self.host.lower().removesuffix(".")
+        if self.scheme == "unix" or host in ("localhost", "::1"):
+            return True
+        return host.startswith("127.") and _family(host) == 4  # a name may begin so, too
+
 
 @dataclass(frozen=True)
 class Listen(Place):
@@ -59,14 +67,6 @@ class Listen(Place):
         if parts is None or parts.netloc != text or "@" in text:
             raise _bad(f'{shown_value(text)} is neither HOST:PORT nor "off"')
         return Listen("http", *_place(text, parts))
-
-    @property
-    def is_local(self) -> bool:
-        """Nobody on another machine reaches it."""
-        host = self.host.lower().removesuffix(".")
-        if self.scheme == "unix" or host in ("localhost", "::1"):
-            return True
-        return host.startswith("127.") and _family(host) == 4  # a name may begin so, too
 
     def excludes(self, other: "Listen") -> bool:
         """One of both finds its place taken for certain: 0.0.0.0 is all addresses of IPv4, [::] all of IPv6.

@@ -20,10 +20,15 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     """All of them. `file`: the configuration's, empty if there is none; `secrets_file`: likewise, if a secret of the
     cluster stands in it."""
     found: list[Warning] = []
-    for listen in config.server.listen:
-        if not listen.is_tls and not listen.is_local:
-            text = f"{shown_value(str(listen))} is reachable from other machines and not encrypted; use tls or wss"
-            found.append(("server.listen", text, str(listen)))
+    for name, listeners in (("server.listen", config.server.listen), ("cluster.listen", config.cluster.listen)):
+        for listen in listeners:
+            if not listen.is_tls and not listen.is_local:
+                text = f"{shown_value(str(listen))} is reachable from other machines and not encrypted; use tls or wss"
+                found.append((name, text, str(listen)))
+    if config.cluster.plaintext:
+        found.append(
+            ("cluster.plaintext", "whoever is between two brokers reads all requests, and can be a broker", "")
+        )
     admin = config.admin
     if admin.listen is not None and not admin.listen.is_local:
         text = f"{shown_value(admin.listen.address)} is reachable from other machines without authentication"

@@ -16,16 +16,20 @@ from broker.connections.migration import Migration
 from broker.connections.sessions import Sessions
 from broker.event_log.log import EventLog
 from broker.events import PEER_CONNECTED
+from broker.forwarding.arrival import FOR_BROKERS, FOR_CLIENTS
 from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.peer import Peer
-from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_RESUME, REJECTED_SETUP, InvalidFrame
 from rsocket_wire.rsocket.frames import RESUME, Resume, decode_resume, encode_lease
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
 from rsocket_wire.rsocket.notices import Notice, client_id_of
 from rsocket_wire.rsocket.resumption import Session
 from rsocket_wire.wire.frames import BROKER_INFO
+
+NO_CLIENTS: Final = "this listener is for other brokers (cluster.listen), clients connect to those of server.listen"
+NO_BROKERS: Final = "this listener is for clients (server.listen), other brokers connect to those of cluster.listen"
 
 
 class AcceptedSetup:
@@ -91,6 +95,8 @@ class Handshake:
         metadata = setup.metadata or b""
         at, to = self._engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
         is_broker = at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
+        if peer.arrival.entrance == (FOR_CLIENTS if is_broker else FOR_BROKERS):
+            return _rejected(peer, "no-cluster", NO_BROKERS if is_broker else NO_CLIENTS)
         if self._drains.is_leaving and not is_broker:  # links come again: routes that nobody else has are still asked
             return _rejected(peer, "draining", "the broker takes no new connections")
         if setup.wants_resume:
@@ -123,6 +129,8 @@ class Handshake:
 
     def find(self, newcomer: Peer, frame: FrameCursor) -> FoundSession:
         """Reads a RESUME: the peer that it means goes on with the newcomer's transport."""
+        if newcomer.arrival.entrance == FOR_BROKERS:
+            return FoundSession([Ending(newcomer, "no-cluster", NO_CLIENTS, REJECTED_RESUME)], None, None, None)
         try:
             resume = decode_resume(frame.data, frame.start, frame.end)  # its version: the SETUP's holds (D-39)
         except InvalidFrame as error:

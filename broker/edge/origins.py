@@ -9,16 +9,19 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from broker.config.principal import Principal
+from broker.forwarding.arrival import FOR_ALL
 
 _UCRED: Final = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of Linux
 PREFIX_BITS: Final = 64  # of an IPv6 address: a host has all addresses behind them and can change at will
 
 
 class Origin(NamedTuple):
-    """Both are empty where there is none."""
+    """Each is empty where there is none."""
 
     address: str = ""  # "10.0.0.4", "2001:db8::/64"; a Unix socket has none
     principal: str = ""  # the text of a `Principal`: "commonName=orders", "uid 1000"
+    names: tuple[str, ...] = ()  # in the certificate, see `certificate_names`
+    entrance: int = FOR_ALL  # who may come where it was accepted, see `Arrival`
 
 
 NOWHERE: Final = Origin()
@@ -33,8 +36,24 @@ def origin_of(transport: asyncio.BaseTransport) -> Origin:
     address = peer_address(transport)
     if address:
         certificate = transport.get_extra_info("peercert")
-        return Origin(address, str(Principal.of_certificate(certificate)) if certificate else "")
+        if not certificate:
+            return Origin(address)
+        return Origin(address, str(Principal.of_certificate(certificate)), certificate_names(certificate))
     return Origin(principal=str(_owner_of(transport)))
+
+
+def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the subject alternative names of a certificate, as `ssl` gives it, that may be the name of a broker.
+
+    Those are the DNS names, and the last step of each URI: `eu-1` of `spiffe://acme/brokers/eu-1`.
+    """
+    found: list[str] = []
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind == "DNS":
+            found.append(value)
+        elif kind == "URI":
+            found.append(value.rpartition("/")[2])
+    return tuple(found)
 
 
 def peer_address(transport: asyncio.BaseTransport) -> str:

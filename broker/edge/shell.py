@@ -20,6 +20,7 @@ from broker.edge.memory import Memory
 from broker.edge.origins import NOWHERE, Origin
 from broker.edge.slow_peers import SlowPeers
 from broker.events import FlowRecord, LifecycleEvent
+from broker.forwarding.arrival import Arrival
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.request_log import RequestRows
@@ -121,14 +122,16 @@ class Shell:
 
     def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:
         """Takes a transport that was accepted."""
-        peer = self.core.connected(name, framed, self._clock(), origin.address, origin.principal)
+        arrival = Arrival(list(origin.names), origin.entrance)
+        peer = self.core.connected(name, framed, self._clock(), origin.address, origin.principal, arrival)
         self._links[peer.id] = link
         self.wake()
         return peer
 
     def dialled(self, name: str, framed: bool, link: Link, url: str, origin: Origin = NOWHERE) -> Peer:
         """Takes a transport to another broker, at that URL."""
-        peer = self.core.dialled(name, framed, self._clock(), url, origin.address, origin.principal)
+        arrival = Arrival(list(origin.names))
+        peer = self.core.dialled(name, framed, self._clock(), url, origin.address, origin.principal, arrival)
         self._links[peer.id] = link
         self.wake()
         return peer

@@ -17,6 +17,7 @@ from broker.edge.origins import origin_of, peer_name
 from broker.edge.shell import HIGH_MARK_BYTES, LOW_MARK_BYTES, Shell
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.unconfirmed import unconfirmed_bytes
+from broker.forwarding.arrival import FOR_ALL
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import BrokerError
@@ -31,8 +32,10 @@ class StreamLink(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, entrance: int = FOR_ALL) -> None:
+        """`entrance`: who may come where it was accepted."""
         self._shell = shell
+        self._entrance = entrance
         self._peer: Peer | None = None  # None until `attach`, and when its peer has another link
 
     def attach(self, transport: asyncio.Transport, name: str, url: str) -> None:
@@ -46,7 +49,7 @@ class StreamLink(asyncio.Protocol):
         if url:
             self._peer = self._shell.dialled(name, True, self, url, origin)
         else:
-            self._peer = self._shell.connected(name, True, self, origin)
+            self._peer = self._shell.connected(name, True, self, origin._replace(entrance=self._entrance))
 
     def data_received(self, data: bytes) -> None:
         if self._peer is not None:
@@ -116,9 +119,9 @@ class StreamLink(asyncio.Protocol):
 class TcpLink(StreamLink):
     """A connection whose bytes are RSocket's."""
 
-    def __init__(self, shell: Shell, scheme: str, url: str = "") -> None:
-        """`url`: where another broker was dialled; empty when the connection was accepted."""
-        super().__init__(shell)
+    def __init__(self, shell: Shell, scheme: str, url: str = "", entrance: int = FOR_ALL) -> None:
+        """`url`: where another broker was dialled; empty when the connection was accepted, where `entrance` says."""
+        super().__init__(shell, entrance)
         self._scheme = scheme
         self._url = url
 
@@ -128,22 +131,27 @@ class TcpLink(StreamLink):
 
 
 async def listen_tcp(
-    shell: Shell, host: str, port: int, handshakes: Handshakes | None, shares_port: bool = False
+    shell: Shell,
+    host: str,
+    port: int,
+    handshakes: Handshakes | None,
+    shares_port: bool = False,
+    entrance: int = FOR_ALL,
 ) -> tuple[asyncio.Server | TlsPort, int]:
     """Accepts on a TCP port, with TLS if there are handshakes; the server and the port (0 lets the system choose).
 
     `shares_port`: see `accept`.
     """
     scheme = "tcp" if handshakes is None else "tls"
-    return await accept(lambda: TcpLink(shell, scheme), [host], port, handshakes, shares_port)
+    return await accept(lambda: TcpLink(shell, scheme, "", entrance), [host], port, handshakes, shares_port)
 
 
-async def listen_unix(shell: Shell, path: str) -> asyncio.Server:
+async def listen_unix(shell: Shell, path: str, entrance: int = FOR_ALL) -> asyncio.Server:
     """Accepts on a Unix socket; a socket file that nobody listens on any more is replaced. As `_remove_stale`."""
     _remove_stale(path)
     loop = asyncio.get_running_loop()
     return await loop.create_unix_server(
-        lambda: peers_entrance(lambda: TcpLink(shell, "unix"), "unix"), path, backlog=BACKLOG
+        lambda: peers_entrance(lambda: TcpLink(shell, "unix", "", entrance), "unix"), path, backlog=BACKLOG
     )
 
 

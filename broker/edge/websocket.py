@@ -27,6 +27,7 @@ from broker.edge.shell import TURN_BYTES, Shell
 from broker.edge.tcp import StreamLink
 from broker.edge.tls_port import Handshakes, TlsPort
 from broker.edge.upgrade import UpgradeRequest, refusal
+from broker.forwarding.arrival import FOR_ALL
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.limited_log import STRANGERS
@@ -42,9 +43,11 @@ _log: Final = logging.getLogger(__name__)
 class WebSocketLink(StreamLink):
     """One WebSocket, once it is one."""
 
-    def __init__(self, shell: Shell, transport: asyncio.Transport, is_from_client: bool) -> None:
-        """`is_from_client`: the other end is the client."""
-        super().__init__(shell)
+    def __init__(
+        self, shell: Shell, transport: asyncio.Transport, is_from_client: bool, entrance: int = FOR_ALL
+    ) -> None:
+        """`is_from_client`: the other end is the client, which came where `entrance` says."""
+        super().__init__(shell, entrance)
         self._transport = transport
         self._reader = MessageReader(is_from_client)
         self._writer = MessageWriter(b"" if is_from_client else os.urandom(SEED_BYTES))
@@ -231,10 +234,16 @@ class WebSocketListener:
     """A WebSocket port."""
 
     def __init__(
-        self, shell: Shell, listen: Listen, limits: LimitOptions, origins: Collection[str], names: Collection[str]
+        self,
+        shell: Shell,
+        listen: Listen,
+        limits: LimitOptions,
+        origins: Collection[str],
+        names: Collection[str],
+        entrance: int = FOR_ALL,
     ) -> None:
         """`limits`: their numbers of connections hold for those, too, that are no WebSockets yet: one more is closed at
-        once. `origins`, `names`: see `hosts`.
+        once. `origins`, `names`: see `hosts`. `entrance`: who may come here.
         """
         self.setup_timeout_s = limits.setup_timeout_s
         self._shell = shell
@@ -243,6 +252,7 @@ class WebSocketListener:
         self._max_upgrades = limits.max_connections
         self._origins = origins
         self._names = names
+        self._entrance = entrance
         self._upgrades: set[asyncio.Transport] = set()  # not upgraded yet
         self._by_address = ConnectionCounter(limits.max_connections_per_address)
         self._server: asyncio.Server | TlsPort | None = None  # None until it listens
@@ -288,7 +298,8 @@ class WebSocketListener:
 
     def begin(self, transport: asyncio.Transport, rest: bytes) -> None:
         """It is a WebSocket."""
-        WebSocketLink(self._shell, transport, is_from_client=True).begin(self._scheme, "", rest)
+        link = WebSocketLink(self._shell, transport, is_from_client=True, entrance=self._entrance)
+        link.begin(self._scheme, "", rest)
 
     def log_refused(self, transport: asyncio.Transport, text: str) -> None:
         """Logs that what came is no WebSocket. The only line about it."""

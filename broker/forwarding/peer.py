@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
+from broker.forwarding.arrival import NOTHING_SPECIAL
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.lease_grants import LeaseGrants
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
@@ -59,6 +60,7 @@ class Peer(Timed):
         "_messages",
         "address",
         "announcements_at",
+        "arrival",
         "begins",
         "begun",
         "bytes_in",
@@ -191,12 +193,11 @@ class Peer(Timed):
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
         self.address = ""  # where it comes from and who it is, as connections are counted; see `ConnectionLimits`
         self.principal = ""
+        self.arrival = NOTHING_SPECIAL
         # What its caller's connections share (D-37): principal, else address; none of a link, which carries many's.
         self.shared_origin = ""
-        # When its buckets are full again, seconds, monotonic; see `TokenBucket`.
-        self.keepalives_at = 0.0
-        self.announcements_at = 0.0  # ROUTE_SETUPs
-        self.fragments_at = 0.0  # small ones
+        # When its buckets of these are full again (fragments: small ones), seconds, monotonic; see `TokenBucket`.
+        self.keepalives_at = self.announcements_at = self.fragments_at = 0.0
         self.may_replace_suspended = False  # it has the place of one without a socket: it may be that one
         self.is_ending = False  # nothing is read from it any more; the transport closes once the output is written
         self.is_lost = False  # the transport is gone

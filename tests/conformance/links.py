@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
+from broker.forwarding.arrival import Arrival
 from tests.conformance import scripts
 from tests.conformance.scripts import AnyTag, address, broker_info, forwarding, heard, ident, u16, u32, u64
 from tests.fakes import Wire, World
@@ -22,8 +23,12 @@ AT_MS = 1_700_000_000_000  # what its clock says first
 
 def cluster(settings: CoreSettings | None = None, **more: Any) -> World:
     """The broker under test: one to which others may link. `more`: of its ClusterSettings."""
-    urls: dict[str, Any] = {"urls": ["tcp://b1:7000"], "client_urls": ["tcp://b1.example:7000"]}
-    return World(settings or CoreSettings(broker_name="b1"), cluster=ClusterSettings(SECRET, **{**urls, **more}))
+    usual: dict[str, Any] = {
+        "urls": ["tcp://b1:7000"],
+        "client_urls": ["tcp://b1.example:7000"],
+        "plaintext": True,
+    }
+    return World(settings or CoreSettings(broker_name="b1"), cluster=ClusterSettings(SECRET, **{**usual, **more}))
 
 
 def ours(at_ms: int, *more: AnyTag, urls: bool = True) -> bytes:
@@ -77,16 +82,18 @@ class Broker:
         version = ("qd.annotations-version", u32(self.version & 0xFFFF_FFFF))
         return broker_info(at_ms, ("name", self.name), version, ("epoch", u64(self.epoch_ms)), *more, broker=self.id)
 
-    def dial(self, *more: AnyTag, principal: str = "", address: str = "") -> Broker:
-        """Its SETUP arrives."""
+    def dial(self, *more: AnyTag, principal: str = "", address: str = "", certificate: str = "") -> Broker:
+        """Its SETUP arrives. `certificate`: the name in it; empty: its own."""
         raw = self.info(AT_MS, *more, ("nonce", self.nonce))
-        self.wire = self.world.connect(origin=(address, principal))
+        self.wire = self.world.connect(origin=(address, principal, Arrival([certificate or self.name])))
         self.wire.send(scripts.setup(scripts.COMPOSITE, forwarding(raw), "application/octet-stream"))
         return self
 
-    def accept(self, url: str, principal: str = "", address: str = "") -> Broker:
+    def accept(self, url: str, principal: str = "", address: str = "", certificate: str = "") -> Broker:
         """The broker under test has reached it by that URL, and has said what it says first."""
-        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url, address, principal)
+        peer = self.world.core.dialled(
+            "tcp 10.0.0.9:7000", True, self.world.now, url, address, principal, Arrival([certificate or self.name])
+        )
         self.wire = self.world.wires[peer.id] = Wire(self.world, peer)
         self.world.pump()
         return self

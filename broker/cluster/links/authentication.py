@@ -14,7 +14,10 @@ from broker.cluster.links.proof import accept_proof, dial_proof
 from broker.cluster.member import Member
 from broker.cluster.replication import MAX_STAMP_MS
 from broker.cluster.state import ClusterState
+from broker.forwarding.peer import Peer
 from rsocket_wire.errors import Refusal
+
+LOOPBACK_6: Final = "::/64"  # ::1 as addresses are counted
 
 
 class Authentication:
@@ -77,6 +80,30 @@ class Authentication:
         who = f"{principal!r}, which is not among" if principal else "none, it must be one of"
         return Refusal("wrong-secret", f"the subject of its certificate is {who} cluster.principals")
 
+    def refusal_of_name(self, peer: Peer, name: str) -> Refusal | None:
+        """Why the certificate of this peer is not that of the broker `name`; None where there need be none.
+
+        One of its subject alternative names must be the broker's, alone or with a domain behind it; several workers of
+        a machine, `eu-1.1` and `eu-1.2`, show that of `eu-1`.
+        """
+        if self._settings.auth != "tls" or peer.principal.startswith("uid "):
+            return None
+        base, _, number = name.rpartition(".")
+        wanted = [name, base] if base and number.isdigit() else [name]
+        for each in peer.arrival.certificate_names:
+            if each in wanted or each.partition(".")[0] in wanted:
+                return None
+        said = ", ".join([repr(each) for each in peer.arrival.certificate_names]) or "none"
+        text = f"it says that its name is {name!r}, the subject alternative names of its certificate are {said}"
+        return Refusal("wrong-secret", text)
+
+    def refusal_of_transport(self, peer: Peer) -> Refusal | None:
+        """Why no secret is proved over this connection; None where it is encrypted or stays on this machine."""
+        if self._settings.auth == "tls" or self._settings.plaintext or not _is_in_clear(peer):
+            return None
+        text = "brokers of two machines link by tls or wss; cluster.plaintext = true allows what is not encrypted"
+        return Refusal("no-cluster", text)
+
     def own_proof(self, neighbour: Neighbour, theirs: Info) -> bytes:
         """What proves to the neighbour who we are; empty where certificates do."""
         if self._settings.auth == "tls":
@@ -89,7 +116,8 @@ class Authentication:
         """Why the neighbour, who said `first` and now sends `proof`, has not proved who it is; None when it has."""
         settings = self._settings
         if settings.auth == "tls":
-            return self.refusal_of_principal(neighbour.peer.principal)
+            peer = neighbour.peer
+            return self.refusal_of_principal(peer.principal) or self.refusal_of_name(peer, first.name)
         if neighbour.url:
             expected = accept_proof(settings.secret, first.id, self._id, neighbour.nonce, first.nonce)
         else:
@@ -97,3 +125,11 @@ class Authentication:
         if hmac.compare_digest(expected, proof):  # how long it takes does not tell where they differ
             return None
         return Refusal("wrong-secret", f"{first.name} does not know the secret of this cluster (cluster.secret)")
+
+
+def _is_in_clear(peer: Peer) -> bool:
+    """What it sends and gets leaves this machine, and is not encrypted."""
+    address = peer.address
+    if not address or address.startswith("127.") or address == LOOPBACK_6:
+        return False
+    return peer.name.startswith(("tcp ", "ws "))

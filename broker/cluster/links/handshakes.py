@@ -98,7 +98,9 @@ class Handshakes:
         refusal = (
             self._authentication.refusal_of(info, self._members, self.up)
             or self._authentication.refusal_of_nonce(info)
+            or self._authentication.refusal_of_transport(peer)
             or self._authentication.refusal_of_principal(peer.principal)
+            or self._authentication.refusal_of_name(peer, info.name)
         )
         if refusal is not None:
             self.refuse(peer, refusal, now)
@@ -121,7 +123,11 @@ class Handshakes:
         peer = neighbour.peer
         authentication = self._authentication
         if neighbour.stage == ASKED:
-            refusal = authentication.refusal_of(info, self._members, self.up) or authentication.refusal_of_nonce(info)
+            refusal = (
+                authentication.refusal_of(info, self._members, self.up)
+                or authentication.refusal_of_nonce(info)
+                or authentication.refusal_of_transport(peer)
+            )
             if refusal is not None:
                 self.refuse(peer, refusal, now)
                 return False

@@ -3,6 +3,7 @@
     broker.id        uuid5 of the configured id, or of a random one, and the number: the same after a restart
     broker.name      NAME.2, if there is a name; else that of its own id, as of every broker without one
     server.listen    as configured, with ports that are known; Unix sockets are worker 1's, which cannot be shared
+    cluster.listen   as server.listen
     cluster.peers    as configured, and the Unix sockets of the workers with smaller numbers
     cluster.secret   as configured; a random one where there is none, so that nobody else is let in
     admin            a Unix socket, at which only the supervisor asks
@@ -123,6 +124,7 @@ class Plan:
             cluster,
             secret=secret,
             principals=principals,
+            listen=tuple(each for each in cluster.listen if number == 1 or each.scheme != "unix"),
             peers=(*cluster.peers, *(PeerUrl("unix", path=self.link_path(other)) for other in range(1, number))),
             mesh=cluster.mesh and is_in_cluster(cluster),
             max_links=cluster.max_links + others_n,

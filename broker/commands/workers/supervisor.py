@@ -93,8 +93,9 @@ class Supervisor:
         server = self.config.server
         listens = tuple(self._ports.hold(listen) for listen in server.listen)
         self.listeners += [str(listen) for listen in listens]
+        cluster = replace(self.config.cluster, listen=tuple(map(self._ports.hold, self.config.cluster.listen)))
         self._folder = tempfile.mkdtemp(prefix="rsocket-broker-")  # only this user may look into it
-        config = replace(self.config, server=replace(server, listen=listens))
+        config = replace(self.config, server=replace(server, listen=listens), cluster=cluster)
         plan = Plan(config, self._workers_n, self._folder, self.broker_id, secrets.token_hex(SECRET_BYTES))
         self._plan = plan
         self._processes = [

@@ -35,6 +35,12 @@ class ClusterOptions:
         form="file",
         is_secret=True,
     )
+    plaintext: bool = option(
+        CLUSTER.plaintext,
+        "Whether brokers of two machines may prove the secret, and send requests, over tcp and ws. Off, because "
+        "whoever is between them reads all requests, and can relay the proof and be a broker.",
+        "true",
+    )
     auth: Auth = option(
         CLUSTER.auth,
         "How brokers authenticate: secret, by proving that they know it; tls, by a verified certificate whose "
@@ -55,8 +61,15 @@ class ClusterOptions:
         "Brokers to dial: URLs like those of listeners; dns+tcp://NAME:PORT and dns+tls://NAME:PORT for all "
         "addresses of a name; srv+tcp://_SERVICE._tcp.NAME and srv+tls://… for all its SRV records. One reachable "
         "broker is enough to discover the others.",
-        '["dns+tls://brokers.example:7000", "tcp://10.0.0.5:7000"]',
+        '["dns+tls://brokers.example:7000", "tls://10.0.0.5:7000"]',
         form="dial",
+    )
+    listen: tuple[Listen, ...] = option(
+        (),
+        "Addresses at which other brokers connect, and nobody else; then those of server.listen are for clients "
+        "alone. So a firewall can tell one from the other. Empty: brokers and clients share those of server.listen.",
+        '["tls://10.0.0.4:7100"]',
+        form="URL",
     )
     mesh: bool = option(
         CLUSTER.is_mesh,
@@ -66,15 +79,15 @@ class ClusterOptions:
     )
     advertise: tuple[Listen, ...] = option(
         (),
-        "URLs at which other brokers reach this one; they dial the first. Empty: those of its listeners, with the "
-        "host name of this machine in place of 0.0.0.0 and [::].",
+        "URLs at which other brokers reach this one; they dial the first. Empty: those of listen, or else of "
+        "server.listen, with the host name of this machine in place of 0.0.0.0 and [::].",
         '["tls://broker-1.example:7000"]',
         form="URL",
     )
     client_urls: tuple[Listen, ...] = option(
         (),
-        "URLs at which clients reach this broker, sent to clients of another broker that drains. Empty: as for "
-        "advertise.",
+        "URLs at which clients reach this broker, sent to clients of another broker that drains. Empty: those of "
+        "server.listen, as for advertise.",
         '["wss://broker-1.example:443/rsocket"]',
         form="URL",
     )

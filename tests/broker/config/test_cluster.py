@@ -40,6 +40,19 @@ A_SECRET = f'secret = "{SECRET}"\n'
         (f"{A_SECRET}silent_s = 1", "3: cluster.silent_s: must be more than cluster.hello_s, 1"),
         (f"{A_SECRET}hello_s = 3", "3: cluster.hello_s: must be less than cluster.silent_s, 3"),
         (f'{A_SECRET}peers = [\n"tcp://a:0"]', '4: cluster.peers: "tcp://a:0" has port 0, which cannot be dialled'),
+        (
+            f'{A_SECRET}peers = ["tcp://localhost:1", "dns+tcp://a:1"]',
+            '3: cluster.peers: "dns+tcp://a:1" is another machine, and not encrypted; use tls or wss, or set '
+            "cluster.plaintext = true",
+        ),
+        (
+            'listen = ["tcp://127.0.0.1:1"]',
+            "2: cluster.listen: needs cluster.secret, cluster.secret_file or cluster.auth",
+        ),
+        (
+            f'{A_SECRET}listen = ["tcp://0.0.0.0:7000"]',
+            '3: cluster.listen: "tcp://0.0.0.0:7000" has the same address as "tcp://127.0.0.1:7000"',
+        ),
         (f'{A_SECRET}peers = ["dns+ws://a:1"]', f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}'),
         (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" has no port'),
         (f'{A_SECRET}peers = ["dns+tcp://a"]', '3: cluster.peers: "dns+tcp://a" has no port'),
@@ -75,13 +88,19 @@ def test_what_does_not_go_together_is_told_with_its_line(folder: Path, text: str
     assert mistakes_of(folder, f"[cluster]\n{text}\n") == [f"broker.toml:{sentence}"]
 
 
+def test_listeners_for_other_brokers_need_a_certificate_too(folder: Path) -> None:
+    assert mistakes_of(folder, f'[cluster]\n{A_SECRET}listen = ["tls://127.0.0.1:1"]') == [
+        f'broker.toml:3: tls.{each}: is required by the listener "tls://127.0.0.1:1"' for each in ("certificate", "key")
+    ]
+
+
 def test_auth_tls_needs_an_authority_names_and_peers_that_show_a_certificate(folder: Path) -> None:
-    text = '[cluster]\nauth = "tls"\npeers = ["tls://a:1", "tcp://b:1", "dns+tcp://c:1", "unix:///d"]\n'
+    text = '[broker]\nname = "b"\n[cluster]\nauth = "tls"\npeers = ["tls://a:1", "tcp://b:1", "dns+tcp://c:1", "unix:///d"]\n'
     assert mistakes_of(folder, text) == [
-        'broker.toml:2: cluster.auth: "tls" needs tls.client_ca',
-        'broker.toml:2: cluster.auth: "tls" needs cluster.principals',
-        'broker.toml:3: cluster.peers: "tcp://b:1" presents no certificate, which cluster.auth = "tls" requires',
-        'broker.toml:3: cluster.peers: "dns+tcp://c:1" presents no certificate, which cluster.auth = "tls" requires',
+        'broker.toml:4: cluster.auth: "tls" needs tls.client_ca',
+        'broker.toml:4: cluster.auth: "tls" needs cluster.principals',
+        'broker.toml:5: cluster.peers: "tcp://b:1" presents no certificate, which cluster.auth = "tls" requires',
+        'broker.toml:5: cluster.peers: "dns+tcp://c:1" presents no certificate, which cluster.auth = "tls" requires',
     ]
 
 
@@ -99,9 +118,9 @@ def test_a_name_of_63_bytes_can_stand_in_traces_and_no_longer_one(folder: Path) 
 
 
 def test_what_is_wrong_already_has_no_second_mistake(folder: Path) -> None:
-    text = '[cluster]\nauth = "tls"\nprincipals = 5\npeers = ["tpc://a:1"]\nhello_s = "x"\nsecret = 5\n'
-    text += "[tls]\nclient_ca = 5\n"
-    assert [line.split(":")[1] for line in mistakes_of(folder, text)] == ["3", "4", "5", "6", "8"]
+    text = '[broker]\nname = "b"\n[cluster]\nauth = "tls"\nprincipals = 5\npeers = ["tpc://a:1"]\nhello_s = "x"\n'
+    text += "secret = 5\n[tls]\nclient_ca = 5\n"
+    assert [line.split(":")[1] for line in mistakes_of(folder, text)] == ["5", "6", "7", "8", "10"]
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------
@@ -167,11 +186,20 @@ def test_the_defaults_are_those_of_the_core(folder: Path) -> None:
     }
 
 
+def test_other_brokers_are_told_the_listeners_that_are_for_them(folder: Path) -> None:
+    text = f'[server]\nlisten = ["tcp://a:1"]\n[cluster]\nlisten = ["tcp://b:2"]\n{A_SECRET}'
+    settings = cluster_settings_of(of_file(folder, text))
+    assert settings is not None
+    assert (settings.urls, settings.client_urls) == (["tcp://b:2"], ["tcp://a:1"])
+
+
 def test_what_is_worked_out_or_has_another_name_reaches_the_core(folder: Path) -> None:
     (folder / "ca").write_text(CERTIFICATE)
     config = of_file(
         folder,
         """\
+[broker]
+name = "b1"
 [tls]
 client_ca = "ca"
 [annotations]
@@ -205,6 +233,7 @@ def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons()
     environ = {
         "RSB_CLUSTER__SECRET": SECRET,
         "RSB_CLUSTER__PEERS": "tcp://a:1, srv+tcp://b",
+        "RSB_CLUSTER__PLAINTEXT": "true",
         "RSB_CLUSTER__PRINCIPALS": "O=Acme, CN=b1; CN=b\\;2",
         "RSB_CLUSTER__ADVERTISE": "",
     }

@@ -73,7 +73,10 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ("[server]\nchooser = 1", "3: server.chooser: unknown option; did you mean routing.chooser?"),
         ("[server]\nqq = 1", f"3: server.qq: unknown option{LISTS_ALL}"),
         ("[server.tls]\nkey = 1", "2: server.tls: unknown option; did you mean [tls]?"),
-        ("listen = 1", "2: listen: unknown option outside a section; did you mean server.listen or admin.listen?"),
+        (
+            "listen = 1",
+            "2: listen: unknown option outside a section; did you mean server.listen, admin.listen or cluster.listen?",
+        ),
         ("server = 1", "2: server: must be a section, not 1"),
         ("[broker]\nname = 1", "3: broker.name: must be printable text of 1 to 255 bytes, not 1"),
         ('[broker]\nname = ""', '3: broker.name: must be printable text of 1 to 255 bytes, not ""'),
@@ -124,7 +127,11 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
 @pytest.mark.parametrize(
     "variable, text, sentence",
     [
-        ("RSB_LISTEN", "x", "unknown option; did you mean RSB_SERVER__LISTEN or RSB_ADMIN__LISTEN?"),
+        (
+            "RSB_LISTEN",
+            "x",
+            "unknown option; did you mean RSB_SERVER__LISTEN, RSB_ADMIN__LISTEN or RSB_CLUSTER__LISTEN?",
+        ),
         ("RSB_SERVER_LISTEN", "x", "unknown option; did you mean RSB_SERVER__LISTEN?"),
         ("RSB_SERVER__QQ", "x", f"unknown option{LISTS_ALL}"),
         ("RSB_SERVER__LISTEN", "tcp://a:1,tpc://b:2", f'"tpc://b:2" is not a URL of {SCHEMES}'),

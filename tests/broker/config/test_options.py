@@ -41,6 +41,7 @@ def test_every_option_has_a_reason_an_example_and_a_unit_where_it_counts(doc: Op
 NEEDS = {  # lines of its section without which an option is wrong
     "cluster.peers": ('secret = "one that is long enough"',),
     "cluster.auth": ('principals = ["commonName=b"]',),
+    "cluster.listen": ('secret = "one that is long enough"',),
     "samwise.endpoints": ('dir = "stored"',),
     "samwise.backend": ("rabbitmq.one.port = 5672",),
     "samwise.curve_clients": ('curve_key = "curve_key"',),
@@ -55,6 +56,8 @@ def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
         if doc.section != "tls":
             lines.append(f'[tls]\n{name} = "{name}"' if name == "certificate" else f'{name} = "{name}"')
     (folder / "curve_key").write_text(f'secret-key = "{"k" * 40}"')
+    if doc.name == "cluster.auth":
+        lines.append('[broker]\nname = "b"')
     text = "\n".join([f"[{doc.section}]", *NEEDS.get(doc.name, ()), *lines])
     if doc.option.form == "file":  # the example's file is not here; it is the only thing wrong
         (mistake,) = mistakes_of(folder, text)

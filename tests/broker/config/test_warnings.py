@@ -34,6 +34,16 @@ def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: 
     ]
 
 
+def test_links_in_the_clear_are_warned_of(folder: Path) -> None:
+    text = '[cluster]\nsecret = "one that is long enough"\nplaintext = true\nlisten = ["tcp://0.0.0.0:1"]\n'
+    (folder / "broker.toml").touch(0o600)
+    assert warnings_of(folder, text) == [
+        'broker.toml:4: cluster.listen: "tcp://0.0.0.0:1" is reachable from other machines and not encrypted; use tls '
+        "or wss",
+        "broker.toml:3: cluster.plaintext: whoever is between two brokers reads all requests, and can be a broker",
+    ]
+
+
 def test_an_admin_listener_that_other_machines_reach_is_warned_of(folder: Path) -> None:
     why = '"0.0.0.0:1" is reachable from other machines without authentication'
     assert warnings_of(folder, '[admin]\nlisten = "0.0.0.0:1"\n') == [f"broker.toml:2: admin.listen: {why}"]

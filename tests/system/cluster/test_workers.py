@@ -262,6 +262,7 @@ async def test_workers_that_know_brokers_by_certificates_know_each_other_by_thei
             *("--listen", "tls://127.0.0.1:0", *TCP, "--workers", "2", "--admin", "127.0.0.1:0"),
             **authority.broker_options(),
             tls__client_ca=authority.root,
+            broker__name="b1",
             cluster__auth="tls",
             cluster__principals="commonName=broker",
         )

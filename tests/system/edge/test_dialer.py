@@ -439,8 +439,9 @@ async def test_with_auth_tls_the_subjects_of_certificates_say_who_is_a_broker(
     listen = {"server.listen": ("tls://127.0.0.1:0", "wss://127.0.0.1:0/rsocket"), "admin.listen": "off"}
     servers: list[Server] = []
 
-    async def start(principal: str, peers: str = "") -> Server:
-        said = {"RSB_CLUSTER__PRINCIPALS": principal, "RSB_CLUSTER__PEERS": peers}
+    async def start(principal: str, peers: str = "", name: str = "") -> Server:
+        own = name or f"b{len(servers) + 1}"
+        said = {"RSB_CLUSTER__PRINCIPALS": principal, "RSB_CLUSTER__PEERS": peers, "RSB_BROKER__NAME": own}
         servers.append(Server(load(None, {**environ, **said}, listen)))
         await servers[-1].start()
         return servers[-1]
@@ -451,6 +452,9 @@ async def test_with_auth_tls_the_subjects_of_certificates_say_who_is_a_broker(
     await until(is_up(lambda: [link.is_up for link in second.core.cluster.links()]))
     third = await start("commonName=somebody", url)
     await until(lambda: sum(third.core.cluster.refused.values()))
+    fourth = await start("commonName=broker", url, "b9")  # the certificate is not for a broker of that name
+    await until(lambda: first.core.cluster.refused.get("wrong-secret"))
+    assert fourth.core.cluster.links() == []
     assert [link.is_up for link in second.core.cluster.links()] == [True]
     for server in reversed(servers):
         server.wish_stop()

@@ -120,12 +120,13 @@ async def test_a_certificate_is_a_brokers_when_all_parts_of_its_subject_are(
 ) -> None:
     """One of the same authority with one attribute that reads like two is none."""
     authority.sign("forged", subject="/O=Acme, commonName=broker-1")
-    authority.sign("real", subject="/O=Acme/CN=broker-1")
-    authority.sign("comma", subject="/O=Acme, Inc./CN=broker-2")
+    authority.sign("real", "subjectAltName=DNS:b9\n", "/O=Acme/CN=broker-1")
+    authority.sign("comma", "subjectAltName=DNS:b9.example\n", "/O=Acme, Inc./CN=broker-2")
     broker = start_broker(
         *LISTEN,
         **authority.broker_options(),
         tls__client_ca=authority.root,
+        broker__name="b1",
         cluster__auth="tls",
         cluster__principals="organizationName=Acme, commonName=broker-1; O=Acme\\, Inc., CN=broker-2",
     )

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")  # elliptic: made in no time
-BROKER_NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost\n"
+BROKER_NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:b1,DNS:b2.example,URI:spiffe://acme/broker/b3\n"
 # What strict verification, the default from Python 3.13 on, wants to see.
 ROOT_USAGE = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
 LEAF = "basicConstraints=critical,CA:FALSE\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"

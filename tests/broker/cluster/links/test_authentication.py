@@ -198,6 +198,62 @@ def test_with_tls_who_has_another_certificate_or_none_is_refused_even_with_the_s
     assert links(world) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "certificate", "is_link"),
+    [
+        ("b9", "b9", True),
+        ("b9", "b9.brokers.example", True),
+        ("b9.2", "b9", True),  # a worker
+        ("b9", "b8", False),
+        ("b9", "b99", False),
+        ("b9", "x.b9", False),
+        ("b9.x", "b9", False),
+    ],
+)
+def test_with_tls_a_certificate_is_good_for_the_broker_of_its_name_alone(
+    name: str, certificate: str, is_link: bool
+) -> None:
+    world = cluster(auth="tls", principals=["CN=b9"])
+    dialler = Broker(world)
+    dialler.name = name
+    dialler.dial(principal="CN=b9", certificate=certificate)
+    if is_link:
+        dialler.say(dialler.info(AT_MS))
+        assert links(world) == [name]
+        return
+    text = f"it says that its name is {name!r}, the subject alternative names of its certificate are {certificate!r}"
+    refused(dialler.wire, REJECTED_SETUP, f"wrong-secret: {text}")
+    acceptor = Broker(world, 0xBA)
+    acceptor.name = name
+    acceptor.accept(URL, "CN=b9", certificate=certificate)
+    acceptor.say(acceptor.info(AT_MS))
+    acceptor.say(acceptor.info(AT_MS))
+    refused(acceptor.wire, CONNECTION_ERROR, f"wrong-secret: {text}")
+
+
+IN_CLEAR = (
+    "no-cluster: brokers of two machines link by tls or wss; cluster.plaintext = true allows what is not encrypted"
+)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.4", "2001:db8::/64"])
+def test_no_secret_is_proved_to_another_machine_in_the_clear(address: str) -> None:
+    world = cluster(plaintext=False)
+    refused(Broker(world).dial(address=address).wire, REJECTED_SETUP, IN_CLEAR)
+    acceptor = Broker(world, 0xBA).accept(URL, address=address)
+    acceptor.say(acceptor.info(AT_MS, ("nonce", acceptor.nonce)))
+    refused(acceptor.wire, CONNECTION_ERROR, IN_CLEAR)
+    assert not [raw for raw in heard(acceptor.wire) if b"proof" in raw]
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1", "::/64"])
+def test_on_one_machine_a_secret_is_proved_in_the_clear(address: str) -> None:
+    world = cluster(plaintext=False)
+    dialler = Broker(world).dial(address=address)
+    dialler.prove()
+    assert links(world) == ["b9"]
+
+
 def test_with_tls_and_nobody_named_there_is_no_cluster() -> None:
     world = cluster(auth="tls")
     text = "this broker is in no cluster: neither cluster.secret nor cluster.principals is set"

@@ -45,10 +45,16 @@ def test_ports_are_for_all_and_unix_sockets_for_the_first() -> None:
     assert [str(each) for each in assignment(2).server.listen] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
 
 
+def test_ports_for_other_brokers_are_for_all_workers_too() -> None:
+    options = {"cluster__secret": "x" * 16, "cluster__listen": "tcp://127.0.0.1:7100,unix:///tmp/links.sock"}
+    listens = [[str(each) for each in assignment(number, **options).cluster.listen] for number in (1, 2)]
+    assert listens == [["tcp://127.0.0.1:7100", "unix:///tmp/links.sock"], ["tcp://127.0.0.1:7100"]]
+
+
 def test_each_worker_dials_those_before_it_and_all_other_brokers() -> None:
-    options = {"cluster__secret": "x" * 16, "cluster__peers": "tcp://far:7000"}
+    options = {"cluster__secret": "x" * 16, "cluster__peers": "tls://far:7000"}
     peers = [[str(peer) for peer in assignment(number, **options).cluster.peers] for number in (1, 2, 3)]
-    far, one, two = "tcp://far:7000", "unix:///tmp/w/w1.sock", "unix:///tmp/w/w2.sock"
+    far, one, two = "tls://far:7000", "unix:///tmp/w/w1.sock", "unix:///tmp/w/w2.sock"
     assert peers == [[far], [far, one], [far, one, two]]
 
 

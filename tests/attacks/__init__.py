@@ -1,0 +1,1 @@
+"""Attacks on a broker with real sockets, one script each: what stands in docs/threat-model.md and nowhere else."""

@@ -1,0 +1,9 @@
+"""No attack may hang, whatever it achieves."""
+
+import pytest
+
+from tests.system.support.waits import bound_tests_of
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    bound_tests_of(__file__, items)
