@@ -26,7 +26,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from client_sdk.gateways.samwise.tables import UNSYNCED_BYTES, Letter, StoreError, Tables, Totals, encode_publish
+from client_sdk.gateways.samwise.tables import Letter, StoreError, Tables, Totals, encode_publish
 from client_sdk.gateways.samwise.values import Message, Publish, Refused
 
 FSYNC: Final = "fsync"  # what is stored survives a power failure
@@ -94,9 +94,8 @@ class Store:
         self._idle: asyncio.Handle | None = None  # when what nobody waits for is done
         self._is_urgent = False  # somebody waits for one of them
         self._is_busy = False  # the thread has the tables
-        self._sync_at_bytes = 0  # of the log: when another thread waits for the disk, so that others need not
-        self._syncing: asyncio.Future[None] | None = None  # while it does
-        self._is_log_long = False  # it has, and the log is moved when the tables are free
+        self._syncing: asyncio.Future[None] | None = None  # while another thread waits for the disk to have the log
+        self._is_log_synced = False  # it has, and the log is moved when the tables are free
         self._has_spare = True  # pages in the file, perhaps, to give back
         self._is_closing = False
         self._freed: asyncio.Future[None] | None = None  # while `close` waits for the thread
@@ -116,9 +115,7 @@ class Store:
         )
         self._loop = asyncio.get_running_loop()
         self._totals = self._tables.totals
-        self._is_closing = self._is_log_long = False
-        self._sync_at_bytes = 0
-        self._sync_later(self._tables)
+        self._is_closing = self._is_log_synced = False
         self._thread = ThreadPoolExecutor(1, "samwise store")
         self._did([])
 
@@ -321,35 +318,30 @@ class Store:
             self._freed.set_result(None)
         if self._is_closing:
             return
-        if self._is_log_long or (done and self._syncing is not None and tables.log_is_too_long):
-            self._is_log_long, self._is_busy, self._sync_at_bytes = False, True, 0
-            self._sync_later(tables)
+        if self._is_log_synced or (done and self._syncing is not None and tables.log_is_too_long):
+            self._is_log_synced, self._is_busy = False, True
             if self._next is not None:  # what waits has its turn afterwards
                 self._next.cancel()
                 self._next = None
             thread.submit(self._shorten, tables)
             return
-        if done and self._syncing is None and tables.log_has(self._sync_at_bytes):
+        if done and self._syncing is None and tables.log_is_long:
             self._syncing = self._loop.run_in_executor(None, tables.sync_log)
-            self._syncing.add_done_callback(lambda _: self._synced(tables))
+            self._syncing.add_done_callback(lambda _: self._synced())
         if self._next is None:
             self._plan()
         if (self._has_spare or self._kept) and self._idle is None:
             wait_s = RETRY_S if done or self._kept else 0.0  # a step that gave something back is followed by the next
             self._idle = self._loop.call_later(wait_s, self._look_again)
 
-    def _synced(self, tables: Tables) -> None:
+    def _synced(self) -> None:
         """The disk has the log but for the last bit, so that the others need not wait long if it is moved now."""
         self._syncing = None
         if self._is_closing:
             return
-        self._sync_later(tables)
-        self._is_log_long = tables.log_is_long
-        if self._is_log_long and not self._is_busy:
+        self._is_log_synced = True
+        if not self._is_busy:
             self._did([])
-
-    def _sync_later(self, tables: Tables) -> None:
-        self._sync_at_bytes = min(self._sync_at_bytes + UNSYNCED_BYTES, tables.max_log_bytes)
 
     def _resolve(self, jobs: list[_Job], totals: Totals) -> None:
         """In the order in which they were done."""

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from client_sdk.gateways.samwise.store import FSYNC, OS, Store
+from client_sdk.gateways.samwise.store import DURABILITIES, FSYNC, OS, Store
 from client_sdk.gateways.samwise.tables import (
     MAX_SCANNED,
     SPARE_PART,
@@ -443,11 +443,11 @@ async def test_after_a_crash_messages_are_counted_and_ids_are_not_used_again(sto
     await crashed.close()
 
 
-async def test_a_log_that_nobody_waits_for_is_synced_on_its_way_and_never_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_the_log_has_its_size_from_the_start_and_is_synced_and_moved_whenever_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str
 ) -> None:
     monkeypatch.setattr("client_sdk.gateways.samwise.tables.WAL_BYTES", 500_000)
-    monkeypatch.setattr("client_sdk.gateways.samwise.store.UNSYNCED_BYTES", 100_000)
     done: list[str] = []
 
     def note(name: str) -> None:
@@ -461,37 +461,24 @@ async def test_a_log_that_nobody_waits_for_is_synced_on_its_way_and_never_long(
 
     note("sync_log")
     note("shorten_log")
-    store = Store(tmp_path / "store", durability=OS)
+    store = Store(tmp_path / "store", durability=durability)
     await store.open()
+    assert os.stat(tmp_path / "store-wal").st_size == 500_000
     puts_n = 0
     while done.count("shorten_log") < 3:
         await put(store, publish(bytes(10_000)), 1)
         await until(lambda: store._syncing is None)
         puts_n += 1
-    assert done == 3 * [*5 * ["sync_log"], "shorten_log"]
+    assert done == 3 * ["sync_log", "shorten_log"]
     assert 3 * 25 < puts_n < 3 * 50
     assert os.stat(tmp_path / "store-wal").st_size < 600_000
     await store.close()
-
-
-async def test_what_was_planned_waits_while_the_log_is_moved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tables, "log_is_long", True)
-    await until(lambda: not (store._has_spare or store._is_busy))
-    asked = asyncio.ensure_future(put(store, publish(), 1))
-    await asyncio.sleep(0)
-    tables, planned = store._tables, store._next
-    assert tables is not None
-    assert planned is not None
-    store._synced(tables)
-    assert (store._is_busy, planned.cancelled()) == (True, True)
-    assert (await asked).id == 1
 
 
 async def test_a_disk_that_is_slow_makes_others_wait_and_no_log_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("client_sdk.gateways.samwise.tables.WAL_BYTES", 500_000)
-    monkeypatch.setattr("client_sdk.gateways.samwise.store.UNSYNCED_BYTES", 100_000)
     synced = threading.Event()
     monkeypatch.setattr(Tables, "sync_log", lambda tables: synced.wait())
     store = Store(tmp_path / "store", durability=OS)
@@ -501,6 +488,31 @@ async def test_a_disk_that_is_slow_makes_others_wait_and_no_log_long(
     assert 600_000 < os.stat(tmp_path / "store-wal").st_size < 700_000
     synced.set()
     await store.close()
+
+
+async def test_a_log_that_was_left_by_a_crash_keeps_what_it_has(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    await store.open()
+    message = await put(store, publish(), 1)
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / f"store{suffix}", tmp_path / f"crashed{suffix}")
+    os.truncate(tmp_path / "crashed-wal", 100_000)  # as an earlier version left it
+    crashed = Store(tmp_path / "crashed")
+    await crashed.open()
+    assert (await crashed.read_new(0, 10))[0] == [message]
+    await crashed.close()
+    await store.close()
+
+
+async def test_what_was_planned_waits_while_the_log_is_moved(store: Store) -> None:
+    await until(lambda: not (store._has_spare or store._is_busy))
+    asked = asyncio.ensure_future(put(store, publish(), 1))
+    await asyncio.sleep(0)
+    planned = store._next
+    assert planned is not None
+    store._synced()
+    assert (store._is_busy, planned.cancelled()) == (True, True)
+    assert (await asked).id == 1
 
 
 async def test_a_retry_is_taken_once_when_it_is_due(store: Store) -> None:
