@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiormq import AMQPError, Connection
+from aiormq.connection import TransportFactory
 from aiormq.exceptions import ProtocolSyntaxError
 from yarl import URL
 
@@ -30,11 +31,13 @@ class RabbitBroker:
     heartbeat_s: int = 3
     tls: ssl.SSLContext | None = None  # None: without TLS
 
-    def connection(self) -> Connection:
-        """A new one, not connected. ValueError for a host that is none."""
+    def connection(self, transport: TransportFactory | None = None) -> Connection:
+        """A new one, not connected. `transport`: makes its streams; None: aiormq does. ValueError for a host that is
+        none."""
         scheme = "amqp" if self.tls is None else "amqps"
         url = URL.build(scheme=scheme, host=self.host, port=self.port, user=self.user, password=self.password)
-        made = Connection(url.with_query(heartbeat=str(self.heartbeat_s)), context=self.tls)
+        url = url.with_query(heartbeat=str(self.heartbeat_s))
+        made = Connection(url, context=self.tls, transport_factory=transport)
         made.vhost = self.vhost  # which a path could not say as it is
         return made
 

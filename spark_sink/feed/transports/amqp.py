@@ -14,6 +14,7 @@ from typing import Final
 
 from aiormq import Connection
 from aiormq.abc import AbstractChannel, DeliveredMessage
+from aiormq.connection import TransportFactory
 from aiormq.exceptions import DeliveryError
 from pamqp.commands import Basic
 
@@ -22,6 +23,7 @@ from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post
 from spark_sink.feed.topics import amqp_binding, amqp_topic, from_amqp
 from spark_sink.feed.transport import Arrival
+from spark_sink.feed.transports.amqp_messages import MessageReader, MessageTransport
 from spark_sink.feed.transports.reconnecting import CONTENT_TYPE, SEND_S, Reconnecting, is_cancelled
 from spark_sink.feed.transports.settings import LinkSettings, SinkSettings, SourceSettings
 
@@ -53,7 +55,7 @@ class _Link(Reconnecting):
         return reason_of(error) if isinstance(error, (*FAILURES, asyncio.CancelledError)) else None
 
     async def _connected(self) -> None:
-        connection = self._broker.connection()
+        connection = self._broker.connection(self._transport())
         try:
             await self._broker.connect(connection)
             async with asyncio.timeout(CONNECT_S):
@@ -65,6 +67,10 @@ class _Link(Reconnecting):
             raise ConnectionError("connection lost")
         finally:
             await close_connection(connection)
+
+    def _transport(self) -> TransportFactory | None:
+        """As of `RabbitBroker.connection`."""
+        return None
 
     async def _prepare(self, channel: AbstractChannel) -> None:
         """Declares what else there has to be."""
@@ -85,7 +91,7 @@ class AmqpSource(_Link):
         self._arrived: asyncio.Queue[Arrival] = asyncio.Queue()  # at most `prefetch`
         self._acknowledged: asyncio.Queue[int] = asyncio.Queue()  # as many
         self._tags = Tags()  # of the channel
-        self._channel: AbstractChannel | None = None  # that takes acknowledgements; None while there is none
+        self._reader: MessageReader | None = None  # whose messages are taken; None while there is none
         self._is_deleted: Final = asyncio.Event()  # the queue, since it was declared
 
     async def receive(self) -> Arrival:
@@ -95,9 +101,16 @@ class AmqpSource(_Link):
 
     def acknowledge(self, arrival: Arrival) -> None:
         """It leaves the queue, unless its connection is gone."""
-        channel, tag = arrival.token if isinstance(arrival.token, tuple) else (None, 0)
-        if channel is not None and channel is self._channel:
+        reader, tag = arrival.token if isinstance(arrival.token, tuple) else (None, 0)
+        if reader is not None and reader is self._reader:
             self._acknowledged.put_nowait(tag)
+
+    def _transport(self) -> TransportFactory:
+        return MessageTransport(self._use_reader, self._take, self._broker.tls)
+
+    def _use_reader(self, reader: MessageReader) -> None:
+        """Of a new connection; what comes over any other is not taken any more."""
+        self._reader = reader
 
     async def _prepare(self, channel: AbstractChannel) -> None:
         settings = self._settings
@@ -113,10 +126,9 @@ class AmqpSource(_Link):
             await channel.queue_bind(queue, self._exchange, each)
         self._arrived = _renewed(self._arrived)
         self._acknowledged, self._tags = asyncio.Queue(), Tags()
-        self._channel = channel
         self._is_deleted.clear()
         channel.on_consumer_cancel_callbacks.add(self._deleted)
-        await channel.basic_consume(queue, self._take)
+        await channel.basic_consume(queue, _not_taken)
 
     async def _use(self, connection: Connection, channel: AbstractChannel) -> None:
         acknowledging = asyncio.create_task(self._acknowledge(channel))
@@ -126,7 +138,7 @@ class AmqpSource(_Link):
                 [connection.closing, channel.closing, acknowledging, deletion], return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            self._channel = None
+            self._reader = None
             self._arrived = _renewed(self._arrived)  # they come again
             for task in (acknowledging, deletion):
                 task.cancel()
@@ -156,10 +168,9 @@ class AmqpSource(_Link):
         """RabbitMQ says that there is no queue any more, and else nothing: it is declared again."""
         self._is_deleted.set()
 
-    async def _take(self, message: DeliveredMessage) -> None:
-        topic = from_amqp(message.routing_key or "")
-        token = (message.channel, message.delivery_tag)
-        self._arrived.put_nowait(Arrival(bytes(message.body), topic, self.name, token))
+    def _take(self, reader: MessageReader, tag: int, routing_key: str, body: bytes) -> None:
+        if reader is self._reader:
+            self._arrived.put_nowait(Arrival(body, from_amqp(routing_key), self.name, (reader, tag)))
 
 
 class Tags:
@@ -218,6 +229,10 @@ class AmqpSink(_Link):
             await super()._use(connection, channel)
         finally:
             self._channel = None
+
+
+async def _not_taken(message: DeliveredMessage) -> None:
+    """The reader takes them all, so aiormq has none."""
 
 
 def _renewed(arrived: "asyncio.Queue[Arrival]") -> "asyncio.Queue[Arrival]":
