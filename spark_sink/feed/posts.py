@@ -29,6 +29,7 @@ DIRECTORY: Final = "directory"  # of sr3: a folder was made, or with REMOVE and 
 FILE_OPS: Final = (LINK, HLINK, REMOVE, RENAME, DIRECTORY)
 TOPIC: Final = "topic"  # "RESERVED … not present in the JSON payload"
 MAX_MODE: Final = 0o7777
+MAX_PUB_TIME_NS: Final = (1 << 63) - 1  # in the year 2262: what is later, or before 1677, is kept as that moment
 
 # Every header that has a meaning here; those that are not among them are forwarded unread.
 _READ: Final = frozenset(
@@ -250,7 +251,7 @@ def _post_of(headers: dict[str, msgspec.Raw]) -> Post:
         base_url=base_url,
         rel_path=rel_path,
         headers=headers,
-        pub_time_ns=read_time("pubTime", pub_time),
+        pub_time_ns=max(-MAX_PUB_TIME_NS, min(read_time("pubTime", pub_time), MAX_PUB_TIME_NS)),
         identity=read,
         file_op=None if file_op is None else _read_operation(file_op, rel_path),
         size=None if size is None else read_count("size", size),

@@ -39,6 +39,9 @@ CODES: Final = {
 }
 
 
+_NAMING: Final = frozenset(("pubTime", "baseUrl", "relPath"))
+
+
 class Report(msgspec.Struct, frozen=True):
     """What became of a post at one consumer."""
 
@@ -50,8 +53,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report_post(post: Post, report: Report) -> Post:
-    """The post as a report: all headers but the content. "Report messages should never include the content header"."""
-    return post.changed(content=None, **report_values(report))
+    """The post as a report: all headers but the content. "Report messages should never include the content header". Of
+    one that has a header which nobody could read: those that say which post it is. BadPost: these are not there."""
+    values = {"content": None, **report_values(report)}
+    try:
+        return post.changed(**values)
+    except BadPost:
+        return post.changed(**dict.fromkeys(post.headers.keys() - _NAMING), **values)
 
 
 def report_values(report: Report) -> dict[str, object]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spark_sink.feed.errors import BadPost
-from spark_sink.feed.posts import read_post
+from spark_sink.feed.posts import read_post, read_remains
 from spark_sink.feed.reports import CODES, DOWNLOADED, NOT_MODIFIED, Report, find_report, report_post
 from tests.spark_sink.feed.samples import PUB_TIME, post_of
 from tests.spark_sink.feed.vectors import SENT
@@ -21,6 +21,15 @@ def test_a_report_has_the_four_fields_its_message_and_never_content() -> None:
     assert headers["message"] == "downloaded ok"
     fields = {"elapsedTime": PUB_TIME, "resultCode": "201", "host": "host-1", "user": "feed"}
     assert fields.items() <= headers["report"].items()
+
+
+def test_the_report_of_what_is_no_post_says_which_one_it_is() -> None:
+    remains = read_remains(b'{"pubTime": "20260102T030405", "baseUrl": "http://a/", "relPath": "f", "mode": "rwx"}')
+    report = read_post(report_post(remains, REPORT).encode())
+    assert (report.pub_time, report.base_url, report.rel_path) == ("20260102T030405", "http://a/", "f")
+    assert (find_report(report), "mode" in report.headers) == (REPORT, False)
+    with pytest.raises(BadPost):
+        report_post(read_remains(b'{"pubTime": "today", "baseUrl": "http://a/", "relPath": "f"}'), REPORT)
 
 
 def test_what_is_written_is_read_again() -> None:

@@ -194,6 +194,17 @@ async def test_a_path_that_leads_out_is_refused(site: Site, running: Running, pa
     await until(lambda: len(running.source.acknowledged) == 4)  # of two nobody could be told
 
 
+async def test_what_is_no_post_or_of_no_time_holds_up_nothing(site: Site, running: Running) -> None:
+    data = site.put("f", b"1")
+    posts = [read_post(site.post("f", data, at=PUB_TIME_NS + number)) for number in range(3)]
+    late = posts[0].changed(pubTime="99991231T235959", relPath="late", content={"encoding": "utf-8", "value": "1"})
+    bad = posts[1].encode().replace(b'"f"', b'"bad"').replace(b'"size": 1', b'"size": true')
+    running.source.give(late.encode(), bad, posts[2].encode(), late.encode())
+    assert sorted(await running.reported(4)) == [(201, "f"), (201, "late"), (304, "late"), (417, "bad")]
+    assert running.files == {"f": b"1", "late": b"1"}
+    await until(lambda: len(running.source.acknowledged) == 4)
+
+
 async def test_other_schemes_and_redirects_to_others_are_refused(site: Site, running: Running) -> None:
     def redirect(request: web.Request) -> web.StreamResponse | None:
         if request.path == "/away":
