@@ -2,6 +2,7 @@
 
     connected(name, …) / receive(peer, data, now) / lost(peer, …)    what happened outside
     go_on(peer, now) / work(now)                                     more of what was received, a part at a time
+    take_asks() / admit(peer, …) / refuse(peer, …)                   credentials to be verified, and what came of it
     tick(now, at_ms) / next_deadline()                               time passed; when to tick at the latest
     take_writes()                                                    peers with bytes to write
     take_events()                                                    what happened inside
@@ -12,8 +13,10 @@ Nothing here reads a clock, waits, logs or raises on what a peer sends.
 
 from typing import Final
 
+from broker.access.identities import NO_PROOF, Proof
 from broker.cluster.settings import ClusterSettings
 from broker.cluster.state import ClusterState
+from broker.connections.admission import Ask
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.sessions import Move
 from broker.event_log.flow_intervals import FlowIntervals
@@ -125,16 +128,16 @@ class Core:
         framed: bool,
         now: float,
         address: str = "",
-        principal: str = "",
+        proof: Proof = NO_PROOF,
         arrival: Arrival = NOTHING_SPECIAL,
     ) -> Peer:
         """A connection was accepted. `framed`: its bytes are a stream with 24-bit lengths, else messages.
 
-        `address`, `principal`: where it comes from and who it is, as far as limits count it; empty where there is none.
+        `address`: where it comes from, empty where there is none; `proof`: who its transport says it is.
         """
         peer = self.lifecycle.make_peer(name, framed, now, 1)
         peer.arrival = arrival
-        refusal = self.lifecycle.limits.enter(peer, address, principal, self.lifecycle.sessions.suspended_n)
+        refusal = self.lifecycle.limits.enter(peer, address, proof, self.lifecycle.sessions.suspended_n)
         if refusal:
             self.lifecycle.end(peer, "over-limit", refusal, now, REJECTED_SETUP)
         else:
@@ -148,14 +151,14 @@ class Core:
         now: float,
         url: str,
         address: str = "",
-        principal: str = "",
+        proof: Proof = NO_PROOF,
         arrival: Arrival = NOTHING_SPECIAL,
     ) -> Peer:
         """A connection to another broker is there, which `cluster.take_dials` had asked for; else as `connected`."""
         peer = self.lifecycle.make_peer(name, framed, now, 0)
         peer.arrival = arrival
         # One too many or not: a broker that is full of clients needs the others more than ever.
-        self.lifecycle.limits.enter(peer, address, principal, self.lifecycle.sessions.suspended_n)
+        self.lifecycle.limits.enter(peer, address, proof, self.lifecycle.sessions.suspended_n)
         setup = self.cluster.dialled(peer, url, now)
         peer.connection.begin(setup)
         self.engine.set_mimes(peer, setup)
@@ -304,6 +307,24 @@ class Core:
     def end(self, peer: Peer, word: str, text: str, now: float, code: int = 0) -> None:
         """See `Lifecycle.end`."""
         self.lifecycle.end(peer, word, text, now, code)
+
+    def take_asks(self) -> list[Ask]:
+        """Takes credentials to be verified; `admit` or `refuse` is the answer to each."""
+        return self.lifecycle.admission.take_asks()
+
+    def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> None:
+        """The peer's credentials are those of this principal; then `go_on` is to be called, as after `receive`.
+
+        `expires_at`: until then, seconds, monotonic; 0.0: they do not expire.
+        """
+        self.lifecycle.admit(peer, principal, expires_at, now)
+
+    def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> None:
+        """They do not hold, or cannot be verified; else as `admit`.
+
+        `text` is for the stranger, `reason` for operators.
+        """
+        self.lifecycle.refuse(peer, word, text, reason, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""

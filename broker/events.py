@@ -68,6 +68,8 @@ REQUESTS_DROPPED: Final = 31
 ROUTE_UNSAID: Final = 32
 BROKER_LOAD: Final = 33
 FILES_RELOADED: Final = 34
+ADMITTED: Final = 35
+AUTH_REFUSED: Final = 36
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -104,6 +106,8 @@ KIND_NAMES: Final[dict[int, str]] = {
     ROUTE_UNSAID: "RouteUnsaid",
     BROKER_LOAD: "BrokerLoad",
     FILES_RELOADED: "FilesReloaded",
+    ADMITTED: "Admitted",
+    AUTH_REFUSED: "AuthRefused",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.
@@ -272,7 +276,7 @@ LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
     "TableDigest and BrokerLoad what is said of them below",
     "peer": "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id",
     "reason": "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`; of AnnotationsRefused "
-    "what is wrong with them",
+    "what is wrong with them; of Admitted the kind of the identity",
     "detail": "a sentence for people; of RouteSeen the number of its slot",
     "uptime_ms": "how long the route was in the table of this broker, or the connection that ended had lived",
     "requests": "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that "

@@ -1,7 +1,8 @@
 """The life of a connection: accepted, registered, suspended, moved, ended; and what peers say on stream 0.
 
-    make_peer ──► first frame: SETUP ──► ROUTE_SETUP, BROKER_INFO ──► … ──► end, lost, left ──► its route leaves, its
-                               RESUME ──► its suspended peer goes on        streams end, callers that waited go on
+    make_peer ──► first frame: SETUP ──► admission ──► ROUTE_SETUP, BROKER_INFO ──► … ──► end, lost, left ──► its route
+                               RESUME ──► its suspended peer goes on          leaves, its streams end, callers that
+                                                                              waited go on
 
 Holds the components that decide about connections (`broker.connections`, `broker.cluster`) and carries out what they
 decide. Streams other than 0, and when time passes, are the core's.
@@ -12,6 +13,7 @@ from typing import Final
 from broker.cluster.cluster import Cluster
 from broker.cluster.replication import ReplacedElsewhere
 from broker.cluster.state import ClusterState
+from broker.connections.admission import Admission
 from broker.connections.back_pressure import BackPressure
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.deadlines import overdue
@@ -51,6 +53,7 @@ class Lifecycle:
         self.sessions: Final = Sessions(settings, table.masks, event_log)
         self.deadlines: Final = Timers()  # when peers are looked at: one of each
         self.limits: Final = ConnectionLimits(settings)
+        self.admission: Final = Admission(settings, self.limits, event_log)
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
@@ -229,6 +232,8 @@ class Lifecycle:
         """Looks at the peer at that moment, and not at the one that was meant before."""
         if peer.look_timer is not None:
             peer.look_timer.cancel()
+        if peer.expires_at and at > peer.expires_at:
+            at = peer.expires_at
         peer.look_timer = self.deadlines.put(at, peer)
 
     def tick(self, now: float) -> None:
@@ -290,7 +295,46 @@ class Lifecycle:
         if self._handshake.is_resume(frame):
             self._handle_resume(peer, frame)
             return
-        accepted = self._handshake.accept(peer, frame)
+        ending = self._handshake.read(peer, frame)
+        if ending is None and self.admission.is_on:
+            ending = self._judge(peer, now)
+        if ending is not None:
+            self.carry_out(ending, now)
+        elif not peer.is_asked:
+            self._let_in(peer, now)
+
+    def _judge(self, peer: Peer, now: float) -> Ending | None:
+        """See `Admission.judge`. What says that it is a broker proves that otherwise, and until then asks nothing."""
+        setup = peer.connection.setup
+        assert setup is not None  # it was read
+        if self.cluster.handshakes.is_open and self._handshake.is_of_broker(peer, setup):
+            peer.max_streams = 0
+            return None
+        ending = self.admission.judge(peer, now)
+        if peer.is_asked:
+            self.watch(peer, now + self.settings.setup_timeout_s)
+        return ending
+
+    def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> None:
+        """The credentials of a connection hold, see `Admission.admit`; nothing if it has ended."""
+        if peer.is_asked and not peer.is_ending and not peer.is_lost:
+            self._go_on(peer, self.admission.admit(peer, principal, expires_at, now), now)
+
+    def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> None:
+        """They do not, see `Admission.refuse`; nothing if it has ended."""
+        if peer.is_asked and not peer.is_ending and not peer.is_lost:
+            self._go_on(peer, self.admission.refuse(peer, word, text, reason, now), now)
+
+    def _go_on(self, peer: Peer, ending: Ending | None, now: float) -> None:
+        """A connection was judged."""
+        if ending is not None:
+            self.carry_out(ending, now)
+        else:
+            self._let_in(peer, now)
+
+    def _let_in(self, peer: Peer, now: float) -> None:
+        """The connection begins: its SETUP was read, and it is admitted."""
+        accepted = self._handshake.accept(peer, now)
         if accepted.ending is not None:
             self.carry_out(accepted.ending, now)
             return
@@ -320,6 +364,7 @@ class Lifecycle:
             # The client knows sooner than we that its old socket is dead.
             self._suspend(peer, "left", f"resumed by {newcomer.name}", now)
         self.limits.set_away(peer, False)
+        self.limits.exchange(peer, newcomer)
         self.sessions.resume(peer, found.session, newcomer, found.resume, now)
         self._forget(newcomer, now)
         if peer.granting is not None:
@@ -368,7 +413,8 @@ class Lifecycle:
             else:
                 self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
         elif is_request:
-            self.engine.handle_push(peer, frame, at, to)
+            if peer.max_streams:  # else it is a broker that has not proved it yet
+                self.engine.handle_push(peer, frame, at, to)
         else:
             self.announce(peer, frame.data[at:to], CONNECTION_ERROR, now)
 
@@ -442,6 +488,14 @@ class Lifecycle:
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
         if peer.is_ending or peer.is_lost:
             return
+        if peer.is_asked:
+            self._go_on(peer, self.admission.late(peer, now), now)
+            return
+        if peer.expires_at and now >= peer.expires_at:
+            expired = self.admission.expire(peer, now)
+            if expired is not None:
+                self.carry_out(expired, now)
+                return
         if not peer.is_suspended and peer.granting is not None and peer.granting.is_due(peer.requests, now):
             peer.send(frames.encode_lease(GRANTED_MS, GRANTED_N))
         ending = overdue(peer, self.sessions.ttl_s, now)

@@ -62,6 +62,8 @@ OF_STRANGERS: Final = frozenset(
         events.ROUTE_LEFT,
         events.ROUTE_REPLACED,
         events.ANNOTATIONS_REFUSED,
+        events.ADMITTED,
+        events.AUTH_REFUSED,
     }
 )
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
@@ -182,6 +184,8 @@ _LINES: Final = {
     events.PEER_RESUMED: "peer {peer}: resumed{detail}",
     events.PEER_CLOSED: "peer {peer}: closed {after}{why}",
     events.SLOW_PEER_ENDED: "peer {peer}: ended{why}",
+    events.ADMITTED: "peer {peer}: admitted{detail}",
+    events.AUTH_REFUSED: "peer {peer}: credentials refused{why}",
     events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
     events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
     events.BREAKER_CLOSED: "service {service}: requests are accepted again{detail}",

@@ -12,9 +12,11 @@ from __future__ import annotations
 import ssl
 from typing import Final, NamedTuple
 
+from broker.access.identities import CERTIFICATE
 from broker.config.certificates import client_context, fault_of_pair, server_context
 from broker.config.cluster import all_listeners, is_in_cluster
 from broker.config.options import Config
+from broker.connections.admission import REQUIRED
 from rsocket_wire.errors import BrokerError
 
 NOTHING: Final = "SIGHUP: no option names a file that is read again; the configuration is read at the start only"
@@ -37,7 +39,9 @@ def read_files(config: Config) -> Reloaded:
         raise BrokerError("bad-config", f"tls.{which}: {getattr(tls, which)} {text}")
     accepting: ssl.SSLContext | None = None
     if any(listen.is_tls for listen in all_listeners(config)):
-        accepting = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version)
+        auth = config.auth
+        is_optional = auth.mode == REQUIRED and auth.accept != (CERTIFICATE,)  # then admission refuses who has nothing
+        accepting = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version, is_optional)
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)

@@ -14,7 +14,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.cluster.settings import ClusterSettings
 from broker.config.cluster import reachable
@@ -22,6 +22,7 @@ from broker.config.hosts import own_names
 from broker.config.options import Config
 from broker.config.settings import cluster_settings_of, settings_of
 from broker.config.urls import Listen, cannot_listen
+from broker.connections.admission import OFF
 from broker.core import Core
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.dialer import Dialer
@@ -45,6 +46,9 @@ from broker.views.queries import CORE
 from broker.views.schemas import DialView, EdgeView, Moment
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
+
+if TYPE_CHECKING:
+    from broker.edge.admission.doorman import Doorman
 
 T = TypeVar("T")
 
@@ -86,6 +90,7 @@ class Server:
         self.event_pipe: EventPipe | None = None  # None when no events are written
         self._shell: Shell | None = None  # None until started
         self._dialer: Dialer | None = None  # None until started, and where there is no cluster
+        self._doorman: Doorman | None = None  # None until started, and where no credentials are verified
         self._servers: list[asyncio.Server | TlsPort] = []
         self._handshakes: Handshakes | None = None  # None until started, and where there is no TLS
         self._unix_paths: list[str] = []
@@ -105,7 +110,10 @@ class Server:
     async def start(self) -> None:
         """Listens on everything that is configured, or raises BrokerError and listens on nothing."""
         config = self.config
+        self._doorman = _make_doorman(config)
         self._shell = self._make_shell()
+        if self._doorman is not None:
+            self._doorman.shell = self._shell
         DESCRIPTORS.measure()
         try:
             files = read_files(config)
@@ -130,6 +138,8 @@ class Server:
                 self._dialer = self._make_dialer(self._cluster, files)
         except BaseException:
             await self._close_listeners()
+            if self._doorman is not None:
+                await self._doorman.stop()
             if self.event_pipe is not None:
                 await self.event_pipe.stop(EVENTS_STOP_S)
             raise
@@ -222,6 +232,8 @@ class Server:
         await self._wait(lambda: self.shell.links_open() == 0, LAST_WRITES_S, FORCED_WRITES_S)
         self.shell.abort_all()
         await self._close_listeners()
+        if self._doorman is not None:
+            await self._doorman.stop()
         await self._stop_events()
         self._say_stopped(left)
 
@@ -285,11 +297,24 @@ class Server:
         stuck_s = self.config.limits.stuck_s
         on_requests = self._take_requests if self.core.settings.single_requests else None
         load_meter = LoadMeter(self.core, time.monotonic()) if self.config.events.dir else None
+        on_asks = self._doorman.take if self._doorman is not None else None
         if not self.config.log.frames:
-            return Shell(self.core, stuck_s, self._take_events, on_requests=on_requests, load_meter=load_meter)
-        frame_log = FrameLog(self.config.log.frames)
+            return Shell(
+                self.core,
+                stuck_s,
+                self._take_events,
+                on_requests=on_requests,
+                load_meter=load_meter,
+                on_asks=on_asks,
+            )
         return FrameLoggingShell(
-            frame_log, self.core, stuck_s, self._take_events, on_requests=on_requests, load_meter=load_meter
+            FrameLog(self.config.log.frames),
+            self.core,
+            stuck_s,
+            self._take_events,
+            on_requests=on_requests,
+            load_meter=load_meter,
+            on_asks=on_asks,
         )
 
     def _make_handshakes(self, files: Reloaded) -> Handshakes | None:
@@ -339,3 +364,15 @@ class Server:
             if os.path.exists(path):
                 os.unlink(path)
         self._unix_paths = []
+
+
+def _make_doorman(config: Config) -> Doorman | None:
+    """What verifies credentials; None: nothing is to be. BrokerError "bad-config"."""
+    if config.auth.mode == OFF:
+        return None  # and nothing of it is imported
+    from broker.edge.admission.doorman import make_doorman
+
+    try:
+        return make_doorman(config)
+    except (OSError, ValueError) as error:
+        raise BrokerError("bad-config", f"auth.users: {config.auth.users}: {error}") from None

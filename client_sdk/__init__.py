@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from client_sdk.client import Client
     from client_sdk.codecs import BYTES, JSON, Codec, json_codec
     from client_sdk.connecting import Connecting, connect
+    from client_sdk.credentials import Password, Token
     from client_sdk.errors import (
         ApplicationError,
+        AuthUnavailable,
         BadAddress,
         BadRequest,
         Canceled,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         SetupRejected,
         TooLarge,
         TooLate,
+        Unauthenticated,
         Unhealthy,
     )
     from client_sdk.payload import Payload
@@ -67,6 +70,7 @@ __all__ = [
     "Address",
     "Answer",
     "ApplicationError",
+    "AuthUnavailable",
     "BYTES",
     "BadAddress",
     "BadRequest",
@@ -93,6 +97,7 @@ __all__ = [
     "NotConnected",
     "Offering",
     "OverLimit",
+    "Password",
     "Payload",
     "Rejected",
     "Request",
@@ -102,9 +107,11 @@ __all__ = [
     "Service",
     "SetupRejected",
     "State",
+    "Token",
     "TooLarge",
     "TooLate",
     "Trace",
+    "Unauthenticated",
     "Unhealthy",
     "address",
     "connect",
@@ -125,9 +132,10 @@ _NAMES_OF = {  # the module of each public name
     "client": "Client",
     "codecs": "BYTES JSON Codec json_codec",
     "connecting": "Connecting connect",
-    "errors": "ApplicationError BadAddress BadRequest Canceled ClientError ConnectionLost DeadlineExceeded Draining "
-    "Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected RouteLost SetupRejected TooLarge "
-    "TooLate Unhealthy",
+    "credentials": "Password Token",
+    "errors": "ApplicationError AuthUnavailable BadAddress BadRequest Canceled ClientError ConnectionLost "
+    "DeadlineExceeded Draining Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected RouteLost "
+    "SetupRejected TooLarge TooLate Unauthenticated Unhealthy",
     "payload": "Payload",
     "reconnect.state": "Change Changes State",
     "serving.group": "Group Offering offer",

@@ -20,6 +20,7 @@ from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.client import Client
 from client_sdk.clock import Clock
+from client_sdk.credentials import CredentialsSource, may_carry_credentials
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
@@ -147,6 +148,7 @@ def connect(
     mime_type: str = MIME_TYPE,
     connect_timeout_s: float = 5.0,
     ssl: tls.SSLContext | None = None,
+    credentials: CredentialsSource | None = None,
     timeout_s: float | None = None,
     says_deadlines: bool | None = None,
     wait_for_reconnect: bool | float = False,
@@ -169,6 +171,8 @@ def connect(
     mime_type     of broker frames; "message/x.rsocket.broker.frame.v0" for the Java broker
     connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
     ssl           for tls:// and wss://; None: the system's certificates
+    credentials   a Token or a Password, or an async function that gives one, which is asked at each attempt to connect;
+                  sent over TLS or within this machine only. None: the broker wants none, or a certificate in `ssl`
 
     What calls do unless they say otherwise:
 
@@ -192,7 +196,8 @@ def connect(
     A broker that is about to stop names others, and the client moves there in time: requests that run end on the old
     connection, new ones go to the new one (docs/lame-duck.md).
 
-    Entering raises NotConnected when no broker can be reached and SetupRejected when it refuses. ValueError for
+    Entering raises NotConnected when no broker can be reached, SetupRejected when it refuses (Unauthenticated for its
+    credentials), and what the function of `credentials` raises. ValueError for
     arguments that make no sense, BadAddress for a name or tags that cannot be sent.
 
     >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as client:
@@ -206,6 +211,9 @@ def connect(
         raise ValueError(
             f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be 0 < keepalive_s <= lifetime_s"
         )
+    open_target = next((target for target in targets if not may_carry_credentials(target)), None)
+    if credentials is not None and open_target is not None:
+        raise ValueError(f"credentials= over {open_target.url}: everybody on the way could read them; use tls or wss")
     if handler is not None and not isinstance(service, str):
         raise ValueError("handler= needs service='name': only a named service can be called")
     if service is None and tags:
@@ -233,7 +241,14 @@ def connect(
         if stranger is not None:
             stranger.setup = setup if advertisement is None else advertisement.setup_of(setup)
         brokers = Brokers(
-            targets, setup, responder, connect_timeout_s, ssl, advertisement=advertisement, settings=settings
+            targets,
+            setup,
+            responder,
+            connect_timeout_s,
+            ssl,
+            advertisement=advertisement,
+            settings=settings,
+            credentials=credentials,
         )
         manager = ConnectionManager(brokers, origin, Backoff(), Clock())
         cache = MetadataCache(

@@ -20,6 +20,8 @@
      ├─ ConnectionLost         the connection to the broker was lost in the middle; also a ConnectionError
      │   └─ NotConnected       there was none, nothing was sent
      └─ SetupRejected          the broker refused the connection
+         ├─ Unauthenticated    its credentials, or that there are none
+         └─ AuthUnavailable    it could not verify them now
 
 Each has a stable `word` for programs ("no-route"), the `text` that came with it, the RSocket `code` (0: no frame said
 it) and an `advice`; `str()` is all of them in one sentence. Every word of the broker (`CODE_WORDS`) has a class here
@@ -323,6 +325,26 @@ class SetupRejected(ClientError):
         return self.word in TRANSIENT_WORDS
 
 
+class Unauthenticated(SetupRejected):
+    """The broker wants to know who connects, and the credentials are missing or not accepted.
+
+    >>> Unauthenticated("the credentials are not accepted").is_transient
+    False
+    """
+
+    default_word = "unauthenticated"
+
+
+class AuthUnavailable(SetupRejected):
+    """The broker could not verify the credentials now.
+
+    >>> AuthUnavailable("the credentials cannot be verified now").is_transient
+    True
+    """
+
+    default_word = "auth-unavailable"
+
+
 class Refused(Exception):
     """What this side answers a caller with, when it is not the handler's ApplicationError. Never leaves the SDK."""
 
@@ -346,6 +368,10 @@ REJECTED_WORDS: Final[dict[str, type[ClientError]]] = {
     "bad-annotations": Misrouted,
     "deadline": TooLate,
 }
+SETUP_WORDS: Final[dict[str, type[SetupRejected]]] = {
+    "unauthenticated": Unauthenticated,
+    "auth-unavailable": AuthUnavailable,
+}
 CANCELED_WORDS: Final[dict[str, type[ClientError]]] = {"route-lost": RouteLost, "deadline": DeadlineExceeded}
 INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
     "bad-request": BadRequest,
@@ -364,6 +390,9 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "bad-frame": "the other side does not speak RSocket, or something between the two changes bytes; check the URL",
     "bad-setup": "the URL is not that of a broker, or the broker has another version",
     "bad-version": "the broker speaks another version of RSocket; check the URL",
+    "unauthenticated": "the broker wants other credentials= of connect(), or a client certificate in ssl=",
+    "auth-unavailable": "the broker cannot verify credentials now; the client tries again",
+    "expired": "the client reconnects; credentials= may be an async function that gives a new token each time",
     "setup-timeout": "the broker did not receive the SETUP in time; the client tries again",
     "bad-route": "correct service= and tags= of connect(): a name or tag is invalid, or there are too many",
     "no-cluster": "the URL is that of a listener for brokers, or the broker does not support mime_type=",
@@ -383,7 +412,9 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "too-large": "the other side does not complete a fragmented payload",
 }
 # Of a refused SETUP: the same connect() may succeed later.
-TRANSIENT_WORDS: Final = frozenset({"over-limit", "draining", "setup-timeout", "token-in-use", "broker-stopped"})
+TRANSIENT_WORDS: Final = frozenset(
+    {"over-limit", "draining", "setup-timeout", "token-in-use", "broker-stopped", "auth-unavailable"}
+)
 
 
 def split_word(message: str) -> tuple[str, str]:

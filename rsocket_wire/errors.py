@@ -91,14 +91,21 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     ),
     "wrong-secret": (
         REJECTED_SETUP,
-        "a broker wants to link and does not know the secret of the cluster, or the subject of its certificate is not "
-        "among `cluster.principals`, or the certificate is not for a broker of its name; the connection is closed",
+        "a broker wants to link and does not know the secret of the cluster, or the principal of its certificate is "
+        "not among `cluster.principals`, or the certificate is not for a broker of its name; the connection is closed",
     ),
     "duplicate-link": (
         CONNECTION_CLOSE,
         "two brokers have two connections, or one of them has restarted; one of the connections is closed",
     ),
     "replaced": (CONNECTION_CLOSE, "another connection came with the same Route Id; this one is closed"),
+    "unauthenticated": (
+        REJECTED_SETUP,
+        "the broker wants credentials (`auth.mode`), and those of the connection are missing or not accepted; connect "
+        "with others",
+    ),
+    "auth-unavailable": (REJECTED_SETUP, "the credentials cannot be verified now; connect again later"),
+    "expired": (CONNECTION_ERROR, "the token of the connection has expired; connect again with a new one"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer, and it has read none of them for `limits.stuck_s`"),
     "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),

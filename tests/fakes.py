@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+from broker.access.identities import Proof
 from broker.cluster.settings import ClusterSettings
 from broker.core import Core, CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
@@ -204,9 +205,17 @@ class World:
     def at_ms(self) -> int:
         return START_MS + int((self.now - 100.0 + self.skew_s) * 1000)
 
-    def connect(self, framed: bool = True, name: str = "tcp 127.0.0.1:1", origin: tuple[Any, ...] = ("", "")) -> Wire:
-        """A connection that has said nothing yet. `origin`: its address and principal, and its Arrival."""
-        wire = Wire(self, self.core.connected(name, framed, self.now, *origin))
+    def connect(
+        self,
+        framed: bool = True,
+        name: str = "tcp 127.0.0.1:1",
+        origin: tuple[Any, ...] = ("", ""),
+        is_private: bool = False,
+    ) -> Wire:
+        """A connection that has said nothing yet. `origin`: its address, who its transport says it is, its Arrival."""
+        address, principal, *arrival = origin
+        proof = Proof(principal, is_private=is_private)
+        wire = Wire(self, self.core.connected(name, framed, self.now, address, proof, *arrival))
         self.wires[wire.peer.id] = wire
         self.pump()
         return wire
@@ -367,7 +376,7 @@ class Wire:
     def work_off(self) -> None:
         """What the core has received and not looked at."""
         core = self.world.core
-        while core.go_on(self.peer, self.world.now):
+        while not self.peer.is_asked and core.go_on(self.peer, self.world.now):
             core.work(self.world.now)
 
     def block(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ssl as tls
 import time
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import msgspec
 
 from broker.commands import terminal
 from broker.log import one_line
-from client_sdk import Address, Client, Flow, Payload, address, connect, multicast, shard
+from client_sdk import Address, Client, Connecting, Flow, Payload, address, connect, multicast, shard
 from client_sdk.sync.iterable_bridge import IterableBridge
 
 MODELS = ("request_response", "fire_and_forget", "request_stream", "request_channel", "metadata_push")
@@ -73,6 +72,8 @@ def call(
     ca: str | None,
     cert: str | None,
     key: str | None,
+    token_file: str | None,
+    user: str | None,
     service: str | None,
     tags: tuple[str, ...],
     to_all: bool,
@@ -103,19 +104,20 @@ def call(
     if timeout_s is None and model not in ("request_stream", "request_channel"):
         timeout_s = DEFAULT_TIMEOUT_S
     context = terminal.tls_context(ca, cert, key)
+    credentials = terminal.credentials_of(token_file, user)
 
     def main() -> Coroutine[Any, Any, int]:
         target = _target(service, dict(map(terminal.split_tag, tags)), to_all or gather, keys, lb)
         pairs = [terminal.split_pair("--meta", each) for each in metas]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
-        return _connected(url, context, wanted, _body(wanted))
+        return _connected(connect(url, ssl=context, credentials=credentials), wanted, _body(wanted))
 
     terminal.run(main)
 
 
-async def _connected(url: str, context: tls.SSLContext | None, wanted: Wanted, body: bytes) -> int:
-    async with connect(url, ssl=context) as client:
+async def _connected(connecting: Connecting, wanted: Wanted, body: bytes) -> int:
+    async with connecting as client:
         _say(wanted, f"connected to {client.broker} as {client.route_id}")
         began_at = time.monotonic()
         try:

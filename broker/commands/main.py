@@ -18,7 +18,8 @@ from broker.commands.process import heed_signals, prepare, say_shortage, stop_at
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
-from broker.config.extras import EVENTS_MODULES, lack_of_events
+from broker.config.auth import is_user_line
+from broker.config.extras import EVENTS_MODULES, lack_of_auth, lack_of_events
 from broker.config.load import ConfigErrors, Loaded, load_all
 from broker.config.options import OPTIONS, Config
 from broker.config.reference import options_toml
@@ -147,6 +148,29 @@ def check(path: str | None, options: bool) -> None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(f"{path or 'environment'}: ok")
+
+
+@main.command()
+@click.argument("name")
+def password(name: str) -> None:
+    """Make the line of user NAME for the file auth.users.
+
+    Asks for the password, or reads it from standard input when that is no terminal.
+    """
+    lack = lack_of_auth()
+    if lack:
+        click.echo(f"rsocket-broker password {lack}", err=True)
+        sys.exit(EXIT_NOT_INSTALLED)
+    from argon2 import PasswordHasher
+
+    is_asked = sys.stdin.isatty()
+    given = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True) if is_asked else None
+    secret = given if given is not None else sys.stdin.readline().rstrip("\r\n")
+    line = f"{name}:{PasswordHasher().hash(secret)}"
+    if not secret or not is_user_line(line):
+        click.echo("a user has a printable name without a colon, and a password", err=True)
+        sys.exit(EXIT_BAD_CONFIG)
+    click.echo(line)
 
 
 async def _serve(config: Config, stops_at_eof: bool) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl as tls
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 
 from broker.commands import terminal
 from broker.log import one_line
-from client_sdk import Payload, Request, Service, connect
+from client_sdk import Connecting, Payload, Request, Service, connect
 
 DRAIN_S = 5.0  # for what still runs when enough has come
 
@@ -87,6 +86,8 @@ def offer(
     ca: str | None,
     cert: str | None,
     key: str | None,
+    token_file: str | None,
+    user: str | None,
     tags: tuple[str, ...],
     answer: str | None,
     items_n: int,
@@ -95,6 +96,7 @@ def offer(
 ) -> None:
     """Offer a service NAME until Ctrl-C: show what is asked, and answer. To try callers, routes and tags."""
     context = terminal.tls_context(ca, cert, key)
+    credentials = terminal.credentials_of(token_file, user)
     own_tags = dict(map(terminal.split_tag, tags))
 
     def main() -> Coroutine[Any, Any, int]:
@@ -102,13 +104,14 @@ def offer(
         if is_json and text is not None:
             terminal.checked_json("--answer", text)
         offered = OfferedService(text, items_n, take_n, is_json)
-        return _serve(url, context, offered, offered.service(name, own_tags))
+        service = offered.service(name, own_tags)
+        return _serve(connect(url, service=service, ssl=context, credentials=credentials), offered, service)
 
     terminal.run(main)
 
 
-async def _serve(url: str, context: tls.SSLContext | None, offered: OfferedService, service: Service) -> int:
-    async with connect(url, service=service, ssl=context) as client:
+async def _serve(connecting: Connecting, offered: OfferedService, service: Service) -> int:
+    async with connecting as client:
         terminal.complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
         waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(offered.done.wait())]
         try:

@@ -10,6 +10,7 @@ import os
 import ssl as tls
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -17,6 +18,7 @@ import msgspec
 
 import client_sdk
 from broker.log import one_line
+from client_sdk.credentials import CredentialsSource, Password, Token
 
 EXIT_FAILED = 1
 EXIT_NOT_CONNECTED = 3
@@ -40,6 +42,9 @@ Exit status:
   7  the service or the connection was lost during the request
   8  the request is invalid (bad-address, no-handler, too-large ...)
   130  interrupted; the other side got a CANCEL"""
+
+TOKEN_VARIABLE = "RSOCKET_BROKER_TOKEN"
+PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
@@ -210,9 +215,35 @@ def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLCon
     return context
 
 
+def credentials_of(token_file: str | None, user: str | None) -> CredentialsSource | None:
+    """What the command proves who it is with: a token from the file or TOKEN_VARIABLE, or a name with a password from
+    PASSWORD_VARIABLE or the terminal; None: nothing. UsageError for both, and for none of a file or a terminal.
+    """
+    if token_file is not None and user is not None:
+        raise click.UsageError("--token-file and --user exclude each other")
+    if user is not None:
+        password = os.environ.get(PASSWORD_VARIABLE)
+        if password is None:
+            if not sys.stdin.isatty():
+                raise click.UsageError(f"--user needs {PASSWORD_VARIABLE} where there is no terminal to ask at")
+            password = str(click.prompt("password", hide_input=True, err=True))
+        return Password(user, password)
+    if token_file is None:
+        token = os.environ.get(TOKEN_VARIABLE)
+        return None if token is None else Token(token)
+
+    async def read_token() -> Token:
+        """Anew for each connection: what renews tokens replaces the file."""
+        return Token(Path(token_file).read_text(encoding="utf-8").strip())
+
+    return read_token
+
+
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
     """The URL and what is needed to get there."""
     for option in (
+        click.option("--user", metavar="NAME", help=f"Log in as this user, with the password in {PASSWORD_VARIABLE}."),
+        click.option("--token-file", metavar="FILE", help=f"Log in with the token in FILE, or in {TOKEN_VARIABLE}."),
         click.option("--key", metavar="FILE", help="Private key of --cert, PEM."),
         click.option("--cert", metavar="FILE", help="Client certificate, PEM."),
         click.option(

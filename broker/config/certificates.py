@@ -53,10 +53,13 @@ def fault_of_roots(path: str) -> str:
     return ""
 
 
-def server_context(certificate: str, key: str, client_ca: str = "", min_version: str = "1.2") -> ssl.SSLContext:
+def server_context(
+    certificate: str, key: str, client_ca: str = "", min_version: str = "1.2", is_optional: bool = False
+) -> ssl.SSLContext:
     """A context for accepting; with `client_ca` every client must show a certificate signed by it.
 
-    Raises BrokerError "bad-config" when a file is not what it should be.
+    `is_optional`: it need show none, but one that it shows must be. Raises BrokerError "bad-config" when a file is not
+    what it should be.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[min_version]
@@ -64,7 +67,7 @@ def server_context(certificate: str, key: str, client_ca: str = "", min_version:
         load_pair(context, certificate, key)
         if client_ca:
             context.load_verify_locations(client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
+            context.verify_mode = ssl.CERT_OPTIONAL if is_optional else ssl.CERT_REQUIRED
     except (ssl.SSLError, OSError) as error:
         raise _bad_files((certificate, key, client_ca), error) from None
     return context

@@ -1,8 +1,8 @@
 """Parts of the package that an installation may be without, and the line that installs them.
 
 The base install has what a client and a broker need; numpy and pyarrow (240 MB) come with the extra `events`, libzmq
-and the client of RabbitMQ with the extra `samwise`, those of RabbitMQ and MQTT with the extra `feed`. A Samwise gateway
-for services, without keys, needs no extra.
+and the client of RabbitMQ with the extra `samwise`, those of RabbitMQ and MQTT with the extra `feed`, what verifies
+passwords and tokens with the extra `auth`. A Samwise gateway for services, without keys, needs no extra.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ RABBITMQ_MODULE: Final = "aiormq"
 SAMWISE_LINE: Final = 'pip install "rsocket-broker[samwise]"'
 FEED_MODULES: Final = {"amqp": RABBITMQ_MODULE, "mqtt": "aiomqtt"}  # by the beginning of a URL
 FEED_LINE: Final = 'pip install "rsocket-broker[feed]"'
+AUTH_MODULES: Final = ("argon2", "cryptography", "jwt")
+AUTH_LINE: Final = 'pip install "rsocket-broker[auth]"'
 
 
 def lack_of_events() -> str:
@@ -36,6 +38,11 @@ def lack_of_rabbitmq() -> str:
 def lack_of_feed(protocol: str) -> str:
     """Likewise of a feed that speaks amqp or mqtt."""
     return _lack([FEED_MODULES[protocol]], FEED_LINE)
+
+
+def lack_of_auth() -> str:
+    """Likewise of a broker that verifies passwords and tokens."""
+    return _lack(AUTH_MODULES, AUTH_LINE)
 
 
 def _lack(modules: Sequence[str], line: str) -> str:

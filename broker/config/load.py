@@ -20,24 +20,25 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from broker.config.auth import auth_mistakes
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
 from broker.config.cluster import cluster_mistakes
 from broker.config.extras import lack_of_events
 from broker.config.hosts import read_name, read_origin
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import (
-    CONTROLS,
     OPTIONS,
     SECTIONS,
     TABLES,
     VARIABLE_PREFIX,
+    WORDS_OF,
     Config,
     OptionDoc,
     Tables,
     is_chooser,
     one_of_requests,
 )
-from broker.config.principal import Principal, split_list
+from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
@@ -127,8 +128,9 @@ def load_all(
     _check_files(found)
     _check_certificates(found)
     _check_extras(found)
-    for name, text, needle in cluster_mistakes(found.values, found.wrong):
-        found.blame(name, text, needle)
+    for own_mistakes in (cluster_mistakes, auth_mistakes):
+        for name, text, needle in own_mistakes(found.values, found.wrong):
+            found.blame(name, text, needle)
     for mistakes in (samwise_mistakes, feed_mistakes):
         for name, text, needle in mistakes(found.values, found.tables, found.wrong):
             found.blame(name, text, needle)
@@ -465,12 +467,11 @@ def _read_item(form: str, item: object) -> object:
     if form in ("subject", "text"):
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is not printable text")
-        return str(Principal.parse(item)) if form == "subject" else item
-    if form == "control":
-        if item not in CONTROLS:
-            raise BrokerError(
-                "bad-config", f"{shown_value(item)} is not {either([toml_text(word) for word in CONTROLS])}"
-            )
+        return read_principal(item) if form == "subject" else item
+    if form in WORDS_OF:
+        words = WORDS_OF[form]
+        if item not in words:
+            raise BrokerError("bad-config", f"{shown_value(item)} is not {either([toml_text(word) for word in words])}")
         return item
     if form == "endpoint":
         return str(Endpoint.parse(item))

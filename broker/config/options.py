@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from broker.access.identities import KINDS
 from broker.config.option import MAX_NAME_BYTES, POLICY, Option
 from broker.config.quantities import SIZE, SIZES, TIME, TIMES
+from broker.config.sections.auth import AuthOptions, JwtOptions
 from broker.config.sections.cluster import AnnotationOptions, ClusterOptions
 from broker.config.sections.events import EventOptions
 from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions, SubscribeOptions, WinnowOptions
@@ -29,6 +31,7 @@ MAX_MESSAGE_BROKERS: Final = 100  # tables [feed.broker.NAME]: each is a connect
 MAX_POSTED: Final = 100  # tables [feed.post.NAME]: each is a folder that is looked at
 MAX_MIRRORS: Final = 100  # tables [feed.subscribe.NAME], and [feed.winnow.NAME]
 CONTROLS: Final = ("status", "stop", "restart")
+WORDS_OF: Final = {"control": CONTROLS, "identity": KINDS}  # what items of a list of this form may be
 CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
 WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 POLICY_SECTIONS: Final = ("routing", "protection")
@@ -46,6 +49,8 @@ class Config:
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     tls: TlsOptions = field(default_factory=TlsOptions)
+    auth: AuthOptions = field(default_factory=AuthOptions)
+    jwt: JwtOptions = field(default_factory=JwtOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
     events: EventOptions = field(default_factory=EventOptions)
     routing: RoutingOptions = field(default_factory=RoutingOptions)
@@ -134,7 +139,7 @@ class OptionDoc:
             "origin": 'a list of origins, or "null"',
             "name": "a list of host names",
             "endpoint": "a list of endpoints ipc:// and tcp://",
-            "control": f"a list of {either([toml_text(word) for word in CONTROLS])}",
+            **{form: f"a list of {either([toml_text(word) for word in words])}" for form, words in WORDS_OF.items()},
         }
         return forms[self.option.form]
 

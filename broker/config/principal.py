@@ -1,80 +1,67 @@
-"""Principals: who is at the other end of a connection, as a certificate or the system says, and as people write it.
+"""Principals as people write them in a configuration, read into the texts of identities (`broker.access.identities`).
 
-    organizationName=Acme\\, Inc., commonName=broker-1       the subject of a verified certificate, in its order
+    certificate:spiffe://acme/broker-1                      as the identity is shown everywhere
+    certificate:CN=broker-1,O=Acme\\, Inc.                  a subject by RFC 4514: its last step first
+    organizationName=Acme\\, Inc., commonName=broker-1       a subject in the order of its certificate
     organizationName=Acme, commonName=a+serialNumber=7      one of its steps may have several attributes
-    uid 1000                                                who owns the process behind a Unix socket
+    uid:1000, uid 1000                                      who owns the process behind a Unix socket
 
-A principal is compared part by part: attribute names and values are kept apart, and the text that `str` gives is the
-same for two principals only if all their parts are, whatever is in a value. So it may stand for the principal as a key,
-and what counts principals or compares them needs no more than that text (D-66).
+What is written in several ways has one text, so texts are compared (D-66).
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from broker.access.identities import (
+    CERTIFICATE,
+    SHORT_NAMES,
+    UID,
+    Attribute,
+    identity_text,
+    names_of_certificate,
+    subject_text,
+)
 from broker.config.toml import shown_value
 from rsocket_wire.errors import BrokerError
 
-# What people write for the attributes that OpenSSL, and with it Python, calls by long names (RFC 4514, section 3).
-SHORT_NAMES: Final = {
-    "CN": "commonName",
-    "L": "localityName",
-    "ST": "stateOrProvinceName",
-    "O": "organizationName",
-    "OU": "organizationalUnitName",
-    "C": "countryName",
-    "STREET": "streetAddress",
-    "DC": "domainComponent",
-    "UID": "userId",
-}
-SPECIAL: Final = ",+\\"  # in a value they need a backslash in front
+LONG_NAMES: Final = {short: name for name, short in SHORT_NAMES.items()}
 _TOKEN: Final = re.compile(r"\\[0-9A-Fa-f]{2}|\\.|.", re.DOTALL)  # a character, or what a backslash makes one of
-_UID: Final = re.compile(r"uid (0|[1-9][0-9]{0,9})")
+_UID: Final = re.compile(r"uid[ :](0|[1-9][0-9]{0,9})")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*|[0-9]+(\.[0-9]+)+")
+_OF_CERTIFICATE: Final = f"{CERTIFICATE}:"
 
-Attribute = tuple[str, str]  # name and value
 
+def read_principal(text: str) -> str:
+    """The text of the identity; BrokerError "bad-config" whose text begins with the quoted text.
 
-@dataclass(frozen=True)
-class Principal:
-    """A subject, or the user of a Unix socket; nobody when it has neither."""
-
-    steps: tuple[tuple[Attribute, ...], ...] = ()  # of a subject, in its order; the attributes of one step are sorted
-    uid: int = -1  # -1: it is no user of this machine
-
-    @staticmethod
-    def of_certificate(certificate: dict[str, tuple[tuple[Attribute, ...], ...]]) -> "Principal":
-        """The subject of a certificate as `ssl` gives it."""
-        return Principal(tuple(tuple(sorted(step)) for step in certificate.get("subject", ())))
-
-    @staticmethod
-    def parse(text: str) -> "Principal":
-        """What people have written; BrokerError "bad-config" whose text begins with the quoted text.
-
-        A backslash takes the character behind it as it is, or two hexadecimal digits as a byte of UTF-8.
-        """
-        user = _UID.fullmatch(text.strip())
-        if user is not None:
-            return Principal(uid=int(user[1]))
-        try:
-            tokens = _TOKEN.findall(text)
-            steps = [[_attribute(part) for part in _split(step, "+")] for step in _split(tokens, ",")]
-        except ValueError as error:
-            form = "it is written commonName=NAME, organizationName=NAME … or uid NUMBER"
-            raise BrokerError("bad-config", f"{shown_value(text)} is not a principal: {error}; {form}") from None
-        return Principal(tuple(tuple(sorted(step)) for step in steps))
-
-    def __str__(self) -> str:
-        """What `parse` reads as the same principal, and no other one."""
-        if self.uid >= 0:
-            return f"uid {self.uid}"
-        return ", ".join("+".join(f"{name}={_escaped(value)}" for name, value in step) for step in self.steps)
+    A backslash takes the character behind it as it is, or two hexadecimal digits as a byte of UTF-8.
+    """
+    user = _UID.fullmatch(text.strip())
+    if user is not None:
+        return identity_text(UID, user[1])
+    name = text.lstrip().removeprefix(_OF_CERTIFICATE)
+    is_shown = name != text.lstrip()
+    if is_shown and _is_alternative(name.strip()):
+        return identity_text(CERTIFICATE, name.strip())
+    try:
+        steps = [tuple(_attribute(part) for part in _split(step, "+")) for step in _split(_TOKEN.findall(name), ",")]
+    except ValueError as error:
+        form = "it is written certificate:NAME, commonName=NAME, organizationName=NAME … or uid:NUMBER"
+        raise BrokerError("bad-config", f"{shown_value(text)} is not a principal: {error}; {form}") from None
+    if is_shown:
+        steps.reverse()
+    return identity_text(CERTIFICATE, subject_text(tuple(steps)))
 
 
 def split_list(text: str) -> list[str]:
     """The principals of a list that semicolons separate; one in a value has a backslash in front."""
     return ["".join(item).strip() for item in _split(_TOKEN.findall(text), ";")]
+
+
+def _is_alternative(name: str) -> bool:
+    """It is what a SAN could say."""
+    kind = "URI" if ":" in name else "DNS"
+    return bool(names_of_certificate((), ((kind, name),)).identity)
 
 
 def _split(tokens: list[str], separator: str) -> list[list[str]]:
@@ -100,7 +87,7 @@ def _attribute(tokens: list[str]) -> Attribute:
     value = _value(tokens[at + 1 :])
     if not value:
         raise ValueError(f"{name} has no value")
-    return SHORT_NAMES.get(name.upper(), name), value
+    return LONG_NAMES.get(name.upper(), name), value
 
 
 def _value(tokens: list[str]) -> str:
@@ -118,16 +105,3 @@ def _value(tokens: list[str]) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         raise ValueError(f"{shown_value(''.join(tokens))} is not UTF-8") from None
-
-
-def _escaped(value: str) -> str:
-    """The value as it may stand between separators, printable, on one line."""
-    written: list[str] = []
-    for at, each in enumerate(value):
-        if each in SPECIAL:
-            written.append(f"\\{each}")
-        elif not each.isprintable() or (each == " " and at in (0, len(value) - 1)):
-            written += [f"\\{byte:02x}" for byte in each.encode("utf-8", "surrogatepass")]
-        else:
-            written.append(each)
-    return "".join(written)

@@ -21,6 +21,8 @@ from rsocket_wire.wire.ids import parse_id
 OTHER_NAMES: Final = {  # setting -> option
     "annotations_from_clients": "annotations.from_clients",
     "annotations_to_clients": "annotations.to_clients",
+    "auth_accept": "auth.accept",
+    "auth_mode": "auth.mode",
     "require_annotations": "annotations.require",
     "is_mesh": "cluster.mesh",
     "link_cost": "cluster.cost",

@@ -1,7 +1,8 @@
 """The first frame of a connection: a SETUP that begins one, or a RESUME that goes on with one whose socket broke.
 
-    SETUP  ──► accept ──► refused, or accepted with what its metadata holds: a ROUTE_SETUP, a BROKER_INFO, or nothing
-    RESUME ──► find   ──► refused, or the suspended peer that goes on with this transport (D-39)
+    SETUP  ──► read ──► admission ──► accept ──► refused, or accepted with what its metadata holds: a ROUTE_SETUP, a
+                                                 BROKER_INFO, or nothing
+    RESUME ──► find ──► refused, or the suspended peer that goes on with this transport (D-39)
 
 Decides whether the connection is accepted and says what has to end; `Lifecycle` ends, registers and links.
 """
@@ -21,9 +22,9 @@ from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_RESUME, REJECTED_SETUP, InvalidFrame
-from rsocket_wire.rsocket.frames import RESUME, Resume, decode_resume, encode_lease
+from rsocket_wire.rsocket.frames import RESUME, Resume, Setup, decode_resume, encode_lease
 from rsocket_wire.rsocket.framing import FrameCursor
-from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
+from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, COMPOSITE_MIME, find_broker_frame
 from rsocket_wire.rsocket.notices import Notice, client_id_of
 from rsocket_wire.rsocket.resumption import Session
 from rsocket_wire.wire.frames import BROKER_INFO
@@ -80,21 +81,29 @@ class Handshake:
         """Tells whether the frame asks to go on with another connection."""
         return self._sessions.is_offered and frame.kind == RESUME and not frame.stream_id
 
-    def accept(self, peer: Peer, frame: FrameCursor) -> AcceptedSetup:
-        """Reads the first frame of a connection, which should be a SETUP."""
+    def read(self, peer: Peer, frame: FrameCursor) -> Ending | None:
+        """Reads the first frame of a connection, which should be a SETUP; None when it is one."""
+        refusal = peer.connection.handle_first(frame, self._sessions.is_offered)
+        return Ending(peer, refusal.word, refusal.text) if refusal is not None else None
+
+    def is_of_broker(self, peer: Peer, setup: Setup) -> bool:
+        """Tells whether a SETUP says that a broker wants to link."""
+        metadata = setup.metadata or b""
+        at, to = find_broker_frame(metadata, 0, len(metadata)) if setup.metadata_mime == COMPOSITE_MIME else (ABSENT, 0)
+        return _is_broker_info(metadata, at, to)
+
+    def accept(self, peer: Peer, now: float) -> AcceptedSetup:
+        """Accepts or refuses a connection whose SETUP was read, and that is admitted."""
         sessions = self._sessions
-        refusal = peer.connection.handle_first(frame, sessions.is_offered)
-        if refusal is not None:
-            return AcceptedSetup(Ending(peer, refusal.word, refusal.text))
         setup = peer.connection.setup
-        assert setup is not None  # handle_first accepted it
+        assert setup is not None  # `read` has it
         if peer.may_replace_suspended and self._limits.is_over(peer):  # the suspended ones keep their places
             return _rejected(peer, "over-limit", self._limits.refusal_of(peer))
         self._engine.set_mimes(peer, setup)
         peer.frame.max_bytes = self._engine.settings.max_frame_bytes
         metadata = setup.metadata or b""
         at, to = self._engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
-        is_broker = at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
+        is_broker = _is_broker_info(metadata, at, to)
         if peer.arrival.entrance == (FOR_CLIENTS if is_broker else FOR_BROKERS):
             return _rejected(peer, "no-cluster", NO_BROKERS if is_broker else NO_CLIENTS)
         if self._drains.is_leaving and not is_broker:  # links come again: routes that nobody else has are still asked
@@ -104,9 +113,9 @@ class Handshake:
                 # "A server should not accept a SETUP with a Token that is currently already being used"
                 return _rejected(peer, "token-in-use", "another connection has this resume token")
             sessions.open(peer, setup.token)
-        self._event_log.tell(PEER_CONNECTED, self._event_log.wall(frame.now), peer=peer.name)
+        self._event_log.tell(PEER_CONNECTED, self._event_log.wall(now), peer=peer.name)
         if setup.wants_lease:
-            peer.granting = LeaseGrants(self._engine.query.table.masks, self._engine.timers, frame.now)
+            peer.granting = LeaseGrants(self._engine.query.table.masks, self._engine.timers, now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
         if at >= 0:
             return AcceptedSetup(None, metadata[at:to], is_broker)
@@ -137,8 +146,7 @@ class Handshake:
             return FoundSession([Ending(newcomer, "bad-frame", error.text)], None, None, None)
         peer = self._sessions.find(resume.token)
         session = peer.session if peer is not None else None
-        is_other = peer is not None and peer.principal != "" and peer.principal != newcomer.principal
-        if peer is None or session is None or is_other:  # who is known may not be followed by somebody else
+        if peer is None or session is None or not _may_follow(peer, newcomer):
             text = "there is no session to resume, connect again with a SETUP"
             return FoundSession([Ending(newcomer, "unknown-session", text)], None, None, resume)
         endings: list[Ending] = []
@@ -148,6 +156,18 @@ class Handshake:
             endings.append(Ending(newcomer, "cannot-resume", obstacle))
             endings.append(Ending(peer, "cannot-resume", obstacle, CONNECTION_ERROR))
         return FoundSession(endings, peer, session, resume)
+
+
+def _is_broker_info(metadata: bytes, at: int, to: int) -> bool:
+    return at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
+
+
+def _may_follow(peer: Peer, newcomer: Peer) -> bool:
+    """Who is known may not be followed by somebody else, nor be heard by others (D-39, D-96)."""
+    old, new = peer.proof, newcomer.proof
+    if old.principal and old.principal != new.principal:
+        return False
+    return peer.principal == old.principal or new.is_private or not old.is_private
 
 
 def _rejected(peer: Peer, word: str, text: str) -> AcceptedSetup:

@@ -6,6 +6,7 @@ be the one that it waits for, and is measured again when it asks for a connectio
 
 from typing import Final
 
+from broker.access.identities import Proof
 from broker.connections.closed import Closed
 from broker.connections.rate_limits import ConnectionCounter
 from broker.forwarding.peer import Peer
@@ -32,15 +33,17 @@ class ConnectionLimits:
         self._part_n = 1  # of them at a time
         self._weight = 0  # of those that it has looked at
 
-    def enter(self, peer: Peer, address: str, principal: str, suspended_n: int) -> str:
+    def enter(self, peer: Peer, address: str, proof: Proof, suspended_n: int) -> str:
         """Counts a new connection, until it leaves. Returns why it is one too many, or an empty text.
 
-        `address`, `principal`: where it comes from and who it is; empty where there is none. `suspended_n`: of the
-        others have no transport.
+        `address`: where it comes from, empty where there is none; `proof`: who it is, as its transport says.
+        `suspended_n`: of the others have no transport.
         """
+        principal = proof.principal
         self.accepted_n += 1
         self.peers[peer.id] = peer
         peer.address = address
+        peer.proof = proof
         peer.principal = principal
         peer.shared_origin = principal or address
         is_address_free = self._by_address.enter(address)
@@ -53,6 +56,31 @@ class ConnectionLimits:
             return self._by_principal.refusal_of(principal)
         peer.may_replace_suspended = self.is_over(peer)
         return ""
+
+    def identify(self, peer: Peer, principal: str) -> str:
+        """Counts the connection as this principal's from now on, an empty one is nobody. Returns as `enter`."""
+        if principal == peer.principal:
+            return ""
+        self._by_principal.leave(peer.principal)
+        peer.principal = principal
+        peer.shared_origin = principal or peer.address
+        if not self._by_principal.enter(principal):
+            return self._by_principal.refusal_of(principal)
+        peer.may_replace_suspended = self.is_over(peer)
+        return ""
+
+    def exchange(self, peer: Peer, newcomer: Peer) -> None:
+        """The peer is about to be resumed on the transport of the newcomer, and each is counted where it is from.
+
+        So the newcomer takes the peer's old place with it. Who was admitted by credentials stays who it was.
+        """
+        peer.bytes_in += newcomer.bytes_in
+        newcomer.bytes_in = 0
+        peer.address, newcomer.address = newcomer.address, peer.address
+        if peer.principal == peer.proof.principal:
+            peer.principal, newcomer.principal = newcomer.principal, peer.principal
+        peer.shared_origin = peer.principal or peer.address
+        peer.proof = newcomer.proof
 
     def leave(self, peer: Peer) -> None:
         """Forgets a connection that is no more."""

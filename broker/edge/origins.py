@@ -1,4 +1,5 @@
-"""Where a connection comes from, as the limits per address and per principal count it. Decides what one origin is."""
+"""Where a connection comes from, as the limits per address and per principal count it. Decides what one origin is, and
+whether others could read what is said there."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import socket
 import struct
 from typing import Any, Final, NamedTuple
 
-from broker.config.principal import Principal
+from broker.access.identities import NO_PROOF, UID, CertificateNames, Proof, identity_text, names_of_certificate
 from broker.forwarding.arrival import FOR_ALL
 
 _UCRED: Final = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of Linux
@@ -16,30 +17,39 @@ PREFIX_BITS: Final = 64  # of an IPv6 address: a host has all addresses behind t
 
 
 class Origin(NamedTuple):
-    """Each is empty where there is none."""
+    """Of one connection."""
 
     address: str = ""  # "10.0.0.4", "2001:db8::/64"; a Unix socket has none
-    principal: str = ""  # the text of a `Principal`: "commonName=orders", "uid 1000"
+    proof: Proof = NO_PROOF
     names: tuple[str, ...] = ()  # in the certificate, see `certificate_names`
     entrance: int = FOR_ALL  # who may come where it was accepted, see `Arrival`
 
 
 NOWHERE: Final = Origin()
+_NAMELESS: Final = CertificateNames("", "")
+_LOOPBACK_V6: Final = "::/64"  # the /64 of ::1, which nobody else has
 
 
 def origin_of(transport: asyncio.BaseTransport) -> Origin:
     """Returns the origin of a connection.
 
-    The principal is the subject of the certificate at the other end, which is there only when it was verified, or who
-    owns the process at the other end of a Unix socket.
+    The principal is what the certificate at the other end says, which is there only when it was verified, or who owns
+    the process at the other end of a Unix socket.
     """
     address = peer_address(transport)
-    if address:
-        certificate = transport.get_extra_info("peercert")
-        if not certificate:
-            return Origin(address)
-        return Origin(address, str(Principal.of_certificate(certificate)), certificate_names(certificate))
-    return Origin(principal=str(_owner_of(transport)))
+    if not address:
+        return Origin(proof=Proof(_owner_of(transport), is_private=True))
+    certificate = transport.get_extra_info("peercert")
+    is_private = transport.get_extra_info("sslcontext") is not None or is_loopback(address)
+    if not certificate:
+        return Origin(address, Proof(is_private=is_private))
+    names = _names_of(certificate)
+    return Origin(address, Proof(names.identity, names.subject, is_private), certificate_names(certificate))
+
+
+def is_loopback(address: str) -> bool:
+    """It is one of this machine's own; `address` as `address_of` has it, so that of IPv6 the whole /64 of ::1 is."""
+    return ipaddress.ip_address(address.partition("/")[0]).is_loopback or address == _LOOPBACK_V6
 
 
 def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
@@ -100,13 +110,19 @@ def address_in(name: str) -> str:
         return host  # a name, which a link has that was dialled
 
 
-def _owner_of(transport: asyncio.BaseTransport) -> Principal:
+def _names_of(certificate: dict[str, Any]) -> CertificateNames:
+    """Of a certificate as `ssl` gives it."""
+    subject = tuple(tuple(step) for step in certificate.get("subject", ()))
+    return names_of_certificate(subject, tuple(certificate.get("subjectAltName", ())))
+
+
+def _owner_of(transport: asyncio.BaseTransport) -> str:
     peer = transport.get_extra_info("socket")
     peercred = getattr(socket, "SO_PEERCRED", None)  # Linux; other systems tell it otherwise, and there it is not told
     if peer is None or peercred is None:
-        return Principal()
+        return ""
     try:
         raw = peer.getsockopt(socket.SOL_SOCKET, peercred, _UCRED.size)
     except OSError:
-        return Principal()  # the socket is gone already
-    return Principal(uid=_UCRED.unpack(raw)[1])
+        return ""  # the socket is gone already
+    return identity_text(UID, str(_UCRED.unpack(raw)[1]))

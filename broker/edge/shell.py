@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from broker.connections.admission import Ask
 from broker.core import Core
 from broker.edge.link import Link, Loop
 from broker.edge.memory import Memory
@@ -73,9 +74,11 @@ class Shell:
         clock: Callable[[], float] = time.monotonic,
         quiet_s: float = QUIET_S,
         turn_s: float = TURN_S,
+        on_asks: Callable[[list[Ask]], None] | None = None,
     ) -> None:
         """`loop`: None is the running one. `on_requests` gets single requests `REQUESTS_S` after the first of them;
         None where the core writes none. `load_meter`: None where nobody reads of the load. `clock`: seconds, monotonic.
+        `on_asks` gets credentials to be verified, and answers each by `admit` or `refuse`; None where none are asked.
         """
         self._clock = clock
         self._quiet_s = quiet_s
@@ -84,6 +87,7 @@ class Shell:
         self._on_events = on_events
         self._on_requests = on_requests
         self._load_meter = load_meter
+        self._on_asks = on_asks
         self._links: dict[int, Link] = {}  # by peer id
         self._unsent: dict[int, Peer] = {}  # by id: written to since their transport was last seen to be empty
         self._pending_input: dict[int, PendingInput] = {}  # by peer id
@@ -123,7 +127,7 @@ class Shell:
     def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:
         """Takes a transport that was accepted."""
         arrival = Arrival(list(origin.names), origin.entrance)
-        peer = self.core.connected(name, framed, self._clock(), origin.address, origin.principal, arrival)
+        peer = self.core.connected(name, framed, self._clock(), origin.address, origin.proof, arrival)
         self._links[peer.id] = link
         self.wake()
         return peer
@@ -131,7 +135,7 @@ class Shell:
     def dialled(self, name: str, framed: bool, link: Link, url: str, origin: Origin = NOWHERE) -> Peer:
         """Takes a transport to another broker, at that URL."""
         arrival = Arrival(list(origin.names))
-        peer = self.core.dialled(name, framed, self._clock(), url, origin.address, origin.principal, arrival)
+        peer = self.core.dialled(name, framed, self._clock(), url, origin.address, origin.proof, arrival)
         self._links[peer.id] = link
         self.wake()
         return peer
@@ -191,9 +195,29 @@ class Shell:
         link = self._links.get(peer.id)
         if link is None or peer.is_ending or peer.is_lost:
             return
-        self._work_off_soon()
+        if peer.is_asked:
+            self._hand_out_asks()
+        else:
+            self._work_off_soon()
         self._pending_input[peer.id] = PendingInput(peer, has_frames, now)
         link.pause()
+
+    def admit(self, peer: Peer, principal: str, expires_at: float) -> None:
+        """See `Core.admit`: what the peer has sent meanwhile is worked off."""
+        self.core.admit(peer, principal, expires_at, self._clock())
+        self._work_off_soon()
+        self.wake()
+
+    def refuse_credentials(self, peer: Peer, word: str, text: str, reason: str) -> None:
+        """See `Core.refuse`."""
+        self.core.refuse(peer, word, text, reason, self._clock())
+        self._work_off_soon()
+        self.wake()
+
+    def _hand_out_asks(self) -> None:
+        asks = self.core.take_asks()
+        if asks and self._on_asks is not None:
+            self._on_asks(asks)
 
     def _work_off_soon(self) -> None:
         """In the next turn of the loop."""
@@ -207,10 +231,14 @@ class Shell:
         self.core.work(self._clock())
         if self.core.events_n >= EVENTS_N:
             self._hand_out()
+        has_pending = False
         for peer_id, pending in list(self._pending_input.items()):
             if self._pending_input.get(peer_id) is not pending:
                 continue  # the peer was resumed on another transport meanwhile
             peer = pending.peer
+            if peer.is_asked and not peer.is_ending:
+                continue  # until it is admitted, or refused
+            has_pending = True
             now = self._clock()
             until = now + self.turn_s
             self._arrived_at = self._arrived_at or pending.since
@@ -224,6 +252,8 @@ class Shell:
                     break
             if peer.is_lost:
                 self._move()  # as in `received`; what is left is the other peer's
+            if peer.is_asked:
+                self._hand_out_asks()
             if pending.has_frames or pending.later or self._pending_input.get(peer_id) is not pending:
                 continue
             del self._pending_input[peer_id]
@@ -236,7 +266,7 @@ class Shell:
             elif not peer.is_paused and (link := self._links.get(peer_id)) is not None:
                 link.resume()
         self._move()
-        if self._pending_input:
+        if has_pending and self._pending_input:
             self._work_off_soon()
         if not self.core.has_writes():
             self._frames_seen = self.core.frames_in  # they lead to no writing
@@ -391,6 +421,8 @@ class Shell:
         self.core.tick(now, time.time_ns() // 1_000_000)
         if self._load_meter is not None:
             self._load_meter.look(self.lag_s, now)
+        if self._pending_input:  # of those that were asked, some were let in or ended because it took too long
+            self._work_off_soon()
         self.slow_peers.look()
         if self._loop.time() >= self._weigh_at:
             self._look_at_unsent()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
+from broker.access.identities import NO_PROOF
 from broker.forwarding.arrival import NOTHING_SPECIAL
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.lease_grants import LeaseGrants
@@ -51,13 +52,13 @@ class Peer(Timed):
 
     __slots__ = (
         "_dirty",
-        "_to_check",
         "_has_wrapped",
+        "_messages",
         "_next_id",
         "_outbound",
+        "_to_check",
         "_total",
         "_writer",
-        "_messages",
         "address",
         "announcements_at",
         "arrival",
@@ -72,6 +73,7 @@ class Peer(Timed):
         "connection",
         "end_detail",
         "end_reason",
+        "expires_at",
         "flows",
         "fragments_at",
         "frame",
@@ -81,11 +83,10 @@ class Peer(Timed):
         "held_credit",
         "held_n",
         "id",
+        "is_asked",
         "is_blocked",
         "is_congested",
         "is_ending",
-        "may_replace_suspended",
-        "needs_check",
         "is_framed",
         "is_lost",
         "is_queueing",
@@ -99,16 +100,19 @@ class Peer(Timed):
         "link",
         "look_timer",
         "max_streams",
+        "may_replace_suspended",
         "merging_bytes",
         "merging_n",
         "message_bytes",
         "mimes",
         "name",
+        "needs_check",
         "origin",
         "paused_by",
         "paused_callers",
         "pending_bytes",
         "principal",
+        "proof",
         "requests",
         "route",
         "session",
@@ -174,7 +178,7 @@ class Peer(Timed):
         self.bytes_in = 0
         self.bytes_out = 0  # handed to the transport, frame lengths included
         self.requests = 0  # begun by the peer, ever
-        self.held_n = 0  # fan-outs of its calls that are not done: nothing more of what it has sent is looked at
+        self.held_n = 0  # fan-outs of its calls that are not done, and `is_asked`: no more that it sent is looked at
         self.is_blocked = False  # the edge says: its transport is to be written no more to, for now
         self.is_congested = False  # it was blocked, and not all of what has waited since is written
         self.is_queueing = False  # frames go to `_outbound` and not to the writer
@@ -192,10 +196,12 @@ class Peer(Timed):
         self.unsent_bytes = 0  # of what was taken: not accepted by the peer's system at the edge's last look
         self.client_id = b""  # who it is, whatever its connection; empty: it has not said so, see `notices`
         self.address = ""  # where it comes from and who it is, as connections are counted; see `ConnectionLimits`
-        self.principal = ""
+        self.principal = ""  # the text of its identity; empty: anonymous
+        self.proof = NO_PROOF  # what its transport alone says of that
         self.arrival = NOTHING_SPECIAL
-        # What its caller's connections share (D-37): principal, else address; none of a link, which carries many's.
-        self.shared_origin = ""
+        self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
+        self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
+        self.shared_origin = ""  # of its caller's connections (D-37): principal, else address; a link has many callers'
         # When its buckets of these are full again (fragments: small ones), seconds, monotonic; see `TokenBucket`.
         self.keepalives_at = self.announcements_at = self.fragments_at = 0.0
         self.may_replace_suspended = False  # it has the place of one without a socket: it may be that one
@@ -511,9 +517,9 @@ class Peer(Timed):
         self.message_bytes = 0
 
     def attach(self, newcomer: "Peer", now: float) -> bool:
-        """Takes over the transport of another peer, whose RESUME is being looked at.
+        """Takes over the transport of a peer whose RESUME is being looked at; True when bytes came behind that.
 
-        The newcomer is as good as lost then: it has no transport. True when bytes came behind the RESUME.
+        The newcomer is as good as lost then.
         """
         rest = newcomer.frame.take_rest()
         self.name = newcomer.name
@@ -522,12 +528,6 @@ class Peer(Timed):
         if rest:
             self.frame.feed(rest, now)
         self.heard_at = now
-        self.bytes_in += newcomer.bytes_in
-        newcomer.bytes_in = 0
-        # Each is counted where it is from: the newcomer takes the peer's old place with it.
-        self.address, newcomer.address = newcomer.address, self.address
-        self.principal, newcomer.principal = newcomer.principal, self.principal
-        self.shared_origin = newcomer.shared_origin
         newcomer.forget()
         return len(rest) > 0
 

@@ -55,6 +55,10 @@ class Settings:
     drain_grace_s: float = 10.0  # for the streams of a route that drains
     drain_spread_s: float = 30.0  # over which connections that drain are told to go
 
+    # Admission: see `connections.admission`
+    auth_mode: str = "off"  # off, observe or required
+    auth_accept: tuple[str, ...] = ()  # kinds of identities
+
     # Router annotations
     broker_name: str = ""  # in traces, unique in a cluster; empty: made from the broker's id
     annotations_from_clients: str = "reject"  # reject, strip or accept: see `interbroker.ingress`

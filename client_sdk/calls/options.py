@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.retry import RetryPolicy
+from client_sdk.credentials import CredentialsSource
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.services.service import Service
 
@@ -70,6 +71,7 @@ class OfferOptions(TypedDict, total=False):
     mime_type: str
     connect_timeout_s: float
     ssl: tls.SSLContext | None
+    credentials: CredentialsSource | None
     timeout_s: float | None
     says_deadlines: bool | None
     wait_for_reconnect: bool | float

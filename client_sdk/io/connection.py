@@ -402,7 +402,8 @@ class Connection:
         failure = machine.failure
         if failure is not None and self.reason is None:
             word, text = errors.split_word(failure.message)
-            kind = errors.SetupRejected if failure.kind == REFUSED else errors.ConnectionLost
+            refused = errors.SETUP_WORDS.get(word, errors.SetupRejected)
+            kind = refused if failure.kind == REFUSED else errors.ConnectionLost
             self.reason = kind(text or "the other side ended the connection", word=word, code=failure.code)
             self.changed.set()
         if machine.is_over and self._ending is None:

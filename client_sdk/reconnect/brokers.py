@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from client_sdk.credentials import CredentialsSource, credentials_entry, may_carry_credentials
 from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
@@ -45,11 +46,13 @@ class Brokers:
         advertisement: Advertisement | None = None,
         settings: Settings | None = None,
         look_up: Callable[[str, int], Awaitable[list[str]]] | None = None,
+        credentials: CredentialsSource | None = None,
     ) -> None:
         """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1).
 
         `advertisement`: added to each SETUP as it is then; None: a caller only. `settings` of each connection.
         `look_up` gives the addresses of a host and port, or raises OSError; None: the system's resolver.
+        `credentials`: added to each SETUP, and asked for anew each time; None: there are none.
         """
         self._targets: Final = list(targets)  # the one that was reached last comes first
         self._learned: list[Target] = []  # bounded by MAX_LEARNED_URLS, and one
@@ -61,6 +64,7 @@ class Brokers:
         self.advertisement: Final = advertisement
         self._settings: Final = settings
         self._look_up: Final = addresses_of if look_up is None else look_up
+        self._credentials: Final = credentials
         # Whoever wants encryption everywhere is not led to a place without.
         self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
         self._reached: Target | None = None  # None until the first connection
@@ -140,6 +144,8 @@ class Brokers:
             target = Target(url)
         except ValueError:
             return None  # a scheme that we do not speak
+        if self._credentials is not None and not may_carry_credentials(target):
+            return None
         return target if target.scheme in _ENCRYPTED or not self._wants_encryption else None
 
     def _known(self) -> list[Target]:
@@ -196,16 +202,20 @@ class Brokers:
     async def _open_at(self, target: Target, address: str, settings: Settings | None) -> Connection:
         try:
             async with asyncio.timeout(self._timeout_s):
+                credentials = self._credentials
+                proof = b"" if credentials is None else await credentials_entry(credentials)
                 wire = await dial(target, self._ssl, address)
                 advertisement = self.advertisement
                 setup = self._setup if advertisement is None else advertisement.setup_of(self._setup)
+                if proof:
+                    setup = replace(setup, metadata=(setup.metadata or b"") + proof)
                 connection = await Connection(wire, setup, self._responder, self.hear, settings).open()
                 if advertisement is not None:
                     advertisement.opened(connection, setup)
                 self._address = address
                 return connection
         except ClientError as error:
-            kind = SetupRejected if isinstance(error, SetupRejected) else NotConnected
+            kind = type(error) if isinstance(error, SetupRejected) else NotConnected
             raise kind(f"{target.url}: {error.text}", word=error.word, code=error.code) from None
         except TimeoutError:
             text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from client_sdk.clock import Clock
-from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected
+from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected, Unauthenticated
 from client_sdk.io.connection import Connection
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -24,6 +24,7 @@ from client_sdk.reconnect.state import Change, State, StateBroadcaster
 from rsocket_wire.wire.ids import id_text
 
 RESUME_TRIES: Final = 6  # over some seconds; then the session is given up, and a connection made anew
+REFUSED_DELAY_S: Final = 30.0  # at most, half of it at least, between attempts with credentials that were refused
 MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it
 _log: Final = logging.getLogger("client_sdk")
 
@@ -237,9 +238,15 @@ class ConnectionManager:
         if len(self._retired) > MAX_RETIRED:
             await self._retired.popleft().close()
 
+    def _delay_s(self) -> float:
+        """Until the next attempt; long when the credentials were refused, which may be mended and not by haste."""
+        if self._reason is not None and self._reason.word == Unauthenticated.default_word:
+            return REFUSED_DELAY_S / 2 + self._backoff.part_s(REFUSED_DELAY_S / 2)
+        return self._backoff.next_s()
+
     async def _reconnect(self) -> None:
         while True:
-            await self._clock.sleep(self._backoff.next_s())
+            await self._clock.sleep(self._delay_s())
             try:
                 self._use(await self.brokers.dial())
             except Exception as failure:

@@ -63,5 +63,6 @@ def test_a_refused_setup_says_whether_it_may_be_tried_again() -> None:
         "draining",
         "setup-timeout",
         "token-in-use",
+        "auth-unavailable",
         "broker-stopped",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from typing import Any
 
+from broker.access.identities import Proof
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
 from broker.forwarding.arrival import Arrival
@@ -91,8 +92,9 @@ class Broker:
 
     def accept(self, url: str, principal: str = "", address: str = "", certificate: str = "") -> Broker:
         """The broker under test has reached it by that URL, and has said what it says first."""
+        arrival = Arrival([certificate or self.name])
         peer = self.world.core.dialled(
-            "tcp 10.0.0.9:7000", True, self.world.now, url, address, principal, Arrival([certificate or self.name])
+            "tcp 10.0.0.9:7000", True, self.world.now, url, address, Proof(principal), arrival
         )
         self.wire = self.world.wires[peer.id] = Wire(self.world, peer)
         self.world.pump()

@@ -8,6 +8,7 @@ Decides that and nothing else; the frames that go to and fro are the cluster's.
 import hmac
 from typing import Final
 
+from broker.access.identities import UID, kind_of
 from broker.cluster.links.broker_info import NONCE_BYTES, Info
 from broker.cluster.links.neighbour import Neighbour
 from broker.cluster.links.proof import accept_proof, dial_proof
@@ -73,12 +74,14 @@ class Authentication:
             return None
         return Refusal("bad-broker", f"its nonce has {len(info.nonce)} bytes, it must have {NONCE_BYTES}")
 
-    def refusal_of_principal(self, principal: str) -> Refusal | None:
+    def refusal_of_principal(self, peer: Peer) -> Refusal | None:
         """Why nobody with this certificate can be a broker of the cluster; None where that is proved otherwise."""
-        if self._settings.auth != "tls" or principal in self._settings.principals:
+        principal = peer.proof.principal
+        known = self._settings.principals
+        if self._settings.auth != "tls" or principal in known or peer.proof.subject in known:  # none of them is empty
             return None
         who = f"{principal!r}, which is not among" if principal else "none, it must be one of"
-        return Refusal("wrong-secret", f"the subject of its certificate is {who} cluster.principals")
+        return Refusal("wrong-secret", f"the principal of its certificate is {who} cluster.principals")
 
     def refusal_of_name(self, peer: Peer, name: str) -> Refusal | None:
         """Why the certificate of this peer is not that of the broker `name`; None where there need be none.
@@ -86,7 +89,7 @@ class Authentication:
         One of its subject alternative names must be the broker's, alone or with a domain behind it; several workers of
         a machine, `eu-1.1` and `eu-1.2`, show that of `eu-1`.
         """
-        if self._settings.auth != "tls" or peer.principal.startswith("uid "):
+        if self._settings.auth != "tls" or kind_of(peer.proof.principal) == UID:
             return None
         base, _, number = name.rpartition(".")
         wanted = [name, base] if base and number.isdigit() else [name]
@@ -117,7 +120,7 @@ class Authentication:
         settings = self._settings
         if settings.auth == "tls":
             peer = neighbour.peer
-            return self.refusal_of_principal(peer.principal) or self.refusal_of_name(peer, first.name)
+            return self.refusal_of_principal(peer) or self.refusal_of_name(peer, first.name)
         if neighbour.url:
             expected = accept_proof(settings.secret, first.id, self._id, neighbour.nonce, first.nonce)
         else:

@@ -99,7 +99,7 @@ class Handshakes:
             self._authentication.refusal_of(info, self._members, self.up)
             or self._authentication.refusal_of_nonce(info)
             or self._authentication.refusal_of_transport(peer)
-            or self._authentication.refusal_of_principal(peer.principal)
+            or self._authentication.refusal_of_principal(peer)
             or self._authentication.refusal_of_name(peer, info.name)
         )
         if refusal is not None:

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from broker.access.identities import UID, identity_text
 from broker.config.cluster import NO_NAME, is_in_cluster
 from broker.config.options import Config
-from broker.config.principal import Principal
 from broker.config.sections.cluster import ClusterOptions
 from broker.config.urls import PeerUrl
 
@@ -117,7 +117,7 @@ class Plan:
         others_n = self.workers_n - 1
         secret, principals = cluster.secret, cluster.principals
         if cluster.auth == "tls":
-            principals = (*principals, str(Principal(uid=os.getuid())))  # a Unix socket shows no certificate
+            principals = (*principals, identity_text(UID, str(os.getuid())))  # a Unix socket shows no certificate
         elif not secret and not cluster.secret_file:
             secret = self.secret
         return replace(

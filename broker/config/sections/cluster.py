@@ -49,10 +49,10 @@ class ClusterOptions:
     )
     principals: tuple[str, ...] = option(
         (),
-        "Certificate subjects that identify brokers: all attributes, in the order of the certificate. A comma in "
-        "a value is written `\\,`, in TOML best within single quotes: `'O=Acme\\, Inc., CN=broker-1'`. Or `uid "
-        "1000`, the user at the other end of a Unix socket. For auth tls. In the environment separated by "
-        "semicolons.",
+        "Identities of brokers: certificate: and the URI or DNS name of the certificate, or its subject: all "
+        "attributes, in the order of the certificate. A comma in a value is written `\\,`, in TOML best within single "
+        "quotes: `'O=Acme\\, Inc., CN=broker-1'`. Or `uid:1000`, the user at the other end of a Unix socket. For auth "
+        "tls. In the environment separated by semicolons.",
         '["organizationName=Acme, commonName=broker-1"]',
         form="subject",
     )

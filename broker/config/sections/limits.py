@@ -38,8 +38,9 @@ class LimitOptions:
     )
     max_connections_per_principal: int = option(
         CORE.max_connections_per_principal,
-        "Connections of one principal: the subject of the client's certificate where tls.client_ca is set, or the "
-        "user at the other end of a Unix socket; other connections have none. 0: no limit.",
+        "Connections of one principal: the identity by which a connection is admitted (auth.mode), by its certificate "
+        "where tls.client_ca is set, or the user at the other end of a Unix socket; other connections have none. 0: no "
+        "limit.",
         "100",
         "connections",
         within=(0, 1_000_000),

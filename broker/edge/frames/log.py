@@ -47,7 +47,7 @@ class FrameLog:
         """All frames of this connection are logged: by `tcp 10.0.0.4:5123`, by a part of it, or by its principal."""
         place = name.partition(" ")[2]
         host = place.rpartition(":")[0]
-        names = {ALL, name, place, host, host.strip("[]"), origin.address, origin.principal} - {""}
+        names = {ALL, name, place, host, host.strip("[]"), origin.address, origin.proof.principal} - {""}
         return not self._chosen.isdisjoint(names)
 
     def is_service(self, name: str | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.connections.admission import Ask
 from broker.core import Core
 from broker.edge.frames.log import FrameLog, LoggedLink
 from broker.edge.link import Link, Loop
@@ -28,8 +29,9 @@ class FrameLoggingShell(Shell):
         loop: Loop | None = None,
         on_requests: Callable[[RequestRows], None] | None = None,
         load_meter: LoadMeter | None = None,
+        on_asks: Callable[[list[Ask]], None] | None = None,
     ) -> None:
-        super().__init__(core, stuck_s, on_events, loop, on_requests, load_meter)
+        super().__init__(core, stuck_s, on_events, loop, on_requests, load_meter, on_asks=on_asks)
         self._frame_log: Final = log
 
     def connected(self, name: str, framed: bool, link: Link, origin: Origin = NOWHERE) -> Peer:

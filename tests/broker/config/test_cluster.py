@@ -70,7 +70,7 @@ A_SECRET = f'secret = "{SECRET}"\n'
         (
             'principals = ["CN=b1", "O=Acme, Inc."]',
             '2: cluster.principals: "O=Acme, Inc." is not a principal: "Inc." is not NAME=VALUE (a comma in a value is '
-            "written \\,); it is written commonName=NAME, organizationName=NAME … or uid NUMBER",
+            "written \\,); it is written certificate:NAME, commonName=NAME, organizationName=NAME … or uid:NUMBER",
         ),
         (
             'advertise = ["tls://0.0.0.0:1"]',
@@ -217,7 +217,7 @@ cost = 7
     assert values_of(cluster_settings_of(config)) == {
         **values_of(ClusterSettings()),
         "auth": "tls",
-        "principals": ["organizationName=Acme, commonName=b1", "uid 1000"],
+        "principals": ["certificate:CN=b1,O=Acme", "uid:1000"],
         "peers": ["tls://a:1", "unix:///c"],
         "is_mesh": False,
         "urls": ["tls://f:3"],
@@ -239,7 +239,7 @@ def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons()
     }
     cluster = load(None, environ, {}).cluster
     assert cluster.peers == (PeerUrl("tcp", "a", 1), PeerUrl("tcp", "b", finder="srv"))
-    assert cluster.principals == ("organizationName=Acme, commonName=b1", "commonName=b;2")
+    assert cluster.principals == ("certificate:CN=b1,O=Acme", "certificate:CN=b\\;2")
     assert cluster.advertise == ()
 
 

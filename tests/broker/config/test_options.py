@@ -42,6 +42,7 @@ NEEDS = {  # lines of its section without which an option is wrong
     "cluster.peers": ('secret = "one that is long enough"',),
     "cluster.auth": ('principals = ["commonName=b"]',),
     "cluster.listen": ('secret = "one that is long enough"',),
+    "auth.mode": ('accept = ["uid"]',),
     "samwise.endpoints": ('dir = "stored"',),
     "samwise.backend": ("rabbitmq.one.port = 5672",),
     "samwise.curve_clients": ('curve_key = "curve_key"',),

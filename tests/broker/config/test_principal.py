@@ -4,31 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.principal import SHORT_NAMES, Principal, split_list
+from broker.access.identities import SHORT_NAMES, names_of_certificate
+from broker.config.principal import read_principal, split_list
 from rsocket_wire.errors import BrokerError
 
 ACME = (("organizationName", "Acme"),)
 BROKER = (("commonName", "broker-1"),)
 
 
-def of(*steps: tuple[tuple[str, str], ...]) -> Principal:
+def of(*steps: tuple[tuple[str, str], ...]) -> str:
     """As `ssl` gives it."""
-    return Principal.of_certificate({"subject": steps})
+    return names_of_certificate(steps, ()).identity
 
 
 def test_a_value_that_looks_like_two_attributes_is_one() -> None:
     """A certificate whose owner may choose one attribute must not be that of a broker."""
     forged = of((("organizationName", "Acme, commonName=broker-1"),))
-    named = Principal.parse("organizationName=Acme, commonName=broker-1")
-    assert named == of(ACME, BROKER)
-    assert (str(forged) == str(named), forged == named) == (False, False)
-    assert str(forged) == "organizationName=Acme\\, commonName=broker-1"
-    assert Principal.parse(str(forged)) == forged
+    named = read_principal("organizationName=Acme, commonName=broker-1")
+    assert (named, of(ACME, BROKER)) == ("certificate:CN=broker-1,O=Acme",) * 2
+    assert forged == "certificate:O=Acme\\, commonName=broker-1"
+    assert read_principal(forged) == forged
 
 
 def test_the_order_in_one_step_means_nothing() -> None:
     """It is a set; certificates have it sorted, people need not."""
-    assert of((("commonName", "a"), ("serialNumber", "7"))) == Principal.parse("serialNumber=7+CN=a")
+    assert of((("commonName", "a"), ("serialNumber", "7"))) == read_principal("serialNumber=7+CN=a")
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,18 @@ def test_the_order_in_one_step_means_nothing() -> None:
         ("commonName=\\c3\\a4", ((("commonName", "ä"),),)),
         ("commonName=a\\\\, organizationName=Acme", ((("commonName", "a\\"),), ACME)),
         ("1.2.3.4=x", ((("1.2.3.4", "x"),),)),
+        ("certificate:CN=broker-1,O=Acme", (ACME, BROKER)),
+        (" certificate:CN=broker-1, organizationName = Acme ", (ACME, BROKER)),
     ],
 )
 def test_what_people_write_is_read(text: str, steps: tuple[tuple[tuple[str, str], ...], ...]) -> None:
-    assert Principal.parse(text).steps == steps
+    assert read_principal(text) == of(*steps)
+
+
+@pytest.mark.parametrize("text", ["spiffe://acme/broker-1", "urn:uuid:7", "broker-1.acme.example", "broker-1"])
+def test_names_of_a_san_are_written_as_they_are(text: str) -> None:
+    kind = "URI" if ":" in text else "DNS"
+    assert read_principal(f"certificate:{text}") == names_of_certificate((ACME,), ((kind, text),)).identity
 
 
 @pytest.mark.parametrize(
@@ -63,32 +71,28 @@ def test_what_people_write_is_read(text: str, steps: tuple[tuple[tuple[str, str]
         ("common name=a", '"common name" is not an attribute name'),
         ("commonName=a\\", "a backslash is its last character"),
         ("commonName=\\ff", '"\\\\ff" is not UTF-8'),
+        ("certificate:a b", '"a b" is not NAME=VALUE (a comma in a value is written \\,)'),
         ("uid -1", '"uid -1" is not NAME=VALUE (a comma in a value is written \\,)'),
         ("uid 01", '"uid 01" is not NAME=VALUE (a comma in a value is written \\,)'),
     ],
 )
 def test_what_is_no_principal_is_told(text: str, why: str) -> None:
     with pytest.raises(BrokerError) as raised:
-        Principal.parse(text)
-    form = "it is written commonName=NAME, organizationName=NAME … or uid NUMBER"
+        read_principal(text)
+    form = "it is written certificate:NAME, commonName=NAME, organizationName=NAME … or uid:NUMBER"
     assert raised.value.text.endswith(f" is not a principal: {why}; {form}")
 
 
 def test_users_are_no_subjects() -> None:
-    assert (str(Principal(uid=1000)), Principal.parse(" uid 1000 ")) == ("uid 1000", Principal(uid=1000))
-    assert Principal.parse("userId=1000") != Principal(uid=1000)
-
-
-def test_nobody_is_nobody() -> None:
-    assert (str(Principal()), str(of())) == ("", "")
-    assert str(Principal.of_certificate({})) == ""
+    assert [read_principal(text) for text in (" uid 1000 ", "uid:1000")] == ["uid:1000"] * 2
+    assert read_principal("userId=1000") == "certificate:UID=1000"
 
 
 def test_a_list_is_separated_by_semicolons_that_have_no_backslash_in_front() -> None:
     assert split_list("CN=a\\;b; O=c\\\\;uid 7") == ["CN=a\\;b", "O=c\\\\", "uid 7"]
 
 
-NAMES = st.sampled_from([*SHORT_NAMES.values(), "serialNumber", "emailAddress", "1.2.3.4"])
+NAMES = st.sampled_from([*SHORT_NAMES, "serialNumber", "emailAddress", "1.2.3.4"])
 ATTRIBUTES = st.tuples(NAMES, st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))
 SUBJECTS = st.lists(st.lists(ATTRIBUTES, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3)
 TRICKY = st.text("a=,+\\ ;\n2c", min_size=1, max_size=6)
@@ -100,7 +104,7 @@ TRICKY_SUBJECTS = st.lists(
 @given(SUBJECTS | TRICKY_SUBJECTS)
 def test_the_text_of_a_subject_is_read_as_that_subject(steps: list[tuple[tuple[str, str], ...]]) -> None:
     """So two subjects never have one text; it is printable, and has one line."""
-    principal = of(*steps)
-    text = str(principal)
-    assert Principal.parse(text) == principal
+    text = of(*steps)
+    assert read_principal(text) == text
+    assert read_principal(text.removeprefix("certificate:")) == of(*reversed(steps))
     assert text.isprintable()

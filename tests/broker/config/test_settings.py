@@ -88,15 +88,22 @@ def test_single_requests_and_snapshots_are_made_where_somebody_writes_them(
     assert (settings.single_requests, settings.snapshot_s) == (0, 0.0)
 
 
+LONELY = ("auth", "auth_mode")  # the example of each needs other options
+
+
 @pytest.mark.parametrize(
     ("kind", "setting", "name"),
-    [(kind, *each) for kind in (Settings, ClusterSettings) for each in options_of(kind).items() if each[0] != "auth"],
+    [
+        (kind, *each)
+        for kind in (Settings, ClusterSettings)
+        for each in options_of(kind).items()
+        if each[0] not in LONELY
+    ],
     ids=str,
 )
 def test_what_an_option_says_reaches_the_core(
     folder: Path, kind: type[Settings | ClusterSettings], setting: str, name: str
 ) -> None:
-    """What `cluster.auth` needs besides stands with the options of the cluster."""
     doc = OPTIONS[name]
     section = "" if doc.section == "cluster" else f"[{doc.section}]\n"
     secret = '[cluster]\nsecret = "one that is long enough"\n'

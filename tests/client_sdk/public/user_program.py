@@ -11,6 +11,7 @@ from client_sdk import (
     Address,
     Answer,
     ApplicationError,
+    AuthUnavailable,
     BadAddress,
     BadRequest,
     Canceled,
@@ -34,6 +35,7 @@ from client_sdk import (
     NotConnected,
     Offering,
     OverLimit,
+    Password,
     Payload,
     Rejected,
     Request,
@@ -43,9 +45,11 @@ from client_sdk import (
     Service,
     SetupRejected,
     State,
+    Token,
     TooLarge,
     TooLate,
     Trace,
+    Unauthenticated,
     Unhealthy,
     address,
     connect,
@@ -180,6 +184,8 @@ async def fail(client: Client) -> str:
         raise
     except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
         raise
+    except (Unauthenticated, AuthUnavailable):
+        raise
     except (NotConnected, ConnectionLost, SetupRejected):
         raise
     except ClientError as error:
@@ -189,8 +195,9 @@ async def fail(client: Client) -> str:
 
 async def main() -> None:
     async with local_broker() as url:
-        connecting = connect(url, service=orders)
+        connecting = connect(url, service=orders, credentials=Token("a token that nobody asks for"))
         assert_type(connecting, Connecting)
+        assert_type(connect(url, credentials=Password("ada", "lovelace")), Connecting)
         async with connecting as client:
             await call(client)
             await look(client)

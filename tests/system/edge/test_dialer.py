@@ -174,7 +174,7 @@ async def test_with_tls_both_ends_know_each_other_by_their_certificates(
     async with await asyncio.start_server(other.take, "127.0.0.1", 0, ssl=server_of(authority)) as server:
         bench.dial(f"tls://127.0.0.1:{port_of(server)}", context=client_of(authority))
         assert await other.kind() == SETUP
-        assert (await bench.peer()).principal == "commonName=broker"
+        assert (await bench.peer()).principal == "certificate:spiffe://acme/broker/b3"
         assert other.principals[0]
         await bench.end()
 

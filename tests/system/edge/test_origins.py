@@ -82,7 +82,7 @@ async def test_a_unix_socket_has_the_user_for_principal_and_no_address(make_serv
     server = await make_server(**limits)
     for scheme in ("tcp", "unix"):
         await Wire.caller(url_of(server, scheme))
-    text = f"over-limit: 1 connections of uid {os.getuid()} are open, limits.max_connections_per_principal is 1"
+    text = f"over-limit: 1 connections of uid:{os.getuid()} are open, limits.max_connections_per_principal is 1"
     assert await refusal(url_of(server, "unix")) == text
     assert server.core.lifecycle.limits.origins() == (1, 1)
 
@@ -100,7 +100,7 @@ async def test_a_verified_certificate_is_a_principal(
     url = broker.url(scheme)
     await Wire.caller(url, authority.client_context("orders"))
     surplus = await Wire.connect(url, authority.client_context("orders"))
-    text = "over-limit: 1 connections of commonName=orders are open, limits.max_connections_per_principal is 1"
+    text = "over-limit: 1 connections of certificate:CN=orders are open, limits.max_connections_per_principal is 1"
     assert await refusal(url, surplus) == text
     await Wire.caller(url, authority.client_context("billing"))
 
@@ -133,9 +133,9 @@ async def test_a_certificate_is_a_brokers_when_all_parts_of_its_subject_are(
     url = broker.url("tls")
     forged, real, comma = [await greeting(url, authority.client_context(name)) for name in ("forged", "real", "comma")]
     assert (real.name, comma.name) == ("METADATA_PUSH", "METADATA_PUSH")
-    who = "'organizationName=Acme\\\\, commonName=broker-1'"
+    who = "'certificate:O=Acme\\\\, commonName=broker-1'"
     assert forged == error(
         0,
         REJECTED_SETUP,
-        f"wrong-secret: the subject of its certificate is {who}, which is not among cluster.principals",
+        f"wrong-secret: the principal of its certificate is {who}, which is not among cluster.principals",
     )

@@ -198,5 +198,5 @@ def test_a_certificate_of_somebody_else_takes_no_place() -> None:
     world = cluster(auth="tls", principals=["CN=b9"])
     stranger = Broker(world, 0xBA).dial(principal="CN=evil", address="10.1.1.1")
     (said,) = stranger.wire.received()
-    assert said.text.startswith("wrong-secret: the subject of its certificate is 'CN=evil', which is not among")
+    assert said.text.startswith("wrong-secret: the principal of its certificate is 'CN=evil', which is not among")
     assert (stranger.wire.is_closed, world.core.cluster.handshakes.admissions.size()) == (True, 0)

@@ -187,7 +187,7 @@ def test_with_tls_the_certificate_proves_who_it_is_and_no_secret_is_needed() -> 
 )
 def test_with_tls_who_has_another_certificate_or_none_is_refused_even_with_the_secret(principal: str, why: str) -> None:
     world = cluster(auth="tls", principals=["CN=b9"])
-    text = f"wrong-secret: the subject of its certificate is {why} cluster.principals"
+    text = f"wrong-secret: the principal of its certificate is {why} cluster.principals"
     dialler = Broker(world).dial(principal=principal)
     refused(dialler.wire, REJECTED_SETUP, text)
     acceptor = Broker(world).accept(URL, principal)

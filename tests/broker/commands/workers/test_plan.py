@@ -77,7 +77,7 @@ def test_with_certificates_the_other_workers_are_known_by_their_user() -> None:
     config = plan().config
     config = replace(config, cluster=replace(config.cluster, auth="tls", principals=("commonName=b",)))
     cluster = replace(plan(), config=config).assignment(2).config.cluster
-    assert (cluster.principals, cluster.secret) == (("commonName=b", f"uid {os.getuid()}"), "")
+    assert (cluster.principals, cluster.secret) == (("commonName=b", f"uid:{os.getuid()}"), "")
 
 
 def test_a_worker_answers_its_supervisor_only_and_starts_no_workers() -> None:

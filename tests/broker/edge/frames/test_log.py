@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.access.identities import Proof
 from broker.config.load import load
 from broker.config.sections.process import LogOptions
 from broker.core import Core, CoreSettings
@@ -51,7 +52,7 @@ class Traced:
         self.now = 0.0
         self.log = FrameLog(chosen, lambda: self.now)
         self.shell = FrameLoggingShell(self.log, core, STUCK_S, lambda events: None, self.loop)
-        self.caller = self.connect("tcp 10.0.0.4:5123", Origin("10.0.0.4", "commonName=caller"))
+        self.caller = self.connect("tcp 10.0.0.4:5123", Origin("10.0.0.4", Proof("certificate:CN=caller")))
         self.service = self.connect("ws 10.0.0.5:4321", Origin("10.0.0.5"))
         self.send(self.caller, setup())
         self.send(self.service, setup("orders"))
@@ -144,10 +145,10 @@ async def test_a_channel_is_shown_until_both_directions_have_ended(caplog: pytes
     assert [line.partition(": ")[2][:1] for line in lines_of(caplog)] == ["<", ">", ">"]
 
 
-@pytest.mark.parametrize("name", ["*", "tcp 10.0.0.4:5123", "10.0.0.4:5123", "10.0.0.4", "commonName=caller"])
+@pytest.mark.parametrize("name", ["*", "tcp 10.0.0.4:5123", "10.0.0.4:5123", "10.0.0.4", "certificate:CN=caller"])
 def test_a_connection_is_chosen_by_name_address_or_principal(name: str) -> None:
     log = FrameLog(["else", name])
-    assert log.is_chosen("tcp 10.0.0.4:5123", Origin("10.0.0.4", "commonName=caller"))
+    assert log.is_chosen("tcp 10.0.0.4:5123", Origin("10.0.0.4", Proof("certificate:CN=caller")))
     assert log.is_chosen("tcp 10.0.0.5:1", Origin("10.0.0.5")) == (name == "*")
 
 

@@ -1,0 +1,113 @@
+"""What a configuration says about admission: what goes together, and what stands in files of users and keys.
+
+    ada:$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$…      a user a line; empty lines and # … are comments
+
+Decides what such files may hold; verifies nothing and needs no library for that.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from broker.access.identities import CERTIFICATE, JWT, USER
+from broker.config.extras import lack_of_auth
+from broker.config.option import MAX_NAME_BYTES
+from broker.config.toml import shown_value
+
+HTTPS: Final = "https://"
+MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
+MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
+_USER: Final = re.compile(r"([^:\x00-\x20][^:\x00-\x1f]*):(\$argon2(?:id|i|d)\$\S+)")
+
+
+def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[str, str, str]]:
+    """As `cluster_mistakes`."""
+    mode, accept = values["auth.mode"], values["auth.accept"]
+    assert isinstance(accept, tuple)  # it is a list
+    if mode == "off" or wrong & {"auth.mode", "auth.accept"}:
+        return []
+    if not accept:
+        return [("auth.mode", f'"{mode}" needs auth.accept: which identities are let in', "")]
+    needs: list[tuple[str, str]] = []
+    if CERTIFICATE in accept:
+        needs.append((CERTIFICATE, "tls.client_ca"))
+    if USER in accept:
+        needs.append((USER, "auth.users"))
+    if JWT in accept:
+        needs += [(JWT, "jwt.keys"), (JWT, "jwt.issuer"), (JWT, "jwt.audience")]
+    found = [
+        ("auth.accept", f'"{kind}" needs {name}', kind)
+        for kind, name in needs
+        if not values[name] and name not in wrong
+    ]
+    lack = lack_of_auth()
+    if lack and {USER, JWT} & set(accept):
+        found.append(("auth.accept", lack, ""))
+    if JWT in accept and values["jwt.keys"] and "jwt.keys" not in wrong:
+        found += [("jwt.keys", text, "") for text in _fault_of_keys(str(values["jwt.keys"]))]
+    if USER in accept and values["auth.users"] and "auth.users" not in wrong:
+        try:
+            read_users(str(values["auth.users"]))
+        except OSError:
+            pass  # said already
+        except ValueError as error:
+            found.append(("auth.users", f"{shown_value(values['auth.users'])} {error}", ""))
+    return found
+
+
+def is_user_line(line: str) -> bool:
+    """It could be one of a file of users."""
+    match = _USER.fullmatch(line.strip())
+    return match is not None and match[1].isprintable() and len(match[1].encode()) <= MAX_NAME_BYTES
+
+
+def read_users(path: str) -> dict[str, str]:
+    """Names and hashes of a file of users; OSError, ValueError with a sentence that quotes no line."""
+    users: dict[str, str] = {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _USER.fullmatch(line.strip())
+        if match is None or not is_user_line(line):
+            raise ValueError(f"has no NAME:$argon2… in line {number}; rsocket-broker password makes them")
+        if match[1] in users:
+            raise ValueError(f"has the user of line {number} twice")
+        users[match[1]] = match[2]
+    if not 1 <= len(users) <= MAX_USERS:
+        raise ValueError(f"has {len(users)} users, 1 to {MAX_USERS} can be used")
+    return users
+
+
+def read_key_set(raw: bytes) -> list[dict[str, Any]]:
+    """The keys of a JSON Web Key Set that verify signatures; ValueError with a sentence."""
+    if len(raw) > MAX_KEYS_BYTES:
+        raise ValueError(f"is longer than {MAX_KEYS_BYTES} bytes")
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise ValueError("is no JSON") from None
+    keys = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(keys, list):
+        raise ValueError('is no JSON Web Key Set: it has no list "keys"')
+    return [key for key in keys if isinstance(key, dict) and key.get("use", "sig") == "sig" and key.get("kty") != "oct"]
+
+
+def _fault_of_keys(source: str) -> list[str]:
+    """Why no keys can come from there; of a URL only that it is none of https. Empty: nothing is known against it."""
+    if source.startswith(HTTPS):
+        return []
+    if "://" in source:
+        return [f"{shown_value(source)} is neither a URL of https nor the path of a file"]
+    try:
+        keys = read_key_set(Path(source).read_bytes())
+    except OSError as error:
+        return [f"{shown_value(source)} cannot be read: {error.strerror}"]
+    except ValueError as error:
+        return [f"{shown_value(source)} {error}"]
+    return [] if keys else [f"{shown_value(source)} holds no key that verifies signatures"]

@@ -1,0 +1,56 @@
+"""The options of admission: sections [auth] and [jwt]. See `broker.config.options`."""
+
+# ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
+
+from dataclasses import dataclass
+from typing import Literal
+
+from broker.config.option import CORE, option
+
+AuthMode = Literal["off", "observe", "required"]
+
+
+@dataclass(frozen=True)
+class AuthOptions:
+    """Who is let in; see [security](security.md)."""
+
+    mode: AuthMode = option(
+        CORE.auth_mode,
+        "off: every connection is accepted. observe: credentials are judged, the results are logged and counted, and "
+        "nobody is refused. required: a connection without acceptable credentials is refused. Brokers prove their "
+        "identity as cluster.auth says.",
+        '"required"',
+    )
+    accept: tuple[str, ...] = option(
+        CORE.auth_accept,
+        "Kinds of identities that are accepted: certificate, of a verified client certificate; jwt, of a signed token; "
+        "user, of a name with a password; uid, the user at the other end of a Unix socket; anonymous, without "
+        "credentials. Required unless mode is off.",
+        '["uid"]',
+        form="identity",
+    )
+    users: str = option(
+        "",
+        "File with a line NAME:HASH for each user; `rsocket-broker password NAME` makes them. It is read again when it "
+        "changes.",
+        '"/etc/rsocket-broker/users"',
+        form="file",
+    )
+
+
+@dataclass(frozen=True)
+class JwtOptions:
+    """Signed tokens."""
+
+    keys: str = option(
+        "",
+        "JSON Web Key Set with the public keys of the issuer: a file, or a URL of https. It is read again after ten "
+        "minutes, and for an unknown key at most once in 30 seconds.",
+        '"https://id.example/jwks.json"',
+    )
+    issuer: str = option("", "Who must have issued a token (iss).", '"https://id.example"')
+    audience: str = option(
+        "",
+        "For whom a token must be (aud): otherwise tokens that the issuer made for other programs would be accepted.",
+        '"rsocket-broker"',
+    )

@@ -1,0 +1,161 @@
+"""Who is let in: what a connection has proved by its transport, and what its SETUP says to prove more.
+
+    SETUP ──► judge ──► its certificate, or user of this machine, will do: let in
+                 │  └─► nothing that would do, or nothing that can be read: refused
+                 └────► credentials: asked ── take_asks ──► the edge verifies them ──► admit  ──► let in
+                                       │                                           └─► refuse ─┐
+                                       └── limits.setup_timeout_s is over ─────────────────────┴─► refused
+
+Meanwhile nothing of the connection is looked at. `observe`: all is judged and told, and nobody is refused.
+
+Decides what is acceptable (`auth.mode`, `auth.accept`) and what a stranger is told: never which half was wrong. Whether
+a password or a token holds, the edge finds out. Brokers prove who they are in another way (D-46): until they have,
+nothing is asked of them here, and nothing but that proof is taken from them.
+"""
+
+from typing import Final
+
+from broker.access.identities import ANONYMOUS, JWT, USER, kind_of
+from broker.connections.ending import Ending
+from broker.connections.limits import ConnectionLimits
+from broker.event_log.log import EventLog
+from broker.event_log.route_events import tell_peer
+from broker.events import ADMITTED, AUTH_REFUSED
+from broker.forwarding.peer import Peer
+from broker.forwarding.settings import Settings
+from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, entries
+from rsocket_wire.wire.authentication import (
+    AUTHENTICATION_ID,
+    AUTHENTICATION_MIME,
+    BEARER,
+    Credentials,
+    decode_authentication,
+)
+
+OFF: Final = "off"
+OBSERVE: Final = "observe"
+REQUIRED: Final = "required"
+MAX_SECRET_BYTES: Final = 16 << 10  # of a password or a token; tokens of the field have 1 or 2 KiB
+
+UNAUTHENTICATED: Final = "unauthenticated"
+UNAVAILABLE: Final = "auth-unavailable"
+EXPIRED: Final = "expired"
+NOT_ACCEPTED: Final = "the credentials are not accepted"  # all that a stranger learns
+
+
+class Ask:
+    """Credentials for the edge to verify."""
+
+    def __init__(self, peer: Peer, kind: str, credentials: Credentials) -> None:
+        self.peer: Final = peer
+        self.kind: Final = kind  # JWT or USER
+        self.credentials: Final = credentials
+
+
+class Admission:
+    """Who is let in to one broker."""
+
+    def __init__(self, settings: Settings, limits: ConnectionLimits, event_log: EventLog) -> None:
+        self.is_on: Final = settings.auth_mode != OFF
+        self.admitted_n = 0  # ever
+        self.refused: Final[dict[str, int]] = {}  # by code word, ever; with `observe` those that would have been
+        self.asks: Final[list[Ask]] = []  # that nobody has taken; bounded by max_connections
+        self._is_required: Final = settings.auth_mode == REQUIRED
+        self._accept: Final = settings.auth_accept
+        self._limits: Final = limits
+        self._event_log: Final = event_log
+
+    def judge(self, peer: Peer, now: float) -> Ending | None:
+        """Looks at a connection whose SETUP was read. None: it is let in, or `Peer.is_asked`."""
+        try:
+            credentials = self._find_credentials(peer)
+        except InvalidFrame as error:
+            return self.refuse(peer, UNAUTHENTICATED, f"the credentials cannot be read: {error.text}", error.text, now)
+        if credentials is None:
+            kind = kind_of(peer.proof.principal)
+            if kind in self._accept:
+                return self.admit(peer, peer.proof.principal, 0.0, now)
+            if ANONYMOUS in self._accept:
+                return self.admit(peer, "", 0.0, now)
+            text = f"the SETUP has no credentials, and the transport proves none; this broker accepts {self._accepted}"
+            return self.refuse(peer, UNAUTHENTICATED, text, f"no credentials, and {kind} is not in auth.accept", now)
+        kind = JWT if credentials.type == BEARER else USER
+        if not peer.proof.is_private:
+            text = "passwords and tokens are accepted over TLS only; use tls or wss"
+            return self.refuse(peer, UNAUTHENTICATED, text, f"{kind} without TLS", now)
+        if kind not in self._accept:
+            return self.refuse(peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{kind} is not in auth.accept", now)
+        if len(credentials.secret) > MAX_SECRET_BYTES:
+            return self.refuse(peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{kind} of {len(credentials.secret)} bytes", now)
+        peer.is_asked = True
+        peer.held_n += 1
+        self.asks.append(Ask(peer, kind, credentials))
+        return None
+
+    def take_asks(self) -> list[Ask]:
+        """Takes what is to be verified: each is answered by `admit` or `refuse` of the core, unless its peer ends."""
+        asks = self.asks[:]
+        self.asks.clear()
+        return asks
+
+    def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> Ending | None:
+        """Lets the connection in as this principal; None unless there are too many of it.
+
+        `expires_at`: seconds, monotonic; 0.0: it holds as long as the connection.
+        """
+        self._answered(peer)
+        surplus = self._limits.identify(peer, principal)
+        if surplus:
+            return Ending(peer, "over-limit", surplus, REJECTED_SETUP)
+        peer.expires_at = expires_at
+        self.admitted_n += 1
+        at_ms = self._event_log.wall(now)
+        tell_peer(self._event_log, ADMITTED, peer, at_ms, "", kind_of(principal), principal or ANONYMOUS)
+        return None
+
+    def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> Ending | None:
+        """Refuses the connection; with `observe` lets it in as who its transport says, None.
+
+        `text` is for the stranger, `reason` for operators: neither holds a secret.
+        """
+        self._answered(peer)
+        self.refused[word] = self.refused.get(word, 0) + 1
+        tell_peer(self._event_log, AUTH_REFUSED, peer, self._event_log.wall(now), "", word, reason)
+        return Ending(peer, word, text, REJECTED_SETUP) if self._is_required else None
+
+    def late(self, peer: Peer, now: float) -> Ending | None:
+        """Nobody has answered in time; as `refuse`."""
+        waited_s = now - peer.connected_at
+        text = f"the credentials could not be verified within {waited_s:.1f} s; try again later"
+        return self.refuse(peer, UNAVAILABLE, text, f"no answer within {waited_s:.1f} s", now)
+
+    def expire(self, peer: Peer, now: float) -> Ending | None:
+        """Its credentials hold no longer; None with `observe`."""
+        peer.expires_at = 0.0
+        self.refused[EXPIRED] = self.refused.get(EXPIRED, 0) + 1
+        tell_peer(self._event_log, AUTH_REFUSED, peer, self._event_log.wall(now), "", EXPIRED, peer.principal)
+        text = "the token of this connection has expired; connect again with a new one"
+        return Ending(peer, EXPIRED, text, CONNECTION_ERROR) if self._is_required else None
+
+    @property
+    def _accepted(self) -> str:
+        return " or ".join(self._accept)
+
+    def _answered(self, peer: Peer) -> None:
+        if peer.is_asked:
+            peer.is_asked = False
+            peer.held_n -= 1
+
+    def _find_credentials(self, peer: Peer) -> Credentials | None:
+        """What the SETUP says; None: nothing. InvalidFrame."""
+        setup = peer.connection.setup
+        if setup is None or not setup.metadata or setup.metadata_mime != COMPOSITE_MIME:
+            return None
+        found: Credentials | None = None
+        for entry in entries(setup.metadata) or ():  # what breaks off is refused when its route is looked for
+            if entry.id == AUTHENTICATION_ID or entry.mime == AUTHENTICATION_MIME:
+                if found is not None:
+                    raise InvalidFrame("the SETUP has them more than once")
+                found = decode_authentication(setup.metadata[entry.start : entry.end])
+        return found

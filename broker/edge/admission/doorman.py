@@ -1,0 +1,100 @@
+"""The doorman: has the credentials verified that the core asks about, and answers.
+
+    core ── take_asks ──► take ──► a task each ──► verifier of their kind ──► admit, or refuse ──► core
+
+Decides nothing about what is acceptable (`connections.admission` does). Whoever is not answered within
+`limits.setup_timeout_s` is refused by the core; then the task ends, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from broker.access.identities import JWT, USER, identity_text
+from broker.config.options import Config
+from broker.connections.admission import NOT_ACCEPTED, OFF, UNAUTHENTICATED, UNAVAILABLE, Ask
+from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verifier
+from broker.edge.shell import Shell
+
+_CANNOT: Final = "the credentials cannot be verified now; try again later"
+_log: Final = logging.getLogger(__name__)
+
+
+class Doorman:
+    """Of one shell."""
+
+    def __init__(
+        self,
+        verifiers: Mapping[str, Verifier],
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`verifiers` by kind of identity. `clock`: of the core; `wall`: seconds since the epoch."""
+        self.shell: Shell | None = None  # None until there is one, which is before anybody asks
+        self._verifiers: Final = verifiers
+        self._timeout_s: Final = timeout_s
+        self._clock: Final = clock
+        self._wall: Final = wall
+        self._tasks: Final[set[asyncio.Task[None]]] = set()  # bounded by max_connections
+
+    def take(self, asks: Sequence[Ask]) -> None:
+        """Has them verified; answers in later turns of the loop."""
+        for ask in asks:
+            task = asyncio.get_running_loop().create_task(self._answer(ask))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Answers nobody any more."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for verifier in self._verifiers.values():
+            verifier.close()
+
+    async def _answer(self, ask: Ask) -> None:
+        shell = self.shell
+        assert shell is not None  # it has handed the ask out
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                verified = await self._verifiers[ask.kind].verify(ask.credentials)
+        except NotAccepted as error:
+            shell.refuse_credentials(ask.peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{ask.kind}: {error}")
+        except Unavailable as error:
+            shell.refuse_credentials(ask.peer, UNAVAILABLE, _CANNOT, f"{ask.kind}: {error}")
+        except TimeoutError:
+            reason = f"{ask.kind}: no answer within {self._timeout_s:g} s"
+            shell.refuse_credentials(ask.peer, UNAVAILABLE, _CANNOT, reason)
+        except Exception as error:  # a fault of ours or of a library; its text may hold what was verified
+            _log.error("peer %s: %s cannot be verified: %s", ask.peer.name, ask.kind, type(error).__name__)
+            shell.refuse_credentials(ask.peer, UNAVAILABLE, _CANNOT, f"{ask.kind}: {type(error).__name__}")
+        else:
+            expires_at = 0.0
+            if verified.expires_at_s:
+                expires_at = self._clock() + verified.expires_at_s - self._wall()
+            shell.admit(ask.peer, identity_text(ask.kind, verified.name), expires_at)
+
+
+def make_doorman(config: Config) -> Doorman | None:
+    """As it is configured; None: nothing is to be verified. BrokerError "bad-config"."""
+    auth = config.auth
+    if auth.mode == OFF:
+        return None
+    verifiers: dict[str, Verifier] = {}
+    if JWT in auth.accept:
+        from broker.edge.admission.keys import Keys, fetch_keys
+        from broker.edge.admission.tokens import TokenVerifier
+
+        verifiers[JWT] = TokenVerifier(Keys(config.jwt.keys, fetch_keys), config.jwt.issuer, config.jwt.audience)
+    if USER in auth.accept:
+        from broker.edge.admission.passwords import PasswordVerifier
+
+        verifiers[USER] = PasswordVerifier(auth.users)
+    return Doorman(verifiers, config.limits.setup_timeout_s) if verifiers else None

@@ -1,0 +1,86 @@
+"""Passwords: users of a file, each with a hash by argon2 that tells nobody the password.
+
+Decides whether a password is that of a user. An unknown user costs as much time as a known one with a wrong password,
+so that nobody learns which names there are. Two are verified at a time, in threads: each takes tens of milliseconds and
+MiB on purpose, and a flood of them must leave the rest of the broker its time. The file is read again when it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from broker.config.auth import read_users
+from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
+from rsocket_wire.wire.authentication import Credentials
+
+AT_ONCE_N: Final = 2  # verified; the others wait
+MAX_WAITING: Final = 256  # at 50 ms each half of them are done in the time that a SETUP has
+
+_log: Final = logging.getLogger(__name__)
+
+
+class PasswordVerifier:
+    """Verifies passwords of the users of one file."""
+
+    def __init__(self, path: str) -> None:
+        """OSError, ValueError: the file is not what it should be."""
+        self._path: Final = path
+        self._hasher: Final = PasswordHasher()
+        self._threads: Final = ThreadPoolExecutor(AT_ONCE_N, "password")
+        self._waiting_n = 0
+        self._stamp = _stamp(path)
+        self._users = read_users(path)
+
+    async def verify(self, credentials: Credentials) -> Verified:
+        """Whose password it is; NotAccepted, Unavailable."""
+        self._look_at_file()
+        if self._waiting_n >= MAX_WAITING:
+            raise Unavailable(f"{self._waiting_n} passwords are being verified")
+        known = self._users.get(credentials.name)
+        hashed = known or next(iter(self._users.values()))  # for the time that it takes
+        self._waiting_n += 1
+        try:
+            loop = asyncio.get_running_loop()
+            fits = await loop.run_in_executor(self._threads, self._fits, hashed, credentials.secret)
+        finally:
+            self._waiting_n -= 1
+        if known is None or not fits:
+            raise NotAccepted("no such user, or another password")
+        return Verified(credentials.name)
+
+    def close(self) -> None:
+        """Gives up what is not being verified yet."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _fits(self, hashed: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(hashed, password)
+        except (Argon2Error, InvalidHashError):
+            return False
+
+    def _look_at_file(self) -> None:
+        """Reads it again if it has changed; one that is not what it should be changes nothing."""
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._users = read_users(self._path)
+        except (OSError, ValueError) as error:
+            _log.warning("auth.users: %s cannot be read, the users stay as they were: %s", self._path, error)
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    """Another one when the file was changed or replaced."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_ino, status.st_mtime_ns, status.st_size)

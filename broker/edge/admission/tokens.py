@@ -1,0 +1,75 @@
+"""Tokens: JSON Web Tokens (RFC 7519) that somebody has signed whose public keys are known.
+
+Decides whether one holds: its signature by a key that is bound to its algorithm, its times, its issuer and its
+audience. `none` and algorithms of shared secrets are never accepted, and no key comes from a token. The identity is its
+subject.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jwt
+
+from broker.edge.admission.keys import ALGORITHMS, Keys
+from broker.edge.admission.verdicts import NotAccepted, Verified, checked_name
+from rsocket_wire.wire.authentication import Credentials
+
+LEEWAY_S: Final = 10  # that clocks of brokers and of those who sign may differ
+_ACCEPTED: Final = frozenset(name for names in ALGORITHMS.values() for name in names)
+# What operators are told: texts of the library may quote the token.
+_REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (jwt.ExpiredSignatureError, "it has expired"),
+    (jwt.ImmatureSignatureError, "it does not hold yet"),
+    (jwt.InvalidAudienceError, "it is for another audience"),
+    (jwt.InvalidIssuerError, "it is of another issuer"),
+    (jwt.MissingRequiredClaimError, "it lacks exp, sub, iss or aud"),
+    (jwt.InvalidSignatureError, "its signature is wrong"),
+)
+
+
+class TokenVerifier:
+    """Verifies tokens of one issuer for one audience."""
+
+    def __init__(self, keys: Keys, issuer: str, audience: str) -> None:
+        self._keys: Final = keys
+        self._issuer: Final = issuer
+        self._audience: Final = audience
+
+    async def verify(self, credentials: Credentials) -> Verified:
+        """Whose token it is, and until when; NotAccepted, Unavailable."""
+        token = credentials.secret
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            raise NotAccepted("it is no JSON Web Token") from None
+        algorithm, id = header.get("alg"), header.get("kid", "")
+        if algorithm not in _ACCEPTED or not isinstance(id, str):
+            raise NotAccepted("its algorithm is not RS256, PS256, ES256 or EdDSA")
+        key = await self._keys.find(id, algorithm)
+        if key is None:
+            raise NotAccepted("no known key has its id and algorithm")
+        claims = self._claims(token, algorithm, key.key)
+        subject = claims["sub"]
+        if not isinstance(subject, str):
+            raise NotAccepted("its subject is no text")
+        return Verified(checked_name(subject), float(claims["exp"]) + LEEWAY_S)
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+    def _claims(self, token: str, algorithm: str, key: Any) -> dict[str, Any]:
+        """What it says, verified; NotAccepted."""
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "sub", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            reason = next((text for kind, text in _REASONS if isinstance(error, kind)), "it is malformed")
+            raise NotAccepted(reason) from None

@@ -1,0 +1,43 @@
+"""What comes of verifying credentials: an identity, or one of two ways to have none. Texts hold no secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rsocket_wire.wire.authentication import Credentials
+
+MAX_NAME_BYTES: Final = 255  # of an identity: it is shown to operators, and stands in lines of the log
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The credentials hold."""
+
+    name: str
+    expires_at_s: float = 0.0  # since the epoch; 0.0: they do not expire
+
+
+class NotAccepted(Exception):
+    """They do not; the text says to operators why."""
+
+
+class Unavailable(Exception):
+    """Nobody can tell now; the text says to operators why."""
+
+
+class Verifier(Protocol):
+    """Of credentials of one kind."""
+
+    async def verify(self, credentials: Credentials) -> Verified:
+        """Whose they are; NotAccepted, Unavailable."""
+
+    def close(self) -> None:
+        """Gives back what it holds; it is asked nothing more."""
+
+
+def checked_name(name: str) -> str:
+    """A name that may be one of an identity; NotAccepted."""
+    if not name or not name.isprintable() or len(name.encode()) > MAX_NAME_BYTES:
+        raise NotAccepted(f"its name is not printable text of 1 to {MAX_NAME_BYTES} bytes")
+    return name

@@ -1,0 +1,65 @@
+"""What a client proves who it is with: a token, or a name and a password, sent in the SETUP of each connection.
+
+`connect(credentials=...)` takes one of them, or an async function that is asked for one at each attempt to connect: so
+a token that expires is replaced by the next connection. They are sent over TLS only, or within this machine: everybody
+on the way could read them.
+"""
+
+import ipaddress
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from client_sdk.io.dial import Target
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.metadata import encode_well_known_entry
+from rsocket_wire.wire import authentication
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token, as an identity provider gives it: a JSON Web Token for this broker.
+
+    >>> Token("eyJhbGciOiJFUzI1NiJ9...")
+    Token()
+    """
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Password:
+    """A user's name and password.
+
+    >>> Password("ada", "correct horse")
+    Password(name='ada')
+    """
+
+    name: str
+    password: str = field(repr=False)
+
+
+Credentials = Token | Password
+CredentialsSource = Credentials | Callable[[], Awaitable[Credentials]]
+
+
+async def credentials_entry(source: CredentialsSource) -> bytes:
+    """The entry of a SETUP's metadata; ValueError for what cannot be sent, and whatever the function raises."""
+    given = source if isinstance(source, Token | Password) else await source()
+    if isinstance(given, Token):
+        credentials = authentication.Credentials(authentication.BEARER, "", given.token)
+    else:
+        credentials = authentication.Credentials(authentication.SIMPLE, given.name, given.password)
+    try:
+        return encode_well_known_entry(authentication.AUTHENTICATION_ID, credentials.encode())
+    except BrokerError as error:
+        raise ValueError(f"credentials: {error.text}") from None
+
+
+def may_carry_credentials(target: Target) -> bool:
+    """Nobody on the way to the broker could read them."""
+    if target.scheme in ("tls", "wss", "unix") or target.host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(target.host).is_loopback
+    except ValueError:
+        return False

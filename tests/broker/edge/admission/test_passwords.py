@@ -1,0 +1,74 @@
+"""Passwords: who is known, what it costs, and how many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from broker.edge.admission import passwords
+from broker.edge.admission.passwords import PasswordVerifier
+from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
+from rsocket_wire.wire.authentication import SIMPLE, Credentials
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+def write(folder: Path, **users: str) -> str:
+    path = folder / "users"
+    path.write_text("# who may\n\n" + "".join(f"{name}:{CHEAP.hash(word)}\n" for name, word in users.items()))
+    return str(path)
+
+
+def ask(name: str, password: str) -> Credentials:
+    return Credentials(SIMPLE, name, password)
+
+
+async def test_a_user_has_one_password_and_nobody_learns_which_names_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = PasswordVerifier(write(tmp_path, ada="lovelace", bob="marley"))
+    assert await verifier.verify(ask("ada", "lovelace")) == Verified("ada")
+    hashes: list[str] = []
+    fits = verifier._fits
+
+    def seen(hashed: str, password: str) -> bool:
+        hashes.append(hashed)
+        return fits(hashed, password)
+
+    monkeypatch.setattr(verifier, "_fits", seen)
+    for name, password in (("ada", "marley"), ("eve", "lovelace"), ("ada", "")):
+        with pytest.raises(NotAccepted, match="no such user, or another password"):
+            await verifier.verify(ask(name, password))
+    assert len(hashes) == 3  # one for the unknown user, too
+    verifier.close()
+
+
+async def test_the_file_is_read_again_when_it_changes_and_a_mistake_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path, ada="lovelace")
+    verifier = PasswordVerifier(path)
+    (tmp_path / "new").mkdir()
+    os.replace(write(tmp_path / "new", bob="marley"), path)
+    assert await verifier.verify(ask("bob", "marley")) == Verified("bob")
+    Path(path).write_text("bob marley")
+    with caplog.at_level(logging.WARNING):
+        assert await verifier.verify(ask("bob", "marley")) == Verified("bob")
+    (line,) = caplog.messages
+    assert line.endswith("has no NAME:$argon2… in line 1; rsocket-broker password makes them")
+    assert "marley" not in line
+    verifier.close()
+
+
+async def test_a_flood_of_logins_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier = PasswordVerifier(write(tmp_path, ada="lovelace"))
+    monkeypatch.setattr(passwords, "MAX_WAITING", 3)
+    asked = await asyncio.gather(*(verifier.verify(ask("ada", "lovelace")) for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in asked] == [Verified] * 3 + [Unavailable] * 2
+    assert await verifier.verify(ask("ada", "lovelace")) == Verified("ada")
+    verifier.close()

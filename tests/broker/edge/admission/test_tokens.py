@@ -1,0 +1,112 @@
+"""Tokens: what holds, and every way not to."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from broker.edge.admission.keys import Keys, fetch_keys
+from broker.edge.admission.tokens import LEEWAY_S, TokenVerifier
+from broker.edge.admission.verdicts import NotAccepted, Verified
+from rsocket_wire.wire.authentication import BEARER, Credentials
+from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
+
+
+async def verify(folder: Path, token: str, raw: bytes = b"") -> Verified:
+    """`raw`: the key set; empty: that of the usual signer."""
+    path = folder / "keys.json"
+    path.write_bytes(raw or key_set(signer()))
+    return await TokenVerifier(Keys(str(path), fetch_keys), ISSUER, AUDIENCE).verify(Credentials(BEARER, "", token))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
+async def test_a_token_gives_its_subject_and_its_end(tmp_path: Path, algorithm: str) -> None:
+    by = signer("RS256" if algorithm == "PS256" else algorithm)
+    ends_at = int(time.time()) + 60
+    verified = await verify(tmp_path, by.sign(algorithm, exp=ends_at), key_set(by))
+    assert verified == Verified("orders-7", ends_at + LEEWAY_S)
+
+
+def part(said: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
+
+
+def unsigned() -> str:
+    """Algorithm `none`, made by hand: a library would refuse."""
+    claims = signer().sign().split(".")[1]
+    return f"{part({'alg': 'none', 'kid': 'one'})}.{claims}."
+
+
+def signed_with_the_public_key() -> str:
+    """HS256 whose secret everybody knows: it confused many libraries."""
+    by = signer()
+    secret = by.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    head = f"{part({'alg': 'HS256', 'kid': 'one'})}.{by.sign().split('.')[1]}"
+    digest = hmac.new(secret, head.encode(), hashlib.sha256).digest()
+    return f"{head}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def key_in_the_token() -> str:
+    """It brings the key that verifies it."""
+    other = signer("ES256", "other")
+    return other.sign(headers={"jwk": other.jwk, "kid": "one"})
+
+
+ALGORITHM = "its algorithm is not RS256, PS256, ES256 or EdDSA"
+UNKNOWN = "no known key has its id and algorithm"
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (lambda: signer().sign(exp=int(time.time()) - LEEWAY_S - 1), "it has expired"),
+        (lambda: signer().sign(nbf=int(time.time()) + LEEWAY_S + 60), "it does not hold yet"),
+        (lambda: signer().sign(aud="another"), "it is for another audience"),
+        (lambda: signer().sign(iss="https://evil.example"), "it is of another issuer"),
+        (lambda: signer().sign(exp=None), "it lacks exp, sub, iss or aud"),
+        (lambda: signer().sign(sub=None), "it lacks exp, sub, iss or aud"),
+        (lambda: signer().sign(sub=""), "its name is not printable text of 1 to 255 bytes"),
+        (lambda: signer().sign(sub="a\nb"), "its name is not printable text of 1 to 255 bytes"),
+        (lambda: signer().sign(sub="a" * 256), "its name is not printable text of 1 to 255 bytes"),
+        (lambda: signer().sign()[:-8] + "AAAAAAAA", "its signature is wrong"),
+        (lambda: signer("ES256", "other").sign(headers={"kid": "one"}), "its signature is wrong"),
+        (key_in_the_token, "its signature is wrong"),
+        (lambda: signer("ES256", "other").sign(), UNKNOWN),
+        (lambda: signer("EdDSA").sign(), UNKNOWN),  # the id of a key for another algorithm
+        (unsigned, ALGORITHM),
+        (signed_with_the_public_key, ALGORITHM),
+        (lambda: "no token", "it is no JSON Web Token"),
+        (lambda: "a.b.c", "it is no JSON Web Token"),
+        (lambda: "a" * 10_000, "it is no JSON Web Token"),
+    ],
+)
+async def test_what_does_not_hold_is_told_to_operators_without_the_token(
+    tmp_path: Path, token: Callable[[], str], reason: str
+) -> None:
+    with pytest.raises(NotAccepted) as raised:
+        await verify(tmp_path, token())
+    assert str(raised.value) == reason
+
+
+async def test_a_key_that_names_its_algorithm_verifies_no_other(tmp_path: Path) -> None:
+    by = signer("RS256")
+    raw = key_set(by, alg="PS256")
+    assert (await verify(tmp_path, by.sign("PS256"), raw)).name == "orders-7"
+    with pytest.raises(NotAccepted, match=UNKNOWN):
+        await verify(tmp_path, by.sign("RS256"), raw)
+
+
+async def test_without_an_id_the_only_key_for_the_algorithm_counts(tmp_path: Path) -> None:
+    token = signer().sign(headers={"kid": ""})
+    assert (await verify(tmp_path, token, key_set(signer(), signer("EdDSA")))).name == "orders-7"
+    with pytest.raises(NotAccepted, match=UNKNOWN):
+        await verify(tmp_path, token, key_set(signer(), signer("ES256", "other")))
