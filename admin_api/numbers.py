@@ -100,6 +100,17 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
         lambda of: of.core.lifecycle.limits.closed.by_reason,
         "reason",
     ),
+    counter(
+        "broker_connections_admitted",
+        "Connections that proved who they are, where that is judged",
+        lambda of: of.core.lifecycle.admission.admitted_n,
+    ),
+    counter(
+        "broker_credentials_refused",
+        "Connections whose credentials were missing, refused or have expired, let in or not",
+        lambda of: of.core.lifecycle.admission.refused,
+        "word",
+    ),
     gauge("broker_sessions", "Resumable connections", lambda of: of.sessions.open),
     gauge("broker_sessions_suspended", "Resumable connections without a socket", lambda of: of.sessions.suspended),
     counter("broker_sessions_resumed", "Resumptions of connections", lambda of: of.sessions.resumed),

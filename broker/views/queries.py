@@ -363,6 +363,7 @@ def _connection_view(peer: Peer, moment: Moment) -> schemas.ConnectionView:
         state=_state(peer),
         route_id=offered.id_text if isinstance(offered, Route) else "",
         service=peer.caller_service,
+        principal=peer.principal,
         metadata_mime=setup.metadata_mime if setup is not None else "",
         data_mime=setup.data_mime if setup is not None else "",
         lifetime_s=peer.connection.lifetime_s,

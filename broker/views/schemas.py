@@ -117,6 +117,7 @@ class ConnectionView(msgspec.Struct, frozen=True):
     state: str  # connecting (no SETUP yet), open, suspended (no socket), ending (its last bytes are being written)
     route_id: str  # empty: it offers no route (D-17)
     service: str
+    principal: str  # its identity, as `jwt:orders-7`; empty: anonymous
     metadata_mime: str
     data_mime: str
     lifetime_s: float  # silence after which it counts as lost
