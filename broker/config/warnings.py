@@ -6,6 +6,7 @@ Decides what is worth a warning; nothing here keeps a broker from its start.
 from typing import Final
 from urllib.parse import urlsplit
 
+from broker.access.identities import ANONYMOUS, UID
 from broker.config.certificates import is_open_to_all
 from broker.config.options import Config
 from broker.config.sections.samwise import RabbitmqOptions
@@ -38,6 +39,15 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     if config.tls.key and is_open_to_all(config.tls.key):
         text = f"every user of this machine may read {shown_value(config.tls.key)}; {CHMOD}"
         found.append(("tls.key", text, ""))
+    if config.auth.users and is_open_to_all(config.auth.users):
+        found.append(("auth.users", f"every user of this machine may read the file; {CHMOD}", ""))
+    auth = config.auth
+    if auth.mode == "required" and not {UID, ANONYMOUS} & set(auth.accept):
+        text = 'the gateway connects without credentials: accept "uid", with a unix:// listener as the first one'
+        if config.samwise.endpoints:
+            found.append(("samwise.endpoints", text, ""))
+        if config.feed.is_used:
+            found.append(("auth.accept", text.replace("gateway", "feed"), ""))
     if config.cluster.secret_file and is_open_to_all(config.cluster.secret_file):
         found.append(("cluster.secret_file", f"every user of this machine may read the file; {CHMOD}", ""))
     if secrets_file and is_open_to_all(secrets_file):

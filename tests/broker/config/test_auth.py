@@ -1,0 +1,104 @@
+"""What a configuration says about admission: what is needed, and what is in files of users and keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import auth
+from broker.config.auth import read_users
+from tests.broker.config.sources import mistakes_of, of_file, write_pem
+from tests.broker.config.test_warnings import warnings_of
+from tests.broker.edge.admission.signers import key_set, signer
+
+HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", ['2: auth.mode: "required" needs auth.accept: which identities are let in']),
+        ('accept = ["jtw"]', ['3: auth.accept: "jtw" is not "certificate", "jwt", "user", "uid" or "anonymous"']),
+        ('accept = ["certificate"]', ['3: auth.accept: "certificate" needs tls.client_ca']),
+        ('accept = ["user"]', ['3: auth.accept: "user" needs auth.users']),
+        (
+            'accept = ["jwt"]',
+            [f'3: auth.accept: "jwt" needs {name}' for name in ("jwt.keys", "jwt.issuer", "jwt.audience")],
+        ),
+        (
+            'accept = ["user"]\nusers = "junk"',
+            ['4: auth.users: "junk" has no NAME:$argon2… in line 1; rsocket-broker password makes them'],
+        ),
+        ('accept = ["user"]\nusers = "none"', ['4: auth.users: "none" cannot be read: No such file or directory']),
+    ],
+)
+def test_what_is_missing_is_told(folder: Path, said: str, expected: list[str]) -> None:
+    write_pem(folder)
+    text = f'[auth]\nmode = "required"\n{said}\n'
+    assert mistakes_of(folder, text) == [f"broker.toml:{each}" for each in expected]
+    assert of_file(folder, "[auth]\naccept = []\n").auth.mode == "off"
+
+
+JWT = '[auth]\nmode = "observe"\naccept = ["jwt"]\n[jwt]\nissuer = "i"\naudience = "a"\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ("http://id.example/keys", "is neither a URL of https nor the path of a file"),
+        ("none", "cannot be read: No such file or directory"),
+        ("junk", "is no JSON"),
+        ("no-keys", "holds no key that verifies signatures"),
+    ],
+)
+def test_a_key_set_is_looked_at_where_it_is_a_file(folder: Path, keys: str, text: str) -> None:
+    write_pem(folder)
+    (folder / "no-keys").write_text('{"keys": []}')
+    (folder / "keys").write_bytes(key_set(signer()))
+    assert mistakes_of(folder, f'{JWT}keys = "{keys}"\n') == [f'broker.toml:7: jwt.keys: "{keys}" {text}']
+    for right in ("keys", "https://id.example/keys"):
+        assert of_file(folder, f'{JWT}keys = "{right}"\n').jwt.keys == right
+
+
+def test_without_the_extra_the_line_that_installs_it_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "lack_of_auth", lambda: 'needs jwt: pip install "rsocket-broker[auth]"')
+    assert mistakes_of(folder, f'{JWT}keys = "https://id.example"\n') == [
+        'broker.toml:3: auth.accept: needs jwt: pip install "rsocket-broker[auth]"'
+    ]
+    assert of_file(folder, '[auth]\nmode = "required"\naccept = ["uid"]\n').auth.accept == ("uid",)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has 0 users, 1 to 100000 can be used"),
+        ("# nobody\n\n", "has 0 users, 1 to 100000 can be used"),
+        (f"ada:{HASH}\nada:{HASH}\n", "has the user of line 2 twice"),
+        ("ada:lovelace\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
+        (f"a\u2028b:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
+        (f":{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
+        (f"{'a' * 256}:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
+    ],
+)
+def test_what_is_no_file_of_users_is_told_without_its_lines(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "users"
+    path.write_text(text)
+    with pytest.raises(ValueError) as raised:
+        read_users(str(path))
+    assert str(raised.value) == why
+    path.write_text(f"# who may\nada lovelace:{HASH}\n\nbob:{HASH}\n")
+    assert read_users(str(path)) == {"ada lovelace": HASH, "bob": HASH}
+
+
+def test_what_had_better_not_be_is_warned_of(folder: Path) -> None:
+    (folder / "users").write_text(f"ada:{HASH}\n")
+    (folder / "users").chmod(0o644)
+    text = '[auth]\nmode = "required"\naccept = ["user"]\nusers = "users"\n[samwise]\ndir = "d"\nendpoints = ["ipc:///e"]\n'
+    assert warnings_of(folder, text) == [
+        "broker.toml:4: auth.users: every user of this machine may read the file; chmod o-r prevents that",
+        'broker.toml:7: samwise.endpoints: the gateway connects without credentials: accept "uid", with a unix:// '
+        "listener as the first one",
+    ]
+    (folder / "users").chmod(0o600)
+    assert warnings_of(folder, text.replace('["user"]', '["user", "uid"]')) == []
