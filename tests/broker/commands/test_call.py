@@ -14,8 +14,9 @@ from click.testing import CliRunner, Result
 
 from broker.commands import terminal
 from broker.commands.main import main
-from client_sdk import Service, address, sync
+from client_sdk import Password, Service, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
+from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.client_sdk.sync.orders import Orders
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -357,3 +358,60 @@ def _echo() -> Service:
         return data
 
     return service
+
+
+# Credentials
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[SyncLocalBroker]:
+    """A broker that lets in a user and who has a token."""
+    (tmp_path / "users").write_text(run_password("ada", "lovelace").output)
+    (tmp_path / "keys.json").write_bytes(key_set(signer()))
+    options = {
+        "auth.mode": "required",
+        "auth.accept": ("user", "jwt"),
+        "auth.users": str(tmp_path / "users"),
+        "jwt.keys": str(tmp_path / "keys.json"),
+        "jwt.issuer": ISSUER,
+        "jwt.audience": AUDIENCE,
+    }
+    with sync_local_broker(options=options) as url:
+        yield url
+
+
+def run_password(name: str, password: str) -> Result:
+    return CliRunner().invoke(main, ["password", name], input=f"{password}\n")
+
+
+def test_a_user_or_a_token_calls_and_who_has_neither_does_not(
+    guarded: SyncLocalBroker, orders: Orders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(f"{signer().sign()}\n")
+    with sync.connect(guarded, service=orders.service, credentials=Password("ada", "lovelace")):
+        refused = call(guarded, "--data", "tea")
+        assert (refused.exit_code, "unauthenticated: " in refused.output) == (terminal.EXIT_NOT_CONNECTED, True)
+        for name, value, *arguments in (
+            ("", "", "--token-file", str(token)),
+            (terminal.TOKEN_VARIABLE, signer().sign()),
+            (terminal.PASSWORD_VARIABLE, "lovelace", "--user", "ada"),
+        ):
+            with monkeypatch.context() as patch:
+                if name:
+                    patch.setenv(name, value)
+                result = call(guarded, "--data", "tea", *arguments)
+            assert (result.exit_code, result.stdout_bytes) == (0, b"tea\n")
+
+
+def test_a_user_without_a_password_is_told_how_to_give_one() -> None:
+    result = call("tcp://127.0.0.1:1", "--user", "ada")
+    assert (result.exit_code, "RSOCKET_BROKER_PASSWORD" in result.output) == (2, True)
+    result = call("tcp://127.0.0.1:1", "--user", "ada", "--token-file", "x")
+    assert "exclude each other" in result.output
+
+
+@pytest.mark.parametrize(("name", "password"), [("a:b", "x"), ("", "x"), ("ada", "")])
+def test_what_can_be_no_user_gets_no_line(name: str, password: str) -> None:
+    result = run_password(name, password)
+    assert (result.exit_code, "argon2" in result.output) == (2, False)
