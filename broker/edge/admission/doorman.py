@@ -19,6 +19,7 @@ from broker.config.options import Config
 from broker.connections.admission import NOT_ACCEPTED, OFF, UNAUTHENTICATED, UNAVAILABLE, Ask
 from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verifier
 from broker.edge.shell import Shell
+from broker.limited_log import STRANGERS
 
 _CANNOT: Final = "the credentials cannot be verified now; try again later"
 _log: Final = logging.getLogger(__name__)
@@ -73,7 +74,8 @@ class Doorman:
             reason = f"{ask.kind}: no answer within {self._timeout_s:g} s"
             shell.refuse_credentials(ask.peer, UNAVAILABLE, _CANNOT, reason)
         except Exception as error:  # a fault of ours or of a library; its text may hold what was verified
-            _log.error("peer %s: %s cannot be verified: %s", ask.peer.name, ask.kind, type(error).__name__)
+            if STRANGERS.admits("Credentials (fault)", ask.peer.address, logging.ERROR):
+                _log.error("peer %s: %s cannot be verified: %s", ask.peer.name, ask.kind, type(error).__name__)
             shell.refuse_credentials(ask.peer, UNAVAILABLE, _CANNOT, f"{ask.kind}: {type(error).__name__}")
         else:
             expires_at = 0.0

@@ -3,6 +3,8 @@
     find ──► known ──► the key
        └───► unknown ──► read again, once in ASK_AGAIN_S ──► the key, or None
 
+A reading goes on when those who wait for it give up: a source that is slower than their time is known to the next ones.
+
 Decides which key may verify what: one of RSA, P-256 or Ed25519, for the algorithm that it names or, where it names
 none, for those of its type. A key for anything else, a secret for one, is none. What was read is used for KEYS_S; when
 it cannot be read again, it goes on being used, so that those who sign may be away for a while.
@@ -25,6 +27,7 @@ from broker.config.auth import HTTPS, MAX_KEYS_BYTES, read_key_set
 from broker.edge.admission.verdicts import Unavailable
 
 ASK_AGAIN_S: Final = 30.0  # so often at most because of an unknown key: strangers can name any
+RETRY_S: Final = 5.0  # after a reading that failed
 KEYS_S: Final = 600.0  # for which keys are used before they are read again: one that is withdrawn is used no longer
 FETCH_S: Final = 5.0  # for an answer over HTTPS
 # JWK -> algorithms of tokens that it may verify (RFC 7518, section 3.1, and RFC 8037).
@@ -57,8 +60,8 @@ class Keys:
         self._clock: Final = clock
         self._keys: list[Key] = []
         self._read_at: float | None = None  # None until it was read
-        self._asked_at: float | None = None  # when it was last tried; None: never
-        self._reading: Final = asyncio.Lock()
+        self._ask_at = 0.0  # not to be read again before, on the clock
+        self._reading: asyncio.Task[None] | None = None  # None: it is not being read
 
     async def find(self, id: str, algorithm: str) -> Key | None:
         """The key of that id for that algorithm; without an id the only one for it. Unavailable."""
@@ -76,21 +79,32 @@ class Keys:
         fitting = [key for key in self._keys if algorithm in key.algorithms and (not id or key.id == id)]
         return fitting[0] if len(fitting) == 1 else None
 
+    def close(self) -> None:
+        """Reads no more."""
+        if self._reading is not None:
+            self._reading.cancel()
+
     async def _read(self) -> None:
-        """Reads the keys, unless that was tried a short time ago."""
-        async with self._reading:
-            now = self._clock()
-            if self._asked_at is not None and now - self._asked_at < ASK_AGAIN_S:
+        """Waits until the keys were read, unless that was tried a short time ago."""
+        if self._reading is None:
+            if self._clock() < self._ask_at:
                 return
-            self._asked_at = now
-            try:
-                is_remote = self._source.startswith(HTTPS)
-                raw = await self._fetch(self._source) if is_remote else Path(self._source).read_bytes()
-                self._keys = keys_of(raw)
-            except (OSError, ValueError, TimeoutError) as error:
-                _log.warning("jwt.keys: %s cannot be read: %s", self._source, str(error) or type(error).__name__)
-                return
+            self._reading = asyncio.get_running_loop().create_task(self._read_source())
+        await asyncio.shield(self._reading)
+
+    async def _read_source(self) -> None:
+        try:
+            is_remote = self._source.startswith(HTTPS)
+            raw = await self._fetch(self._source) if is_remote else Path(self._source).read_bytes()
+            self._keys = keys_of(raw)
+        except (OSError, ValueError, TimeoutError) as error:
+            _log.warning("jwt.keys: %s cannot be read: %s", self._source, str(error) or type(error).__name__)
+            self._ask_at = self._clock() + RETRY_S
+        else:
             self._read_at = self._clock()
+            self._ask_at = self._read_at + ASK_AGAIN_S
+        finally:
+            self._reading = None
 
 
 def keys_of(raw: bytes) -> list[Key]:

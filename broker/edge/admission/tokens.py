@@ -41,7 +41,7 @@ class TokenVerifier:
         token = credentials.secret
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, RecursionError):  # its JSON may be a thousand brackets
             raise NotAccepted("it is no JSON Web Token") from None
         algorithm, id = header.get("alg"), header.get("kid", "")
         if algorithm not in _ACCEPTED or not isinstance(id, str):
@@ -56,7 +56,8 @@ class TokenVerifier:
         return Verified(checked_name(subject), float(claims["exp"]) + LEEWAY_S)
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Asks for no more keys."""
+        self._keys.close()
 
     def _claims(self, token: str, algorithm: str, key: Any) -> dict[str, Any]:
         """What it says, verified; NotAccepted."""
@@ -70,6 +71,6 @@ class TokenVerifier:
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "sub", "iss", "aud"]},
             )
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:
             reason = next((text for kind, text in _REASONS if isinstance(error, kind)), "it is malformed")
             raise NotAccepted(reason) from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
 
 import pytest
 
-from broker.edge.admission.keys import ASK_AGAIN_S, KEYS_S, Keys, fetch_keys, keys_of
+from broker.edge.admission.keys import ASK_AGAIN_S, KEYS_S, RETRY_S, Keys, fetch_keys, keys_of
 from broker.edge.admission.verdicts import Unavailable
 from tests.broker.edge.admission.signers import key_set, signer
 
@@ -71,9 +72,35 @@ async def test_who_never_answered_is_unavailable() -> None:
     for _ in range(2):
         with pytest.raises(Unavailable):
             await source.knows("one")
+    assert source.asked_n == 1
     source.is_down, source.raw = False, key_set(signer())
-    source.now += ASK_AGAIN_S
+    source.now += RETRY_S
     assert await source.knows("one")
+
+
+async def test_a_slow_answer_is_there_for_those_who_come_later() -> None:
+    """Whoever waits has less time than it takes."""
+    source = Source(key_set(signer()))
+    may_answer = asyncio.Event()
+
+    async def fetch_slowly(url: str) -> bytes:
+        await may_answer.wait()
+        return await source.fetch(url)
+
+    keys = Keys(URL, fetch_slowly, lambda: source.now)
+    first, second = (asyncio.ensure_future(keys.find("one", "ES256")) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    may_answer.set()
+    assert (await second is not None, source.asked_n) == (True, 1)
+    await asyncio.wait([first])
+    source.now += KEYS_S + 1
+    may_answer.clear()
+    third = asyncio.ensure_future(keys.find("one", "ES256"))
+    await asyncio.sleep(0)
+    keys.close()
+    with pytest.raises(asyncio.CancelledError):
+        await third
 
 
 def test_only_keys_that_verify_signatures_are_used() -> None:

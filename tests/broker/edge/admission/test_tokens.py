@@ -84,6 +84,7 @@ UNKNOWN = "no known key has its id and algorithm"
         (lambda: signer("EdDSA").sign(), UNKNOWN),  # the id of a key for another algorithm
         (unsigned, ALGORITHM),
         (signed_with_the_public_key, ALGORITHM),
+        (lambda: f"{base64.urlsafe_b64encode(b'[' * 9000).rstrip(b'=').decode()}.a.b", "it is no JSON Web Token"),
         (lambda: "no token", "it is no JSON Web Token"),
         (lambda: "a.b.c", "it is no JSON Web Token"),
         (lambda: "a" * 10_000, "it is no JSON Web Token"),
