@@ -414,7 +414,7 @@ class Engine(RequestContext):
         now = frame.now
         stream_id = frame.stream_id
         credit_n = initial_n(frame.data, frame.start) if kind >= REQUEST_STREAM else 0
-        if self.refuse_wide(peer, frame, target, len(routes)):
+        if self.refuse_wide(peer, frame, target, len(routes), len(routes)):
             return
         frames: dict[int, bytes] = {}  # by the routes' mime types: what to send them
         if is_strange:

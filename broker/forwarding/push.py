@@ -139,7 +139,7 @@ class PushRouter:
             flow = self._context.flow(peer, target, route, METADATA_PUSH)
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.choice, 1)
             return
-        if self._context.refuse_wide(peer, frame, target, len(routes)):
+        if self._context.refuse_wide(peer, frame, target, len(routes), len(routes)):
             return
         metadata = frame.data[request.metadata_at : frame.end]
         flow = self._context.flow(peer, target, None, METADATA_PUSH)

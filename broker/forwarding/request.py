@@ -327,8 +327,19 @@ class RequestContext:
         at = now if now else peer.heard_at
         self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.choice, 0)
 
-    def refuse_wide(self, peer: Peer, frame: FrameCursor, target: Target | None, branches_n: int) -> bool:
-        """Refuses what would hold too much at so many branches; whether it was. Its bytes count for each of them."""
+    def refuse_wide(
+        self, peer: Peer, frame: FrameCursor, target: Target | None, branches_n: int, routes_n: int = 0
+    ) -> bool:
+        """Refuses what would hold too much at so many branches, or reach too many routes; whether it was.
+
+        Its bytes count for each branch. `routes_n`: behind these branches, 0 for a request of a link: they were counted
+        by its first broker.
+        """
+        most_n = self.settings.max_multicast_routes
+        if most_n and routes_n > most_n:
+            text = f"{routes_n} routes match, a multicast may reach {most_n} (limits.max_multicast_routes)"
+            self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", text))
+            return True
         size = frame.end - frame.start
         limit = self.settings.max_buffered_bytes
         if size * branches_n <= limit:

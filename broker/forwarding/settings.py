@@ -30,6 +30,7 @@ class Settings:
     max_waiting_bytes: int = 4 << 20  # of the frames of requests that wait, per connection
     max_lookup_cache: int = 16_384  # addresses that are remembered
     multicast_on_leave: str = "ignore"  # D-14: ignore, or error
+    max_multicast_routes: int = 0  # that one multicast may reach; 0: any number
     multicast_prefetch_n: int = 32  # items asked of a branch before the caller has room
     multicast_branch_bytes: int = 1 << 20  # D-44: what the items of one branch may take
     multicast_buffer_bytes: int = 16 << 20  # of one caller's multicast streams: items it did not ask for yet

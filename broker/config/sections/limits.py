@@ -155,6 +155,14 @@ class LimitOptions:
         "30.0",
         within=(0.1, 3600),
     )
+    max_multicast_routes: int = option(
+        CORE.max_multicast_routes,
+        "Routes that one multicast may reach, those at other brokers included; one that matches more is refused with "
+        "over-limit. 0: no limit. A multicast costs its sender one frame, and the broker one for each route.",
+        "500",
+        "routes",
+        within=(0, 1_000_000),
+    )
     multicast_prefetch_n: int = option(
         CORE.multicast_prefetch_n,
         "Items that a multicast stream requests from each route ahead of the caller, so that routes work in parallel.",

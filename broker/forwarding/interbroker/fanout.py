@@ -144,7 +144,8 @@ class LinkFanout:
                 return
             frame = context.cursor(request.reassembly.frames[0], frame.now)
             context.locate(frame, request)
-        if context.refuse_wide(peer, frame, target, len(local) + len(far)):  # before a copy is made for anybody
+        # Before a copy is made for anybody.
+        if context.refuse_wide(peer, frame, target, len(local) + len(far), routes_n):
             return
         metadata = request.data[request.metadata_at : request.metadata_to]
         parts: list[BranchRequest] = []

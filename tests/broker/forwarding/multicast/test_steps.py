@@ -193,6 +193,18 @@ def test_what_would_hold_too_much_at_all_branches_is_refused(kind: int) -> None:
         assert told == ([(REJECTED, f"{text} (limits.max_buffered_bytes)")] if has_answer else [])
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_multicast_to_more_routes_than_the_limit_is_refused(kind: int) -> None:
+    for limit in (20, 19):
+        wide = Wide(20, CoreSettings(max_multicast_routes=limit))
+        wide.ask(kind)
+        is_refused = limit < 20
+        assert wide.asked_n() == (0 if is_refused else 20)
+        text = "over-limit: 20 routes match, a multicast may reach 19 (limits.max_multicast_routes)"
+        told = [(frame.code, frame.text) for frame in wide.caller.received() if frame.kind == frames.ERROR]
+        assert told == ([(REJECTED, text)] if is_refused and kind != REQUEST_FNF else [])
+
+
 def test_a_fragment_that_would_hold_too_much_ends_the_call() -> None:
     wide = Wide(20, CoreSettings(max_buffered_bytes=20_000))
     wide.ask(REQUEST_RESPONSE, frames.FOLLOWS)
