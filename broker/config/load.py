@@ -49,6 +49,7 @@ from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
 
 CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certificates that sign others
+DEFAULTS: Final = "defaults"
 LISTENERS: Final = ("server.listen", "cluster.listen")  # options
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
@@ -124,6 +125,7 @@ def load_all(
         for name, content in named.items():
             found.take_table(TABLES[place], name, _from_texts(TABLES[place], content), _Source("command line"))
     _check_listeners(found)
+    _check_reach(found)
     _check_tls(found)
     _check_files(found)
     _check_certificates(found)
@@ -159,7 +161,7 @@ class _Findings:
     """What the sources say so far; each source that is read overrides the ones before it."""
 
     def __init__(self) -> None:
-        nowhere = _Source("defaults")
+        nowhere = _Source(DEFAULTS)
         self.values: Final = {name: doc.default for name, doc in OPTIONS.items()}
         self.sources: Final = dict.fromkeys(OPTIONS, (nowhere, ""))  # name -> source of the value, name there
         self.wrong: Final[set[str]] = set()  # options that have a mistake: nothing follows from their values
@@ -347,6 +349,21 @@ def _check_listeners(found: _Findings) -> None:
         else:
             text = f"{shown_value(admin.address)} is the address of {shown_value(str(other))} in server.listen"
             found.blame("admin.listen", text, admin.address)
+
+
+def _check_reach(found: _Findings) -> None:
+    """Other machines reach the listeners of clients only where somebody has said who is let in, if only: everybody."""
+    listeners = found.values["server.listen"]
+    assert isinstance(listeners, tuple)  # what _read_list gives
+    is_said = found.sources["auth.mode"][0].name != DEFAULTS
+    far = [listen for listen in listeners if not listen.is_local]
+    if is_said or not far or found.wrong & {"server.listen", "auth.mode"}:
+        return
+    text = (
+        f"{shown_value(str(far[0]))} is reachable from other machines, and nothing says who is let in: set auth.mode "
+    )
+    text += 'to "required" (docs/security.md), or to "off" to let in everybody'
+    found.blame("server.listen", text, str(far[0]))
 
 
 def _listeners_of(found: _Findings) -> list[tuple[str, Listen]]:

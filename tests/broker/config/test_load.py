@@ -36,6 +36,7 @@ def test_variables_are_read_as_the_type_of_their_option() -> None:
         None,
         {
             "RSB_SERVER__LISTEN": "tcp://0.0.0.0:7000, ws://0.0.0.0:7001/rsocket",
+            "RSB_AUTH__MODE": "off",
             "RSB_SERVER__STOP_GRACE_S": "2.5",
             "RSB_ROUTING__STRICT_HINTS": "true",
             "RSB_LIMITS__MAX_CONNECTIONS": "12",
@@ -49,8 +50,8 @@ def test_variables_are_read_as_the_type_of_their_option() -> None:
 
 
 def test_flags_may_be_of_the_type_or_text() -> None:
-    typed = {"server.listen": ("tcp://a:1", "unix:///b"), "limits.max_connections": 5, "broker.name": "x"}
-    texts = {"server.listen": "tcp://a:1,unix:///b", "limits.max_connections": "5", "broker.name": "x"}
+    typed = {"server.listen": ("tcp://127.0.0.1:1", "unix:///b"), "limits.max_connections": 5, "broker.name": "x"}
+    texts = {"server.listen": "tcp://127.0.0.1:1,unix:///b", "limits.max_connections": "5", "broker.name": "x"}
     assert load(None, {}, typed) == load(None, {}, texts)
 
 

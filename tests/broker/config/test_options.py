@@ -57,6 +57,8 @@ def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
         if doc.section != "tls":
             lines.append(f'[tls]\n{name} = "{name}"' if name == "certificate" else f'{name} = "{name}"')
     (folder / "curve_key").write_text(f'secret-key = "{"k" * 40}"')
+    if doc.name == "server.listen":
+        lines.append('[auth]\nmode = "off"')
     if doc.name == "cluster.auth":
         lines.append('[broker]\nname = "b"')
     text = "\n".join([f"[{doc.section}]", *NEEDS.get(doc.name, ()), *lines])

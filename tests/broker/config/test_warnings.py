@@ -26,7 +26,7 @@ def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: 
         "tls://0.0.0.0:9",
     ]
     lines = "".join(f'  "{url}",\n' for url in [*urls, *safe])
-    text = f'[tls]\ncertificate = "certificate"\nkey = "key"\n[server]\nlisten = [\n{lines}]\n'
+    text = f'[tls]\ncertificate = "certificate"\nkey = "key"\n[server]\nlisten = [\n{lines}]\n[auth]\nmode = "off"\n'
     (folder / "key").chmod(0o600)
     why = "is reachable from other machines and not encrypted; use tls or wss"
     assert warnings_of(folder, text) == [

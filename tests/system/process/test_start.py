@@ -41,7 +41,7 @@ def test_a_taken_admin_port_is_one_sentence_and_status_1(tmp_path: Path) -> None
 
 
 def test_an_address_that_this_machine_does_not_have_is_one_sentence(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--listen", "tcp://203.0.113.7:7000")  # TEST-NET-3
+    status, said = refused(tmp_path, "--listen", "tcp://203.0.113.7:7000", auth__mode="off")  # TEST-NET-3
     assert (status, said[1:]) == (
         CANNOT_START,
         ["rsocket-broker: tcp://203.0.113.7:7000: cannot assign requested address"],
@@ -52,8 +52,16 @@ def test_an_address_that_this_machine_does_not_have_is_one_sentence(tmp_path: Pa
     )
 
 
+def test_an_address_that_other_machines_reach_needs_a_word_on_who_is_let_in(tmp_path: Path) -> None:
+    status, (said,) = refused(tmp_path, "--listen", "tcp://0.0.0.0:0")
+    assert status == BAD_CONFIG
+    assert said.startswith('command line: --listen: "tcp://0.0.0.0:0" is reachable from other machines, and nothing')
+
+
 def test_a_host_name_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--listen", "tcp://no-such-host.invalid:7000", log__level="error")
+    status, said = refused(
+        tmp_path, "--listen", "tcp://no-such-host.invalid:7000", log__level="error", auth__mode="off"
+    )
     assert status == CANNOT_START
     assert len(said) == 1, said
     assert said[0].startswith("rsocket-broker: tcp://no-such-host.invalid:7000: ")
