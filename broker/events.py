@@ -70,6 +70,7 @@ BROKER_LOAD: Final = 33
 FILES_RELOADED: Final = 34
 ADMITTED: Final = 35
 AUTH_REFUSED: Final = 36
+DENIED: Final = 37
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -108,6 +109,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     FILES_RELOADED: "FilesReloaded",
     ADMITTED: "Admitted",
     AUTH_REFUSED: "AuthRefused",
+    DENIED: "Denied",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.

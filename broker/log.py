@@ -64,6 +64,7 @@ OF_STRANGERS: Final = frozenset(
         events.ANNOTATIONS_REFUSED,
         events.ADMITTED,
         events.AUTH_REFUSED,
+        events.DENIED,
     }
 )
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
@@ -186,6 +187,7 @@ _LINES: Final = {
     events.SLOW_PEER_ENDED: "peer {peer}: ended{why}",
     events.ADMITTED: "peer {peer}: admitted{detail}",
     events.AUTH_REFUSED: "peer {peer}: credentials refused{why}",
+    events.DENIED: "peer {peer}: service {service} may not be announced{why}",
     events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
     events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
     events.BREAKER_CLOSED: "service {service}: requests are accepted again{detail}",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ClientError,
         ConnectionLost,
         DeadlineExceeded,
+        Denied,
         Draining,
         Misrouted,
         NoHandler,
@@ -83,6 +84,7 @@ __all__ = [
     "Connecting",
     "ConnectionLost",
     "DeadlineExceeded",
+    "Denied",
     "Draining",
     "Flow",
     "Gathering",
@@ -134,7 +136,7 @@ _NAMES_OF = {  # the module of each public name
     "connecting": "Connecting connect",
     "credentials": "Password Token",
     "errors": "ApplicationError AuthUnavailable BadAddress BadRequest Canceled ClientError ConnectionLost "
-    "DeadlineExceeded Draining Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected RouteLost "
+    "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected RouteLost "
     "SetupRejected TooLarge TooLate Unauthenticated Unhealthy",
     "payload": "Payload",
     "reconnect.state": "Change Changes State",

@@ -21,6 +21,7 @@
      │   └─ NotConnected       there was none, nothing was sent
      └─ SetupRejected          the broker refused the connection
          ├─ Unauthenticated    its credentials, or that there are none
+         ├─ Denied             its role does not allow to announce this service
          └─ AuthUnavailable    it could not verify them now
 
 Each has a stable `word` for programs ("no-route"), the `text` that came with it, the RSocket `code` (0: no frame said
@@ -335,6 +336,16 @@ class Unauthenticated(SetupRejected):
     default_word = "unauthenticated"
 
 
+class Denied(SetupRejected):
+    """The broker knows who connects, and that may not announce this service, or has no role.
+
+    >>> Denied("the role orders does not allow to announce this route: service=billing").is_transient
+    False
+    """
+
+    default_word = "denied"
+
+
 class AuthUnavailable(SetupRejected):
     """The broker could not verify the credentials now.
 
@@ -370,6 +381,7 @@ REJECTED_WORDS: Final[dict[str, type[ClientError]]] = {
 }
 SETUP_WORDS: Final[dict[str, type[SetupRejected]]] = {
     "unauthenticated": Unauthenticated,
+    "denied": Denied,
     "auth-unavailable": AuthUnavailable,
 }
 CANCELED_WORDS: Final[dict[str, type[ClientError]]] = {"route-lost": RouteLost, "deadline": DeadlineExceeded}
@@ -391,6 +403,8 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "bad-setup": "the URL is not that of a broker, or the broker has another version",
     "bad-version": "the broker speaks another version of RSocket; check the URL",
     "unauthenticated": "the broker wants other credentials= of connect(), or a client certificate in ssl=",
+    "denied": "the role of these credentials does not allow this; use others, or ask whoever configures the broker",
+    "route-taken": "a client with other credentials has this route_id: give each one of its own, or none",
     "auth-unavailable": "the broker cannot verify credentials now; the client tries again",
     "expired": "the client reconnects; credentials= may be an async function that gives a new token each time",
     "setup-timeout": "the broker did not receive the SETUP in time; the client tries again",

@@ -105,6 +105,14 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
         "with others",
     ),
     "auth-unavailable": (REJECTED_SETUP, "the credentials cannot be verified now; connect again later"),
+    "denied": (
+        REJECTED_SETUP,
+        "the identity of the connection has no role, or its role does not allow to announce this route",
+    ),
+    "route-taken": (
+        REJECTED_SETUP,
+        "the Route Id of the ROUTE_SETUP is that of a route of another identity; use one of your own, or none",
+    ),
     "expired": (CONNECTION_ERROR, "the token of the connection has expired; connect again with a new one"),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer, and it has read none of them for `limits.stuck_s`"),

@@ -11,11 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from broker.access.identities import CERTIFICATE, JWT, USER
+from broker.access.identities import ANONYMOUS, CERTIFICATE, JWT, KINDS, USER, kind_of
+from broker.access.roles import DEFAULT, Offer, Role
 from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
-from broker.config.toml import shown_value
+from broker.config.sections.auth import Announced, RoleOptions
+from broker.config.toml import either, shown_value
+from rsocket_wire.errors import BrokerError
 
+OFF: Final = "off"  # of auth.mode
 HTTPS: Final = "https://"
 MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
 MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
@@ -26,7 +30,7 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
     """As `cluster_mistakes`."""
     mode, accept = values["auth.mode"], values["auth.accept"]
     assert isinstance(accept, tuple)  # it is a list
-    if mode == "off" or wrong & {"auth.mode", "auth.accept"}:
+    if mode == OFF or wrong & {"auth.mode", "auth.accept"}:
         return []
     if not accept:
         return [("auth.mode", f'"{mode}" needs auth.accept: which identities are let in', "")]
@@ -61,6 +65,53 @@ def is_user_line(line: str) -> bool:
     """It could be one of a file of users."""
     match = _USER.fullmatch(line.strip())
     return match is not None and match[1].isprintable() and len(match[1].encode()) <= MAX_NAME_BYTES
+
+
+def role_mistakes(
+    values: Mapping[str, object], tables: Mapping[str, Mapping[str, Mapping[str, object]]], wrong: set[str]
+) -> list[tuple[str, str, str]]:
+    """What is wrong with roles; as `cluster_mistakes`."""
+    found: list[tuple[str, str, str]] = []
+    for name, own in tables["role"].items():
+        place = f"role.{name}"
+        if values["auth.mode"] == OFF and "auth.mode" not in wrong:
+            found.append((place, "needs auth.mode: who a connection is must be known", ""))
+        who = own.get("who", ())
+        assert isinstance(who, tuple)  # it is a list
+        if not who and name != DEFAULT:
+            found.append((place, "needs who: the identities that have it", ""))
+        if who and name == DEFAULT:
+            found.append((f"{place}.who", "is for other roles: whoever fits none of them has this one", ""))
+        for each in who:
+            if each != "*" and kind_of(str(each)) not in (*KINDS, f"{ANONYMOUS}*"):
+                text = (
+                    f"{shown_value(each)} is no identity: it begins with {either([f'{kind}:' for kind in KINDS[:-1]])}"
+                )
+                found.append((f"{place}.who", text, str(each)))
+    return found
+
+
+def read_announced(item: object) -> Announced:
+    """`{ service = "orders", region = ["eu", "us"] }`; BrokerError "bad-config"."""
+    if not isinstance(item, dict) or "service" not in item:
+        text = 'is not a table with a service, as { service = "orders", region = ["eu", "us"] }'
+        raise BrokerError("bad-config", f"{shown_value(item)} {text}")
+    tags: list[tuple[str, tuple[str, ...]]] = []
+    for name, given in item.items():
+        values = [given] if isinstance(given, str) else given
+        if not isinstance(values, list) or not values or not all(isinstance(each, str) and each for each in values):
+            raise BrokerError("bad-config", f"{name} is {shown_value(given)}, it must be a text or a list of texts")
+        Offer([(name, values)])  # raises for what can be no key
+        tags.append((name, tuple(values)))
+    return Announced(tuple(tags))
+
+
+def roles_of(tables: Mapping[str, RoleOptions]) -> tuple[Role, ...]:
+    """The roles of a configuration."""
+    return tuple(
+        Role(name, list(own.who), [Offer([(key, list(values)) for key, values in each.tags]) for each in own.announce])
+        for name, own in tables.items()
+    )
 
 
 def read_users(path: str) -> dict[str, str]:

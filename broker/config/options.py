@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from broker.access.identities import KINDS
 from broker.config.option import MAX_NAME_BYTES, POLICY, Option
 from broker.config.quantities import SIZE, SIZES, TIME, TIMES
-from broker.config.sections.auth import AuthOptions, JwtOptions
+from broker.config.sections.auth import AuthOptions, JwtOptions, RoleOptions
 from broker.config.sections.cluster import AnnotationOptions, ClusterOptions
 from broker.config.sections.events import EventOptions
 from broker.config.sections.feed import FeedOptions, MessageBrokerOptions, PostOptions, SubscribeOptions, WinnowOptions
@@ -29,6 +29,7 @@ MAX_RABBITMQ: Final = 100  # tables [samwise.rabbitmq.NAME]: each is a connectio
 MAX_EXCHANGES: Final = 1000  # tables [samwise.exchange.NAME]
 MAX_MESSAGE_BROKERS: Final = 100  # tables [feed.broker.NAME]: each is a connection
 MAX_POSTED: Final = 100  # tables [feed.post.NAME]: each is a folder that is looked at
+MAX_ROLES: Final = 1000  # tables [role.NAME]
 MAX_MIRRORS: Final = 100  # tables [feed.subscribe.NAME], and [feed.winnow.NAME]
 CONTROLS: Final = ("status", "stop", "restart")
 WORDS_OF: Final = {"control": CONTROLS, "identity": KINDS}  # what items of a list of this form may be
@@ -61,6 +62,7 @@ class Config:
     log: LogOptions = field(default_factory=LogOptions)
     samwise: SamwiseOptions = field(default_factory=SamwiseOptions)
     feed: FeedOptions = field(default_factory=FeedOptions)
+    role: Mapping[str, RoleOptions] = field(default_factory=dict)  # by name, in their order
     service: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name, then by key
 
 
@@ -138,6 +140,7 @@ class OptionDoc:
             "text": "a list of printable texts",
             "origin": 'a list of origins, or "null"',
             "name": "a list of host names",
+            "announce": "a list of tables, each with a service and values of other tags",
             "endpoint": "a list of endpoints ipc:// and tcp://",
             **{form: f"a list of {either([toml_text(word) for word in words])}" for form, words in WORDS_OF.items()},
         }
@@ -217,6 +220,14 @@ TABLES: Final = {  # place -> the tables there
             dict,
             "Options of one service, NAME, which override those of `[routing]` and `[protection]` for its routes. At "
             f"most {MAX_SERVICES} services, {_NAMES_TEXT}",
+        ),
+        Tables(
+            "role",
+            "role",
+            _docs("role.NAME", RoleOptions),
+            MAX_ROLES,
+            RoleOptions,
+            f"{RoleOptions.__doc__} See [security](security.md). At most {MAX_ROLES}, {_NAMES_TEXT}",
         ),
         Tables(
             "samwise.rabbitmq",

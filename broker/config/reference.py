@@ -9,6 +9,7 @@ from broker.config.options import OPTIONS, SECTIONS, SERVICE_KEYS, TABLES, Optio
 CELL_WORDS: Final = 30  # of a table cell; more sentences stand below the table
 EXAMPLE_NAMES: Final = {
     "service": '"orders.eu"',
+    "role": "orders",
     "samwise.rabbitmq": "rabbit-1",
     "samwise.exchange": "orders",
     "feed.broker": "rabbit-1",

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from broker.cluster.settings import ClusterSettings
+from broker.config.auth import roles_of
 from broker.config.cluster import NO_NAME, is_in_cluster, reachable, secret_of
 from broker.config.options import OPTIONS, SERVICE_KEYS, Config, one_of_requests
 from broker.forwarding.settings import Settings
@@ -29,7 +30,7 @@ OTHER_NAMES: Final = {  # setting -> option
     "version": "annotations.version",
 }
 # In `settings_of` and in `cluster_settings_of`.
-WORKED_OUT: Final = {"policy", "policies", "broker_name", "single_requests", "snapshot_s"}
+WORKED_OUT: Final = {"roles", "policy", "policies", "broker_name", "single_requests", "snapshot_s"}
 CLUSTER_WORKED_OUT: Final = {"secret", "principals", "peers", "urls", "client_urls", "mates"}
 
 
@@ -51,6 +52,7 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         policy=_policy(config, {}),
         policies={name: _policy(config, own) for name, own in config.service.items()},
+        roles=roles_of(config.role),
         broker_name=config.broker.name if config.broker.name != NO_NAME else "",
         single_requests=one_of_requests(config.events.requests) if has_events else 0,
         snapshot_s=config.events.snapshot_s if has_events else 0.0,

@@ -16,6 +16,7 @@ nothing is asked of them here, and nothing but that proof is taken from them.
 from typing import Final
 
 from broker.access.identities import ANONYMOUS, JWT, USER, kind_of
+from broker.access.roles import Roles
 from broker.connections.ending import Ending
 from broker.connections.limits import ConnectionLimits
 from broker.event_log.log import EventLog
@@ -41,6 +42,7 @@ MAX_SECRET_BYTES: Final = 16 << 10  # of a password or a token; tokens of the fi
 UNAUTHENTICATED: Final = "unauthenticated"
 UNAVAILABLE: Final = "auth-unavailable"
 EXPIRED: Final = "expired"
+DENIED: Final = "denied"
 NOT_ACCEPTED: Final = "the credentials are not accepted"  # all that a stranger learns
 
 
@@ -63,6 +65,7 @@ class Admission:
         self.asks: Final[list[Ask]] = []  # that nobody has taken; bounded by max_connections
         self._is_required: Final = settings.auth_mode == REQUIRED
         self._accept: Final = settings.auth_accept
+        self._roles: Final = Roles(list(settings.roles))
         self._limits: Final = limits
         self._event_log: Final = event_log
 
@@ -105,6 +108,11 @@ class Admission:
         `expires_at`: seconds, monotonic; 0.0: it holds as long as the connection.
         """
         self._answered(peer)
+        if self._roles.is_on and self._roles.find(principal) is None:
+            text = f"{principal or ANONYMOUS} has no role"
+            refused = self.refuse(peer, DENIED, text, text, now)
+            if refused is not None:
+                return refused
         surplus = self._limits.identify(peer, principal)
         if surplus:
             return Ending(peer, "over-limit", surplus, REJECTED_SETUP)

@@ -9,20 +9,25 @@ have to end, and tells other brokers of routes that joined and left.
 
 from typing import Final
 
+from broker.access.identities import ANONYMOUS
+from broker.access.roles import Roles
+from broker.connections.admission import REQUIRED
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
-from broker.events import ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
+from broker.events import DENIED, ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.loads import Load
-from broker.routing.table import Route, Table
+from broker.routing.table import Route, Table, with_default_tags
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame
-from rsocket_wire.wire.keys import ZONE
+from rsocket_wire.wire.ids import id_text
+from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, ZONE
+from rsocket_wire.wire.tags import Tag
 
 
 class Announcement:
@@ -43,6 +48,7 @@ class Registration:
         self._engine: Final = engine
         self._drains: Final = drains
         self._event_log: Final = event_log
+        self._roles: Final = Roles(list(settings.roles))
         self._rate: Final = TokenBucket(settings.max_route_setups_per_s, "limits.max_route_setups_per_s")
 
     def read(self, peer: Peer, raw: bytes, code: int, now: float) -> Announcement:
@@ -65,6 +71,10 @@ class Registration:
             # D-20
             text = f"a broker frame of kind {setup.kind} on a connection that is no link"
             return _refused(peer, "no-cluster", text, code)
+        if self._roles.is_on:
+            text = self._obstacle(peer, setup, now)
+            if text:
+                return _refused(peer, "denied", text, code)
         limit = self._settings.max_tags_per_route
         if len(setup.tags) > limit:
             text = f"{len(setup.tags)} tags, limits.max_tags_per_route is {limit}"
@@ -75,9 +85,31 @@ class Registration:
             # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
             owner = old.owner
             if isinstance(owner, Peer):  # else its own broker does, when it hears of this one
+                # D-97: an identity keeps what it has.
+                if self._settings.auth_mode == REQUIRED and owner.principal != peer.principal:
+                    text = f"the Route Id {old.id_text} is that of a route of another identity"
+                    return _refused(peer, "route-taken", text, code)
                 text = f"another connection came with the Route Id {old.id_text}"
                 ending = Ending(owner, "replaced", text)
         return Announcement(setup, ending, old)
+
+    def _obstacle(self, peer: Peer, setup: RouteSetup, now: float) -> str:
+        """Why the role of the peer does not allow this route; empty: it does, or that is only observed."""
+        role = self._roles.find(peer.principal)
+        tags = with_default_tags(setup.route_id, setup.service_name, setup.tags)  # all by which it could be found
+        tags.append(Tag(SERVICE_NAME, setup.service_name.encode()))  # which a tag may contradict
+        own_id = id_text(setup.route_id)
+        who = peer.principal or ANONYMOUS
+        text = f"{who} has no role" if role is None else role.obstacle(tags, peer.principal)
+        if [tag for tag in tags if tag.key == ROUTE_ID and tag.value != own_id]:
+            text = "a tag of this route is the Route Id of another one"
+        if not text:
+            return ""
+        at_ms = self._event_log.wall(now)
+        self._event_log.tell(
+            DENIED, at_ms, "", setup.service_name, peer=peer.name, reason="denied", detail=f"{who}: {text}"
+        )
+        return text if self._settings.auth_mode == REQUIRED else ""
 
     def join(self, peer: Peer, setup: RouteSetup, old: Route | None, now: float) -> Route | None:
         """Makes the peer's route (`peer.route`) of a ROUTE_SETUP; `old` had its Route Id when it was read.

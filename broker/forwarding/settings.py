@@ -6,6 +6,7 @@ The declaration of each: its name, type and default. The option of a configurati
 
 from dataclasses import dataclass, field
 
+from broker.access.roles import Role
 from broker.routing.policies import Policy
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 
@@ -59,6 +60,7 @@ class Settings:
     # Admission: see `connections.admission`
     auth_mode: str = "off"  # off, observe or required
     auth_accept: tuple[str, ...] = ()  # kinds of identities
+    roles: tuple[Role, ...] = ()  # none: who is let in may announce what it likes
 
     # Router annotations
     broker_name: str = ""  # in traces, unique in a cluster; empty: made from the broker's id

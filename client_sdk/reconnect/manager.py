@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from client_sdk.clock import Clock
-from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, NotConnected, Unauthenticated
+from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, Denied, NotConnected, Unauthenticated
 from client_sdk.io.connection import Connection
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -239,8 +239,8 @@ class ConnectionManager:
             await self._retired.popleft().close()
 
     def _delay_s(self) -> float:
-        """Until the next attempt; long when the credentials were refused, which may be mended and not by haste."""
-        if self._reason is not None and self._reason.word == Unauthenticated.default_word:
+        """Until the next attempt; long where haste mends nothing: credentials are refused, or a role."""
+        if self._reason is not None and self._reason.word in (Unauthenticated.default_word, Denied.default_word):
             return REFUSED_DELAY_S / 2 + self._backoff.part_s(REFUSED_DELAY_S / 2)
         return self._backoff.next_s()
 

@@ -39,6 +39,36 @@ class AuthOptions:
 
 
 @dataclass(frozen=True)
+class Announced:
+    """Routes that a role may announce: values of their tags."""
+
+    tags: tuple[tuple[str, tuple[str, ...]], ...]  # short names of keys, and the values that each may have
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={'|'.join(values)}" for name, values in self.tags)
+
+
+@dataclass(frozen=True)
+class RoleOptions:
+    """What connections of the role NAME may announce. Each has the first role whose `who` fits it, or `default`."""
+
+    who: tuple[str, ...] = option(
+        (),
+        "Identities that have this role, as `jwt:orders-7`; a star at the end stands for any end. Required, but for "
+        "the role `default`.",
+        '["certificate:spiffe://acme/orders", "jwt:orders-*"]',
+        form="text",
+    )
+    announce: tuple[Announced, ...] = option(
+        (),
+        "Routes that they may announce: the service, and values that other tags must have; a star at the end stands "
+        "for any end, `${name}` for the name of the identity. Tags that are not named are free. Empty: none.",
+        '[{ service = "orders", region = ["eu", "us"] }]',
+        form="announce",
+    )
+
+
+@dataclass(frozen=True)
 class JwtOptions:
     """Signed tokens."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from broker.config import auth
 from broker.config.auth import read_users
+from broker.config.settings import settings_of
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
 from tests.broker.config.test_warnings import warnings_of
 from tests.broker.edge.admission.signers import key_set, signer
@@ -102,3 +103,47 @@ def test_what_had_better_not_be_is_warned_of(folder: Path) -> None:
     ]
     (folder / "users").chmod(0o600)
     assert warnings_of(folder, text.replace('["user"]', '["user", "uid"]')) == []
+
+
+ROLE = '[auth]\nmode = "required"\naccept = ["uid"]\n[role.orders]\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "line", "text"),
+    [
+        ("announce = []", 4, "role.orders: needs who: the identities that have it"),
+        (
+            'who = ["orders"]',
+            5,
+            'role.orders.who: "orders" is no identity: it begins with certificate:, jwt:, user: or uid:',
+        ),
+        (
+            'who = ["*"]\nannounce = ["orders"]',
+            6,
+            'role.orders.announce: "orders" is not a table with a service, as '
+            '{ service = "orders", region = ["eu", "us"] }',
+        ),
+        (
+            'who = ["*"]\nannounce = [{ service = [] }]',
+            6,
+            "role.orders.announce: service is [], it must be a text or a list of texts",
+        ),
+        (
+            'who = ["*"]\n[role.default]\nwho = ["*"]',
+            7,
+            "role.default.who: is for other roles: whoever fits none of them has this one",
+        ),
+    ],
+)
+def test_what_is_no_role_is_told(folder: Path, said: str, line: int, text: str) -> None:
+    assert mistakes_of(folder, f"{ROLE}{said}\n") == [f"broker.toml:{line}: {text}"]
+
+
+def test_roles_reach_the_core_in_their_order_and_need_that_somebody_is_known(folder: Path) -> None:
+    said = 'who = ["uid:7"]\nannounce = [{ service = "a", region = ["eu", "us"] }]\n[role.default]\n'
+    config = of_file(folder, f"{ROLE}{said}")
+    assert [role.name for role in settings_of(config).roles] == ["orders", "default"]
+    assert str(config.role["orders"].announce[0]) == "service=a region=eu|us"
+    assert mistakes_of(folder, f"[role.orders]\n{said.partition('[role')[0]}") == [
+        "broker.toml:1: role.orders: needs auth.mode: who a connection is must be known"
+    ]

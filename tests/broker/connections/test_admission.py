@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from broker.access.roles import Offer, Role
 from broker.connections.admission import MAX_SECRET_BYTES, NOT_ACCEPTED, Ask
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED, REJECTED_RESUME, REJECTED_SETUP
 from rsocket_wire.rsocket.frames import METADATA, METADATA_PUSH, REQUEST_RESPONSE, Resume, encode_request
 from rsocket_wire.rsocket.metadata import encode_entry, encode_well_known_entry
 from rsocket_wire.wire.authentication import AUTHENTICATION_ID, AUTHENTICATION_MIME, BEARER, SIMPLE, Credentials
+from rsocket_wire.wire.tags import Tag
 from tests.broker.resuming import NO_SESSION, ORDERS, resumed
 from tests.conformance.links import Broker, cluster
 from tests.fakes import Wire, World, addressed, announcement, error, framed, raw_frame, setup
@@ -218,6 +220,91 @@ def test_observe_lets_in_who_is_not_verified_in_time() -> None:
     wire = connect(world, entry(PASSWORD) + announcement(1, "orders"))
     world.advance(LIMIT_S + 0.1)
     assert (wire.is_closed, wire.peer.route is not None) == (False, True)
+
+
+# Roles
+
+
+def roles(*roles: Role) -> World:
+    return World(CoreSettings(auth_mode="required", auth_accept=("certificate",), roles=roles))
+
+
+SERVICE = "io.rsocket.routing.ServiceName"  # as a tag beside the service name of the ROUTE_SETUP
+ORDERS_ROLE = Role(
+    "orders", ["certificate:CN=orders"], [Offer([("service", ["orders", "${name}-*"]), ("region", ["eu", "us"])])]
+)
+OTHERS = Role("default", [], [])
+
+
+def denied(why: str) -> str:
+    return f"denied: the role orders does not allow to announce this route: {why}"
+
+
+@pytest.mark.parametrize(
+    ("service", "tags", "text"),
+    [
+        ("orders", {"region": "eu"}, ""),
+        ("orders", {"region": "us", "version": "7"}, ""),
+        ("CN=orders-beta", {"region": "eu"}, ""),
+        ("payments", {"region": "eu"}, denied("service=payments")),
+        ("orders", {"region": "mars"}, denied("region=mars")),
+        ("orders", {}, denied("it has no tag region")),
+        ("orders", {"region": "eu", SERVICE: "payments"}, denied("service=payments")),
+        ("payments", {"region": "eu", SERVICE: "orders"}, denied("service=payments")),
+        (
+            "orders",
+            {"region": "eu", "route_id": "11223344-5566-7788-99aa-bbccddeeff00"},
+            "denied: a tag of this route is the Route Id of another one",
+        ),
+    ],
+)
+def test_a_role_allows_to_announce_what_one_of_its_offers_fits(service: str, tags: dict[str, str], text: str) -> None:
+    world = roles(ORDERS_ROLE, OTHERS)
+    for is_first in (True, False):  # with the SETUP, and in a METADATA_PUSH
+        metadata = announcement(1, service, **tags)
+        wire = connect(world, metadata if is_first else None, origin=CERTIFICATE)
+        if not is_first:
+            wire.send(raw_frame(METADATA_PUSH, METADATA, metadata))
+        said = [frame.text for frame in wire.received()]
+        assert (said, wire.peer.route is not None) == ([text] if text else [], not text)
+        wire.lose()
+    events = [(event.name, event.reason, event.service) for event in world.events() if event.name == "Denied"]
+    assert events == [("Denied", "denied", service)] * (2 if text else 0)
+
+
+def test_who_has_no_role_is_refused_and_the_default_role_is_one() -> None:
+    wire = connect(roles(ORDERS_ROLE), None, origin=("", "certificate:CN=billing"))
+    assert wire.one() == error(0, REJECTED_SETUP, "denied: certificate:CN=billing has no role")
+    world = roles(OTHERS, ORDERS_ROLE)
+    caller = connect(world, None, origin=("", "certificate:CN=billing"))
+    assert (caller.received(), caller.is_closed) == ([], False)
+    caller = connect(world, announcement(1, "orders"), origin=("", "certificate:CN=billing"))
+    text = "denied: the role default does not allow to announce this route: service=orders"
+    assert caller.one() == error(0, REJECTED_SETUP, text)
+
+
+def test_a_name_with_a_star_opens_no_pattern() -> None:
+    role = Role("own", ["jwt:*"], [Offer([("service", ["${name}"])])])
+    assert role.obstacle([Tag.of("service", "ab")], "jwt:a*") != ""
+    assert role.obstacle([Tag.of("service", "a*")], "jwt:a*") == ""
+
+
+def test_roles_are_only_observed_with_observe() -> None:
+    world = World(CoreSettings(auth_mode="observe", auth_accept=("certificate",), roles=(ORDERS_ROLE,)))
+    for origin in (CERTIFICATE, ("", "certificate:CN=billing")):
+        wire = connect(world, announcement(1, "payments"), origin=origin)
+        assert (wire.is_closed, wire.peer.route is not None) == (False, True)
+    names = [event.name for event in world.events()]
+    assert [names.count(name) for name in ("Denied", "AuthRefused")] == [2, 1]
+
+
+def test_a_route_id_belongs_to_who_has_it() -> None:
+    world = roles(Role("all", ["*"], [Offer([("service", ["*"])])]))
+    first = connect(world, announcement(1, "orders"), origin=CERTIFICATE)
+    thief = connect(world, announcement(1, "orders"), origin=("", "certificate:CN=billing"))
+    assert thief.one().text.startswith("route-taken: the Route Id ")
+    again = connect(world, announcement(1, "orders"), origin=CERTIFICATE)  # the same identity may replace its own
+    assert (first.is_closed, again.is_closed, again.peer.route is not None) == (True, False, True)
 
 
 # Brokers

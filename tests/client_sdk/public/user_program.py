@@ -23,6 +23,7 @@ from client_sdk import (
     Connecting,
     ConnectionLost,
     DeadlineExceeded,
+    Denied,
     Draining,
     Flow,
     Gathering,
@@ -184,7 +185,7 @@ async def fail(client: Client) -> str:
         raise
     except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
         raise
-    except (Unauthenticated, AuthUnavailable):
+    except (Unauthenticated, AuthUnavailable, Denied):
         raise
     except (NotConnected, ConnectionLost, SetupRejected):
         raise
