@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from spark_sink.feed.consumer.places import NewFile, Places
 
-THREADS_N: Final = 4  # they wait for the disk, most of the time
+THREADS_N: Final = 2  # one writes while the other waits for the disk; of more, each waits for the interpreter, too
 TURN_N: Final = 32  # files of one turn
-SIDE_N: Final = 8  # files that are worth a turn beside another one: the more a turn has, the less each costs
+SIDE_N: Final = 16  # files that are worth a turn beside another one: the more a turn has, the less each costs
 
 
 class _Job(NamedTuple):
