@@ -152,7 +152,7 @@ class MessageBrokerOptions:
     )
     prefetch: int = option(
         0,
-        "Messages that this process may have and not have dealt with. Of 0 these are 25, as in sr3, and 128 of RSocket.",
+        "Messages that this process may have and not have dealt with. 0 is 25, as in sr3, and 128 with RSocket.",
         "100",
         "messages",
         within=(0, 10_000),
