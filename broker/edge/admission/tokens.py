@@ -16,6 +16,7 @@ from broker.edge.admission.verdicts import NotAccepted, Verified, checked_name
 from rsocket_wire.wire.authentication import Credentials
 
 LEEWAY_S: Final = 10  # that clocks of brokers and of those who sign may differ
+MAX_HEADERS: Final = 64  # that are remembered; at one more all are forgotten
 _ACCEPTED: Final = frozenset(name for names in ALGORITHMS.values() for name in names)
 # What operators are told: texts of the library may quote the token.
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -35,17 +36,12 @@ class TokenVerifier:
         self._keys: Final = keys
         self._issuer: Final = issuer
         self._audience: Final = audience
+        self._headers: Final[dict[str, tuple[str, str]]] = {}  # bounded by MAX_HEADERS
 
     async def verify(self, credentials: Credentials) -> Verified:
         """Whose token it is, and until when; NotAccepted, Unavailable."""
         token = credentials.secret
-        try:
-            header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, RecursionError):  # its JSON may be a thousand brackets
-            raise NotAccepted("it is no JSON Web Token") from None
-        algorithm, id = header.get("alg"), header.get("kid", "")
-        if algorithm not in _ACCEPTED or not isinstance(id, str):
-            raise NotAccepted("its algorithm is not RS256, PS256, ES256 or EdDSA")
+        algorithm, id = self._header(token)
         key = await self._keys.find(id, algorithm)
         if key is None:
             raise NotAccepted("no known key has its id and algorithm")
@@ -58,6 +54,26 @@ class TokenVerifier:
     def close(self) -> None:
         """Asks for no more keys."""
         self._keys.close()
+
+    def _header(self, token: str) -> tuple[str, str]:
+        """Algorithm and id of its key; NotAccepted. They are the same in all tokens of one key, so they are remembered,
+        which saves 28 of 190 µs of ES256; what they are good for, the signature shows.
+        """
+        head = token.partition(".")[0]
+        known = self._headers.get(head)
+        if known is not None:
+            return known
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, RecursionError):  # its JSON may be a thousand brackets
+            raise NotAccepted("it is no JSON Web Token") from None
+        algorithm, id = header.get("alg"), header.get("kid", "")
+        if algorithm not in _ACCEPTED or not isinstance(id, str):
+            raise NotAccepted("its algorithm is not RS256, PS256, ES256 or EdDSA")
+        if len(self._headers) >= MAX_HEADERS:
+            self._headers.clear()
+        self._headers[head] = algorithm, id
+        return algorithm, id
 
     def _claims(self, token: str, algorithm: str, key: Any) -> dict[str, Any]:
         """What it says, verified; NotAccepted."""

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from broker.edge.admission.keys import Keys, fetch_keys
-from broker.edge.admission.tokens import LEEWAY_S, TokenVerifier
+from broker.edge.admission.tokens import LEEWAY_S, MAX_HEADERS, TokenVerifier
 from broker.edge.admission.verdicts import NotAccepted, Verified
 from rsocket_wire.wire.authentication import BEARER, Credentials
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
@@ -104,6 +104,27 @@ async def test_a_key_that_names_its_algorithm_verifies_no_other(tmp_path: Path) 
     assert (await verify(tmp_path, by.sign("PS256"), raw)).name == "orders-7"
     with pytest.raises(NotAccepted, match=UNKNOWN):
         await verify(tmp_path, by.sign("RS256"), raw)
+
+
+async def test_many_headers_are_no_matter_and_one_that_is_known_lets_nobody_in(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_bytes(key_set(signer()))
+    verifier = TokenVerifier(Keys(str(tmp_path / "keys.json"), fetch_keys), ISSUER, AUDIENCE)
+
+    async def reason_of(token: str) -> str:
+        with pytest.raises(NotAccepted) as raised:
+            await verifier.verify(Credentials(BEARER, "", token))
+        return str(raised.value)
+
+    token = signer().sign()
+    assert (await verifier.verify(Credentials(BEARER, "", token))).name == "orders-7"
+    head = token.partition(".")[0]
+    assert [await reason_of(each) for each in (head, f"{head}.a", f"{head}.e30.")] == ["it is malformed"] * 2 + [
+        "its signature is wrong"
+    ]
+    for number in range(MAX_HEADERS + 1):
+        assert await reason_of(f"{part({'alg': 'ES256', 'kid': str(number)})}.e30.") == UNKNOWN
+    assert len(verifier._headers) <= MAX_HEADERS
+    assert (await verifier.verify(Credentials(BEARER, "", token))).name == "orders-7"
 
 
 async def test_without_an_id_the_only_key_for_the_algorithm_counts(tmp_path: Path) -> None:
