@@ -93,10 +93,16 @@ class StreamLink(asyncio.Protocol):
             self._transport.resume_reading()
 
     def pending_bytes(self) -> int:
-        return self._transport.get_write_buffer_size()
+        try:
+            return self._transport.get_write_buffer_size()
+        except AttributeError:  # over TLS, when it has broken off and `connection_lost` is still to come
+            return 0
 
     def unconfirmed_bytes(self) -> int:
-        return unconfirmed_bytes(self._transport)
+        try:
+            return unconfirmed_bytes(self._transport)
+        except AttributeError:  # as in `pending_bytes`
+            return 0
 
     def write(self, pieces: list[Piece]) -> int:
         transport = self._transport

@@ -10,10 +10,12 @@ import pytest
 from broker.config.load import load
 from broker.server import Server
 from tests.system.support.certificates import BROKER_NAMES, Authority
+from tests.system.support.waits import until
 from tests.system.support.wires import StreamTransport, Wire
 
 FILES = {"certificate": "pem", "key": "key"}
 SECRET = "correct horse battery staple"
+RELOADED = "broker: files reloaded: tls.certificate, tls.key, cluster.ca"
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +65,11 @@ async def test_new_connections_get_the_new_certificate_and_those_that_are_there_
     with caplog.at_level(logging.INFO, "broker"):
         server.reload()
         assert await shown(server, turned) == "second"
+        await until(lambda: RELOADED in caplog.messages)
     await there.ping()
     assert server._dialer.context is not dialled_with
-    assert caplog.messages.count("broker: files reloaded: tls.certificate, tls.key, cluster.ca") == 1
+    assert caplog.messages.count(RELOADED) == 1
+    assert [each.message for each in caplog.records if each.levelno > logging.INFO] == []  # a connection that broke off
 
 
 @pytest.mark.parametrize(
