@@ -222,13 +222,26 @@ class Subscriber:
     async def _work(self, task: _Task) -> None:
         try:
             await self._process(task)
-        except Exception:  # one post never stops the others; it comes again after the next start
-            _log.exception("subscriber: a post could not be handled, because of a bug")
+        except Exception:  # one post never stops the others
+            _log.exception("subscriber: a post could not be handled, because of a bug: it is tried again in an hour")
+            await self._put_off(task)
         finally:
             self._under_way.pop(task, None)
             if task.retry is not None:
                 self._retrying.discard(task.retry.id)
             self._slots.release()
+
+    async def _put_off(self, task: _Task) -> None:
+        """It takes no place among those that may be out."""
+        due_at, reason = time.time() + LAST_PAUSE_S, "a bug"
+        if task.keeping is not None:
+            await task.keeping
+        retry = task.retry
+        if retry is not None:
+            await self._memory.do(lambda tables: tables.postpone(retry.id, due_at, retry.tries + 1, reason))
+        else:
+            await self._keep(task, due_at, 0, reason)
+            task.acknowledge()
 
     async def _retry(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import time
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from spark_sink.feed.consumer import http_client as http_client_module
 from spark_sink.feed.consumer import outgoing
 from spark_sink.feed.consumer import subscriber as subscriber_module
 from spark_sink.feed.consumer.fetching import part_of
+from spark_sink.feed.consumer.mirror import Mirror
 from spark_sink.feed.consumer.outgoing import UNTAKEN_KEPT_S
 from spark_sink.feed.consumer.subscriber import Subscriber, SubscriberOptions
 from spark_sink.feed.identity import Identity
@@ -23,7 +25,7 @@ from spark_sink.feed.reports import Report, report_post
 from spark_sink.feed.times import time_text
 from tests.spark_sink.feed.consumer.mirrors import Given, Kept, Running, Site, identity, watched
 from tests.spark_sink.feed.samples import PUB_TIME_NS
-from tests.system.support.waits import until
+from tests.system.support.waits import POLL_S, until
 
 NAMES = ["plain", "a\nline", "a/b c/ä ö.txt", "h#?%/f&+;=@", "x/'\"\\/ü", "deep/" * 20 + "f"]
 
@@ -203,6 +205,27 @@ async def test_what_is_no_post_or_of_no_time_holds_up_nothing(site: Site, runnin
     assert sorted(await running.reported(4)) == [(201, "f"), (201, "late"), (304, "late"), (417, "bad")]
     assert running.files == {"f": b"1", "late": b"1"}
     await until(lambda: len(running.source.acknowledged) == 4)
+
+
+async def test_a_post_that_a_bug_is_about_holds_up_nothing_and_is_tried_later(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber_module, "TICK_S", 0.02)
+    monkeypatch.setattr(Mirror, "decide", lambda self, post, now: 1 / 0)
+    body = site.post("bug", site.put("bug", b"1"))
+    async with Running(tmp_path) as mirror:
+        memory = mirror.subscriber._memory
+        mirror.source.give(body)
+        await until(lambda: mirror.source.acknowledged == [body])
+        await memory.do(lambda tables: tables.postpone(1, 0.0, 0, ""))
+        kept = await memory.do(lambda tables: tables.take_due(2.0**33, lambda _: 9))
+        while not kept[0].tries:
+            await asyncio.sleep(POLL_S)
+            kept = await memory.do(lambda tables: tables.take_due(2.0**33, lambda _: 9))
+        assert [(each.tries, each.reason, each.due_at > time.time() + 3_000) for each in kept] == [(1, "a bug", True)]
+        monkeypatch.undo()
+        await memory.do(lambda tables: tables.postpone(1, 0.0, 0, ""))
+        assert await mirror.reported(1) == [(201, "bug")]
 
 
 async def test_other_schemes_and_redirects_to_others_are_refused(site: Site, running: Running) -> None:
