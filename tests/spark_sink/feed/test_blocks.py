@@ -60,6 +60,13 @@ def test_a_block_of_sr3_is_placed_by_its_manifest() -> None:
     assert first.blocks.manifest[0] == Block(100_000, first.identity.value)
 
 
+def test_a_file_may_be_as_large_as_an_offset_can_be() -> None:
+    one = {**FIVE, "count": 1, "remainder": 0, "number": 0}
+    assert file_bytes_of(read_blocks("blocks", {**one, "size": 2**63 - 1})) == 2**63 - 1
+    with pytest.raises(BadPost, match=r"^blocks.size"):
+        read_blocks("blocks", {**one, "size": 2**63})
+
+
 def test_a_manifest_is_written_and_read_back() -> None:
     blocks = Blocks("partitioned", 10, 2, 3, 1, {0: Block(10, "AA=="), 1: Block(3, "AA==")})
     assert blocks.values()["manifest"] == MANIFEST

@@ -6,6 +6,7 @@ import socket
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -299,6 +300,29 @@ async def test_what_fails_is_tried_again_also_by_the_next_process(site: Site, tm
         await mirror.subscriber._memory.do(lambda tables: tables.postpone(1, 0.0, 1, ""))
         assert await mirror.reported(1) == [(201, "f")]
         assert mirror.files == {"f": b"data"}
+
+
+async def test_a_message_is_acknowledged_when_what_became_of_it_is_on_the_disk(
+    site: Site, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(request: web.Request) -> web.StreamResponse | None:
+        return web.Response(status=503) if request.path == "/bad" else None
+
+    memory, disk = running.subscriber._memory, asyncio.Event()
+    do = memory.do
+
+    async def late(work: Any) -> Any:
+        await disk.wait()
+        return await do(work)
+
+    monkeypatch.setattr(memory, "do", late)
+    site.before = fail
+    running.source.give(site.post("f", site.put("f", b"1")), site.post("bad", b"2"))
+    await until(lambda: running.files == {"f": b"1"} and running.subscriber.state.failed_n == 1)
+    await asyncio.sleep(POLL_S)
+    assert running.source.acknowledged == []
+    disk.set()
+    await until(lambda: len(running.source.acknowledged) == 2)
 
 
 async def test_after_all_tries_it_is_given_up_with_a_report(site: Site, tmp_path: Path) -> None:

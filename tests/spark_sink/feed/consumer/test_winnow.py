@@ -35,6 +35,11 @@ def passed(memory: Winnow, *posts: Post) -> list[bool]:
     return found
 
 
+def test_where_a_file_is_to_be_had_makes_no_difference() -> None:
+    posts = [at_second(n, identity=ONE, baseUrl=url) for n, url in enumerate(("http://a/", "https://b/c", "http://d/"))]
+    assert passed(winnow(), *posts) == [True, False, False]
+
+
 @pytest.mark.parametrize(("basis", "last"), [(PATH, "sr3 winnow, nodupe_ttl"), (DATA, "sr3 winnow, nodupe_basis data")])
 def test_the_same_posts_pass_as_in_sr3(basis: str, last: str) -> None:
     table = VECTORS["winnow"]

@@ -7,7 +7,7 @@ import pytest
 
 from spark_sink.feed.errors import PostLogError
 from spark_sink.feed.identity import identity_of
-from spark_sink.feed.posts import REMOVE, RENAME, FileOp, Post, make_post, read_post
+from spark_sink.feed.posts import REMOVE, RENAME, FileOp, Post, make_post
 from spark_sink.feed.producer import post_tables
 from spark_sink.feed.producer.post_log import PostLog
 from spark_sink.feed.producer.post_tables import Heard, Posting
@@ -40,7 +40,7 @@ async def test_what_was_appended_is_there_after_another_start(tmp_path: Path) ->
     assert await again.open() == {"d/a": ENTRY, "b": ENTRY}
     assert (again.origin, again.last_seq) == (origin, 2)
     first, second = await again.read(0)
-    assert (first.seq, first.topic, read_post(first.body)) == (1, "v03.post.d", post("d/a"))
+    assert (first.seq, first.topic, first.body) == (1, "v03.post.d", post("d/a").encode())
     assert (second.topic, await again.identity_of("b")) == ("v03.post", IDENTITY)
     await again.close()
 
@@ -120,6 +120,17 @@ async def test_a_consumer_that_has_a_file_keeps_it_whatever_it_reports_then(tmp_
     assert await log.fold_unreported("u@h", list) == ["a", "b"]
     await log.report([heard(post("a"), 201), heard(post("a"), 499)])
     assert await log.fold_unreported("u@h", list) == ["b"]
+    await log.close()
+
+
+async def test_a_consumer_has_a_file_by_the_code_of_its_report(tmp_path: Path) -> None:
+    log = PostLog(tmp_path / "posts.db")
+    await log.open()
+    codes = (200, 201, 203, 205, 206, 304, 307, 417, 496, 497, 499, 503)
+    await log.append([posting(str(code)) for code in codes], 1000)
+    await log.report([heard(post(str(code)), code) for code in codes])
+    found = {reports[0].code: reports[0].has_it for _, reports in await log.posts(0, 99)}
+    assert found == {code: code in (201, 203, 205, 304) for code in codes}
     await log.close()
 
 

@@ -42,10 +42,12 @@ def test_a_file_is_posted_with_the_identity_that_is_asked_for(
     (tmp_path / "a").write_bytes(b"abc")
     os.utime(tmp_path / "a", ns=(5, 7))
     os.chmod(tmp_path / "a", 0o640)
-    found = changed(tmp_path, "a", options=PostOptions(base_url=URL, identity=text, source="s", extra={"X": [1]}))
+    said = {"source": "s", "from_cluster": "from", "to_clusters": "to,others"}
+    found = changed(tmp_path, "a", options=PostOptions(base_url=URL, identity=text, extra={"X": [1]}, **said))
     (post,) = found.posts
+    assert (post.source, post.from_cluster, post.to_clusters) == tuple(said.values())
     assert (post.identity, found.identity, post.size, post.content) == (identity, identity, 3, None)
-    assert (post.atime_ns, post.mtime_ns, post.mode, post.source) == (5, 7, 0o640, "s")
+    assert (post.atime_ns, post.mtime_ns, post.mode) == (5, 7, 0o640)
     assert (post.url, bytes(post.headers["X"])) == ("http://a/a", b"[1]")
 
 
@@ -70,6 +72,10 @@ def test_small_files_are_in_their_posts(tmp_path: Path) -> None:
     contents = [changed(tmp_path, name, options=options).posts[0].content for name in "abc"]
     assert contents == [b"\xff" * 4, None, b""]
     assert changed(tmp_path, "a", options=options).identity == identity_of("sha512", b"\xff" * 4)
+    for size, is_embedded in ((262_144, True), (262_145, False)):
+        (tmp_path / "a").write_bytes(b"\xff" * size)
+        [post] = changed(tmp_path, "a", options=PostOptions(base_url=URL, inline_bytes=1 << 30)).posts
+        assert (post.content is not None) == is_embedded
 
 
 def test_large_files_are_posted_in_blocks_with_a_manifest(tmp_path: Path) -> None:

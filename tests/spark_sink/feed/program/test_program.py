@@ -1,6 +1,7 @@
 """A feed as a process: what it announces, what operators are told, and how it starts and stops."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -25,11 +26,12 @@ from rsocket_wire.errors import BrokerError
 from spark_sink.feed.errors import NotSent
 from spark_sink.feed.posts import Post, make_post, read_post
 from spark_sink.feed.producer.post_tables import Heard
-from spark_sink.feed.program import program
+from spark_sink.feed.program import links, program
 from spark_sink.feed.program.assignment import Assignment, assignment_of
 from spark_sink.feed.program.control import ControlClient
-from spark_sink.feed.program.links import offers_of, reports_of, sinks_of
-from spark_sink.feed.program.posters import make_log, make_poster
+from spark_sink.feed.program.links import offers_of, report_sinks_of, reports_of, sinks_of, sources_of
+from spark_sink.feed.program.positions import FilePositions
+from spark_sink.feed.program.posters import make_log, make_poster, post_options_of
 from spark_sink.feed.program.program import post_once, serve
 from spark_sink.feed.program.serving import FilesListener
 from spark_sink.feed.reports import Report, report_post
@@ -233,6 +235,38 @@ def test_links_are_made_of_the_brokers_of_a_folder(tmp_path: Path) -> None:
     silent = replace(assignment.options.post["data"], reports=False)
     assignment = replace(assignment, options=replace(assignment.options, post={"data": silent}))
     assert reports_of(assignment, "data") == []
+
+
+def test_a_mirror_has_a_queue_of_its_own_and_reports_unless_it_is_not_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[SourceSettings] = []
+    monkeypatch.setattr(links, "open_source", lambda settings, positions: opened.append(settings))
+    brokers = {"r": MessageBrokerOptions(url="amqp://me:secret@h/v"), "m": MessageBrokerOptions(url="mqtt://h")}
+    mirror = SubscribeOptions(into="i", brokers=("r", "m"))
+    options = FeedOptions(dir=str(tmp_path), broker=brokers, subscribe={"mirror": mirror})
+    assignment = replace(assigned(tmp_path), options=options)
+    positions = FilePositions(tmp_path / "positions")
+    sources_of(assignment, "mirror", mirror, positions)
+    sources_of(assignment, "mirror", replace(mirror, queue="shared"), positions)
+    host = socket.gethostname()
+    assert [each.queue for each in opened] == [f"q_me.{host}.mirror", f"q_anonymous.{host}.mirror", "shared", "shared"]
+    assert list(report_sinks_of(assignment, "mirror")) == ["mirror.r", "mirror.m"]
+    options = replace(options, subscribe={"mirror": replace(mirror, reports=False)})
+    assert report_sinks_of(replace(assignment, options=options), "mirror") == {}
+
+
+def test_posts_have_the_prefix_and_the_headers_of_the_configuration(tmp_path: Path) -> None:
+    said = {"source": "s", "from_cluster": "from", "to_clusters": "to"}
+    assignment = assigned(tmp_path, prefix="v03.own", **said)
+    assert make_log(assignment, "data").prefix == "v03.own"
+    options = post_options_of(assignment.options.post["data"], "http://a/")
+    assert (options.base_url, options.source, options.from_cluster, options.to_clusters) == (
+        "http://a/",
+        "s",
+        "from",
+        "to",
+    )
 
 
 def test_posts_are_offered_at_the_broker_itself_where_they_go_nowhere_else(tmp_path: Path) -> None:

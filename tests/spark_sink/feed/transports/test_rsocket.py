@@ -107,12 +107,6 @@ async def test_only_what_the_patterns_take_arrives(url: LocalBroker, poster: Tes
     await source.close()
 
 
-async def test_rsocket_prefetches_more_than_others_unless_it_is_told_how_many() -> None:
-    found = [SourceSettings(name="in", url=f"{scheme}://h").prefetch_n for scheme in ("tcp", "wss", "amqp", "mqtts")]
-    assert found == [128, 128, 25, 25]
-    assert SourceSettings(name="in", url="tcp://h", prefetch=7).prefetch_n == 7
-
-
 async def test_no_more_than_prefetch_are_out(url: LocalBroker, poster: TestedPoster) -> None:
     source = source_of(url, prefetch=2)
     await poster.post_paths(*(f"f{number}" for number in range(5)))
