@@ -305,9 +305,6 @@ async def test_what_fails_is_tried_again_also_by_the_next_process(site: Site, tm
 async def test_a_message_is_acknowledged_when_what_became_of_it_is_on_the_disk(
     site: Site, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(request: web.Request) -> web.StreamResponse | None:
-        return web.Response(status=503) if request.path == "/bad" else None
-
     memory, disk = running.subscriber._memory, asyncio.Event()
     do = memory.do
 
@@ -316,7 +313,7 @@ async def test_a_message_is_acknowledged_when_what_became_of_it_is_on_the_disk(
         return await do(work)
 
     monkeypatch.setattr(memory, "do", late)
-    site.before = fail
+    site.before = lambda request: web.Response(status=503) if request.path == "/bad" else None
     running.source.give(site.post("f", site.put("f", b"1")), site.post("bad", b"2"))
     await until(lambda: running.files == {"f": b"1"} and running.subscriber.state.failed_n == 1)
     await asyncio.sleep(POLL_S)
@@ -461,15 +458,17 @@ async def test_a_file_of_blocks_is_whole_though_the_process_was_killed_before_it
 async def test_what_is_there_is_passed_on_with_the_own_url_and_all_other_headers(site: Site, tmp_path: Path) -> None:
     async with Running(tmp_path, base_url="http://mirror.example/m/", mirror={"strip": "/src"}) as mirror:
         mirror.onward.fails_n = 2
-        extra = {"mine": {"number": 12345678901234567890123, "list": [1.10, None]}}
-        body = site.post("a/f", site.put("a/f", b"data"), identity=Identity("cod", "md5"), extra=extra)
+        mine = {"number": 12345678901234567890123, "list": [1.10, None]}
+        extra = {"mine": mine, "rename": "a/f", "retrievePath": "from/f"}
+        site.put("from/f", b"data")
+        body = site.post("from/f", b"data", identity=Identity("cod", "md5"), extra=extra)
         raw = body.replace(b"12345678901234567890123", b"1" * 60)
         mirror.source.give(raw, raw)
         renamed = watched(site, "b", "/src/a/f")
         await mirror.reported(2)
         mirror.source.give(renamed)
         first, second = await mirror.passed_on(2)
-        assert (first.base_url, first.rel_path) == ("http://mirror.example/m/", "a/f")
+        assert (first.url, first.place) == ("http://mirror.example/m/a/f", "a/f")
         assert first.identity == identity(b"data", "md5")
         assert bytes(first.headers["mine"]) == bytes(read_post(raw).headers["mine"])
         assert second.file_op == FileOp("rename", "a/f")

@@ -6,6 +6,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from spark_sink.feed.blocks import Block
 from spark_sink.feed.identity import Identity, identity_of
@@ -43,7 +44,8 @@ def test_a_file_is_posted_with_the_identity_that_is_asked_for(
     os.utime(tmp_path / "a", ns=(5, 7))
     os.chmod(tmp_path / "a", 0o640)
     said = {"source": "s", "from_cluster": "from", "to_clusters": "to,others"}
-    found = changed(tmp_path, "a", options=PostOptions(base_url=URL, identity=text, extra={"X": [1]}, **said))
+    options = replace(PostOptions(base_url=URL, identity=text, extra={"X": [1]}), **said)
+    found = changed(tmp_path, "a", options=options)
     (post,) = found.posts
     assert (post.source, post.from_cluster, post.to_clusters) == tuple(said.values())
     assert (post.identity, found.identity, post.size, post.content) == (identity, identity, 3, None)
