@@ -18,11 +18,11 @@ HEDGES = re.compile(
 )
 
 
-def rows_of(page: str) -> list[list[str]]:
-    """The cells of every row of every table."""
+def rows_of(page: str, columns: Sequence[str] = COLUMNS) -> list[list[str]]:
+    """The cells of every row of every table. `columns`: the head of each, which is none."""
     lines = [line for line in page.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    return [row for row in rows if row != COLUMNS and not set("".join(row)) <= set("-")]
+    return [row for row in rows if row != list(columns) and not set("".join(row)) <= set("-")]
 
 
 def mistakes_of(page: str, demands: Sequence[str], keys: Mapping[str, int]) -> list[str]:
