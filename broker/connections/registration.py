@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.access.identities import ANONYMOUS
 from broker.access.roles import Roles
-from broker.connections.admission import REQUIRED
+from broker.connections.admission import OFF, REQUIRED
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
 from broker.connections.rate_limits import SPENT, TokenBucket
@@ -71,7 +71,7 @@ class Registration:
             # D-20
             text = f"a broker frame of kind {setup.kind} on a connection that is no link"
             return _refused(peer, "no-cluster", text, code)
-        if self._roles.is_on:
+        if self._roles.is_on or self._settings.auth_mode != OFF:
             text = self._obstacle(peer, setup, now)
             if text:
                 return _refused(peer, "denied", text, code)
@@ -94,13 +94,15 @@ class Registration:
         return Announcement(setup, ending, old)
 
     def _obstacle(self, peer: Peer, setup: RouteSetup, now: float) -> str:
-        """Why the role of the peer does not allow this route; empty: it does, or that is only observed."""
-        role = self._roles.find(peer.principal)
+        """Why the peer may not have this route; empty: it may, or that is only observed."""
         tags = with_default_tags(setup.route_id, setup.service_name, setup.tags)  # all by which it could be found
         tags.append(Tag(SERVICE_NAME, setup.service_name.encode()))  # which a tag may contradict
         own_id = id_text(setup.route_id)
         who = peer.principal or ANONYMOUS
-        text = f"{who} has no role" if role is None else role.obstacle(tags, peer.principal)
+        text = ""
+        if self._roles.is_on:
+            role = self._roles.find(peer.principal)
+            text = f"{who} has no role" if role is None else role.obstacle(tags, peer.principal)
         if [tag for tag in tags if tag.key == ROUTE_ID and tag.value != own_id]:
             text = "a tag of this route is the Route Id of another one"
         if not text:

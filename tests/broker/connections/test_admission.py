@@ -272,6 +272,14 @@ def test_a_role_allows_to_announce_what_one_of_its_offers_fits(service: str, tag
     assert events == [("Denied", "denied", service)] * (2 if text else 0)
 
 
+def test_a_tag_of_a_route_is_no_foreign_route_id_without_roles_too() -> None:
+    world = roles()
+    metadata = announcement(1, "orders", route_id="11223344-5566-7788-99aa-bbccddeeff00")
+    wire = connect(world, metadata, origin=CERTIFICATE)
+    assert [frame.text for frame in wire.received()] == ["denied: a tag of this route is the Route Id of another one"]
+    assert wire.peer.route is None
+
+
 def test_who_has_no_role_is_refused_and_the_default_role_is_one() -> None:
     wire = connect(roles(ORDERS_ROLE), None, origin=("", "certificate:CN=billing"))
     assert wire.one() == error(0, REJECTED_SETUP, "denied: certificate:CN=billing has no role")
