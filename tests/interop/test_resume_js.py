@@ -101,11 +101,11 @@ def test_a_service_goes_on_with_its_streams_and_is_the_same_route(start: Start, 
     caller = start()
     handle = counted(caller, "same-route", 10)
     caller.ask("wait", handle=handle, items=10)
-    for _ in range(3):
+    for count in (20, 30, 40):
         relay.cut()
         caller.ask("request", handle=handle, n=10)
         relay.heal()
-    done = caller.ask("wait", handle=handle, items=40)
+        done = caller.ask("wait", handle=handle, items=count)  # a cut in the middle of its RESUME would be for good
     assert done["items"] == [f"same-route:{at}" for at in range(1, 41)]
     assert ask(caller, {"RouteId": uuid(505)}, "you?") == {"data": "same-route:you?"}
     assert [each["n"] for each in service.seen(event="asked")] == [10, 10, 10, 10]
