@@ -9,6 +9,7 @@ start only, and so is the secret of the cluster.
 
 from __future__ import annotations
 
+import logging
 import ssl
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ from broker.connections.admission import REQUIRED
 from rsocket_wire.errors import BrokerError
 
 NOTHING: Final = "SIGHUP: no option names a file that is read again; the configuration is read at the start only"
+
+_log: Final = logging.getLogger("broker")
 
 
 class Reloaded(NamedTuple):
@@ -46,6 +49,19 @@ def read_files(config: Config) -> Reloaded:
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
     return Reloaded(accepting, dialling, files_of(config))
+
+
+def read_again(config: Config) -> Reloaded | None:
+    """As `read_files` for a broker that runs; None: nothing is to change, and the log says why."""
+    try:
+        files = read_files(config)
+    except BrokerError as error:
+        _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
+        return None
+    if not files.options:
+        _log.warning("broker: %s", NOTHING)
+        return None
+    return files
 
 
 def files_of(config: Config) -> tuple[str, ...]:

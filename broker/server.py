@@ -9,12 +9,11 @@ reads is still told, the writer of event files goes on by itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.cluster.settings import ClusterSettings
 from broker.config.cluster import reachable
@@ -40,7 +39,7 @@ from broker.forwarding.traffic.request_log import RequestRows
 from broker.limited_log import STRANGERS
 from broker.load_meter import LoadMeter
 from broker.log import OF_STRANGERS, Refusals, level_of, line_kind, log_event
-from broker.reload import NOTHING, Reloaded, read_files
+from broker.reload import Reloaded, read_again, read_files
 from broker.routing.rng import Rng
 from broker.views.queries import CORE
 from broker.views.schemas import DialView, EdgeView, Moment
@@ -58,8 +57,6 @@ ENTROPY_BYTES = 32  # what nobody can guess, for the proofs of this run
 EVENTS_STOP_S = 10.0  # for the writer of event files to seal what it has
 FORCED_WRITES_S = 0.2  # and after a second wish to stop: peers that read have taken it by then
 FORCED_EVENTS_S = 0.1  # an idle writer seals within it
-
-_log: Final = logging.getLogger("broker")
 
 
 class Server:
@@ -182,13 +179,8 @@ class Server:
         if not self.is_ready:
             self._is_reload_due = not self.is_stopping
             return
-        try:
-            files = read_files(self.config)
-        except BrokerError as error:
-            _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
-            return
-        if not files.options:
-            _log.warning("broker: %s", NOTHING)
+        files = read_again(self.config)
+        if files is None:
             return
         if self._handshakes is not None and files.accepting is not None:
             self._handshakes.context = files.accepting

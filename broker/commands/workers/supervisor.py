@@ -27,7 +27,7 @@ from broker.commands.workers.plan import Assignment, Plan
 from broker.commands.workers.ports import Ports
 from broker.commands.workers.worker_process import COMMAND, READY, WorkerProcess
 from broker.config.options import Config
-from broker.reload import NOTHING, files_of, read_files
+from broker.reload import read_again
 from broker.views.schemas import WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text
@@ -112,16 +112,9 @@ class Supervisor:
 
     def reload(self) -> None:
         """Has the workers read the files of `broker.reload` again; a mistake in one of them is logged, once."""
-        try:
-            read_files(self.config)
-        except BrokerError as error:
-            _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
-            return
-        if not files_of(self.config):
-            _log.warning("broker: %s", NOTHING)
-            return
-        for worker in self._processes:
-            worker.reload()
+        if read_again(self.config) is not None:
+            for worker in self._processes:
+                worker.reload()
 
     def wish_stop(self) -> None:
         """Somebody wants the workers to stop; the second time at once. Safe as a signal handler of the loop."""
