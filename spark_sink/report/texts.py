@@ -98,6 +98,11 @@ def duration_of(ms: int | None) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+def elapsed_of(ms: int | None) -> str:
+    """As a latency below a minute, and as a duration from there on."""
+    return NO_NAME if ms is None else latency_of(ms * 1000) if ms < 60_000 else duration_of(ms)
+
+
 def step_of(seconds: int) -> str:
     """The length of a bin: `minute`, `5 minutes`, `hour`."""
     units = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

@@ -4,7 +4,7 @@ from typing import Final
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.section import Section, of_records
-from spark_sink.report.texts import NO_NAME, duration_of, latency_of
+from spark_sink.report.texts import elapsed_of
 
 _TIMES: Final = ">p50 = ms(p50_ms) | >p99 = ms(p99_ms) | >max = ms(max_ms)"
 
@@ -60,9 +60,7 @@ def trouble_section(facts: Facts) -> Section:
 
 def _ms(ms: int | None) -> str:
     """Less than 0 where clocks differ."""
-    if ms is None:
-        return NO_NAME
-    return f"-{_ms(-ms)}" if ms < 0 else latency_of(ms * 1000) if ms < 60_000 else duration_of(ms)
+    return f"-{elapsed_of(-ms)}" if ms is not None and ms < 0 else elapsed_of(ms)
 
 
 _FORMATS: Final = {"ms": _ms}

@@ -2,7 +2,7 @@
 
 from spark_sink.report.facts import Facts
 from spark_sink.report.section import Section, of_records
-from spark_sink.report.texts import count_of, duration_of, latency_of
+from spark_sink.report.texts import count_of, elapsed_of
 
 
 def deliveries_section(facts: Facts) -> Section:
@@ -15,7 +15,7 @@ def deliveries_section(facts: Facts) -> Section:
         f"From the answer 0 to the acknowledgement. {count_of(messages.delivered, 'acknowledgement')} in all.",
         nothing="No message was acknowledged.",
         of=(messages.count, "row"),
-        formats={"ms": lambda ms: latency_of(ms * 1000) if ms < 60_000 else duration_of(ms)},
+        formats={"ms": elapsed_of},
     )
 
 
