@@ -380,9 +380,7 @@ REJECTED_WORDS: Final[dict[str, type[ClientError]]] = {
     "deadline": TooLate,
 }
 SETUP_WORDS: Final[dict[str, type[SetupRejected]]] = {
-    "unauthenticated": Unauthenticated,
-    "denied": Denied,
-    "auth-unavailable": AuthUnavailable,
+    kind.default_word: kind for kind in (Unauthenticated, Denied, AuthUnavailable)
 }
 CANCELED_WORDS: Final[dict[str, type[ClientError]]] = {"route-lost": RouteLost, "deadline": DeadlineExceeded}
 INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
