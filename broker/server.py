@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.cluster.settings import ClusterSettings
@@ -290,23 +291,10 @@ class Server:
         on_requests = self._take_requests if self.core.settings.single_requests else None
         load_meter = LoadMeter(self.core, time.monotonic()) if self.config.events.dir else None
         on_asks = self._doorman.take if self._doorman is not None else None
-        if not self.config.log.frames:
-            return Shell(
-                self.core,
-                stuck_s,
-                self._take_events,
-                on_requests=on_requests,
-                load_meter=load_meter,
-                on_asks=on_asks,
-            )
-        return FrameLoggingShell(
-            FrameLog(self.config.log.frames),
-            self.core,
-            stuck_s,
-            self._take_events,
-            on_requests=on_requests,
-            load_meter=load_meter,
-            on_asks=on_asks,
+        frames = self.config.log.frames
+        make = partial(FrameLoggingShell, FrameLog(frames)) if frames else Shell
+        return make(
+            self.core, stuck_s, self._take_events, on_requests=on_requests, load_meter=load_meter, on_asks=on_asks
         )
 
     def _make_handshakes(self, files: Reloaded) -> Handshakes | None:

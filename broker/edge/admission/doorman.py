@@ -16,7 +16,7 @@ from typing import Final
 
 from broker.access.identities import JWT, USER, identity_text
 from broker.config.options import Config
-from broker.connections.admission import NOT_ACCEPTED, OFF, UNAUTHENTICATED, UNAVAILABLE, Ask
+from broker.connections.admission import NOT_ACCEPTED, UNAUTHENTICATED, UNAVAILABLE, Ask
 from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verifier
 from broker.edge.shell import Shell
 from broker.limited_log import STRANGERS
@@ -85,10 +85,9 @@ class Doorman:
 
 
 def make_doorman(config: Config) -> Doorman | None:
-    """As it is configured; None: nothing is to be verified. BrokerError "bad-config"."""
+    """As it is configured, where `auth.mode` is not off; None: nothing is to be verified. OSError, ValueError: the file
+    of users is not what it should be."""
     auth = config.auth
-    if auth.mode == OFF:
-        return None
     verifiers: dict[str, Verifier] = {}
     if JWT in auth.accept:
         from broker.edge.admission.keys import Keys, fetch_keys
