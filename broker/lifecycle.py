@@ -10,6 +10,7 @@ decide. Streams other than 0, and when time passes, are the core's.
 
 from typing import Final
 
+from broker.access.roles import Roles
 from broker.cluster.cluster import Cluster
 from broker.cluster.replication import ReplacedElsewhere
 from broker.cluster.state import ClusterState
@@ -53,13 +54,14 @@ class Lifecycle:
         self.sessions: Final = Sessions(settings, table.masks, event_log)
         self.deadlines: Final = Timers()  # when peers are looked at: one of each
         self.limits: Final = ConnectionLimits(settings)
-        self.admission: Final = Admission(settings, self.limits, event_log)
+        roles = Roles(list(settings.roles))
+        self.admission: Final = Admission(settings, roles, self.limits, event_log)
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
         self.cluster: Final = Cluster(state, engine, self.drains, rng, entropy, now)
         self._close_reasons: Final = CloseReasons()
-        self._registration: Final = Registration(settings, table, engine, self.drains, event_log)
+        self._registration: Final = Registration(settings, roles, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
             state.id, engine, event_log, self.limits, self.sessions, self.migration, self.drains, self._close_reasons
         )

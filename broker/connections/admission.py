@@ -58,14 +58,14 @@ class Ask:
 class Admission:
     """Who is let in to one broker."""
 
-    def __init__(self, settings: Settings, limits: ConnectionLimits, event_log: EventLog) -> None:
+    def __init__(self, settings: Settings, roles: Roles, limits: ConnectionLimits, event_log: EventLog) -> None:
         self.is_on: Final = settings.auth_mode != OFF
         self.admitted_n = 0  # ever
         self.refused: Final[dict[str, int]] = {}  # by code word, ever; with `observe` those that would have been
         self.asks: Final[list[Ask]] = []  # that nobody has taken; bounded by max_connections
         self._is_required: Final = settings.auth_mode == REQUIRED
         self._accept: Final = settings.auth_accept
-        self._roles: Final = Roles(list(settings.roles))
+        self._roles: Final = roles
         self._limits: Final = limits
         self._event_log: Final = event_log
 

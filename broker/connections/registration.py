@@ -42,13 +42,15 @@ class Announcement:
 class Registration:
     """The routes of one broker's own connections."""
 
-    def __init__(self, settings: Settings, table: Table, engine: Engine, drains: Drains, event_log: EventLog) -> None:
+    def __init__(
+        self, settings: Settings, roles: Roles, table: Table, engine: Engine, drains: Drains, event_log: EventLog
+    ) -> None:
         self._settings: Final = settings
         self._table: Final = table
         self._engine: Final = engine
         self._drains: Final = drains
         self._event_log: Final = event_log
-        self._roles: Final = Roles(list(settings.roles))
+        self._roles: Final = roles
         self._rate: Final = TokenBucket(settings.max_route_setups_per_s, "limits.max_route_setups_per_s")
 
     def read(self, peer: Peer, raw: bytes, code: int, now: float) -> Announcement:
