@@ -307,9 +307,7 @@ class Lifecycle:
 
     def _judge(self, peer: Peer, now: float) -> Ending | None:
         """See `Admission.judge`. What says that it is a broker proves that otherwise, and until then asks nothing."""
-        setup = peer.connection.setup
-        assert setup is not None  # it was read
-        if self.cluster.handshakes.is_open and self._handshake.is_of_broker(peer, setup):
+        if self.cluster.handshakes.is_open and self._handshake.is_of_broker(peer):
             peer.max_streams = 0
             return None
         ending = self.admission.judge(peer, now)

@@ -22,9 +22,9 @@ from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N, LeaseGrants
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_RESUME, REJECTED_SETUP, InvalidFrame
-from rsocket_wire.rsocket.frames import RESUME, Resume, Setup, decode_resume, encode_lease
+from rsocket_wire.rsocket.frames import RESUME, Resume, decode_resume, encode_lease
 from rsocket_wire.rsocket.framing import FrameCursor
-from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, COMPOSITE_MIME, find_broker_frame
+from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
 from rsocket_wire.rsocket.notices import Notice, client_id_of
 from rsocket_wire.rsocket.resumption import Session
 from rsocket_wire.wire.frames import BROKER_INFO
@@ -84,13 +84,23 @@ class Handshake:
     def read(self, peer: Peer, frame: FrameCursor) -> Ending | None:
         """Reads the first frame of a connection, which should be a SETUP; None when it is one."""
         refusal = peer.connection.handle_first(frame, self._sessions.is_offered)
-        return Ending(peer, refusal.word, refusal.text) if refusal is not None else None
-
-    def is_of_broker(self, peer: Peer, setup: Setup) -> bool:
-        """Tells whether a SETUP says that a broker wants to link."""
+        if refusal is not None:
+            return Ending(peer, refusal.word, refusal.text)
+        setup = peer.connection.setup
+        assert setup is not None  # it was read
+        self._engine.set_mimes(peer, setup)
         metadata = setup.metadata or b""
-        at, to = find_broker_frame(metadata, 0, len(metadata)) if setup.metadata_mime == COMPOSITE_MIME else (ABSENT, 0)
-        return _is_broker_info(metadata, at, to)
+        if metadata:
+            peer.setup_at, peer.setup_to = self._engine.find_address(peer, metadata, 0, len(metadata), False)
+        return None
+
+    def is_of_broker(self, peer: Peer) -> bool:
+        """Tells whether a SETUP that was read says that a broker wants to link."""
+        setup = peer.connection.setup
+        at = peer.setup_at
+        if setup is None or not setup.metadata or at < 0:
+            return False
+        return peer.setup_to - at >= 6 and setup.metadata[at + 4] >> 2 == BROKER_INFO
 
     def accept(self, peer: Peer, now: float) -> AcceptedSetup:
         """Accepts or refuses a connection whose SETUP was read, and that is admitted."""
@@ -99,11 +109,8 @@ class Handshake:
         assert setup is not None  # `read` has it
         if peer.may_replace_suspended and self._limits.is_over(peer):  # the suspended ones keep their places
             return _rejected(peer, "over-limit", self._limits.refusal_of(peer))
-        self._engine.set_mimes(peer, setup)
         peer.frame.max_bytes = self._engine.settings.max_frame_bytes
-        metadata = setup.metadata or b""
-        at, to = self._engine.find_address(peer, metadata, 0, len(metadata), False) if metadata else (ABSENT, 0)
-        is_broker = _is_broker_info(metadata, at, to)
+        is_broker = self.is_of_broker(peer)
         if peer.arrival.entrance == (FOR_CLIENTS if is_broker else FOR_BROKERS):
             return _rejected(peer, "no-cluster", NO_BROKERS if is_broker else NO_CLIENTS)
         if self._drains.is_leaving and not is_broker:  # links come again: routes that nobody else has are still asked
@@ -117,8 +124,9 @@ class Handshake:
         if setup.wants_lease:
             peer.granting = LeaseGrants(self._engine.query.table.masks, self._engine.timers, now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
-        if at >= 0:
-            return AcceptedSetup(None, metadata[at:to], is_broker)
+        at = peer.setup_at
+        if at >= 0 and setup.metadata:
+            return AcceptedSetup(None, setup.metadata[at : peer.setup_to], is_broker)
         if at != ABSENT:
             what = "has too many entries" if at == BROKEN else "is truncated"
             return _rejected(peer, "bad-route", f"the composite metadata of the SETUP {what}")
@@ -156,10 +164,6 @@ class Handshake:
             endings.append(Ending(newcomer, "cannot-resume", obstacle))
             endings.append(Ending(peer, "cannot-resume", obstacle, CONNECTION_ERROR))
         return FoundSession(endings, peer, session, resume)
-
-
-def _is_broker_info(metadata: bytes, at: int, to: int) -> bool:
-    return at >= 0 and to - at >= 6 and metadata[at + 4] >> 2 == BROKER_INFO
 
 
 def _may_follow(peer: Peer, newcomer: Peer) -> bool:

@@ -33,6 +33,7 @@ from rsocket_wire.rsocket.frames import (
     initial_n,
 )
 from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.metadata import ABSENT
 from rsocket_wire.rsocket.resumption import Session
 from rsocket_wire.timers import Timed, Timer
 from rsocket_wire.wire.ints import u32_at, u32_bytes
@@ -117,6 +118,8 @@ class Peer(Timed):
         "route",
         "session",
         "settings",
+        "setup_at",
+        "setup_to",
         "shared_origin",
         "streams",
         "told_until",
@@ -199,6 +202,8 @@ class Peer(Timed):
         self.principal = ""  # the text of its identity; empty: anonymous
         self.proof = NO_PROOF  # what its transport alone says of that
         self.arrival = NOTHING_SPECIAL
+        self.setup_at = ABSENT  # of the broker frame in the metadata of its SETUP, see `find_address`
+        self.setup_to = 0  # where that ends
         self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
         self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
         self.shared_origin = ""  # of its caller's connections (D-37): principal, else address; a link has many callers'
