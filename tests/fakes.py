@@ -9,6 +9,7 @@ from typing import Any
 from broker.access.identities import Proof
 from broker.cluster.settings import ClusterSettings
 from broker.core import Core, CoreSettings
+from broker.edge.origins import is_loopback
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
@@ -210,11 +211,14 @@ class World:
         framed: bool = True,
         name: str = "tcp 127.0.0.1:1",
         origin: tuple[Any, ...] = ("", ""),
-        is_private: bool = False,
+        is_private: bool | None = None,
     ) -> Wire:
-        """A connection that has said nothing yet. `origin`: its address, who its transport says it is, its Arrival."""
+        """A connection that has said nothing yet. `origin`: its address, who its transport says it is, its Arrival.
+
+        `is_private`: None means that it is not encrypted, so whether it is depends on its address.
+        """
         address, principal, *arrival = origin
-        proof = Proof(principal, is_private=is_private)
+        proof = Proof(principal, is_private=not address or is_loopback(address) if is_private is None else is_private)
         wire = Wire(self, self.core.connected(name, framed, self.now, address, proof, *arrival))
         self.wires[wire.peer.id] = wire
         self.pump()

@@ -79,6 +79,7 @@ class Net:
         peers = [f"tcp://{to}:7000" for who, to in self.edges if who == name]
         cluster = ClusterSettings(
             self.secrets.get(name, SECRET),
+            plaintext=True,
             peers=peers,
             is_mesh=self.mesh,
             urls=[f"tcp://{name}:7000"],

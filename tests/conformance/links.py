@@ -8,6 +8,7 @@ from typing import Any
 from broker.access.identities import Proof
 from broker.cluster.settings import ClusterSettings
 from broker.core import CoreSettings
+from broker.edge.origins import is_loopback
 from broker.forwarding.arrival import Arrival
 from tests.conformance import scripts
 from tests.conformance.scripts import AnyTag, address, broker_info, forwarding, heard, ident, u16, u32, u64
@@ -92,10 +93,9 @@ class Broker:
 
     def accept(self, url: str, principal: str = "", address: str = "", certificate: str = "") -> Broker:
         """The broker under test has reached it by that URL, and has said what it says first."""
+        proof = Proof(principal, is_private=not address or is_loopback(address))
         arrival = Arrival([certificate or self.name])
-        peer = self.world.core.dialled(
-            "tcp 10.0.0.9:7000", True, self.world.now, url, address, Proof(principal), arrival
-        )
+        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url, address, proof, arrival)
         self.wire = self.world.wires[peer.id] = Wire(self.world, peer)
         self.world.pump()
         return self

@@ -18,8 +18,6 @@ from broker.cluster.state import ClusterState
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import Refusal
 
-LOOPBACK_6: Final = "::/64"  # ::1 as addresses are counted
-
 
 class Authentication:
     """What one broker demands of others."""
@@ -102,7 +100,7 @@ class Authentication:
 
     def refusal_of_transport(self, peer: Peer) -> Refusal | None:
         """Why no secret is proved over this connection; None where it is encrypted or stays on this machine."""
-        if self._settings.auth == "tls" or self._settings.plaintext or not _is_in_clear(peer):
+        if self._settings.auth == "tls" or self._settings.plaintext or peer.proof.is_private:
             return None
         text = "brokers of two machines link by tls or wss; cluster.plaintext = true allows what is not encrypted"
         return Refusal("no-cluster", text)
@@ -128,11 +126,3 @@ class Authentication:
         if hmac.compare_digest(expected, proof):  # how long it takes does not tell where they differ
             return None
         return Refusal("wrong-secret", f"{first.name} does not know the secret of this cluster (cluster.secret)")
-
-
-def _is_in_clear(peer: Peer) -> bool:
-    """What it sends and gets leaves this machine, and is not encrypted."""
-    address = peer.address
-    if not address or address.startswith("127.") or address == LOOPBACK_6:
-        return False
-    return peer.name.startswith(("tcp ", "ws "))
