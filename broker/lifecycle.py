@@ -234,8 +234,8 @@ class Lifecycle:
         """Looks at the peer at that moment, and not at the one that was meant before."""
         if peer.look_timer is not None:
             peer.look_timer.cancel()
-        if peer.expires_at and at > peer.expires_at:
-            at = peer.expires_at
+        if peer.login.expires_at and at > peer.login.expires_at:
+            at = peer.login.expires_at
         peer.look_timer = self.deadlines.put(at, peer)
 
     def tick(self, now: float) -> None:
@@ -302,7 +302,7 @@ class Lifecycle:
             ending = self._judge(peer, now)
         if ending is not None:
             self.carry_out(ending, now)
-        elif not peer.is_asked:
+        elif not peer.login.is_asked:
             self._let_in(peer, now)
 
     def _judge(self, peer: Peer, now: float) -> Ending | None:
@@ -311,18 +311,18 @@ class Lifecycle:
             peer.max_streams = 0
             return None
         ending = self.admission.judge(peer, now)
-        if peer.is_asked:
+        if peer.login.is_asked:
             self.watch(peer, now + self.settings.setup_timeout_s)
         return ending
 
     def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> None:
         """The credentials of a connection hold, see `Admission.admit`; nothing if it has ended."""
-        if peer.is_asked and not peer.is_ending and not peer.is_lost:
+        if peer.login.is_asked and not peer.is_ending and not peer.is_lost:
             self._go_on(peer, self.admission.admit(peer, principal, expires_at, now), now)
 
     def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> None:
         """They do not, see `Admission.refuse`; nothing if it has ended."""
-        if peer.is_asked and not peer.is_ending and not peer.is_lost:
+        if peer.login.is_asked and not peer.is_ending and not peer.is_lost:
             self._go_on(peer, self.admission.refuse(peer, word, text, reason, now), now)
 
     def _go_on(self, peer: Peer, ending: Ending | None, now: float) -> None:
@@ -488,10 +488,10 @@ class Lifecycle:
         """A peer's deadline has come: the SETUP is late, the peer is silent for too long, or all is well."""
         if peer.is_ending or peer.is_lost:
             return
-        if peer.is_asked:
+        if peer.login.is_asked:
             self._go_on(peer, self.admission.late(peer, now), now)
             return
-        if peer.expires_at and now >= peer.expires_at:
+        if peer.login.expires_at and now >= peer.login.expires_at:
             expired = self.admission.expire(peer, now)
             if expired is not None:
                 self.carry_out(expired, now)

@@ -380,7 +380,7 @@ class Wire:
     def work_off(self) -> None:
         """What the core has received and not looked at."""
         core = self.world.core
-        while not self.peer.is_asked and core.go_on(self.peer, self.world.now):
+        while not self.peer.login.is_asked and core.go_on(self.peer, self.world.now):
             core.work(self.world.now)
 
     def block(self) -> None:

@@ -70,7 +70,7 @@ class Admission:
         self._event_log: Final = event_log
 
     def judge(self, peer: Peer, now: float) -> Ending | None:
-        """Looks at a connection whose SETUP was read. None: it is let in, or `Peer.is_asked`."""
+        """Looks at a connection whose SETUP was read. None: it is let in, or `Login.is_asked`."""
         try:
             credentials = self._find_credentials(peer)
         except InvalidFrame as error:
@@ -91,7 +91,7 @@ class Admission:
             return self.refuse(peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{kind} is not in auth.accept", now)
         if len(credentials.secret) > MAX_SECRET_BYTES:
             return self.refuse(peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{kind} of {len(credentials.secret)} bytes", now)
-        peer.is_asked = True
+        peer.login.is_asked = True
         peer.held_n += 1
         self.asks.append(Ask(peer, kind, credentials))
         return None
@@ -116,7 +116,7 @@ class Admission:
         surplus = self._limits.identify(peer, principal)
         if surplus:
             return Ending(peer, "over-limit", surplus, REJECTED_SETUP)
-        peer.expires_at = expires_at
+        peer.login.expires_at = expires_at
         self.admitted_n += 1
         at_ms = self._event_log.wall(now)
         tell_peer(self._event_log, ADMITTED, peer, at_ms, "", kind_of(principal), principal or ANONYMOUS)
@@ -140,7 +140,7 @@ class Admission:
 
     def expire(self, peer: Peer, now: float) -> Ending | None:
         """Its credentials hold no longer; None with `observe`."""
-        peer.expires_at = 0.0
+        peer.login.expires_at = 0.0
         self.refused[EXPIRED] = self.refused.get(EXPIRED, 0) + 1
         tell_peer(self._event_log, AUTH_REFUSED, peer, self._event_log.wall(now), "", EXPIRED, peer.principal)
         text = "the token of this connection has expired; connect again with a new one"
@@ -151,8 +151,8 @@ class Admission:
         return " or ".join(self._accept)
 
     def _answered(self, peer: Peer) -> None:
-        if peer.is_asked:
-            peer.is_asked = False
+        if peer.login.is_asked:
+            peer.login.is_asked = False
             peer.held_n -= 1
 
     def _find_credentials(self, peer: Peer) -> Credentials | None:

@@ -91,16 +91,17 @@ class Handshake:
         self._engine.set_mimes(peer, setup)
         metadata = setup.metadata or b""
         if metadata:
-            peer.setup_at, peer.setup_to = self._engine.find_address(peer, metadata, 0, len(metadata), False)
+            login = peer.login
+            login.frame_at, login.frame_to = self._engine.find_address(peer, metadata, 0, len(metadata), False)
         return None
 
     def is_of_broker(self, peer: Peer) -> bool:
         """Tells whether a SETUP that was read says that a broker wants to link."""
         setup = peer.connection.setup
-        at = peer.setup_at
+        at = peer.login.frame_at
         if setup is None or not setup.metadata or at < 0:
             return False
-        return peer.setup_to - at >= 6 and setup.metadata[at + 4] >> 2 == BROKER_INFO
+        return peer.login.frame_to - at >= 6 and setup.metadata[at + 4] >> 2 == BROKER_INFO
 
     def accept(self, peer: Peer, now: float) -> AcceptedSetup:
         """Accepts or refuses a connection whose SETUP was read, and that is admitted."""
@@ -124,9 +125,9 @@ class Handshake:
         if setup.wants_lease:
             peer.granting = LeaseGrants(self._engine.query.table.masks, self._engine.timers, now)
             peer.send(encode_lease(GRANTED_MS, GRANTED_N))
-        at = peer.setup_at
+        at = peer.login.frame_at
         if at >= 0 and setup.metadata:
-            return AcceptedSetup(None, setup.metadata[at : peer.setup_to], is_broker)
+            return AcceptedSetup(None, setup.metadata[at : peer.login.frame_to], is_broker)
         if at != ABSENT:
             what = "has too many entries" if at == BROKEN else "is truncated"
             return _rejected(peer, "bad-route", f"the composite metadata of the SETUP {what}")

@@ -195,7 +195,7 @@ class Shell:
         link = self._links.get(peer.id)
         if link is None or peer.is_ending or peer.is_lost:
             return
-        if peer.is_asked:
+        if peer.login.is_asked:
             self._hand_out_asks()
         else:
             self._work_off_soon()
@@ -236,7 +236,7 @@ class Shell:
             if self._pending_input.get(peer_id) is not pending:
                 continue  # the peer was resumed on another transport meanwhile
             peer = pending.peer
-            if peer.is_asked and not peer.is_ending:
+            if peer.login.is_asked and not peer.is_ending:
                 continue  # until it is admitted, or refused
             has_pending = True
             now = self._clock()
@@ -252,7 +252,7 @@ class Shell:
                     break
             if peer.is_lost:
                 self._move()  # as in `received`; what is left is the other peer's
-            if peer.is_asked:
+            if peer.login.is_asked:
                 self._hand_out_asks()
             if pending.has_frames or pending.later or self._pending_input.get(peer_id) is not pending:
                 continue

@@ -1,6 +1,8 @@
-"""How a connection came, beyond what counts it: the names in its certificate, and whom its listener is for."""
+"""How a connection came, beyond what counts it, and how it logs in: what its SETUP says, and how long that holds."""
 
 from typing import Final
+
+from rsocket_wire.rsocket.metadata import ABSENT
 
 # Who may come in at a listener.
 FOR_ALL: Final = 0
@@ -15,6 +17,16 @@ class Arrival:
         """`certificate_names`: those in its verified certificate. `entrance`: who may come where it was accepted."""
         self.certificate_names: Final = certificate_names
         self.entrance: Final = entrance
+
+
+class Login:
+    """Of one connection."""
+
+    def __init__(self) -> None:
+        self.frame_at = ABSENT  # of the broker frame in the metadata of its SETUP, see `find_address`
+        self.frame_to = 0  # where that ends
+        self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
+        self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
 
 
 NOTHING_SPECIAL: Final = Arrival([])

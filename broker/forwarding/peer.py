@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
 from broker.access.identities import NO_PROOF
-from broker.forwarding.arrival import NOTHING_SPECIAL
+from broker.forwarding.arrival import NOTHING_SPECIAL, Login
 from broker.forwarding.interbroker.link import Link
 from broker.forwarding.lease_grants import LeaseGrants
 from broker.forwarding.outbound import LARGE_BYTES, PUSHES, Outbound, Piece, Total
@@ -33,7 +33,6 @@ from rsocket_wire.rsocket.frames import (
     initial_n,
 )
 from rsocket_wire.rsocket.framing import FrameCursor
-from rsocket_wire.rsocket.metadata import ABSENT
 from rsocket_wire.rsocket.resumption import Session
 from rsocket_wire.timers import Timed, Timer
 from rsocket_wire.wire.ints import u32_at, u32_bytes
@@ -74,7 +73,6 @@ class Peer(Timed):
         "connection",
         "end_detail",
         "end_reason",
-        "expires_at",
         "flows",
         "fragments_at",
         "frame",
@@ -84,7 +82,6 @@ class Peer(Timed):
         "held_credit",
         "held_n",
         "id",
-        "is_asked",
         "is_blocked",
         "is_congested",
         "is_ending",
@@ -99,6 +96,7 @@ class Peer(Timed):
         "latest_target",
         "latest_to",
         "link",
+        "login",
         "look_timer",
         "max_streams",
         "may_replace_suspended",
@@ -118,8 +116,6 @@ class Peer(Timed):
         "route",
         "session",
         "settings",
-        "setup_at",
-        "setup_to",
         "shared_origin",
         "streams",
         "told_until",
@@ -181,7 +177,7 @@ class Peer(Timed):
         self.bytes_in = 0
         self.bytes_out = 0  # handed to the transport, frame lengths included
         self.requests = 0  # begun by the peer, ever
-        self.held_n = 0  # fan-outs of its calls that are not done, and `is_asked`: no more that it sent is looked at
+        self.held_n = 0  # fan-outs of its calls that are not done, and `Login.is_asked`: no more of it is looked at
         self.is_blocked = False  # the edge says: its transport is to be written no more to, for now
         self.is_congested = False  # it was blocked, and not all of what has waited since is written
         self.is_queueing = False  # frames go to `_outbound` and not to the writer
@@ -202,10 +198,7 @@ class Peer(Timed):
         self.principal = ""  # the text of its identity; empty: anonymous
         self.proof = NO_PROOF  # what its transport alone says of that
         self.arrival = NOTHING_SPECIAL
-        self.setup_at = ABSENT  # of the broker frame in the metadata of its SETUP, see `find_address`
-        self.setup_to = 0  # where that ends
-        self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
-        self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
+        self.login: Final = Login()
         self.shared_origin = ""  # of its caller's connections (D-37): principal, else address; a link has many callers'
         # When its buckets of these are full again (fragments: small ones), seconds, monotonic; see `TokenBucket`.
         self.keepalives_at = self.announcements_at = self.fragments_at = 0.0
