@@ -1,12 +1,16 @@
-"""Roles: what a connection may announce, by who it is.
+"""Roles: what a connection may announce and which routes it may address, by who it is.
 
     [role.orders]
     who = ["certificate:spiffe://acme/orders", "jwt:orders-*"]
     announce = [{ service = "orders", region = ["eu", "us"] }]
+    address = [{ service = "*", except = [{ service = "admin" }] }, { service = "admin", environment = "test" }]
 
 A connection has one role: the first whose `who` fits its principal, else that named `default`, else none, and then it
-is refused. Roles only allow. A route may be announced when one offer of the role fits all of its tags that the offer
-names, and it has each of them. So a tag that is not named is free; where a route has several of a key, all must fit.
+is refused. Roles only allow: what no entry says is not allowed.
+
+    announce   each tag that the entry names is there, and all its values fit: no route is found under a foreign one
+    address    each tag that the entry names is there, and one of its values fits: as an ADDRESS finds routes
+    except     as address; what fits is left out of this entry, and of no other
 
 A `*` at the end of a text stands for any end, `${name}` for the name of the identity. Decides by texts and tags; who
 they are about, and what follows, the callers know.
@@ -15,7 +19,7 @@ they are about, and what follows, the callers know.
 from typing import Final
 
 from broker.access.identities import ANONYMOUS
-from rsocket_wire.wire.keys import SERVICE_NAME, parse_key
+from rsocket_wire.wire.keys import SERVICE_NAME, Key, parse_key
 from rsocket_wire.wire.tags import Tag
 
 DEFAULT: Final = "default"  # the role of whoever fits no other one
@@ -23,42 +27,70 @@ NAME: Final = "${name}"
 MAX_FOUND: Final = 10_000  # principals whose role is remembered; at one more all are forgotten, and found again
 
 
+class Wanted:
+    """A tag that an entry names."""
+
+    def __init__(self, key: Key, patterns: list[str]) -> None:
+        self.key: Final = key
+        self.patterns: Final = patterns  # of the values that it may have
+
+    def has_name(self) -> bool:
+        """Which values fit depends on the name of the identity."""
+        return any(NAME in pattern for pattern in self.patterns)
+
+
 class Offer:
-    """Tags that a route may have."""
+    """Routes, by tags that they have: one entry of `announce`, `address` or `except`."""
 
-    def __init__(self, wanted: list[tuple[str, list[str]]]) -> None:
+    def __init__(self, wanted: list[tuple[str, list[str]]], excepted: "list[Offer] | None" = None) -> None:
         """`wanted`: names as `parse_key` reads them, and the values that each may have. BrokerError."""
-        self._wanted: Final = [(parse_key(name), patterns) for name, patterns in wanted]
+        self.wanted: Final = [Wanted(parse_key(name), patterns) for name, patterns in wanted]
+        self.excepted: Final[list[Offer]] = excepted if excepted is not None else []
 
-    def obstacle(self, tags: list[Tag], name: str) -> str:
-        """What keeps a route with these tags from being this offer, `region=mars`; empty: nothing."""
-        for key, patterns in self._wanted:
-            found = [tag.value or "" for tag in tags if tag.key == key]
+    def obstacle(self, tags: list[Tag], name: str, is_address: bool = False) -> str:
+        """What keeps a route with these tags from being one of these, `region=mars`; empty: nothing.
+
+        `is_address`: one value of each key is enough, else all must fit.
+        """
+        for wanted in self.wanted:
+            found = [tag.value or "" for tag in tags if tag.key == wanted.key]
             if not found:
-                return f"it has no tag {key.short_name}"
-            for value in found:
-                if not fits_any(patterns, value, name):
-                    return f"{key.short_name}={value}"
+                return f"it has no tag {wanted.key.short_name}"
+            misfits = [value for value in found if not fits_any(wanted.patterns, value, name)]
+            if misfits and not (is_address and len(misfits) < len(found)):
+                return f"{wanted.key.short_name}={misfits[0]}"
+        for each in self.excepted:
+            if not each.obstacle(tags, name, True):
+                return f"{each} is excepted"
         return ""
+
+    def has_name(self) -> bool:
+        """Which routes these are depends on the name of the identity."""
+        return any(each.has_name() for each in self.wanted) or any(each.has_name() for each in self.excepted)
+
+    def __str__(self) -> str:
+        return " ".join([f"{each.key.short_name}={'|'.join(each.patterns)}" for each in self.wanted])
 
 
 class Role:
-    """What connections of some identities may announce."""
+    """What connections of some identities may announce and address."""
 
-    def __init__(self, name: str, who: list[str], offers: list[Offer]) -> None:
+    def __init__(self, name: str, who: list[str], offers: list[Offer], address: list[Offer] | None = None) -> None:
         self.name: Final = name
         self.who: Final = who
+        self.address: Final[list[Offer]] = address if address is not None else []
+        self.has_name: Final = any(each.has_name() for each in self.address)  # see `Offer.has_name`
         self._offers: Final = offers
 
     def obstacle(self, tags: list[Tag], principal: str) -> str:
         """Why a route with these tags, those of its service and id among them, may not be announced; empty: it may."""
-        name = name_of(principal)
-        obstacles = [offer.obstacle(tags, name) for offer in self._offers]
-        if "" in obstacles:
-            return ""
-        services = [tag.value or "" for tag in tags if tag.key == SERVICE_NAME]
-        why = obstacles[0] if len(obstacles) == 1 else f"service={services[0]}" if services else "a route"
-        return f"the role {self.name} does not allow to announce this route: {why}"
+        why = _obstacle(self._offers, tags, principal, False)
+        return f"the role {self.name} does not allow to announce this route: {why}" if why else ""
+
+    def address_obstacle(self, tags: list[Tag], principal: str) -> str:
+        """Why a route with these tags, those of its service and id among them, may not be addressed; empty: it may."""
+        why = _obstacle(self.address, tags, principal, True)
+        return f"the role {self.name} does not allow to address this route: {why}" if why else ""
 
 
 class Roles:
@@ -85,6 +117,16 @@ class Roles:
                 break
         self._found[principal] = found
         return found
+
+
+def _obstacle(offers: list[Offer], tags: list[Tag], principal: str, is_address: bool) -> str:
+    """What keeps a route with these tags from being any of these; empty: nothing."""
+    name = name_of(principal)
+    obstacles = [offer.obstacle(tags, name, is_address) for offer in offers]
+    if "" in obstacles:
+        return ""
+    services = [tag.value or "" for tag in tags if tag.key == SERVICE_NAME]
+    return obstacles[0] if len(obstacles) == 1 else f"service={services[0]}" if services else "a route"
 
 
 def name_of(principal: str) -> str:

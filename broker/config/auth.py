@@ -15,11 +15,12 @@ from broker.access.identities import ANONYMOUS, CERTIFICATE, JWT, KINDS, USER, k
 from broker.access.roles import DEFAULT, Offer, Role
 from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
-from broker.config.sections.auth import Announced, RoleOptions
+from broker.config.sections.auth import RoleOptions, RouteTags
 from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
 
 OFF: Final = "off"  # of auth.mode
+EXCEPT: Final = "except"  # of an entry of announce: no tag can be named so there
 HTTPS: Final = "https://"
 MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
 MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
@@ -91,27 +92,22 @@ def role_mistakes(
     return found
 
 
-def read_announced(item: object) -> Announced:
-    """`{ service = "orders", region = ["eu", "us"] }`; BrokerError "bad-config"."""
+def read_routes(item: object) -> RouteTags:
+    """`{ service = "orders", region = ["eu", "us"], except = [{ region = "us" }] }`; BrokerError "bad-config"."""
     if not isinstance(item, dict) or "service" not in item:
         text = 'is not a table with a service, as { service = "orders", region = ["eu", "us"] }'
         raise BrokerError("bad-config", f"{shown_value(item)} {text}")
-    tags: list[tuple[str, tuple[str, ...]]] = []
-    for name, given in item.items():
-        values = [given] if isinstance(given, str) else given
-        if not isinstance(values, list) or not values or not all(isinstance(each, str) and each for each in values):
-            raise BrokerError("bad-config", f"{name} is {shown_value(given)}, it must be a text or a list of texts")
-        Offer([(name, values)])  # raises for what can be no key
-        tags.append((name, tuple(values)))
-    return Announced(tuple(tags))
+    given = item.get(EXCEPT, [])
+    if not isinstance(given, list) or not all(isinstance(each, dict) and each for each in given):
+        text = 'it must be a list of tables, as [{ service = "billing" }]'
+        raise BrokerError("bad-config", f"{EXCEPT} is {shown_value(given)}, {text}")
+    excepted = tuple(RouteTags(_tags_of(each)) for each in given)
+    return RouteTags(_tags_of({name: each for name, each in item.items() if name != EXCEPT}), excepted)
 
 
 def roles_of(tables: Mapping[str, RoleOptions]) -> tuple[Role, ...]:
     """The roles of a configuration."""
-    return tuple(
-        Role(name, list(own.who), [Offer([(key, list(values)) for key, values in each.tags]) for each in own.announce])
-        for name, own in tables.items()
-    )
+    return tuple(Role(name, list(own.who), [_offer(each) for each in own.announce]) for name, own in tables.items())
 
 
 def read_users(path: str) -> dict[str, str]:
@@ -147,6 +143,23 @@ def read_key_set(raw: bytes) -> list[dict[str, Any]]:
     if not isinstance(keys, list):
         raise ValueError('is no JSON Web Key Set: it has no list "keys"')
     return [key for key in keys if isinstance(key, dict) and key.get("use", "sig") == "sig" and key.get("kty") != "oct"]
+
+
+def _tags_of(item: Mapping[str, object]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Names of tags and the values that each may have; BrokerError "bad-config"."""
+    tags: list[tuple[str, tuple[str, ...]]] = []
+    for name, given in item.items():
+        values = [given] if isinstance(given, str) else given
+        if not isinstance(values, list) or not values or not all(isinstance(each, str) and each for each in values):
+            raise BrokerError("bad-config", f"{name} is {shown_value(given)}, it must be a text or a list of texts")
+        Offer([(name, values)])  # raises for what can be no key
+        tags.append((name, tuple(values)))
+    return tuple(tags)
+
+
+def _offer(routes: RouteTags) -> Offer:
+    excepted = [_offer(each) for each in routes.excepted]
+    return Offer([(key, list(values)) for key, values in routes.tags], excepted)
 
 
 def _fault_of_keys(source: str) -> list[str]:

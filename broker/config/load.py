@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config.auth import auth_mistakes, read_announced, role_mistakes
+from broker.config.auth import auth_mistakes, read_routes, role_mistakes
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
 from broker.config.cluster import cluster_mistakes
 from broker.config.extras import lack_of_events
@@ -485,8 +485,8 @@ def _read_item(form: str, item: object) -> object:
         if not isinstance(item, str) or not item.isprintable() or not item:
             raise BrokerError("bad-config", f"{shown_value(item)} is not printable text")
         return read_principal(item) if form == "subject" else item
-    if form == "announce":
-        return read_announced(item)
+    if form == "routes":
+        return read_routes(item)
     if form in WORDS_OF:
         words = WORDS_OF[form]
         if item not in words:

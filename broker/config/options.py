@@ -140,7 +140,7 @@ class OptionDoc:
             "text": "a list of printable texts",
             "origin": 'a list of origins, or "null"',
             "name": "a list of host names",
-            "announce": "a list of tables, each with a service and values of other tags",
+            "routes": "a list of tables, each with a service and values of other tags",
             "endpoint": "a list of endpoints ipc:// and tcp://",
             **{form: f"a list of {either([toml_text(word) for word in words])}" for form, words in WORDS_OF.items()},
         }

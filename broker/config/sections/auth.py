@@ -39,13 +39,15 @@ class AuthOptions:
 
 
 @dataclass(frozen=True)
-class Announced:
-    """Routes that a role may announce: values of their tags."""
+class RouteTags:
+    """Routes that a role is about: values of their tags."""
 
     tags: tuple[tuple[str, tuple[str, ...]], ...]  # short names of keys, and the values that each may have
+    excepted: tuple["RouteTags", ...] = ()  # those that are left out
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={'|'.join(values)}" for name, values in self.tags)
+        wanted = " ".join(f"{name}={'|'.join(values)}" for name, values in self.tags)
+        return " except ".join([wanted, *map(str, self.excepted)])
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,13 @@ class RoleOptions:
         '["certificate:spiffe://acme/orders", "jwt:orders-*"]',
         form="text",
     )
-    announce: tuple[Announced, ...] = option(
+    announce: tuple[RouteTags, ...] = option(
         (),
         "Routes that they may announce: the service, and values that other tags must have; a star at the end stands "
-        "for any end, `${name}` for the name of the identity. Tags that are not named are free. Empty: none.",
+        "for any end, `${name}` for the name of the identity. Tags that are not named are free; what an entry of "
+        "`except` fits is left out. Empty: none.",
         '[{ service = "orders", region = ["eu", "us"] }]',
-        form="announce",
+        form="routes",
     )
 
 

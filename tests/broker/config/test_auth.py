@@ -9,6 +9,7 @@ import pytest
 from broker.config import auth
 from broker.config.auth import read_users
 from broker.config.settings import settings_of
+from rsocket_wire.wire.tags import Tag
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
 from tests.broker.config.test_warnings import warnings_of
 from tests.broker.edge.admission.signers import key_set, signer
@@ -129,6 +130,16 @@ ROLE = '[auth]\nmode = "required"\naccept = ["uid"]\n[role.orders]\n'
             "role.orders.announce: service is [], it must be a text or a list of texts",
         ),
         (
+            'who = ["*"]\nannounce = [{ service = "*", except = [{}] }]',
+            6,
+            'role.orders.announce: except is [{}], it must be a list of tables, as [{ service = "billing" }]',
+        ),
+        (
+            'who = ["*"]\nannounce = [{ service = "*", except = [{ region = 7 }] }]',
+            6,
+            "role.orders.announce: region is 7, it must be a text or a list of texts",
+        ),
+        (
             'who = ["*"]\n[role.default]\nwho = ["*"]',
             7,
             "role.default.who: is for other roles: whoever fits none of them has this one",
@@ -140,10 +151,14 @@ def test_what_is_no_role_is_told(folder: Path, said: str, line: int, text: str) 
 
 
 def test_roles_reach_the_core_in_their_order_and_need_that_somebody_is_known(folder: Path) -> None:
-    said = 'who = ["uid:7"]\nannounce = [{ service = "a", region = ["eu", "us"] }]\n[role.default]\n'
+    routes = '{ service = "a", region = ["eu", "us"], except = [{ b = "c*" }] }'
+    said = f'who = ["uid:7"]\nannounce = [{routes}]\n[role.default]\n'
     config = of_file(folder, f"{ROLE}{said}")
     assert [role.name for role in settings_of(config).roles] == ["orders", "default"]
-    assert str(config.role["orders"].announce[0]) == "service=a region=eu|us"
+    assert str(config.role["orders"].announce[0]) == "service=a region=eu|us except b=c*"
+    tags = [Tag.of("service", "a"), Tag.of("region", "eu"), Tag.of("b", "c7")]
+    text = "the role orders does not allow to announce this route: b=c* is excepted"
+    assert settings_of(config).roles[0].obstacle(tags, "uid:7") == text
     assert mistakes_of(folder, f"[role.orders]\n{said.partition('[role')[0]}") == [
         "broker.toml:1: role.orders: needs auth.mode: who a connection is must be known"
     ]

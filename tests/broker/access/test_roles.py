@@ -1,0 +1,55 @@
+"""Roles: which routes an entry of announce, of address and of except fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.access.roles import Offer, Role
+from rsocket_wire.wire.tags import Tag
+
+STOCK = Offer([("service", ["stock"]), ("environment", ["prod", "stage*"])])
+OPEN = Offer([("service", ["*"])], [Offer([("service", ["billing", "${name}"])]), Offer([("region", ["eu", "us"])])])
+
+
+def tags(*texts: str) -> list[Tag]:
+    return [Tag.of(key, value) for key, _, value in (text.partition("=") for text in texts)]
+
+
+@pytest.mark.parametrize(
+    ("offer", "route", "announced", "addressed"),
+    [
+        (STOCK, tags("service=stock", "environment=prod"), "", ""),
+        (STOCK, tags("service=stock", "environment=stage-2", "version=7"), "", ""),
+        (STOCK, tags("service=stock", "environment=test"), "environment=test", "environment=test"),
+        (STOCK, tags("service=stock"), "it has no tag environment", "it has no tag environment"),
+        (STOCK, tags("service=stock", "environment=prod", "environment=test"), "environment=test", ""),
+        (STOCK, tags("service=stocks", "environment=prod"), "service=stocks", "service=stocks"),
+        (OPEN, tags("service=stock", "region=mars"), "", ""),
+        (OPEN, tags("service=billing"), *["service=billing|${name} is excepted"] * 2),
+        (OPEN, tags("service=ada"), *["service=billing|${name} is excepted"] * 2),
+        (
+            OPEN,
+            tags("service=stock", "region=mars", "region=eu"),
+            "region=eu|us is excepted",
+            "region=eu|us is excepted",
+        ),
+    ],
+)
+def test_an_entry_fits_by_all_values_to_announce_and_by_one_to_address_and_to_except(
+    offer: Offer, route: list[Tag], announced: str, addressed: str
+) -> None:
+    assert (offer.obstacle(route, "ada"), offer.obstacle(route, "ada", True)) == (announced, addressed)
+
+
+def test_a_role_allows_to_address_what_one_of_its_entries_fits_and_nothing_else() -> None:
+    role = Role("orders", ["user:*"], [], [STOCK, Offer([("service", ["billing", "${name}-*"])])])
+    assert role.address_obstacle(tags("service=ada-cache"), "user:ada") == ""
+    assert role.address_obstacle(tags("service=eve-cache"), "user:ada") == (
+        "the role orders does not allow to address this route: service=eve-cache"
+    )
+    only = Role("orders", ["user:*"], [], [STOCK])
+    assert only.address_obstacle(tags("service=stock", "environment=test"), "user:ada") == (
+        "the role orders does not allow to address this route: environment=test"
+    )
+    silent = Role("orders", ["user:*"], [STOCK])
+    assert silent.address_obstacle(tags("service=stock", "environment=prod"), "user:ada") != ""
