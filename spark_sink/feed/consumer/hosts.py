@@ -3,13 +3,16 @@
     reached ──► fails as a whole ──► rests ──► one fetch at a time ──► reached, or rests again
 
 Of a host that has failed, nothing is asked for REST_S; then one post tries it, and the others wait for how that ends.
+Posts that find no room wait in memory as long as the host is well, and else on the disk.
 """
 
+import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-PER_HOST_N: Final = 32  # fetches from one host at a time; more wait on the disk
+PER_HOST_N: Final = 32  # fetches from one host at a time
 REST_S: Final = 5.0  # of a host that could not be reached
 TRIES: Final = 10
 FIRST_PAUSE_S: Final = 5.0  # between the first two tries; it doubles
@@ -41,6 +44,7 @@ class Hosts:
         self._first_pause_s: Final = first_pause_s
         self._chance: Final = chance
         self._active: Final[dict[str, int]] = {}  # fetches by host
+        self._slow: Final[dict[str, int]] = {}  # of these, those that take too long
         self._resting: Final[dict[str, float]] = {}  # hosts that have failed the last time, and until when they rest
 
     @property
@@ -64,12 +68,22 @@ class Hosts:
         if host:
             self._active[host] = self.active_n(host) + 1
 
-    def end(self, host: str) -> None:
+    def end(self, host: str, *, was_slow: bool = False) -> None:
         """One less."""
+        for counts in (self._active, self._slow) if was_slow else (self._active,):
+            if host:
+                counts[host] -= 1
+                if not counts[host]:
+                    del counts[host]
+
+    def slow(self, host: str) -> None:
+        """One of its fetches takes too long, until it ends."""
         if host:
-            self._active[host] -= 1
-            if not self._active[host]:
-                del self._active[host]
+            self._slow[host] = self._slow.get(host, 0) + 1
+
+    def is_well(self, host: str) -> bool:
+        """Whether there will be room soon."""
+        return host not in self._resting and host not in self._slow
 
     def reached(self, host: str) -> None:
         """It has given what it was asked for."""
@@ -88,6 +102,35 @@ class Hosts:
             return None
         pause_s = min(self._first_pause_s * 2 ** max(0, counted - 1), LAST_PAUSE_S)
         return Again(now + pause_s * (0.5 + self._chance() / 2), counted, is_news)
+
+
+class Waiting:
+    """Those that wait in memory for room at a host, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._hosts: Final[dict[str, deque[asyncio.Future[bool]]]] = {}
+
+    async def wait(self, host: str) -> bool:
+        """Whether there may be room now; False: it is not worth while to wait."""
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._hosts.setdefault(host, deque()).append(turn)
+        return await turn
+
+    def next(self, host: str) -> None:
+        """There is room for one."""
+        waiting = self._hosts.get(host)
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():  # else who waited was cancelled
+                turn.set_result(True)
+                return
+        self._hosts.pop(host, None)
+
+    def give_up(self, host: str) -> None:
+        """Nobody is to wait for it any more."""
+        for turn in self._hosts.pop(host, ()):
+            if not turn.done():
+                turn.set_result(False)
 
 
 class Rivals:

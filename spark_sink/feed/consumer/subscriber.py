@@ -6,9 +6,10 @@
                               └──► refused, repeat: report ──► acknowledged
 
 A message is acknowledged when its file is there or its retry is on the disk. What takes longer than PATIENCE_S becomes
-a retry while it goes on, so that one slow host does not take the places of all messages that may be out; a host that
-has failed rests, and its posts wait on the disk; then one of them is tried, and the others when that was fetched. What
-is about one place is carried out in the order in which it came (`turns`).
+a retry while it goes on, so that one slow host does not take the places of all messages that may be out, and from then
+on what finds no room at that host waits on the disk; a host that has failed rests, and its posts wait there, too; then
+one of them is tried, and the others when that was fetched. What is about one place is carried out in the order in which
+it came (`turns`).
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from client_sdk.clock import Clock
 from spark_sink.feed.blocks import file_bytes_of
 from spark_sink.feed.consumer.carrier import Carrier
 from spark_sink.feed.consumer.fetching import Fetched
-from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts, Rivals
+from spark_sink.feed.consumer.hosts import FIRST_PAUSE_S, LAST_PAUSE_S, PER_HOST_N, TRIES, Hosts, Rivals, Waiting
 from spark_sink.feed.consumer.http_client import NotFetched
 from spark_sink.feed.consumer.memory import Memory
 from spark_sink.feed.consumer.memory_tables import MAX_REPORTS, MemoryTables, Retry
@@ -124,6 +125,9 @@ class _Task:
     began_at: float  # monotonic
     host: str = ""  # from which it is fetched; empty: from none, or it is not known yet
     keeping: asyncio.Task[None] | None = None  # while it becomes a retry, and since then
+    is_visiting: bool = False  # the host
+    is_slow: bool = False  # that has taken too long
+    has_waited: bool = False  # others that came later may have been carried out before it
 
 
 class Subscriber:
@@ -157,6 +161,7 @@ class Subscriber:
         self._slots: Final = asyncio.Semaphore(MAX_UNDER_WAY)
         self._turns: Final = Turns()
         self._rivals: Final = Rivals()
+        self._waiting: Final = Waiting()
         self._hosts: Final = Hosts(tries=options.tries, first_pause_s=options.first_pause_s)
         self._retrying: Final[set[int]] = set()  # retries under way
         self._under_way: Final[dict[_Task, None]] = {}  # those whose messages are not acknowledged, the oldest first
@@ -233,15 +238,8 @@ class Subscriber:
 
     async def _put_off(self, task: _Task) -> None:
         """It takes no place among those that may be out."""
-        due_at, reason = time.time() + LAST_PAUSE_S, "a bug"
-        if task.keeping is not None:
-            await task.keeping
-        retry = task.retry
-        if retry is not None:
-            await self._memory.do(lambda tables: tables.postpone(retry.id, due_at, retry.tries + 1, reason))
-        else:
-            await self._keep(task, due_at, 0, reason)
-            task.acknowledge()
+        tries = 0 if task.retry is None else task.retry.tries + 1
+        await self._try_again(task, time.time() + LAST_PAUSE_S, tries, "a bug")
 
     async def _retry(self) -> None:
         while True:
@@ -276,6 +274,10 @@ class Subscriber:
         for task in self._under_way:
             if task.began_at > long_ago:
                 break
+            if task.is_visiting and not task.is_slow:
+                task.is_slow = True
+                self._hosts.slow(task.host)
+                self._waiting.give_up(task.host)
             if task.keeping is None:
                 task.keeping = asyncio.create_task(self._keep_meanwhile(task))
 
@@ -298,23 +300,30 @@ class Subscriber:
             return
         if isinstance(decision, Fetch):
             task.host = decision.host
-            if task.retry is None and self._hosts.room_n(task.host, time.time()) <= 0:
-                await self._keep(task, time.time() + SOON_S, 0, "")
-                task.acknowledge()
+            if task.retry is None and not await self._has_room(task):
+                await self._try_again(task, time.time() + SOON_S, 0, "")
                 return
         with self._visit(task, post, decision):
             async with self._turns.turn(claims_of_decision(decision)) as has_waited:
-                if has_waited:  # those who came before have changed what is known
+                if has_waited or task.has_waited:  # others have changed what is known
                     decision = self._mirror.decide(post, time.time())
                 self._rivals.begin(task)
                 await self._carry_out(task, post, decision)
+
+    async def _has_room(self, task: _Task) -> bool:
+        """Whether its host can take it; a host that is well can soon, and is waited for."""
+        while self._hosts.room_n(task.host, time.time()) <= 0:
+            task.has_waited = True
+            if not self._hosts.is_well(task.host) or not await self._waiting.wait(task.host):
+                return False
+        return True
 
     # What is done
 
     async def _carry_out(self, task: _Task, post: Post, decision: Decision) -> None:
         if isinstance(decision, Ignored | Refused):
             await self._refuse(task, post, decision)
-        elif task.retry is not None and self._mirror.winnow.is_outdated(post):
+        elif (task.has_waited or task.retry is not None) and self._mirror.winnow.is_outdated(post):
             await self._carrier.give_up(post, decision)
             await self._refuse(task, post, Refused(NOT_MODIFIED, "something younger is here"))
         else:
@@ -400,13 +409,19 @@ class Subscriber:
             return
         if again.is_news:
             _log.warning("subscriber: not done yet, it will be tried again: %s", text)
+        if failure.is_host:
+            self._waiting.give_up(task.host)
+        await self._try_again(task, again.at, again.tries, text)
+
+    async def _try_again(self, task: _Task, due_at: float, tries: int, reason: str) -> None:
+        """It waits on the disk."""
         if task.keeping is not None:
             await task.keeping
         retry = task.retry
         if retry is not None:
-            await self._memory.do(lambda tables: tables.postpone(retry.id, again.at, again.tries, text))
+            await self._memory.do(lambda tables: tables.postpone(retry.id, due_at, tries, reason))
         else:
-            await self._keep(task, again.at, again.tries, text)
+            await self._keep(task, due_at, tries, reason)
             task.acknowledge()
 
     async def _end(self, task: _Task, work: Callable[[MemoryTables], None]) -> None:
@@ -445,10 +460,13 @@ class Subscriber:
         if isinstance(decision, Fetch) and not decision.is_block:
             self._rivals.wait(task, "/".join(decision.names), post.url)
         self._hosts.begin(task.host)
+        task.is_visiting = True
         try:
             yield
         finally:
-            self._hosts.end(task.host)
+            task.is_visiting = False
+            self._hosts.end(task.host, was_slow=task.is_slow)
+            self._waiting.next(task.host)
             self._rivals.end(task)
 
     # What goes out

@@ -530,34 +530,6 @@ async def test_a_host_that_is_away_uses_up_no_tries(tmp_path: Path, monkeypatch:
             assert await mirror.reported(1) == [(201, "f")]
 
 
-async def test_posts_that_wait_for_a_busy_host_take_each_place_that_becomes_free(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscriber_module, "SOON_S", 0.0)
-    monkeypatch.setattr(subscriber_module, "TICK_S", 0.01)
-    monkeypatch.setattr(hosts_module, "PER_HOST_N", 4)
-    releases: asyncio.Queue[None] = asyncio.Queue()
-
-    async def hang(request: web.Request) -> None:
-        await releases.get()
-
-    site.before = hang
-    bodies = [site.post(f"f{n}", site.put(f"f{n}", b"%d" % n)) for n in range(20)]
-    async with Running(tmp_path) as mirror:
-        mirror.source.give(*bodies)
-        await until(lambda: len(mirror.source.acknowledged) == 16)  # the others are under way
-        for asked_n in range(4, 20):
-            await until(partial(asked, site, asked_n))
-            releases.put_nowait(None)
-        for _ in range(4):
-            releases.put_nowait(None)
-        await mirror.reported(20)
-
-
-def asked(site: Site, n: int) -> bool:
-    return len(site.asked) >= n
-
-
 async def test_a_report_that_nobody_takes_holds_up_no_other_and_is_sent_by_the_next_process(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
