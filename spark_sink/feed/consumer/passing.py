@@ -113,14 +113,15 @@ class Passer:
     async def _take(self, source: Source, arrival: Arrival) -> None:
         try:
             post = read_post(arrival.body)
+            if self._accepts(post.rel_path):
+                async with self._turns.turn([Claim(post.place)]):
+                    await self._pass(post)
         except BadPost as error:
             self.refused_n += 1
             _log.warning("winnow: a post is refused: %s", error)
-            source.acknowledge(arrival)
-            return
-        if self._accepts(post.rel_path):
-            async with self._turns.turn([Claim(post.place)]):
-                await self._pass(post)
+        except Exception:  # one post never stops the others, nor takes a place of those that may be out
+            self.refused_n += 1
+            _log.exception("winnow: a post is refused, because of a bug")
         source.acknowledge(arrival)
 
     async def _pass(self, post: Post) -> None:

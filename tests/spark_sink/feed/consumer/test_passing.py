@@ -230,3 +230,19 @@ async def test_a_post_that_a_sink_can_never_take_is_left_out_there_alone(tmp_pat
     refusing, sink = Refusing(), FakeSink()
     await passed(tmp_path, FakeSource(post_of("a"), post_of("b", value="y")), refusing, sink)
     assert [sorted(post.rel_path for post in each.sent) for each in (refusing, sink)] == [["b"], ["a", "b"]]
+
+
+async def test_a_post_that_a_bug_is_about_is_refused_and_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def is_repeat(self: Winnow, post: Post, now: float) -> bool:
+        if post.rel_path == "bad":
+            raise ZeroDivisionError
+        return False
+
+    monkeypatch.setattr(Winnow, "is_repeat", is_repeat)
+    sink = FakeSink()
+    passer = await passed(tmp_path, FakeSource(post_of("bad"), post_of("good")), sink)
+    assert [post.rel_path for post in sink.sent] == ["good"]
+    assert passer.refused_n == 1
+    assert "because of a bug" in caplog.text
