@@ -4,7 +4,7 @@ import asyncio
 from uuid import uuid4
 
 import pytest
-from aiormq.exceptions import ChannelNotFoundEntity
+from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from spark_sink.feed.transport import UP
 from tests.client_sdk.gateways.samwise.rabbitmq import HOST, Consumer, RabbitNode
@@ -58,3 +58,21 @@ async def test_a_queue_that_nobody_uses_goes_after_its_time_and_stays_without_on
     while await messages_n(rabbit, short.exchange) is not None:
         pass  # each look is a use of the queue, and takes longer than it lives
     assert await messages_n(rabbit, lasting.exchange) == 0
+
+
+async def test_queue_exchange_and_messages_are_such_as_survive_a_restart_of_the_broker(rabbit: RabbitNode) -> None:
+    broker = broker_at(rabbit)
+    await declared(broker)
+    sink = broker.sink()
+    await sink.send(post_of(), "v03.post")
+    await sink.close()
+    async with Consumer.at(rabbit) as consumer:
+        (message,) = await consumer.take(broker.exchange, 1)
+        assert message.header.properties.delivery_mode == 2
+    # RabbitMQ refuses to declare what is there in another way.
+    async with Consumer.at(rabbit) as consumer:
+        with pytest.raises(ChannelPreconditionFailed, match="'durable' for queue"):
+            await consumer.channel.queue_declare(broker.exchange, durable=False)
+    async with Consumer.at(rabbit) as consumer:
+        with pytest.raises(ChannelPreconditionFailed, match="'durable' for exchange"):
+            await consumer.channel.exchange_declare(broker.exchange, exchange_type="topic", durable=False)
