@@ -31,6 +31,9 @@ class Stream(Timed):
     def route_lost(self, now: float) -> None:
         """A peer that served it is gone; the stream is taken out of that peer's table before."""
 
+    def deny(self, text: str, now: float) -> None:
+        """The peer that serves it may do so no more: its part ends, and if that was all, the stream with `denied:`."""
+
     def shed(self, text: str, now: float) -> bool:
         """Too much waits for a peer, most of it of this stream: ends it with `over-limit:`, and nothing of it waits.
 

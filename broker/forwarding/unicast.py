@@ -259,13 +259,20 @@ class Splice(Stream):
         """The caller's deadline has passed."""
         waited_s = now - self.opened_at
         verdict = BAD if self._is_to_blame(waited_s) else NEITHER
+        text = f"{self.route.service} has not ended the request within {waited_s:.3f} s"
+        self._cut("deadline", text, verdict, now)
+
+    def deny(self, text: str, now: float) -> None:
+        self._cut("denied", text, NEITHER, now)
+
+    def _cut(self, word: str, text: str, verdict: int, now: float) -> None:
+        """The broker ends it, with this code word and text for the caller; both peers are there."""
         self.server.send(encode_cancel(self.server_stream_id))
         if self.route_done:  # the caller has its COMPLETE: only its own half is open
             self.caller.send(encode_cancel(self.caller_stream_id))
-        else:
-            text = f"deadline: {self.route.service} has not ended the request within {waited_s:.3f} s"
-            self.caller.send(encode_error(self.caller_stream_id, CANCELED, text))
-        self.flow = self.flow.ended_with("deadline")
+        elif self.model != REQUEST_FNF:
+            self.caller.send(encode_error(self.caller_stream_id, CANCELED, f"{word}: {text}"))
+        self.flow = self.flow.ended_with(word)
         self.finish(FAILED, verdict, now)
 
     def _is_to_blame(self, waited_s: float) -> bool:

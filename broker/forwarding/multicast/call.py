@@ -78,6 +78,10 @@ class Branch(Stream):
         else:
             self._call.branch_lost(self, now)
 
+    def deny(self, text: str, now: float) -> None:
+        self.server.send(frames.encode_cancel(self.stream_id))
+        self.lost(now)
+
     def shed(self, text: str, now: float) -> bool:
         self.server.take_back(self.stream_id)
         self.lost(now)
