@@ -3,6 +3,7 @@
     connected(name, …) / receive(peer, data, now) / lost(peer, …)    what happened outside
     go_on(peer, now) / work(now)                                     more of what was received, a part at a time
     take_asks() / admit(peer, …) / refuse(peer, …)                   credentials to be verified, and what came of it
+    set_roles(…) / take_back(…)                                      rights have changed
     tick(now, at_ms) / next_deadline()                               time passed; when to tick at the latest
     take_writes()                                                    peers with bytes to write
     take_events()                                                    what happened inside
@@ -14,6 +15,7 @@ Nothing here reads a clock, waits, logs or raises on what a peer sends.
 from typing import Final
 
 from broker.access.identities import NO_PROOF, Proof
+from broker.access.roles import Role
 from broker.cluster.settings import ClusterSettings
 from broker.cluster.state import ClusterState
 from broker.connections.admission import Ask
@@ -258,10 +260,12 @@ class Core:
 
     def has_work(self) -> bool:
         """Work that is done a part at a time is left: `work` is to be called in each turn."""
-        return bool(self._fan_outs or self._records_due)
+        return bool(self._fan_outs or self._records_due or self.lifecycle.review.unjudged)
 
     def work(self, now: float) -> None:
-        """A turn of what goes to many branches, and of the records of flows."""
+        """A turn of what goes to many branches, of the records of flows, and of connections that are judged anew."""
+        if self.lifecycle.review.unjudged:
+            self.lifecycle.judge_some(now)
         if self._records_due:
             self._flow_intervals.write(False)
         done_n = 0
@@ -325,6 +329,14 @@ class Core:
         `text` is for the stranger, `reason` for operators.
         """
         self.lifecycle.refuse(peer, word, text, reason, now)
+
+    def set_roles(self, roles: list[Role], now: float) -> None:
+        """These are the roles from now on; connections that are there are judged anew by `work`."""
+        self.lifecycle.set_roles(roles, now)
+
+    def take_back(self, gone: set[str], now: float) -> None:
+        """The credentials of these principals hold no longer; connections with them end in `work`."""
+        self.lifecycle.judge_all(gone, now)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""
@@ -419,7 +431,7 @@ class Core:
 
     def has_more(self) -> bool:
         """Tells whether there are writes, or work."""
-        return bool(self._dirty or self._fan_outs or self._records_due)
+        return bool(self._dirty or self._fan_outs or self._records_due or self.lifecycle.review.unjudged)
 
     def take_writes(self) -> list[Peer]:
         """Peers with output (`Peer.take_output`) or to be closed after it (`Peer.is_ending`)."""

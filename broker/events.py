@@ -71,6 +71,8 @@ FILES_RELOADED: Final = 34
 ADMITTED: Final = 35
 AUTH_REFUSED: Final = 36
 DENIED: Final = 37
+ROLES_CHANGED: Final = 38
+REVOKED: Final = 39
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -110,6 +112,8 @@ KIND_NAMES: Final[dict[int, str]] = {
     ADMITTED: "Admitted",
     AUTH_REFUSED: "AuthRefused",
     DENIED: "Denied",
+    ROLES_CHANGED: "RolesChanged",
+    REVOKED: "Revoked",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.

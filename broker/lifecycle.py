@@ -10,7 +10,7 @@ decide. Streams other than 0, and when time passes, are the core's.
 
 from typing import Final
 
-from broker.access.roles import Roles
+from broker.access.roles import Role, Roles
 from broker.cluster.cluster import Cluster
 from broker.cluster.replication import ReplacedElsewhere
 from broker.cluster.state import ClusterState
@@ -25,9 +25,10 @@ from broker.connections.limits import ConnectionLimits
 from broker.connections.migration import Departure, Migration
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
+from broker.connections.review import Review
 from broker.connections.sessions import Sessions
 from broker.event_log.route_events import tell_peer, tell_slow
-from broker.events import PEER_CLOSED
+from broker.events import PEER_CLOSED, ROLES_CHANGED
 from broker.forwarding.engine import Engine
 from broker.forwarding.lease_grants import GRANTED_MS, GRANTED_N
 from broker.forwarding.peer import Peer
@@ -54,14 +55,15 @@ class Lifecycle:
         self.sessions: Final = Sessions(settings, table.masks, event_log)
         self.deadlines: Final = Timers()  # when peers are looked at: one of each
         self.limits: Final = ConnectionLimits(settings)
-        roles = Roles(list(settings.roles))
-        self.admission: Final = Admission(settings, roles, self.limits, event_log)
+        self.roles: Final = Roles(list(settings.roles))
+        self.review: Final = Review(self.limits.peers)
+        self.admission: Final = Admission(settings, self.roles, self.limits, event_log)
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
         self.cluster: Final = Cluster(state, engine, self.drains, rng, entropy, now)
         self._close_reasons: Final = CloseReasons()
-        self._registration: Final = Registration(settings, roles, table, engine, self.drains, event_log)
+        self._registration: Final = Registration(settings, self.roles, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
             state.id, engine, event_log, self.limits, self.sessions, self.migration, self.drains, self._close_reasons
         )
@@ -195,6 +197,39 @@ class Lifecycle:
             else:
                 self.carry_out(ending, now)
             self.cluster.ended(ending, now)
+
+    # Rights
+
+    def set_roles(self, roles: list[Role], now: float) -> None:
+        """These are the roles from now on; connections that are there are judged anew, see `judge_some`."""
+        self.roles.replace(roles)
+        text = f"there are {len(roles)}, {len(self.limits.peers)} connections are judged anew"
+        self._event_log.tell(ROLES_CHANGED, self._event_log.wall(now), detail=text)
+        self.judge_all(set(), now)
+
+    def judge_all(self, gone: set[str], now: float) -> None:
+        """Judges all connections anew. `gone`: principals whose credentials hold no longer."""
+        if self.admission.is_on:
+            self.review.begin(gone, self.roles.count)
+
+    def judge_some(self, now: float) -> None:
+        """A turn of that."""
+        self.review.begin_turn()
+        while (peer := self.review.take()) is not None:
+            ending = self.admission.judge_again(peer, self.review.gone, now)
+            ending = ending or self._registration.judge_again(peer, now)
+            if ending is not None:
+                self.review.ended()
+                self._deny_requests(peer, now)
+                self.carry_out(ending, now)
+
+    def _deny_requests(self, peer: Peer, now: float) -> None:
+        """Ends the requests that the peer serves: who has asked is told why."""
+        text = f"the connection that served {peer.caller_service} may do so no more"
+        for stream_id in list(peer.streams):
+            stream = peer.streams.get(stream_id)
+            if stream is not None and stream_id & 1 != peer.begins:
+                stream.deny(text, now)
 
     # Routes
 

@@ -65,6 +65,7 @@ OF_STRANGERS: Final = frozenset(
         events.ADMITTED,
         events.AUTH_REFUSED,
         events.DENIED,
+        events.REVOKED,
     }
 )
 AGAIN_MS: Final = 60_000  # ms; a broker that refuses this one does so about once a second, and it is said so often
@@ -188,6 +189,8 @@ _LINES: Final = {
     events.ADMITTED: "peer {peer}: admitted{detail}",
     events.AUTH_REFUSED: "peer {peer}: credentials refused{why}",
     events.DENIED: "peer {peer}: service {service} may not be announced{why}",
+    events.ROLES_CHANGED: "broker: roles changed{detail}",
+    events.REVOKED: "peer {peer}: revoked{detail}",
     events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
     events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
     events.BREAKER_CLOSED: "service {service}: requests are accepted again{detail}",

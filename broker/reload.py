@@ -1,26 +1,31 @@
-"""The files that a running broker reads again on SIGHUP: its certificates, keys and roots.
+"""The files that a running broker reads again on SIGHUP: certificates, keys and roots, users, and of the configuration
+the roles.
 
     SIGHUP ──► all are read ── a mistake in one ──► nothing changes
-                          └─── none ──────────────► new connections get what they say, those that are there go on
+                          └─── none ──────────────► new connections get what they say, those that are there are judged
+                                                    by the roles and users, and else go on
 
-Decides which these are and makes of them what listeners and the dialer use. The configuration itself is read at the
-start only, and so is the secret of the cluster.
+Decides which these are and makes of them what listeners and the dialer use; users and keys of tokens are the doorman's.
+All else in the configuration is read at the start only, and so is the secret of the cluster.
 """
 
 from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from broker.access.identities import CERTIFICATE
 from broker.config.certificates import client_context, fault_of_pair, server_context
 from broker.config.cluster import all_listeners, is_in_cluster
+from broker.config.load import ConfigErrors, Sources
 from broker.config.options import Config
-from broker.connections.admission import REQUIRED
+from broker.config.sections.auth import RoleOptions
+from broker.connections.admission import OFF, REQUIRED
 from rsocket_wire.errors import BrokerError
 
-NOTHING: Final = "SIGHUP: no option names a file that is read again; the configuration is read at the start only"
+NOTHING: Final = "SIGHUP: no option names a file that is read again, and the roles are as they were"
 
 _log: Final = logging.getLogger("broker")
 
@@ -31,6 +36,7 @@ class Reloaded(NamedTuple):
     accepting: ssl.SSLContext | None  # of listeners; None: none of them has TLS
     dialling: ssl.SSLContext | None  # of links; None: there is no cluster
     options: tuple[str, ...]  # names of the options whose files were read
+    roles: Mapping[str, RoleOptions]  # by name
 
 
 def read_files(config: Config) -> Reloaded:
@@ -48,17 +54,28 @@ def read_files(config: Config) -> Reloaded:
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
-    return Reloaded(accepting, dialling, files_of(config))
+    return Reloaded(accepting, dialling, files_of(config), config.role)
 
 
-def read_again(config: Config) -> Reloaded | None:
-    """As `read_files` for a broker that runs; None: nothing is to change, and the log says why."""
+def read_again(config: Config, sources: Sources | None, prepare: Callable[[], None] | None = None) -> Reloaded | None:
+    """As `read_files` for a broker that runs; None: nothing is to change, and the log says why.
+
+    `sources`: of the configuration, for its roles; None: these stay. `prepare` reads what the doorman has to.
+    """
     try:
         files = read_files(config)
+        if sources is not None and config.auth.mode != OFF:
+            files = files._replace(roles=sources.load().config.role)
+        if prepare is not None:
+            prepare()
+    except ConfigErrors as errors:
+        more = f", and {len(errors.mistakes) - 1} more" if len(errors.mistakes) > 1 else ""
+        _log.error("broker: SIGHUP: nothing is reloaded: %s%s", errors.mistakes[0], more)
+        return None
     except BrokerError as error:
         _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
         return None
-    if not files.options:
+    if not files.options and files.roles == config.role:
         _log.warning("broker: %s", NOTHING)
         return None
     return files
@@ -73,4 +90,6 @@ def files_of(config: Config) -> tuple[str, ...]:
         "tls.client_ca": tls.client_ca,
         "cluster.ca": config.cluster.ca,
     }
+    if config.auth.mode != OFF:
+        named |= {"auth.users": config.auth.users, "jwt.keys": config.jwt.keys}
     return tuple(name for name, path in named.items() if path)

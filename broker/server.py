@@ -13,12 +13,15 @@ import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.cluster.settings import ClusterSettings
+from broker.config.auth import roles_of
 from broker.config.cluster import reachable
 from broker.config.hosts import own_names
+from broker.config.load import Sources
 from broker.config.options import Config
 from broker.config.settings import cluster_settings_of, settings_of
 from broker.config.urls import Listen, cannot_listen
@@ -63,11 +66,15 @@ FORCED_EVENTS_S = 0.1  # an idle writer seals within it
 class Server:
     """A broker that can be started and stopped once."""
 
-    def __init__(self, config: Config, link_path: str = "", mates: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, config: Config, link_path: str = "", mates: tuple[str, ...] = (), sources: Sources | None = None
+    ) -> None:
         """`link_path`: of a worker among several, the Unix socket at which the others reach it; its ports are theirs,
         too, so that nobody else can be told how to reach this one. `mates`: ids of those whose routes count as its own.
+        `sources`: of the configuration, whose roles are read again; None: they are not.
         """
         self.config = config
+        self._sources = sources
         self._link_path = link_path  # empty: it is no such worker
         self.listeners: list[str] = []  # the URLs that are listened on for clients, ports as the system gave them
         self.link_listeners: list[str] = []  # the same for other brokers, where these have their own
@@ -180,14 +187,22 @@ class Server:
         if not self.is_ready:
             self._is_reload_due = not self.is_stopping
             return
-        files = read_again(self.config)
+        doorman = self._doorman
+        files = read_again(self.config, self._sources, doorman.prepare if doorman is not None else None)
         if files is None:
             return
         if self._handshakes is not None and files.accepting is not None:
             self._handshakes.context = files.accepting
         if self._dialer is not None and files.dialling is not None:
             self._dialer.context = files.dialling
-        self.change(lambda core, now: core.tell_reloaded(", ".join(files.options), now))
+        if files.options:
+            self.change(lambda core, now: core.tell_reloaded(", ".join(files.options), now))
+        gone = doorman.commit() if doorman is not None else set()
+        if gone:
+            self.change(lambda core, now: core.take_back(gone, now))
+        if files.roles != self.config.role:
+            self.config = replace(self.config, role=files.roles)
+            self.change(lambda core, now: core.set_roles(list(roles_of(files.roles)), now))
 
     def wish_stop(self) -> None:
         """Somebody wants the server to stop; the second time at once. Safe as a signal handler of the loop."""

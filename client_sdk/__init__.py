@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         NotConnected,
         OverLimit,
         Rejected,
+        Revoked,
         RouteLost,
         SetupRejected,
         TooLarge,
@@ -105,6 +106,7 @@ __all__ = [
     "Request",
     "RetryBudget",
     "RetryPolicy",
+    "Revoked",
     "RouteLost",
     "Service",
     "SetupRejected",
@@ -136,8 +138,8 @@ _NAMES_OF = {  # the module of each public name
     "connecting": "Connecting connect",
     "credentials": "Password Token",
     "errors": "ApplicationError AuthUnavailable BadAddress BadRequest Canceled ClientError ConnectionLost "
-    "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected RouteLost "
-    "SetupRejected TooLarge TooLate Unauthenticated Unhealthy",
+    "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected Revoked "
+    "RouteLost SetupRejected TooLarge TooLate Unauthenticated Unhealthy",
     "payload": "Payload",
     "reconnect.state": "Change Changes State",
     "serving.group": "Group Offering offer",

@@ -346,6 +346,16 @@ class Denied(SetupRejected):
     default_word = "denied"
 
 
+class Revoked(SetupRejected):
+    """The broker knew who connects, and these credentials hold no longer: an operator has taken them back.
+
+    >>> Revoked("the credentials of this connection hold no longer").is_transient
+    False
+    """
+
+    default_word = "revoked"
+
+
 class AuthUnavailable(SetupRejected):
     """The broker could not verify the credentials now.
 
@@ -380,7 +390,7 @@ REJECTED_WORDS: Final[dict[str, type[ClientError]]] = {
     "deadline": TooLate,
 }
 SETUP_WORDS: Final[dict[str, type[SetupRejected]]] = {
-    kind.default_word: kind for kind in (Unauthenticated, Denied, AuthUnavailable)
+    kind.default_word: kind for kind in (Unauthenticated, Denied, Revoked, AuthUnavailable)
 }
 CANCELED_WORDS: Final[dict[str, type[ClientError]]] = {"route-lost": RouteLost, "deadline": DeadlineExceeded}
 INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
@@ -405,6 +415,7 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "route-taken": "a client with other credentials has this route_id: give each one of its own, or none",
     "auth-unavailable": "the broker cannot verify credentials now; the client tries again",
     "expired": "the client reconnects; credentials= may be an async function that gives a new token each time",
+    "revoked": "an operator has taken these credentials back; use others",
     "setup-timeout": "the broker did not receive the SETUP in time; the client tries again",
     "bad-route": "correct service= and tags= of connect(): a name or tag is invalid, or there are too many",
     "no-cluster": "the URL is that of a listener for brokers, or the broker does not support mime_type=",

@@ -107,13 +107,18 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "auth-unavailable": (REJECTED_SETUP, "the credentials cannot be verified now; connect again later"),
     "denied": (
         REJECTED_SETUP,
-        "the identity of the connection has no role, or its role does not allow to announce this route",
+        "the identity of the connection has no role, or its role does not allow to announce this route; of a running "
+        "request (CANCELED 0x203): the connection that served it has lost the right to",
     ),
     "route-taken": (
         REJECTED_SETUP,
         "the Route Id of the ROUTE_SETUP is that of a route of another identity; use one of your own, or none",
     ),
     "expired": (CONNECTION_ERROR, "the token of the connection has expired; connect again with a new one"),
+    "revoked": (
+        CONNECTION_ERROR,
+        "the credentials of the connection hold no longer: an operator has taken them back; connect with others",
+    ),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer, and it has read none of them for `limits.stuck_s`"),
     "broker-stopped": (CONNECTION_CLOSE, "the broker stops; connect to another one, or again later"),

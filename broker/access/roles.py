@@ -97,11 +97,24 @@ class Roles:
     """All roles, in their order."""
 
     def __init__(self, roles: list[Role]) -> None:
-        self._roles: Final = [role for role in roles if role.name != DEFAULT]
-        others = [role for role in roles if role.name == DEFAULT]
-        self._default: Final[Role | None] = others[0] if others else None  # None: who fits no role has none
+        self._roles: list[Role] = []
+        self._default: Role | None = None  # None: who fits no role has none
         self._found: Final[dict[str, Role | None]] = {}
-        self.is_on: Final = len(roles) > 0
+        self.count = 0
+        self.replace(roles)
+
+    def replace(self, roles: list[Role]) -> None:
+        """These are the roles from now on."""
+        self._roles = [role for role in roles if role.name != DEFAULT]
+        others = [role for role in roles if role.name == DEFAULT]
+        self._default = others[0] if others else None
+        self._found.clear()
+        self.count = len(roles)
+
+    @property
+    def is_on(self) -> bool:
+        """There are some."""
+        return self.count > 0
 
     def find(self, principal: str) -> Role | None:
         """The role of this principal, empty for an anonymous one; None: it has none."""

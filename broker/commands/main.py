@@ -7,7 +7,7 @@ import importlib
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,7 @@ from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
 from broker.config.auth import is_user_line
 from broker.config.extras import EVENTS_MODULES, lack_of_auth, lack_of_events
-from broker.config.load import ConfigErrors, Loaded, load_all
+from broker.config.load import ConfigErrors, Loaded, Sources
 from broker.config.options import OPTIONS, Config
 from broker.config.reference import options_toml
 from broker.config.urls import Listen, cannot_listen
@@ -123,14 +123,16 @@ def main() -> None:
 def serve(config_path: str | None, stops_at_eof: bool, **given: object) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     flags = {doc.name: given[doc.option.flag[2:].replace("-", "_")] for doc in OPTIONS.values() if doc.option.flag}
-    loaded = _load(config_path, flags)
+    sources = Sources(config_path, dict(os.environ), flags)
+    loaded = _load(sources)
     config = loaded.config
     setup_log(config.log.level, config.log.format)
     for warning in loaded.warnings:
         _log.warning("configuration: %s", warning)
     workers_n = config.server.workers or usable_cores()
-    serving = _serve(config, stops_at_eof) if workers_n == 1 else _serve_workers(config, workers_n, stops_at_eof)
-    sys.exit(run_in_process(serving))
+    if workers_n == 1:
+        sys.exit(run_in_process(_serve(config, sources, stops_at_eof)))
+    sys.exit(run_in_process(_serve_workers(config, sources, workers_n, stops_at_eof)))
 
 
 @main.command()
@@ -144,7 +146,7 @@ def check(path: str | None, options: bool) -> None:
     if options:
         click.echo(options_toml(), nl=False)
         return
-    loaded = _load(path, {})
+    loaded = _load(Sources(path, os.environ, {}))
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(f"{path or 'environment'}: ok")
@@ -173,10 +175,10 @@ def password(name: str) -> None:
     click.echo(line)
 
 
-async def _serve(config: Config, stops_at_eof: bool) -> int:
+async def _serve(config: Config, sources: Sources, stops_at_eof: bool) -> int:
     prepare()
     say_shortage(config.limits.max_connections)
-    server = Server(config)
+    server = Server(config, sources=sources)
     gateways = GatewayProcesses(config)
     _heed_stop(server, gateways, stops_at_eof)
     app = _admin_of(server, gateways) if config.admin.listen is not None else None
@@ -202,10 +204,10 @@ async def _serve(config: Config, stops_at_eof: bool) -> int:
     return 0
 
 
-async def _serve_workers(config: Config, workers_n: int, stops_at_eof: bool) -> int:
+async def _serve_workers(config: Config, sources: Sources, workers_n: int, stops_at_eof: bool) -> int:
     take_descriptors()
     say_shortage(config.limits.max_connections)
-    supervisor = Supervisor(config, workers_n)
+    supervisor = Supervisor(config, workers_n, sources=sources)
     gateways = GatewayProcesses(config)
     _heed_stop(supervisor, gateways, stops_at_eof)
     app = _admin_of(supervisor, gateways) if config.admin.listen is not None else None
@@ -267,9 +269,9 @@ async def _start_admin(app: web.Application, listen: Listen) -> tuple[AdminListe
     return admin, str(Listen("http", listen.host, port))
 
 
-def _load(path: str | None, flags: dict[str, Any]) -> Loaded:
+def _load(sources: Sources) -> Loaded:
     try:
-        return load_all(path, os.environ, flags)
+        return sources.load()
     except ConfigErrors as error:
         click.echo(str(error), err=True)
         sys.exit(EXIT_BAD_CONFIG)

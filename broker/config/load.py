@@ -94,6 +94,19 @@ class Loaded:
     warnings: list[Mistake]  # what is no mistake, and not wise either
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Where the configuration of a process comes from, to be read again."""
+
+    path: str | None  # of the file; None: there is none
+    environ: Mapping[str, str]
+    flags: Mapping[str, object]
+
+    def load(self) -> Loaded:
+        """See `load_all`."""
+        return load_all(self.path, self.environ, self.flags)
+
+
 def load(
     path: str | None,
     environ: Mapping[str, str],

@@ -21,7 +21,7 @@ from broker.connections.ending import Ending
 from broker.connections.limits import ConnectionLimits
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_peer
-from broker.events import ADMITTED, AUTH_REFUSED
+from broker.events import ADMITTED, AUTH_REFUSED, REVOKED
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, InvalidFrame
@@ -43,6 +43,7 @@ UNAUTHENTICATED: Final = "unauthenticated"
 UNAVAILABLE: Final = "auth-unavailable"
 EXPIRED: Final = "expired"
 DENIED: Final = "denied"
+TAKEN_BACK: Final = "revoked"
 NOT_ACCEPTED: Final = "the credentials are not accepted"  # all that a stranger learns
 
 
@@ -141,10 +142,28 @@ class Admission:
     def expire(self, peer: Peer, now: float) -> Ending | None:
         """Its credentials hold no longer; None with `observe`."""
         peer.login.expires_at = 0.0
-        self.refused[EXPIRED] = self.refused.get(EXPIRED, 0) + 1
-        tell_peer(self._event_log, AUTH_REFUSED, peer, self._event_log.wall(now), "", EXPIRED, peer.principal)
         text = "the token of this connection has expired; connect again with a new one"
-        return Ending(peer, EXPIRED, text, CONNECTION_ERROR) if self._is_required else None
+        return self._cut_off(peer, AUTH_REFUSED, EXPIRED, text, peer.principal, now)
+
+    def judge_again(self, peer: Peer, gone: set[str], now: float) -> Ending | None:
+        """Looks at a connection that was let in, since something has changed; None: it goes on, or `observe` lets it.
+
+        `gone`: principals whose credentials hold no longer.
+        """
+        who = peer.principal or ANONYMOUS
+        if who in gone:
+            text = "the credentials of this connection hold no longer; connect again with others"
+            return self._cut_off(peer, REVOKED, TAKEN_BACK, text, f"{who} has no such credentials any more", now)
+        if self._roles.is_on and self._roles.find(peer.principal) is None:
+            text = f"{who} has no role any more"
+            return self._cut_off(peer, AUTH_REFUSED, DENIED, text, text, now)
+        return None
+
+    def _cut_off(self, peer: Peer, kind: int, word: str, text: str, reason: str, now: float) -> Ending | None:
+        """As `refuse`, of a connection that is open. `kind`: of the event."""
+        self.refused[word] = self.refused.get(word, 0) + 1
+        tell_peer(self._event_log, kind, peer, self._event_log.wall(now), "", word, reason)
+        return Ending(peer, word, text, CONNECTION_ERROR) if self._is_required else None
 
     @property
     def _accepted(self) -> str:

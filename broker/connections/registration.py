@@ -23,7 +23,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.loads import Load
 from broker.routing.table import Route, Table, with_default_tags
-from rsocket_wire.errors import BrokerError
+from rsocket_wire.errors import CONNECTION_ERROR, BrokerError
 from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, ZONE
@@ -74,7 +74,7 @@ class Registration:
             text = f"a broker frame of kind {setup.kind} on a connection that is no link"
             return _refused(peer, "no-cluster", text, code)
         if self._roles.is_on or self._settings.auth_mode != OFF:
-            text = self._obstacle(peer, setup, now)
+            text = self._obstacle(peer, setup.route_id, setup.service_name, setup.tags, now)
             if text:
                 return _refused(peer, "denied", text, code)
         limit = self._settings.max_tags_per_route
@@ -95,11 +95,19 @@ class Registration:
                 ending = Ending(owner, "replaced", text)
         return Announcement(setup, ending, old)
 
-    def _obstacle(self, peer: Peer, setup: RouteSetup, now: float) -> str:
+    def judge_again(self, peer: Peer, now: float) -> Ending | None:
+        """Looks at the route of a peer, since roles have changed; None: it may keep it, or that is only observed."""
+        route = peer.route
+        if not self._roles.is_on or not isinstance(route, Route) or self._table.find(route.id) is not route:
+            return None
+        text = self._obstacle(peer, route.id, route.service, route.tags, now)
+        return Ending(peer, "denied", text, CONNECTION_ERROR) if text else None
+
+    def _obstacle(self, peer: Peer, route_id: bytes, service: str, own_tags: list[Tag], now: float) -> str:
         """Why the peer may not have this route; empty: it may, or that is only observed."""
-        tags = with_default_tags(setup.route_id, setup.service_name, setup.tags)  # all by which it could be found
-        tags.append(Tag(SERVICE_NAME, setup.service_name.encode()))  # which a tag may contradict
-        own_id = id_text(setup.route_id)
+        tags = with_default_tags(route_id, service, own_tags)  # all by which it could be found
+        tags.append(Tag(SERVICE_NAME, service.encode()))  # which a tag may contradict
+        own_id = id_text(route_id)
         who = peer.principal or ANONYMOUS
         text = ""
         if self._roles.is_on:
@@ -110,9 +118,7 @@ class Registration:
         if not text:
             return ""
         at_ms = self._event_log.wall(now)
-        self._event_log.tell(
-            DENIED, at_ms, "", setup.service_name, peer=peer.name, reason="denied", detail=f"{who}: {text}"
-        )
+        self._event_log.tell(DENIED, at_ms, "", service, peer=peer.name, reason="denied", detail=f"{who}: {text}")
         return text if self._settings.auth_mode == REQUIRED else ""
 
     def join(self, peer: Peer, setup: RouteSetup, old: Route | None, now: float) -> Route | None:

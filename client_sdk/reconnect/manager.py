@@ -16,7 +16,15 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from client_sdk.clock import Clock
-from client_sdk.errors import ClientError, ConnectionLost, DeadlineExceeded, Denied, NotConnected, Unauthenticated
+from client_sdk.errors import (
+    ClientError,
+    ConnectionLost,
+    DeadlineExceeded,
+    Denied,
+    NotConnected,
+    Revoked,
+    Unauthenticated,
+)
 from client_sdk.io.connection import Connection
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -24,6 +32,8 @@ from client_sdk.reconnect.state import Change, State, StateBroadcaster
 from rsocket_wire.wire.ids import id_text
 
 RESUME_TRIES: Final = 6  # over some seconds; then the session is given up, and a connection made anew
+# Why haste mends nothing: the broker knows who that is, or does not want to.
+REFUSED_WORDS: Final = tuple(kind.default_word for kind in (Unauthenticated, Denied, Revoked))
 REFUSED_DELAY_S: Final = 30.0  # at most, half of it at least, between attempts with credentials that were refused
 MAX_RETIRED: Final = 4  # connections to brokers that it has left; beyond, the oldest is closed whatever runs on it
 _log: Final = logging.getLogger("client_sdk")
@@ -240,7 +250,7 @@ class ConnectionManager:
 
     def _delay_s(self) -> float:
         """Until the next attempt; long where haste mends nothing: credentials are refused, or a role."""
-        if self._reason is not None and self._reason.word in (Unauthenticated.default_word, Denied.default_word):
+        if self._reason is not None and self._reason.word in REFUSED_WORDS:
             return REFUSED_DELAY_S / 2 + self._backoff.part_s(REFUSED_DELAY_S / 2)
         return self._backoff.next_s()
 

@@ -23,6 +23,7 @@ from typing import Final
 
 from broker.access.identities import UID, identity_text
 from broker.config.cluster import NO_NAME, is_in_cluster
+from broker.config.load import Sources
 from broker.config.options import Config
 from broker.config.sections.cluster import ClusterOptions
 from broker.config.urls import PeerUrl
@@ -40,6 +41,7 @@ class Assignment:
     mates: tuple[str, ...]  # ids of the other workers, whose routes count as this one's own (D-64)
     link_path: str  # the Unix socket at which they reach it
     admin_path: str  # that at which the supervisor does
+    sources: Sources | None  # see `Server`
 
     def encode(self) -> bytes:
         """For the pipe."""
@@ -67,6 +69,7 @@ class Plan:
     folder: str  # of the Unix sockets, for this user only
     broker_id: str  # of all of them together; each has one of its own that comes from it
     secret: str  # for workers, where no secret is configured
+    sources: Sources | None = None  # see `Server`
 
     def assignment(self, number: int) -> Assignment:
         """What worker `number` is told."""
@@ -97,6 +100,7 @@ class Plan:
             self._mates(number),
             self.link_path(number),
             self.admin_path(number),
+            self.sources,
         )
 
     def link_path(self, number: int) -> str:

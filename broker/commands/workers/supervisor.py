@@ -26,6 +26,7 @@ from typing import Final
 from broker.commands.workers.plan import Assignment, Plan
 from broker.commands.workers.ports import Ports
 from broker.commands.workers.worker_process import COMMAND, READY, WorkerProcess
+from broker.config.load import Sources
 from broker.config.options import Config
 from broker.reload import read_again
 from broker.views.schemas import WorkerView
@@ -51,13 +52,16 @@ class Supervisor:
         command: Sequence[str] = COMMAND,
         stop_extra_s: float = STOP_EXTRA_S,
         make_worker: MakeWorker = WorkerProcess,
+        sources: Sources | None = None,
     ) -> None:
+        """`sources`: of the configuration, see `Server`."""
         self.config = config
         self.listeners: list[str] = []  # URLs, with the ports that the system gave
         self.broker_id = config.broker.id or id_text(os.urandom(16))
         self.started_at_ms = time.time_ns() // 1_000_000
         self.is_stopping = False
         self.on_return: Callable[[int], None] | None = None  # see `Workers`; None: nobody wants to know
+        self._sources = sources
         self._workers_n = workers_n
         self._command = command
         self._stop_extra_s = stop_extra_s
@@ -96,7 +100,9 @@ class Supervisor:
         cluster = replace(self.config.cluster, listen=tuple(map(self._ports.hold, self.config.cluster.listen)))
         self._folder = tempfile.mkdtemp(prefix="rsocket-broker-")  # only this user may look into it
         config = replace(self.config, server=replace(server, listen=listens), cluster=cluster)
-        plan = Plan(config, self._workers_n, self._folder, self.broker_id, secrets.token_hex(SECRET_BYTES))
+        plan = Plan(
+            config, self._workers_n, self._folder, self.broker_id, secrets.token_hex(SECRET_BYTES), self._sources
+        )
         self._plan = plan
         self._processes = [
             self._make_worker(plan.assignment(number), self._command, self._returned)
@@ -112,9 +118,13 @@ class Supervisor:
 
     def reload(self) -> None:
         """Has the workers read the files of `broker.reload` again; a mistake in one of them is logged, once."""
-        if read_again(self.config) is not None:
-            for worker in self._processes:
-                worker.reload()
+        files = read_again(self.config, self._sources)
+        if files is None or self._plan is None:
+            return
+        self.config = replace(self.config, role=files.roles)
+        self._plan = replace(self._plan, config=replace(self._plan.config, role=files.roles))
+        for worker in self._processes:
+            worker.reload(self._plan.assignment(worker.number))
 
     def wish_stop(self) -> None:
         """Somebody wants the workers to stop; the second time at once. Safe as a signal handler of the loop."""

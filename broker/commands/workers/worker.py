@@ -40,7 +40,7 @@ def main() -> int:
 
 async def _serve(assignment: Assignment) -> int:
     prepare()
-    server = Server(assignment.config, assignment.link_path, assignment.mates)
+    server = Server(assignment.config, assignment.link_path, assignment.mates, assignment.sources)
     loop = asyncio.get_running_loop()
     heed_signals(server.wish_stop, server.reload)
     stop_at_eof(server.wish_stop)

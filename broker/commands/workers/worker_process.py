@@ -69,7 +69,7 @@ class WorkerProcess:
         self.status = 0  # with which its latest process ended, negative for a signal
         # Its first start; empty: it is ready; else why not.
         self.first: Final[asyncio.Future[str]] = asyncio.get_running_loop().create_future()
-        self._assignment: Final = assignment.encode()
+        self._assignment = assignment.encode()
         self._command: Final = command
         self._timing: Final = timing
         self._on_return: Final = on_return
@@ -107,8 +107,9 @@ class WorkerProcess:
         if not self.first.done():
             self.first.set_result("the broker was told to stop")
 
-    def reload(self) -> None:
-        """It is to read its files again; one that is being started has yet to read them."""
+    def reload(self, assignment: Assignment) -> None:
+        """It is to read its files again, and to be told this when it is started again."""
+        self._assignment = assignment.encode()
         if HANGUP is not None:
             self._signal(HANGUP)
 
@@ -149,9 +150,10 @@ class WorkerProcess:
         assert process.stdin is not None  # both are pipes
         assert process.stdout is not None
         report: StartReport | None = None
+        told = self._assignment
         try:
             async with asyncio.timeout(self._timing.start_s):
-                process.stdin.write(self._assignment)
+                process.stdin.write(told)
                 await process.stdin.drain()
                 report = StartReport.decode(await process.stdout.readline())
         except (ConnectionError, RuntimeError):
@@ -166,6 +168,8 @@ class WorkerProcess:
         _log.info("worker %d: ready as %s, process %d", self.number, self.name, process.pid)
         if not self._stop.is_set():
             self.state = READY
+        if told is not self._assignment and HANGUP is not None:
+            self._signal(HANGUP)  # it was not ready for the first one
         if not self.first.done():
             self.first.set_result("")
         elif self._on_return is not None:

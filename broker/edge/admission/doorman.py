@@ -50,6 +50,15 @@ class Doorman:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def prepare(self) -> None:
+        """Reads the files of all verifiers again; BrokerError "bad-config" when one is not what it should be."""
+        for verifier in self._verifiers.values():
+            verifier.prepare()
+
+    def commit(self) -> set[str]:
+        """What was read is in force. Returns the principals whose credentials hold no longer."""
+        return {identity_text(kind, name) for kind, verifier in self._verifiers.items() for name in verifier.commit()}
+
     async def stop(self) -> None:
         """Answers nobody any more."""
         tasks = list(self._tasks)

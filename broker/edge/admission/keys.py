@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +25,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from broker.config.auth import HTTPS, MAX_KEYS_BYTES, read_key_set
-from broker.edge.admission.verdicts import Unavailable
+from broker.edge.admission.verdicts import Unavailable, bad_file
 
 ASK_AGAIN_S: Final = 30.0  # so often at most because of an unknown key: strangers can name any
 RETRY_S: Final = 5.0  # after a reading that failed
@@ -62,6 +63,7 @@ class Keys:
         self._read_at: float | None = None  # None until it was read
         self._ask_at = 0.0  # not to be read again before, on the clock
         self._reading: asyncio.Task[None] | None = None  # None: it is not being read
+        self._prepared: list[Key] | None = None  # what `prepare` has read; None: nothing
 
     async def find(self, id: str, algorithm: str) -> Key | None:
         """The key of that id for that algorithm; without an id the only one for it. Unavailable."""
@@ -83,6 +85,24 @@ class Keys:
         """Reads no more."""
         if self._reading is not None:
             self._reading.cancel()
+
+    def prepare(self) -> None:
+        """Reads a file again, for `commit`; BrokerError "bad-config"."""
+        if self._source.startswith(HTTPS):
+            return
+        try:
+            self._prepared = keys_of(Path(self._source).read_bytes())
+        except (OSError, ValueError) as error:
+            raise bad_file("jwt.keys", self._source, error) from None
+
+    def commit(self) -> None:
+        """Uses what was read; keys of a URL are fetched before the next one is looked for."""
+        if self._prepared is not None:
+            self._keys, self._prepared = self._prepared, None
+            self._read_at = self._clock()
+        elif self._read_at is not None:
+            self._read_at = -math.inf
+        self._ask_at = 0.0
 
     async def _read(self) -> None:
         """Waits until the keys were read, unless that was tried a short time ago."""

@@ -2,7 +2,8 @@
 
 Decides whether a password is that of a user. An unknown user costs as much time as a known one with a wrong password,
 so that nobody learns which names there are. Two are verified at a time, in threads: each takes tens of milliseconds and
-MiB on purpose, and a flood of them must leave the rest of the broker its time. The file is read again when it changes.
+MiB on purpose, and a flood of them must leave the rest of the broker its time. The file is read again when it changes,
+and on SIGHUP, after which connections of those whose password has changed end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from broker.config.auth import read_users
-from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
+from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified, bad_file
 from rsocket_wire.wire.authentication import Credentials
 
 AT_ONCE_N: Final = 2  # verified; the others wait
@@ -37,6 +38,8 @@ class PasswordVerifier:
         self._waiting_n = 0
         self._stamp = _stamp(path)
         self._users = read_users(path)
+        self._changed: set[str] = set()  # names that are gone, or have another password, since the last `commit`
+        self._prepared: tuple[tuple[int, int, int], dict[str, str]] | None = None  # what was read, until `commit`
 
     async def verify(self, credentials: Credentials) -> Verified:
         """Whose password it is; NotAccepted, Unavailable."""
@@ -55,6 +58,21 @@ class PasswordVerifier:
             raise NotAccepted("no such user, or another password")
         return Verified(credentials.name)
 
+    def prepare(self) -> None:
+        stamp = _stamp(self._path)
+        try:
+            self._prepared = stamp, read_users(self._path)
+        except (OSError, ValueError) as error:
+            raise bad_file("auth.users", self._path, error) from None
+
+    def commit(self) -> set[str]:
+        if self._prepared is not None:
+            self._stamp, users = self._prepared
+            self._prepared = None
+            self._take(users)
+        changed, self._changed = self._changed, set()
+        return changed
+
     def close(self) -> None:
         """Gives up what is not being verified yet."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -65,6 +83,10 @@ class PasswordVerifier:
         except (Argon2Error, InvalidHashError):
             return False
 
+    def _take(self, users: dict[str, str]) -> None:
+        self._changed |= {name for name, hashed in self._users.items() if users.get(name) != hashed}
+        self._users = users
+
     def _look_at_file(self) -> None:
         """Reads it again if it has changed; one that is not what it should be changes nothing."""
         stamp = _stamp(self._path)
@@ -72,7 +94,7 @@ class PasswordVerifier:
             return
         self._stamp = stamp
         try:
-            self._users = read_users(self._path)
+            self._take(read_users(self._path))
         except (OSError, ValueError) as error:
             _log.warning("auth.users: %s cannot be read, the users stay as they were: %s", self._path, error)
 

@@ -51,6 +51,13 @@ class TokenVerifier:
             raise NotAccepted("its subject is no text")
         return Verified(checked_name(subject), float(claims["exp"]) + LEEWAY_S)
 
+    def prepare(self) -> None:
+        self._keys.prepare()
+
+    def commit(self) -> set[str]:
+        self._keys.commit()
+        return set()
+
     def close(self) -> None:
         """Asks for no more keys."""
         self._keys.close()

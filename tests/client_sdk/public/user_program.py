@@ -42,6 +42,7 @@ from client_sdk import (
     Request,
     RetryBudget,
     RetryPolicy,
+    Revoked,
     RouteLost,
     Service,
     SetupRejected,
@@ -185,7 +186,7 @@ async def fail(client: Client) -> str:
         raise
     except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
         raise
-    except (Unauthenticated, AuthUnavailable, Denied):
+    except (Unauthenticated, AuthUnavailable, Denied, Revoked):
         raise
     except (NotConnected, ConnectionLost, SetupRejected):
         raise

@@ -1,4 +1,5 @@
-"""SIGHUP: what the files of certificates, keys and roots say is in force for new connections, and ends none."""
+"""SIGHUP: what the files of certificates, keys and roots say is in force for new connections and ends none; roles and
+users are in force for all."""
 
 import logging
 import shutil
@@ -6,9 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
-from broker.config.load import load
+from broker.config.load import Sources, load
 from broker.server import Server
+from rsocket_wire.rsocket.metadata import encode_well_known_entry
+from rsocket_wire.wire.authentication import AUTHENTICATION_ID, SIMPLE, Credentials
 from tests.system.support.certificates import BROKER_NAMES, Authority
 from tests.system.support.waits import until
 from tests.system.support.wires import StreamTransport, Wire
@@ -109,3 +113,102 @@ async def test_a_file_that_is_gone_changes_nothing(
     (line,) = caplog.messages
     assert line.startswith("broker: SIGHUP: nothing is reloaded: tls: ")
     assert await shown(server, turned) == "broker"
+
+
+# Roles and users
+
+ROLES = """
+[auth]
+mode = "required"
+accept = ["user", "anonymous"]
+users = "{folder}/users"
+
+[role.staff]
+who = ["user:{who}"]
+
+[role.default]
+"""
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Server]:
+    """A broker that knows the user `ada`."""
+    write_roles(tmp_path, "*")
+    write_users(tmp_path, "ada", "bob")
+    flags = {"server.listen": ("tcp://127.0.0.1:0",), "admin.listen": "off"}
+    sources = Sources(str(tmp_path / "broker.toml"), {}, flags)
+    made = Server(sources.load().config, sources=sources)
+    await made.start()
+    yield made
+    made.wish_stop()
+    made.wish_stop()
+    await made.stop()
+
+
+def write_roles(folder: Path, who: str, more: str = "") -> None:
+    (folder / "broker.toml").write_text(ROLES.format(folder=folder, who=who) + more)
+
+
+def write_users(folder: Path, *names: str) -> None:
+    (folder / "users").write_text("".join(f"{name}:{CHEAP.hash(name)}\n" for name in names))
+
+
+async def log_in(server: Server, name: str) -> Wire:
+    credentials = encode_well_known_entry(AUTHENTICATION_ID, Credentials(SIMPLE, name, name).encode())
+    wire = await Wire.connect(server.listeners[0])
+    wire.setup(credentials)
+    await wire.ping()
+    return wire
+
+
+async def end_of(wire: Wire) -> str:
+    """The text of the ERROR with which it ends."""
+    (frame,) = await wire.rest()
+    return frame.text
+
+
+async def test_roles_and_users_are_in_force_for_those_who_are_there(
+    guarded: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ada, bob = await log_in(guarded, "ada"), await log_in(guarded, "bob")
+    users = (tmp_path / "users").read_text().splitlines(keepends=True)
+    (tmp_path / "users").write_text(users[0])
+    with caplog.at_level(logging.INFO, "broker"):
+        guarded.reload()
+        assert (await end_of(bob)).startswith("revoked: ")
+        await ada.ping()
+        await until(lambda: "broker: files reloaded: auth.users" in caplog.messages)
+    assert not [line for line in caplog.messages if "roles changed" in line]
+    write_roles(tmp_path, "eve")
+    text = (tmp_path / "broker.toml").read_text().replace("[role.default]", "")
+    (tmp_path / "broker.toml").write_text(text)
+    with caplog.at_level(logging.INFO, "broker"):
+        guarded.reload()
+        assert await end_of(ada) == "denied: user:ada has no role any more"
+        await until(lambda: "broker: roles changed: there are 1, 1 connections are judged anew" in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("more", "users", "text"),
+    [
+        ("[role.x]\nwho = 7\n", None, "broker.toml:12: role.x.who: must be"),
+        ("[role.x]\n[role.y]\n", None, "broker.toml:11: role.x: needs who: the identities that have it, and 1 more"),
+        ("", "ada ada\n", "auth.users"),
+    ],
+)
+async def test_a_mistake_in_roles_or_users_changes_neither(
+    guarded: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture, more: str, users: str | None, text: str
+) -> None:
+    ada = await log_in(guarded, "ada")
+    write_roles(tmp_path, "eve", more)
+    (tmp_path / "users").write_text(users or "eve:$argon2id$x\n")
+    with caplog.at_level(logging.WARNING, "broker"):
+        guarded.reload()
+    (line,) = caplog.messages
+    assert line.startswith("broker: SIGHUP: nothing is reloaded: ")
+    assert text in line
+    await ada.ping()
+    write_roles(tmp_path, "*")
+    write_users(tmp_path, "ada")
+    await log_in(guarded, "ada")

@@ -216,7 +216,7 @@ async def test_a_hangup_of_a_broker_without_files_is_told(start_broker: StartBro
     broker = start_broker()
     wire = await Wire.caller(broker.url("tcp"))
     broker.signal(signal.SIGHUP)
-    text = "broker: SIGHUP: no option names a file that is read again; the configuration is read at the start only"
+    text = "broker: SIGHUP: no option names a file that is read again, and the roles are as they were"
     await until(lambda: text in broker.errors)
     await wire.ping()
     assert (broker.errors.count("SIGHUP"), is_over(broker)) == (1, False)

@@ -1,6 +1,7 @@
 """The order of starting and stopping: real processes that are no brokers."""
 
 import asyncio
+import io
 import os
 import sys
 import tempfile
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.commands.workers.plan import Assignment
 from broker.commands.workers.supervisor import STOP_EXTRA_S, MakeWorker, Supervisor
 from broker.commands.workers.worker_process import ENDED, READY, WorkerProcess
-from broker.config.load import load
+from broker.config.load import Sources, load
 from rsocket_wire.errors import BrokerError
 from tests.broker.commands.workers.test_worker_process import READS, SAYS_READY, WAITS
 from tests.system.support.waits import soon, until
@@ -133,3 +135,31 @@ async def test_a_worker_that_does_not_end_is_killed(supervise: Supervise, caplog
     assert not await soon(supervisor.stop())
     assert [each.state for each in supervisor.states()] == [ENDED, ENDED]
     assert caplog.messages[-1] == "worker 2: ended with -9 when it was told to stop"
+
+
+HEEDS = """
+import os, signal
+path = os.environ["HANGUPS"]
+signal.signal(signal.SIGHUP, lambda *_: open(path, "a").write("x"))
+"""
+
+
+async def test_on_a_reload_workers_are_told_and_those_that_are_started_again_get_the_new_roles(
+    supervise: Supervise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, hangups = tmp_path / "broker.toml", tmp_path / "hangups"
+    monkeypatch.setenv("HANGUPS", str(hangups))
+    supervisor = supervise(HEEDS + SAYS_READY + WAITS, auth__mode="observe", auth__accept="uid")
+    supervisor._sources = Sources(str(file), {}, {})
+    await soon(supervisor.start())
+    supervisor.reload()  # there is no such file
+    auth = '[auth]\nmode = "observe"\naccept = ["uid"]\n'
+    file.write_text(auth + '[role.all]\nwho = ["uid:*"]\n')
+    supervisor.reload()
+    await until(lambda: hangups.exists() and hangups.read_text() == "xx")
+    for worker in supervisor._processes:
+        told = Assignment.read(io.BytesIO(worker._assignment).read)
+        assert told is not None
+        assert [(name, role.who) for name, role in told.config.role.items()] == [("all", ("uid:*",))]
+    supervisor.reload()  # nothing has changed
+    assert hangups.read_text() == "xx"

@@ -21,6 +21,7 @@ class FakeVerifier:
 
     def __init__(self, answer: Verified | Exception | None) -> None:
         self.answer = answer
+        self.prepared_n = 0
         self.is_closed = False
 
     async def verify(self, credentials: Credentials) -> Verified:
@@ -30,6 +31,12 @@ class FakeVerifier:
             raise self.answer
         assert self.answer is not None
         return self.answer
+
+    def prepare(self) -> None:
+        self.prepared_n += 1
+
+    def commit(self) -> set[str]:
+        return {"ada"}
 
     def close(self) -> None:
         self.is_closed = True
@@ -85,3 +92,11 @@ async def test_nobody_is_answered_after_the_stop() -> None:
     doorman.take([Ask(World().connect().peer, "user", Credentials(SIMPLE, "ada", "lovelace"))])
     await doorman.stop()
     assert shell.told == []
+
+
+async def test_what_all_verifiers_have_read_again_is_committed_as_principals() -> None:
+    verifiers = {kind: FakeVerifier(None) for kind in ("user", "jwt")}
+    doorman = Doorman(verifiers, 5)
+    doorman.prepare()
+    assert [verifier.prepared_n for verifier in verifiers.values()] == [1, 1]
+    assert doorman.commit() == {"user:ada", "jwt:ada"}

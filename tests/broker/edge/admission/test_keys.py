@@ -11,6 +11,7 @@ import pytest
 
 from broker.edge.admission.keys import ASK_AGAIN_S, KEYS_S, RETRY_S, Keys, fetch_keys, keys_of
 from broker.edge.admission.verdicts import Unavailable
+from rsocket_wire.errors import BrokerError
 from tests.broker.edge.admission.signers import key_set, signer
 
 URL = "https://id.example/jwks.json"
@@ -141,3 +142,31 @@ async def test_a_file_is_read_as_a_url_is(tmp_path: Path) -> None:
     assert await Keys(str(path), fetch_keys).find("one", "ES256") is not None
     with pytest.raises(Unavailable):
         await Keys(str(tmp_path / "none"), fetch_keys).find("one", "ES256")
+
+
+async def test_a_file_is_read_again_when_it_is_wanted_and_a_mistake_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(signer()))
+    keys = Keys(str(path), fetch_keys)
+    assert await keys.find("one", "ES256") is not None
+    path.write_text("{")
+    with pytest.raises(BrokerError, match=r"jwt.keys: \S+ is no JSON"):
+        keys.prepare()
+    path.write_bytes(key_set(signer("ES256", "two")))
+    keys.prepare()
+    assert await keys.find("one", "ES256") is not None
+    keys.commit()
+    assert (await keys.find("one", "ES256"), await keys.find("two", "ES256") is not None) == (None, True)
+
+
+async def test_keys_of_a_url_are_fetched_again_when_it_is_wanted_and_the_known_ones_stay_until_they_come() -> None:
+    source = Source(key_set(signer()))
+    assert await source.knows("one")
+    source.raw = key_set(signer("ES256", "two"))
+    source.keys.prepare()
+    source.keys.commit()
+    source.is_down = True
+    assert (await source.knows("one"), source.asked_n) == (True, 2)
+    source.is_down = False
+    source.now += RETRY_S
+    assert (await source.knows("one"), await source.knows("two"), source.asked_n) == (False, True, 3)

@@ -13,6 +13,7 @@ from argon2 import PasswordHasher
 from broker.edge.admission import passwords
 from broker.edge.admission.passwords import PasswordVerifier
 from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
+from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.authentication import SIMPLE, Credentials
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -71,4 +72,31 @@ async def test_a_flood_of_logins_is_bounded(tmp_path: Path, monkeypatch: pytest.
     asked = await asyncio.gather(*(verifier.verify(ask("ada", "lovelace")) for _ in range(5)), return_exceptions=True)
     assert [type(each) for each in asked] == [Verified] * 3 + [Unavailable] * 2
     assert await verifier.verify(ask("ada", "lovelace")) == Verified("ada")
+    verifier.close()
+
+
+async def test_whose_password_was_changed_or_taken_away_is_told_once_however_it_was_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path, ada="lovelace", bob="marley", eve="1234")
+    verifier = PasswordVerifier(path)
+    lines = Path(path).read_text().splitlines()
+    Path(path).write_text("\n".join([*lines[:3], *lines[4:]]) + "\n")  # without bob
+    await verifier.verify(ask("ada", "lovelace"))  # which reads the file
+    Path(path).write_text("\n".join(lines[:3]) + f"\neve:{CHEAP.hash('5678')}\n")
+    verifier.prepare()
+    assert verifier.commit() == {"bob", "eve"}
+    verifier.prepare()
+    assert verifier.commit() == set()
+    assert await verifier.verify(ask("eve", "5678")) == Verified("eve")
+    verifier.close()
+
+
+def test_a_mistake_in_the_file_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    verifier = PasswordVerifier(write(tmp_path, ada="lovelace"))
+    (tmp_path / "users").write_text("ada lovelace")
+    with pytest.raises(BrokerError, match=r"auth.users: \S+ has no NAME:\$argon2… in line 1"):
+        verifier.prepare()
+    (tmp_path / "users").unlink()
+    with pytest.raises(BrokerError, match=r"auth.users: \S+ cannot be read: No such file or directory"):
+        verifier.prepare()
+    assert verifier.commit() == set()
     verifier.close()

@@ -1,0 +1,184 @@
+"""Connections are judged anew: who ends, with which words, what becomes of its requests, and how many in one turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.access.roles import Offer, Role
+from broker.connections.review import ENDING_N, LOOKS_N
+from broker.core import CoreSettings
+from rsocket_wire.errors import CANCELED, CONNECTION_ERROR, REJECTED_RESUME
+from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, Resume
+from rsocket_wire.wire.frames import MULTICAST
+from tests.broker.resuming import NO_SESSION
+from tests.fakes import Wire, World, address, announcement, cancelled, error, routes_in, setup
+
+ALL = Role("all", ["*"], [Offer([("service", ["*"])])])
+ORDERS = Role("orders", ["certificate:CN=orders"], [Offer([("service", ["orders"]), ("region", ["eu", "us"])])])
+OTHERS = Role("default", [], [])
+DENIED = "denied: the connection that served orders may do so no more"
+GONE = "revoked: the credentials of this connection hold no longer; connect again with others"
+
+
+def world_of(*roles: Role, mode: str = "required", **more: int) -> World:
+    kinds = ("certificate", "uid", "anonymous")
+    return World(CoreSettings(auth_mode=mode, auth_accept=kinds, roles=roles or (ALL,), **more))  # type: ignore[arg-type]
+
+
+def connect(world: World, who: str, number: int = 0, service: str = "", **tags: str) -> Wire:
+    """A connection of this principal; with a service it has a route."""
+    wire = world.connect(origin=("10.0.0.4", who))
+    wire.send(setup(announcement(number, service, **tags) if service else None))
+    return wire
+
+
+def set_roles(world: World, *roles: Role) -> None:
+    world.core.set_roles(list(roles), world.now)
+    world.pump()
+
+
+def told(world: World, *names: str) -> list[tuple[str, str, str]]:
+    return [(event.name, event.reason, event.detail) for event in world.events() if event.name in names]
+
+
+def test_who_has_no_role_any_more_ends_and_who_has_one_stays() -> None:
+    world = world_of()
+    orders, billing = (
+        connect(world, "certificate:CN=orders", 1, "orders", region="eu"),
+        connect(world, "certificate:CN=x"),
+    )
+    world.events()
+    set_roles(world, ORDERS)
+    assert (orders.received(), orders.is_closed) == ([], False)
+    assert billing.one() == error(0, CONNECTION_ERROR, "denied: certificate:CN=x has no role any more")
+    assert billing.is_closed
+    assert told(world, "RolesChanged", "AuthRefused", "Denied", "PeerClosed") == [
+        ("RolesChanged", "", "there are 1, 2 connections are judged anew"),
+        ("AuthRefused", "denied", "certificate:CN=x has no role any more"),
+        ("PeerClosed", "denied", "certificate:CN=x has no role any more"),
+    ]
+    assert world.core.lifecycle.admission.refused == {"denied": 1}
+    assert [
+        wire.is_closed for wire in (connect(world, "certificate:CN=x"), connect(world, "certificate:CN=orders"))
+    ] == [
+        True,
+        False,
+    ]
+
+
+def test_a_route_that_may_not_be_announced_any_more_leaves_and_its_requests_end_denied() -> None:
+    world = world_of()
+    orders = connect(world, "certificate:CN=orders", 1, "orders", region="mars")
+    caller = connect(world, "uid:7")
+    for stream_id, kind in ((1, REQUEST_RESPONSE), (3, REQUEST_STREAM), (5, REQUEST_CHANNEL)):
+        caller.request(kind, stream_id, address(service="orders"))
+    own = orders.request(REQUEST_STREAM, 1, address(service="orders"))  # its own service
+    assert own
+    begun = [frame.stream_id for frame in orders.received()]
+    set_roles(world, ORDERS, OTHERS)
+    text = "denied: the role orders does not allow to announce this route: region=mars"
+    assert caller.received() == [error(stream_id, CANCELED, DENIED) for stream_id in (1, 3, 5)]
+    said = orders.received()
+    assert said == [*(cancelled(at) for at in begun[:3]), *said[3:5], error(0, CONNECTION_ERROR, text)]
+    assert {frame.stream_id for frame in said[3:5]} == {1, begun[3]}
+    assert (orders.is_closed, caller.is_closed, routes_in(world)) == (True, False, [])
+    assert world.left_over() == []
+    flows = [(record.outcome, record.word) for record in world.flows() if record.caller_service == ""]
+    assert flows == [("error", "denied")] * 3
+
+
+def test_of_a_multicast_the_routes_that_are_denied_leave() -> None:
+    world = world_of()
+    orders = [
+        connect(world, "certificate:CN=orders", at, "orders", region=where) for at, where in ((1, "eu"), (2, "mars"))
+    ]
+    caller = connect(world, "uid:7")
+    caller.request(REQUEST_STREAM, 1, address(MULTICAST, service="orders"))
+    (branch,) = orders[0].received()
+    set_roles(world, ORDERS, OTHERS)
+    assert ([wire.is_closed for wire in orders], caller.received()) == ([False, True], [])
+    orders[0].answer(branch.stream_id, b"only")
+    assert [frame.data for frame in caller.received()][:1] == [b"only"]
+    assert world.left_over() == []
+
+
+def test_nobody_is_told_of_a_fire_and_forget() -> None:
+    world = world_of()
+    orders = connect(world, "certificate:CN=orders", 1, "orders")
+    caller = connect(world, "uid:7")
+    raw = caller.request(REQUEST_FNF, 1, address(service="orders"))
+    assert raw
+    set_roles(world, OTHERS)
+    assert (orders.is_closed, caller.received(), world.left_over()) == (True, [], [])
+
+
+def test_whose_credentials_are_taken_back_ends_revoked_with_all_connections() -> None:
+    world = world_of()
+    gone = [connect(world, "uid:7") for _ in range(2)]
+    stays = connect(world, "uid:8")
+    world.events()
+    world.core.take_back({"uid:7"}, world.now)
+    world.pump()
+    assert [wire.one() for wire in gone] == [error(0, CONNECTION_ERROR, GONE)] * 2
+    assert (stays.received(), stays.is_closed) == ([], False)
+    assert (
+        told(world, "Revoked", "RolesChanged") == [("Revoked", "revoked", "uid:7 has no such credentials any more")] * 2
+    )
+
+
+def test_with_observe_it_is_only_told() -> None:
+    world = world_of(mode="observe")
+    orders = connect(world, "certificate:CN=orders", 1, "orders", region="mars")
+    user = connect(world, "uid:7")
+    world.events()
+    set_roles(world, ORDERS)
+    world.core.take_back({"uid:7"}, world.now)
+    world.pump()
+    assert [wire.is_closed for wire in (orders, user)] == [False, False]
+    assert [name for name, *_ in told(world, "Denied", "AuthRefused", "Revoked")] == [
+        "Denied",
+        "AuthRefused",
+        "Denied",
+        "Revoked",
+    ]
+
+
+def test_without_admission_nobody_is_judged() -> None:
+    world = World()
+    wire = connect(world, "uid:7", 1, "orders")
+    world.core.take_back({"uid:7"}, world.now)
+    assert (world.core.has_work(), wire.is_closed) == (False, False)
+
+
+def test_a_session_whose_right_has_ended_is_not_resumed() -> None:
+    world = world_of()
+    wire = world.connect(origin=("10.0.0.4", "certificate:CN=x"))
+    wire.send(setup(token=b"t"))
+    wire.lose()
+    set_roles(world, ORDERS)
+    assert world.core.peers() == []
+    again = world.connect(origin=("10.0.0.4", "certificate:CN=x"))
+    again.send(Resume(b"t", 0, 0).encode())
+    assert again.one() == error(0, REJECTED_RESUME, NO_SESSION)
+
+
+@pytest.mark.parametrize("roles_n", [1, 16, 1000])
+def test_so_many_are_judged_in_a_turn_and_the_rest_in_the_next_ones(roles_n: int) -> None:
+    world = world_of()
+    wires = [connect(world, "uid:7") for _ in range(LOOKS_N + 1)]
+    others = [Role(f"r{number}", [f"jwt:{number}"], []) for number in range(roles_n - 1)]
+    part_n = max(1, LOOKS_N // (1 + roles_n // 16))
+    world.core.set_roles([*others, ALL], world.now)
+    left: list[int] = []
+    while world.core.has_work():
+        world.core.work(world.now)
+        left.append(len(world.core.lifecycle.review.unjudged))
+    assert left == [max(0, LOOKS_N + 1 - part_n * turn) for turn in range(1, len(left) + 1)]
+    world.core.take_back({"uid:7"}, world.now)
+    world.core.work(world.now)
+    ended_n = sum(wire.peer.is_ending for wire in wires)
+    assert ended_n == -(-part_n // (1 + ENDING_N))
+    assert [wire.peer.is_ending for wire in wires[:ended_n]] == [True] * ended_n  # the oldest first
+    world.core.set_roles([ALL], world.now)  # begins anew, and forgets nobody that is to end
+    world.pump()
+    assert {wire.is_closed for wire in wires} == {True}
