@@ -111,6 +111,12 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
         lambda of: of.core.lifecycle.admission.refused,
         "word",
     ),
+    counter(
+        "broker_requests_denied",
+        "Requests that the role of their caller does not allow, refused or with `observe` let through",
+        lambda of: of.core.engine.denials.by_end,
+        "end",
+    ),
     gauge("broker_sessions", "Resumable connections", lambda of: of.sessions.open),
     gauge("broker_sessions_suspended", "Resumable connections without a socket", lambda of: of.sessions.suspended),
     counter("broker_sessions_resumed", "Resumptions of connections", lambda of: of.sessions.resumed),

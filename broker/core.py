@@ -25,7 +25,7 @@ from broker.event_log.flow_intervals import FlowIntervals
 from broker.event_log.health_events import HealthEvents
 from broker.event_log.histogram import Histogram
 from broker.event_log.log import EventLog
-from broker.event_log.route_events import tell_dropped
+from broker.event_log.route_events import tell_denied, tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
 from broker.events import BROKER_LOAD, BROKER_STARTED, BROKER_STOPPED, FILES_RELOADED, FlowRecord, LifecycleEvent
@@ -414,6 +414,8 @@ class Core:
                 self.cluster.advertise_state(route, now)
         for dropped in self.engine.drops.take(now):
             tell_dropped(self._event_log, dropped, at_ms)
+        for denied in self.engine.denials.take(now):
+            tell_denied(self._event_log, denied, at_ms)
         self._flow_intervals.tick(now)
         self._snapshots.tick(now)
 

@@ -222,6 +222,8 @@ class Lifecycle:
                 self.review.ended()
                 self._deny_requests(peer, now)
                 self.carry_out(ending, now)
+            else:
+                self.engine.set_role(peer, self.roles.find(peer.principal), now)
 
     def _deny_requests(self, peer: Peer, now: float) -> None:
         """Ends the requests that the peer serves: who has asked is told why."""
@@ -369,6 +371,8 @@ class Lifecycle:
 
     def _let_in(self, peer: Peer, now: float) -> None:
         """The connection begins: its SETUP was read, and it is admitted."""
+        if self.roles.is_on and peer.max_streams:  # else it is a broker that has not proved it yet
+            self.engine.set_role(peer, self.roles.find(peer.principal), now)
         accepted = self._handshake.accept(peer, now)
         if accepted.ending is not None:
             self.carry_out(accepted.ending, now)

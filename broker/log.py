@@ -220,6 +220,8 @@ def event_line(event: events.LifecycleEvent) -> str:
     line = _LINES.get(event.kind, "broker: events dropped{why}")
     if event.kind == events.REQUESTS_DROPPED and event.peer and not event.service:
         line = "link {peer}: requests dropped{why}"
+    if event.kind == events.DENIED and not event.service:
+        line = "peer {peer}: {requests} not allowed{why}"
     return line.format(
         route=route,
         service=event.service,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         NoHandler,
         NoLease,
         NoRoute,
+        NotAllowed,
         NotConnected,
         OverLimit,
         Rejected,
@@ -97,6 +98,7 @@ __all__ = [
     "NoHandler",
     "NoLease",
     "NoRoute",
+    "NotAllowed",
     "NotConnected",
     "Offering",
     "OverLimit",
@@ -138,7 +140,8 @@ _NAMES_OF = {  # the module of each public name
     "connecting": "Connecting connect",
     "credentials": "Password Token",
     "errors": "ApplicationError AuthUnavailable BadAddress BadRequest Canceled ClientError ConnectionLost "
-    "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotConnected OverLimit Rejected Revoked "
+    "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotAllowed NotConnected OverLimit Rejected "
+    "Revoked "
     "RouteLost SetupRejected TooLarge TooLate Unauthenticated Unhealthy",
     "payload": "Payload",
     "reconnect.state": "Change Changes State",

@@ -8,6 +8,7 @@
      │   ├─ Draining           the broker, or the service, is about to stop
      │   ├─ Unhealthy          all services that match are out of order
      │   ├─ Misrouted          the brokers did not agree on the way to the service
+     │   ├─ NotAllowed         the role of this client reaches none of the services that match
      │   └─ TooLate            the deadline was over before a service had it; also a DeadlineExceeded
      ├─ Canceled               it may have been processed (CANCELED 0x203)
      │   └─ RouteLost          the service's connection was lost in the middle
@@ -145,6 +146,18 @@ class Unhealthy(Rejected):
 
     default_word = "unhealthy"
     usual_advice = "check the logs of the services; nothing was processed, a retry later is safe"
+
+
+class NotAllowed(Rejected):
+    """Services match, and the role of this client does not allow to call any of them.
+
+    >>> print(error_of(0x202, "denied: the role orders does not allow to address any of the 2 routes").word)
+    denied
+    """
+
+    default_word = "denied"
+    usual_advice = "use other credentials, or ask whoever configures the broker; a retry fails too"
+    is_retry_safe = False  # nothing was processed, and nothing will be
 
 
 class Misrouted(Rejected):
@@ -387,6 +400,7 @@ REJECTED_WORDS: Final[dict[str, type[ClientError]]] = {
     "loop": Misrouted,
     "too-many-hops": Misrouted,
     "bad-annotations": Misrouted,
+    "denied": NotAllowed,
     "deadline": TooLate,
 }
 SETUP_WORDS: Final[dict[str, type[SetupRejected]]] = {

@@ -107,8 +107,10 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "auth-unavailable": (REJECTED_SETUP, "the credentials cannot be verified now; connect again later"),
     "denied": (
         REJECTED_SETUP,
-        "the identity of the connection has no role, or its role does not allow to announce this route; of a running "
-        "request (CANCELED 0x203): the connection that served it has lost the right to",
+        "the identity of the connection has no role, or its role does not allow to announce this route; of a request, "
+        "as REJECTED: its role does not allow to address any of the routes that match, or the origin in the ADDRESS is "
+        "a route of another identity; of a running request (CANCELED 0x203): the connection that served it has lost "
+        "the right to",
     ),
     "route-taken": (
         REJECTED_SETUP,

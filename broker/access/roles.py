@@ -6,7 +6,7 @@
     address = [{ service = "*", except = [{ service = "admin" }] }, { service = "admin", environment = "test" }]
 
 A connection has one role: the first whose `who` fits its principal, else that named `default`, else none, and then it
-is refused. Roles only allow: what no entry says is not allowed.
+is refused. Roles only allow: what no entry says is not allowed (D-98).
 
     announce   each tag that the entry names is there, and all its values fit: no route is found under a foreign one
     address    each tag that the entry names is there, and one of its values fits: as an ADDRESS finds routes
@@ -33,6 +33,7 @@ class Wanted:
     def __init__(self, key: Key, patterns: list[str]) -> None:
         self.key: Final = key
         self.patterns: Final = patterns  # of the values that it may have
+        self.is_open: Final = any(pattern.endswith("*") for pattern in patterns)  # more values fit than there are
 
     def has_name(self) -> bool:
         """Which values fit depends on the name of the identity."""
@@ -86,6 +87,10 @@ class Role:
         """Why a route with these tags, those of its service and id among them, may not be announced; empty: it may."""
         why = _obstacle(self._offers, tags, principal, False)
         return f"the role {self.name} does not allow to announce this route: {why}" if why else ""
+
+    def may_address(self, tags: list[Tag], name: str) -> bool:
+        """A route with these tags may be addressed by an identity of this name; as `address_obstacle`."""
+        return any(not offer.obstacle(tags, name, True) for offer in self.address)
 
     def address_obstacle(self, tags: list[Tag], principal: str) -> str:
         """Why a route with these tags, those of its service and id among them, may not be addressed; empty: it may."""
@@ -147,13 +152,16 @@ def name_of(principal: str) -> str:
     return principal.partition(":")[2]
 
 
+def meant_by(pattern: str, name: str) -> str:
+    """The pattern with the name in place of NAME; an empty name is none."""
+    return pattern.replace(NAME, name) if name and NAME in pattern else pattern
+
+
 def fits_any(patterns: list[str], value: str, name: str) -> bool:
     """One of the patterns fits the value; `name` stands for NAME, and a star in it for nothing but itself."""
     for pattern in patterns:
         is_open = pattern.endswith("*")
-        text = pattern[:-1] if is_open else pattern
-        if name and NAME in text:
-            text = text.replace(NAME, name)
+        text = meant_by(pattern[:-1] if is_open else pattern, name)
         if value == text or (is_open and value.startswith(text)):
             return True
     return False

@@ -20,7 +20,7 @@ from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
 
 OFF: Final = "off"  # of auth.mode
-EXCEPT: Final = "except"  # of an entry of announce: no tag can be named so there
+EXCEPT: Final = "except"  # of an entry of announce or address: no tag can be named so there
 HTTPS: Final = "https://"
 MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
 MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
@@ -107,7 +107,10 @@ def read_routes(item: object) -> RouteTags:
 
 def roles_of(tables: Mapping[str, RoleOptions]) -> tuple[Role, ...]:
     """The roles of a configuration."""
-    return tuple(Role(name, list(own.who), [_offer(each) for each in own.announce]) for name, own in tables.items())
+    return tuple(
+        Role(name, list(own.who), [_offer(each) for each in own.announce], [_offer(each) for each in own.address])
+        for name, own in tables.items()
+    )
 
 
 def read_users(path: str) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """What events tell of a route: who it is, where it comes from, how long it was there."""
 
 from broker.event_log.log import EventLog
-from broker.events import REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
+from broker.events import DENIED, REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
 from broker.forwarding.drops import Dropped
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
+from broker.forwarding.traffic.denials import Denied
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 
@@ -47,6 +48,11 @@ def tell_dropped(event_log: EventLog, dropped: Dropped, at_ms: int) -> None:
         detail=text,
         requests=dropped.requests_n,
     )
+
+
+def tell_denied(event_log: EventLog, denied: Denied, at_ms: int) -> None:
+    """Requests that the role of their caller does not allow, refused or only observed."""
+    event_log.tell(DENIED, at_ms, peer=denied.peer, reason="denied", detail=denied.detail, requests=denied.requests_n)
 
 
 def owner_text(owner: object) -> str:

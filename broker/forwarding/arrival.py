@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.routing.reach import Reach
 from rsocket_wire.rsocket.metadata import ABSENT
 
 # Who may come in at a listener.
@@ -26,6 +27,8 @@ class Login:
         self.frame_at = ABSENT  # of the broker frame in the metadata of its SETUP, see `find_address`
         self.frame_to = 0  # where that ends
         self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
+        self.reach: Reach | None = None  # what it may address; None: everything
+        self.judged_at = 0  # generation of the table by which `Peer.latest_metadata` was found to be all right; 0: none
         self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
 
 

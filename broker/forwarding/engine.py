@@ -7,6 +7,7 @@ the first frame of a request it is out of the way: `unicast` and `multicast` pas
 
 from typing import Final
 
+from broker.access.roles import Role
 from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.egress import Egress
 from broker.forwarding.interbroker.fanout import LinkFanout
@@ -14,9 +15,10 @@ from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_translation import passes
+from broker.forwarding.multicast.call import MulticastCall
 from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast
 from broker.forwarding.peer import Peer
-from broker.forwarding.pending import PendingRequests
+from broker.forwarding.pending import PendingRequest, PendingRequests
 from broker.forwarding.push import PushRouter
 from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
 from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut, owner_of
@@ -135,6 +137,9 @@ class Engine(RequestContext):
             self.query.refresh(target)
             request.address_at = metadata_at + peer.latest_at
             request.address_to = metadata_at + peer.latest_to
+            is_judged = not self.denials.is_on or peer.login.judged_at == target.generation
+            if not is_judged and not self.may_ask(peer, frame.stream_id, kind, request, target, True):
+                return ""
             self._route(peer, frame, request, target)
             return ""
         misses = self.query.misses
@@ -164,8 +169,11 @@ class Engine(RequestContext):
         if at >= 0:
             request.address_at = at
             request.address_to = to
-            target = self.query.resolve(data, at, to)
-            if metadata_to - metadata_at <= MAX_LATEST_BYTES and not frame.flags & FOLLOWS:
+            target = self.resolve(peer, data, at, to)
+            is_latest = metadata_to - metadata_at <= MAX_LATEST_BYTES and not frame.flags & FOLLOWS
+            if self.denials.is_on and not self.may_ask(peer, frame.stream_id, frame.kind, request, target, is_latest):
+                return
+            if is_latest:
                 peer.latest_metadata = data[metadata_at:metadata_to]
                 peer.latest_target = target
                 peer.latest_at = at - metadata_at
@@ -242,6 +250,8 @@ class Engine(RequestContext):
                 self._let_in(reassembly, target, now)  # what stood in its way went without a word
                 return
             text = why.text if why is not None else "a route has just come"
+            if why is not None and why.word == "denied" and word == "no-route":
+                word = why.word  # there is one by now, and it is none for this caller
             # What was not forwarded was not processed, also when it is the caller's own deadline that has passed.
             refusal = Refusal(word, f"{text}, after {waited_s:.1f} s of waiting", REJECTED_CODE)
         self.choice = 0
@@ -260,6 +270,46 @@ class Engine(RequestContext):
             if self._obstacle(target, now) is None:
                 self.pending.leave(waiter)
                 self._let_in(waiter.held, target, now)
+
+    def set_role(self, peer: Peer, role: Role | None, now: float) -> None:
+        """A client may address what this role allows, from now on; None: everything. D-98
+
+        Its requests at routes that it may not reach any more end, and what waits is decided upon anew.
+        """
+        login = peer.login
+        reach = self.query.table.reaches.find(role, peer.principal) if role is not None else None
+        if login.reach is reach:
+            return
+        login.reach = reach
+        login.judged_at = 0
+        peer.latest_target = None
+        if reach is not None and peer.begun and not self.query.only_observes:
+            self._end_beyond(
+                peer, reach.slots(), f"the role {reach.role.name} does not allow this request any more", now
+            )
+        if peer.waiting_n:
+            self._look_again_at(peer, now)
+
+    def _end_beyond(self, peer: Peer, slots: Slots, text: str, now: float) -> None:
+        """Ends what a client has asked of routes that are in none of these slots."""
+        for stream in list(peer.streams.values()):
+            if isinstance(stream, Splice):
+                if stream.caller is peer and stream.route.slot >= 0 and not slots.has(stream.route.slot):
+                    stream.deny(text, now)
+            elif isinstance(stream, MulticastCall):
+                for branch in list(stream.branches.values()):
+                    route = branch.route
+                    if route is not None and route.slot >= 0 and not slots.has(route.slot):
+                        branch.deny(text, now)
+
+    def _look_again_at(self, peer: Peer, now: float) -> None:
+        """Decides anew upon the requests of a client that wait."""
+        for stream in list(peer.streams.values()):
+            if isinstance(stream, PendingRequest) and not stream.is_over:
+                self.pending.leave(stream)
+                held = stream.held
+                at, to = held.address_at, self.address_end(peer, held.metadata, held.address_at)
+                self._let_in(held, self.resolve(peer, held.metadata, at, to), now)
 
     def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
         """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error. D-23"""
@@ -299,7 +349,7 @@ class Engine(RequestContext):
         at, to = self.find_address(peer, metadata, 0, len(metadata), not reassembly.is_whole)
         if not reassembly.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
             if at >= 0 and not reassembly.needs_whole:
-                reassembly.target = self.query.resolve(metadata, at, to)  # for its deadline
+                reassembly.target = self.resolve(peer, metadata, at, to)  # for its deadline
             if reassembly.needs_whole or self.has_room(reassembly, at >= 0):
                 self.wait(reassembly)
                 return
@@ -318,7 +368,9 @@ class Engine(RequestContext):
             return
         request.address_at = at
         request.address_to = to
-        self._route(peer, frame, request, self.query.resolve(metadata, at, to))
+        target = self.resolve(peer, metadata, at, to)
+        if not self.denials.is_on or self.may_ask(peer, frame.stream_id, frame.kind, request, target):
+            self._route(peer, frame, request, target)
 
     def _route(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """The ADDRESS is known: the request goes to one, to all, or back with an error. `frame` is its first frame."""
@@ -517,4 +569,6 @@ class Engine(RequestContext):
         request.address_at = reassembly.address_at
         request.address_to = self.address_end(reassembly.caller, metadata, reassembly.address_at)
         request.reassembly = reassembly
-        self._route(reassembly.caller, self.cursor(reassembly.frames[0], now), request, target)
+        frame = self.cursor(reassembly.frames[0], now)
+        if not self.denials.is_on or self.may_ask(reassembly.caller, frame.stream_id, frame.kind, request, target):
+            self._route(reassembly.caller, frame, request, target)

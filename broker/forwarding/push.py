@@ -97,7 +97,9 @@ class PushRouter:
     def _push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         at = request.address_at
         to = request.address_to
-        target = self._context.query.resolve(frame.data, at, to)
+        target = self._context.resolve(peer, frame.data, at, to)
+        if self._context.denials.is_on and not self._context.may_ask(peer, 0, METADATA_PUSH, request, target):
+            return
         refusal = target.refusal
         if refusal is None and self._is_draining:
             refusal = Refusal("draining", "the broker takes no new requests")

@@ -13,14 +13,16 @@ from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
 from broker.forwarding.settings import Settings
+from broker.forwarding.traffic.denials import Denials
 from broker.forwarding.traffic.flows import MODEL_NAMES, REJECTED, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.fair_shares import UNKNOWN
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
 from broker.routing.table import Route
-from broker.routing.targets import Target
+from broker.routing.targets import FOR_NOW, ORIGIN_AT, ORIGIN_TO, Target
 from rsocket_wire.errors import CODE_WORDS, BrokerError, Refusal
+from rsocket_wire.errors import REJECTED as REJECTED_CODE
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
@@ -69,6 +71,7 @@ class RequestContext:
         self.request_log: Final = RequestLog(query, settings.single_requests)
         self.flows: Final = FlowTable(self.request_log, query.services)
         self.drops: Final = Drops()
+        self.denials: Final = Denials(settings.auth_mode != "off")
         # Of this turn, for the core; bounded by what one peer sends in it, or by the requests that a tick lets in.
         self.congested_requests: Final[list[CongestedRequest]] = []
         self.decisions: Final[list[Decision]] = []  # about held requests: the engine empties it after each frame
@@ -81,6 +84,7 @@ class RequestContext:
         self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
         self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
+        query.only_observes = settings.auth_mode == "observe"
 
     def set_mimes(self, peer: Peer, setup: frames.Setup) -> None:
         """The peer has the pair of mime types of its SETUP, until `forget_mimes`."""
@@ -91,6 +95,40 @@ class RequestContext:
         if peer.mimes >= 0:
             self.mime_pairs.give_back(peer.mimes)
             peer.mimes = -1
+
+    def resolve(self, peer: Peer, data: bytes, at: int, to: int) -> Target:
+        """What the ADDRESS in `data[at:to]` of a client means for it."""
+        reach = peer.login.reach
+        return self.query.resolve(data, at, to) if reach is None else self.query.resolve_within(reach, data, at, to)
+
+    def may_ask(
+        self, peer: Peer, stream_id: int, kind: int, request: Request, target: Target, is_latest: bool = False
+    ) -> bool:
+        """The origin in a client's ADDRESS is nobody else's route, or that is only observed; else it is refused. D-98
+
+        With `observe` it is noted, and that nobody would be reached. To be asked where identities are judged.
+        `is_latest`: the request is `Peer.latest_metadata`.
+        """
+        peer.login.judged_at = 0
+        if target.refusal is not None and target.refusal.word not in FOR_NOW:
+            return True  # it is refused for what it is
+        data = request.data
+        origin = data[request.address_at + ORIGIN_AT : request.address_at + ORIGIN_TO]
+        why = target.observed.text if target.observed is not None else ""
+        route = self.query.table.find(origin)
+        if route is not None and route is not peer.route:
+            owner = route.owner
+            if isinstance(owner, Peer) and owner.principal != peer.principal:
+                why = f"the origin of the ADDRESS, {route.id_text}, is a route of another identity"
+        if not why:
+            if is_latest:
+                peer.login.judged_at = target.generation
+            return True
+        if self.query.only_observes:
+            self.denials.note(peer, why, "observed")
+            return True
+        self.refuse(peer, stream_id, kind, target, Refusal("denied", why, REJECTED_CODE))
+        return False
 
     def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
         """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""
@@ -324,6 +362,8 @@ class RequestContext:
         """Answers with ERROR where the model has an answer, and counts. `now`: 0 when the peer has just sent it."""
         if kind != frames.REQUEST_FNF and kind != frames.METADATA_PUSH:
             peer.send(frames.encode_error(stream_id, refusal.code, refusal.message))
+        if refusal.word == "denied":
+            self.denials.note(peer, refusal.text, "refused")
         at = now if now else peer.heard_at
         self.unrouted(peer, kind, target, refusal.word).count(REJECTED, 0, 0, 0, 0, 0, at, self.choice, 0)
 

@@ -60,7 +60,7 @@ class Settings:
     # Admission: see `connections.admission`
     auth_mode: str = "off"  # off, observe or required
     auth_accept: tuple[str, ...] = ()  # kinds of identities
-    roles: tuple[Role, ...] = ()  # none: who is let in may announce what it likes
+    roles: tuple[Role, ...] = ()  # none: who is let in may announce and address what it likes
 
     # Router annotations
     broker_name: str = ""  # in traces, unique in a cluster; empty: made from the broker's id

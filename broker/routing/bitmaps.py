@@ -27,6 +27,11 @@ class Slots:
         self.bits.discard(slot)
         self._listed = None
 
+    def add_all(self, other: "Slots") -> None:
+        """Adds the slots of another set."""
+        self.bits |= other.bits
+        self._listed = None
+
     def has(self, slot: int) -> bool:
         """The slot is in the set."""
         found: bool = slot in self.bits

@@ -10,6 +10,8 @@ Decides which slots match tags. Does not know what a slot stands for: `table` gi
 """
 
 from broker.routing.bitmaps import Slots
+from rsocket_wire.wire.keys import Key
+from rsocket_wire.wire.tags import Tag
 
 
 class TagIndex:
@@ -38,6 +40,16 @@ class TagIndex:
     def find(self, token: bytes) -> Slots | None:
         """The slots that carry the tag, live: do not change them. None when nobody does."""
         return self._slots.get(token)
+
+    def values_of(self, key: Key) -> list[tuple[str, Slots]]:
+        """All values of a key, an empty text for none, and the slots that carry each: a look at every tag."""
+        begin = Tag(key, None).token()
+        at = len(begin)
+        return [
+            (token[at:].decode("utf-8", "replace"), slots)
+            for token, slots in self._slots.items()
+            if token.startswith(begin)
+        ]
 
     def size(self) -> int:
         """How many different tags are carried."""

@@ -16,11 +16,12 @@ from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.sticky import Sticky
 from broker.routing.health.eligibility import blocked, eligible, reachable, staying
 from broker.routing.health.loads import Load, ServiceLoad
+from broker.routing.reach import Reach
 from broker.routing.rng import Rng
 from broker.routing.sharding.cache import MAX_BUILT_PER_S, OwnerCache
 from broker.routing.table import Route, Table, normal_tag
-from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
-from rsocket_wire.errors import Refusal
+from broker.routing.targets import FOR_NOW, ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
+from rsocket_wire.errors import REJECTED, Refusal
 from rsocket_wire.wire.frames import MULTICAST, SHARD
 from rsocket_wire.wire.tags import Tag
 
@@ -55,6 +56,8 @@ class Query:
         # By a service and an address; bounded by `limit`, too.
         self._known_as: dict[bytes, Target] = {}  # what other brokers redirected
         self._decided: dict[bytes, Target] = {}  # by what other brokers have decided
+        self._within: dict[bytes, Target] = {}  # of callers with a role: by that, too, and bounded by `limit`
+        self.only_observes = False  # what roles do not allow: then it is noted in the target, and nothing else
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
         self.prefers_local = True  # routes elsewhere get unicast requests only when none is left here (D-52, D-64)
         self.owner_cache: Final = OwnerCache()
@@ -98,6 +101,22 @@ class Query:
         target = self._meet(data[start:end], is_decided)
         target.forced = service
         return self._learn(known, key, len(prefix), target)
+
+    def resolve_within(self, reach: Reach, data: bytes, start: int, end: int, service: str = "") -> Target:
+        """As `resolve`, or for a service as `resolve_as`, among the routes that these callers may reach. D-98"""
+        if end - start < ORIGIN_TO:
+            return self._meet(data[start:end])  # refused
+        name = service.encode()
+        prefix = reach.key + len(name).to_bytes(4, "big") + name
+        key = prefix + data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
+        target = self._within.get(key)
+        if target is not None:
+            self.refresh(target)
+            return target
+        target = self._meet(data[start:end])
+        target.forced = service
+        target.reach = reach
+        return self._learn(self._within, key, len(prefix), target)
 
     def resolve_decided(self, data: bytes, start: int, end: int, service: str) -> Target:
         """By what another broker has decided: this service, or if that is empty what the ADDRESS names, whatever is
@@ -290,9 +309,10 @@ class Query:
     def _look_up(self, target: Target) -> None:
         """The candidates in the table as it is now."""
         target.generation = self.table.generation
-        if target.refusal is not None and target.refusal.word != "no-route":
+        if target.refusal is not None and target.refusal.word not in FOR_NOW:
             return
         target.refusal = None
+        target.observed = None
         target.candidates = None
         target.eligible = None
         target.masked_at = 0
@@ -312,9 +332,26 @@ class Query:
             target.emptied_n = 0
             target.matched_by = target.selectors
             slots = self._intersect(target, target.selectors)
+        if slots is not None and target.reach is not None:
+            slots = self._reachable(target, target.reach, slots)
         if slots is not None:
             target.candidates = Candidates(self.table, slots, self.table.max_weights.among(target.matched_by))
         target.turn.matched = target.candidates
+
+    def _reachable(self, target: Target, reach: Reach, slots: Slots) -> Slots | None:
+        """Those of the slots that the target's callers may reach; None, and a refusal, when there are none. D-98"""
+        among = slots.meet(reach.slots())
+        if among.size() == slots.size():
+            return slots
+        if not among.size():
+            routes = "the one route" if slots.size() == 1 else f"any of the {slots.size()} routes"
+            text = f"the role {reach.role.name} does not allow to address {routes} with {target.label}"
+            refusal = Refusal("denied", text, REJECTED)
+            if not self.only_observes:
+                target.refusal = refusal
+                return None
+            target.observed = refusal
+        return slots if self.only_observes else among
 
     def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
         """The AND; None, and a refusal that names the tag that emptied it, when nothing is left."""
@@ -452,6 +489,8 @@ class Query:
         assert policy is not None  # there is no refusal
         assert chooser is not None
         key = target.sticky_key + origin if target.is_by_origin else target.sticky_key
+        if target.reach is not None:  # else callers of two roles could unsettle each other's choices
+            key += target.reach.key
         route = self.sticky.find(key, among, policy.sticky_ttl_s, now)
         if route is None:
             route = chooser.choose(among, target.turn, self._rng, zone, now)

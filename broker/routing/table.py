@@ -16,6 +16,7 @@ from broker.routing.health.loads import Load, Loads
 from broker.routing.index import TagIndex
 from broker.routing.max_weights import MaxWeights
 from broker.routing.policies import Policies, Policy
+from broker.routing.reach import Reaches
 from broker.routing.route_hints import is_down, weight_of
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import id_text, parse_id
@@ -77,6 +78,7 @@ class Table:
     def __init__(self, policies: Policies | None = None) -> None:
         self.generation = 1
         self.index: Final = TagIndex()
+        self.reaches: Final = Reaches(self.index)
         self.listed: Final = ListedSets()
         self.max_weights: Final = MaxWeights()
         self.loads: Final = Loads(policies if policies is not None else Policies(Policy(), {}))
@@ -148,6 +150,7 @@ class Table:
         route.number = self._joins
         self._by_id[route.id] = route
         self.index.add(slot, route.tokens)
+        self.reaches.changed(slot, route.tags)
         self.loads.joined(route.load, slot)
         weight = weight_of(route.tags)
         self.loads.told(route.load, weight, is_down(route.tags))
@@ -158,6 +161,7 @@ class Table:
 
     def _remove(self, route: Route, keeps_load: bool) -> None:
         self.index.remove(route.slot, route.tokens)
+        self.reaches.changed(route.slot, None)
         self.max_weights.left(route.tags, route.load.weight)
         self.digest.take(route.mark)
         if not keeps_load:

@@ -15,6 +15,7 @@ from broker.routing.choosers.registry import ROUND_ROBIN, Method, Methods
 from broker.routing.choosers.sticky import sticky_key
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policies, Policy
+from broker.routing.reach import Reach
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.table import Route, normal_tag
@@ -30,6 +31,9 @@ _NO_ORIGIN: Final = bytes(ORIGIN_TO - ORIGIN_AT)
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
 MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
 DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
+
+# Refusals that routes which join or leave may end: there is none, or none that the caller may reach (D-98).
+FOR_NOW: Final = ("no-route", "denied")
 
 _ROUTING_NAMES: Final[dict[int, str]] = {0: "unicast", UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
@@ -59,10 +63,12 @@ class Target:
         "masked_at",
         "matched_by",
         "number",
+        "observed",
         "owned_at",
         "owner",
         "policy",
         "raw",
+        "reach",
         "redirected",
         "refusal",
         "routing",
@@ -83,6 +89,8 @@ class Target:
         self.blocked: Refusal | None = None  # why nobody could be chosen, the last time that nobody could
         self.blocked_service: ServiceLoad | None = None  # whose limit it was, when `blocked` is `over-limit`
         self.candidates: Candidates | None = None  # None with a refusal
+        self.reach: Reach | None = None  # of its callers: nobody else is among the candidates; None: all may be
+        self.observed: Refusal | None = None  # why its callers would be refused if that were not only observed
         self.matched_by: list[Tag] = []  # the tags that all candidates have: `wanted` or `selectors`, D-22
         self.emptied_n = 0  # which of them, 1, 2 …, left no route over; 0: none did
         self.raw = b""  # the ADDRESS, its origin zeroed, without wrapped metadata; empty when it is too long to keep
@@ -119,7 +127,7 @@ class Target:
         candidates = self.candidates
         if candidates is not None:
             return candidates.slots.has(route.slot)
-        return self.refusal is not None and self.refusal.word != "no-route"
+        return self.refusal is not None and self.refusal.word not in FOR_NOW
 
     @property
     def routing_name(self) -> str:

@@ -39,7 +39,7 @@ def test_every_class_says_what_to_do() -> None:
 
 def test_a_retry_is_safe_exactly_where_nothing_was_processed() -> None:
     safe = {kind for kind in tree(errors.ClientError) if kind.is_retry_safe}
-    assert safe == ({*tree(errors.Rejected), errors.NotConnected} - {errors.TooLate})
+    assert safe == ({*tree(errors.Rejected), errors.NotConnected} - {errors.TooLate, errors.NotAllowed})
     assert not errors.ConnectionLost("x").is_retry_safe
 
 

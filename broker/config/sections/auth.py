@@ -52,7 +52,7 @@ class RouteTags:
 
 @dataclass(frozen=True)
 class RoleOptions:
-    """What connections of the role NAME may announce. Each has the first role whose `who` fits it, or `default`."""
+    """What connections of the role NAME may announce and address. Each has the first that fits it, else `default`."""
 
     who: tuple[str, ...] = option(
         (),
@@ -67,6 +67,13 @@ class RoleOptions:
         "for any end, `${name}` for the name of the identity. Tags that are not named are free; what an entry of "
         "`except` fits is left out. Empty: none.",
         '[{ service = "orders", region = ["eu", "us"] }]',
+        form="routes",
+    )
+    address: tuple[RouteTags, ...] = option(
+        (),
+        "Routes that their requests may reach, as in `announce`; of several values of a tag one is enough. "
+        '`[{ service = "*" }]`: all. Empty: none.',
+        '[{ service = "billing" }, { service = "stock", environment = "prod" }]',
         form="routes",
     )
 

@@ -120,7 +120,7 @@ class Egress:
         target = splice.target
         peer = splice.caller
         context.query.refresh(target)
-        if target.refusal is not None:
+        if target.refusal is not None or target.reach is not peer.login.reach:  # it has other rights by now
             return None
         if target.routing == SHARD and target.generation == splice.generation:
             return None  # nobody else owns the key, as far as this broker knows

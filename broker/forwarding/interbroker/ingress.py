@@ -86,8 +86,8 @@ class Ingress(Delivery):
             text = "router annotations are not accepted from clients"
             self._refuse(peer, frame, "from-client", Refusal(WORD, text))
         elif not self._waits(peer, frame, request):
-            if policy != "accept":
-                return STRIP
+            if policy != "accept" or (peer.login.reach is not None and not self._query.only_observes):
+                return STRIP  # D-98: who has a role decides nothing here
             self.handle(peer, frame, request)
         return DONE
 

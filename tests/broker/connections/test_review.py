@@ -13,9 +13,10 @@ from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.resuming import NO_SESSION
 from tests.fakes import Wire, World, address, announcement, cancelled, error, routes_in, setup
 
-ALL = Role("all", ["*"], [Offer([("service", ["*"])])])
-ORDERS = Role("orders", ["certificate:CN=orders"], [Offer([("service", ["orders"]), ("region", ["eu", "us"])])])
-OTHERS = Role("default", [], [])
+ANY = Offer([("service", ["*"])])
+ALL = Role("all", ["*"], [ANY], [ANY])
+ORDERS = Role("orders", ["certificate:CN=orders"], [Offer([("service", ["orders"]), ("region", ["eu", "us"])])], [ANY])
+OTHERS = Role("default", [], [], [ANY])
 DENIED = "denied: the connection that served orders may do so no more"
 GONE = "revoked: the credentials of this connection hold no longer; connect again with others"
 

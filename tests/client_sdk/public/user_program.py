@@ -33,6 +33,7 @@ from client_sdk import (
     NoHandler,
     NoLease,
     NoRoute,
+    NotAllowed,
     NotConnected,
     Offering,
     OverLimit,
@@ -182,7 +183,7 @@ async def fail(client: Client) -> str:
     except (NoRoute, OverLimit, Draining) as error:
         assert_type(error, NoRoute | OverLimit | Draining)
         return error.word
-    except (NoLease, Unhealthy, Misrouted, TooLate, NoHandler, TooLarge):
+    except (NoLease, Unhealthy, NotAllowed, Misrouted, TooLate, NoHandler, TooLarge):
         raise
     except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
         raise
