@@ -135,6 +135,7 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "argon2",
     *("broker.edge.admission.doorman", "broker.edge.admission.keys"),  # they import jwt and argon2
     *("broker.edge.admission.tokens", "broker.edge.admission.passwords"),
+    "broker.edge.admission.hook",  # it imports aiohttp
     "uvloop",
     "opentelemetry",
     "pyspark",

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from broker.access.identities import ANONYMOUS, CERTIFICATE, JWT, KINDS, USER, kind_of
 from broker.access.roles import DEFAULT, Offer, Role
@@ -17,11 +18,13 @@ from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.sections.auth import RoleOptions, RouteTags
 from broker.config.toml import either, shown_value
+from broker.config.urls import Place
 from rsocket_wire.errors import BrokerError
 
 OFF: Final = "off"  # of auth.mode
 EXCEPT: Final = "except"  # of an entry of announce or address: no tag can be named so there
 HTTPS: Final = "https://"
+_OR_HOOK: Final = {"auth.users": " or auth.hook", "jwt.keys": " or auth.hook"}
 MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
 MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
 _USER: Final = re.compile(r"([^:\x00-\x20][^:\x00-\x1f]*):(\$argon2(?:id|i|d)\$\S+)")
@@ -38,17 +41,21 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
     needs: list[tuple[str, str]] = []
     if CERTIFICATE in accept:
         needs.append((CERTIFICATE, "tls.client_ca"))
-    if USER in accept:
+    has_hook = bool(values["auth.hook"]) or "auth.hook" in wrong
+    if USER in accept and not has_hook:
         needs.append((USER, "auth.users"))
-    if JWT in accept:
+    if JWT in accept and (values["jwt.keys"] or not has_hook):
         needs += [(JWT, "jwt.keys"), (JWT, "jwt.issuer"), (JWT, "jwt.audience")]
     found = [
-        ("auth.accept", f'"{kind}" needs {name}', kind)
+        ("auth.accept", f'"{kind}" needs {name}{_OR_HOOK.get(name, "")}', kind)
         for kind, name in needs
         if not values[name] and name not in wrong
     ]
+    own = [kind for kind, name in ((USER, "auth.users"), (JWT, "jwt.keys")) if kind in accept and values[name]]
+    if values["auth.hook"] and "auth.hook" not in wrong:
+        found += _mistakes_of_hook(str(values["auth.hook"]), set(accept) & {USER, JWT} != set(own))
     lack = lack_of_auth()
-    if lack and {USER, JWT} & set(accept):
+    if lack and own:
         found.append(("auth.accept", lack, ""))
     if JWT in accept and values["jwt.keys"] and "jwt.keys" not in wrong:
         found += [("jwt.keys", text, "") for text in _fault_of_keys(str(values["jwt.keys"]))]
@@ -59,6 +66,25 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
             pass  # said already
         except ValueError as error:
             found.append(("auth.users", f"{shown_value(values['auth.users'])} {error}", ""))
+    return found
+
+
+def _mistakes_of_hook(url: str, is_asked: bool) -> list[tuple[str, str, str]]:
+    found = []
+    try:
+        parts = urlsplit(url)
+        place = Place(parts.scheme, parts.hostname or "", parts.port or 0)
+    except ValueError:
+        place = Place("")
+    if place.scheme not in ("http", "https") or not place.host or "@" in url:
+        text = f"{shown_value(url)} is not a URL of https, or of http on this machine, without user and password"
+        found.append(("auth.hook", text, ""))
+    elif place.scheme == "http" and not place.is_local:
+        text = f"{shown_value(url)} would send passwords and tokens unencrypted to another machine: use https"
+        found.append(("auth.hook", text, ""))
+    if not is_asked:
+        text = 'is never asked: it verifies "user" without auth.users, and "jwt" without jwt.keys, of auth.accept'
+        found.append(("auth.hook", text, ""))
     return found
 
 

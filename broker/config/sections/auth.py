@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from broker.config.option import CORE, option
+from broker.config.quantities import TIME
 
 AuthMode = Literal["off", "observe", "required"]
 
@@ -35,6 +36,27 @@ class AuthOptions:
         "changes.",
         '"/etc/rsocket-broker/users"',
         form="file",
+    )
+    hook: str = option(
+        "",
+        "Program that verifies passwords where users is empty, and tokens where jwt.keys is: it gets each as JSON by "
+        "POST, and answers within a second, or nobody is let in. A URL of https, or of http on this machine.",
+        '"https://id.example/rsocket"',
+    )
+    hook_ca: str = option(
+        "",
+        "CA certificates, PEM, one of which must have signed that of hook. Empty: those of the system.",
+        '"/etc/rsocket-broker/hook-ca.pem"',
+        form="file",
+    )
+    hook_keep: float = option(
+        10.0,
+        "How long an answer of hook is used for the same credentials. So long a login that is withdrawn is noticed "
+        "later; 0 asks each time.",
+        '"1m"',
+        "seconds",
+        (0, 60),
+        form=TIME,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -67,7 +68,7 @@ class Doorman:
         if tasks:
             await asyncio.wait(tasks)
         for verifier in self._verifiers.values():
-            verifier.close()
+            await verifier.close()
 
     async def _answer(self, ask: Ask) -> None:
         shell = self.shell
@@ -94,16 +95,22 @@ class Doorman:
 
 
 def make_doorman(config: Config) -> Doorman | None:
-    """As it is configured, where `auth.mode` is not off; None: nothing is to be verified. OSError, ValueError: the file
-    of users is not what it should be."""
+    """As it is configured, where `auth.mode` is not off; None: nothing is to be verified. OSError, ValueError: a file
+    is not what it should be."""
     auth = config.auth
     verifiers: dict[str, Verifier] = {}
-    if JWT in auth.accept:
+    if auth.hook:
+        from broker.edge.admission.hook import HookVerifier
+
+        tls = ssl.create_default_context(cafile=auth.hook_ca) if auth.hook_ca else None
+        for kind in {JWT, USER}.intersection(auth.accept):
+            verifiers[kind] = HookVerifier(kind, auth.hook, auth.hook_keep, tls)
+    if JWT in auth.accept and config.jwt.keys:
         from broker.edge.admission.keys import Keys, fetch_keys
         from broker.edge.admission.tokens import TokenVerifier
 
         verifiers[JWT] = TokenVerifier(Keys(config.jwt.keys, fetch_keys), config.jwt.issuer, config.jwt.audience)
-    if USER in auth.accept:
+    if USER in auth.accept and auth.users:
         from broker.edge.admission.passwords import PasswordVerifier
 
         verifiers[USER] = PasswordVerifier(auth.users)

@@ -73,7 +73,7 @@ class PasswordVerifier:
         changed, self._changed = self._changed, set()
         return changed
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Gives up what is not being verified yet."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -58,7 +58,7 @@ class TokenVerifier:
         self._keys.commit()
         return set()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Asks for no more keys."""
         self._keys.close()
 

@@ -39,7 +39,7 @@ class Verifier(Protocol):
     def commit(self) -> set[str]:
         """What was read is in force. Returns names whose credentials hold no longer."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Gives back what it holds; it is asked nothing more."""
 
 

@@ -23,10 +23,10 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
         ("", ['2: auth.mode: "required" needs auth.accept: which identities are let in']),
         ('accept = ["jtw"]', ['3: auth.accept: "jtw" is not "certificate", "jwt", "user", "uid" or "anonymous"']),
         ('accept = ["certificate"]', ['3: auth.accept: "certificate" needs tls.client_ca']),
-        ('accept = ["user"]', ['3: auth.accept: "user" needs auth.users']),
+        ('accept = ["user"]', ['3: auth.accept: "user" needs auth.users or auth.hook']),
         (
             'accept = ["jwt"]',
-            [f'3: auth.accept: "jwt" needs {name}' for name in ("jwt.keys", "jwt.issuer", "jwt.audience")],
+            [f'3: auth.accept: "jwt" needs {name}' for name in ("jwt.keys or auth.hook", "jwt.issuer", "jwt.audience")],
         ),
         (
             'accept = ["user"]\nusers = "junk"',
@@ -40,6 +40,36 @@ def test_what_is_missing_is_told(folder: Path, said: str, expected: list[str]) -
     text = f'[auth]\nmode = "required"\n{said}\n'
     assert mistakes_of(folder, text) == [f"broker.toml:{each}" for each in expected]
     assert of_file(folder, "[auth]\naccept = []\n").auth.mode == "off"
+
+
+HOOK = '[auth]\nmode = "required"\n'
+
+
+@pytest.mark.parametrize("url", ["https://id.example/login", "http://127.0.0.1:9000/", "http://localhost/a"])
+@pytest.mark.parametrize("accept", ['["user"]', '["jwt"]', '["user", "jwt"]'])
+def test_a_hook_is_enough_for_passwords_and_tokens(folder: Path, url: str, accept: str) -> None:
+    assert of_file(folder, f'{HOOK}accept = {accept}\nhook = "{url}"\n').auth.hook == url
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ('accept = ["user"]\nhook = "id.example"', "is not a URL of https, or of http on this machine"),
+        (
+            'accept = ["user"]\nhook = "https://me:word@id.example/"',
+            "is not a URL of https, or of http on this machine",
+        ),
+        ('accept = ["user"]\nhook = "https://id.example:99999/"', "is not a URL of https, or of http on this machine"),
+        ('accept = ["user"]\nhook = "http://127.example/"', "would send passwords and tokens unencrypted to another"),
+        ('accept = ["uid"]\nhook = "https://id.example/"', 'is never asked: it verifies "user" without auth.users'),
+        ('accept = ["user"]\nusers = "users"\nhook = "https://id.example/"', "is never asked"),
+    ],
+)
+def test_a_hook_that_cannot_be_asked_is_a_mistake(folder: Path, said: str, text: str) -> None:
+    (folder / "users").write_text(f"ada:{HASH}\n")
+    (mistake,) = mistakes_of(folder, f"{HOOK}{said}\n")
+    assert "auth.hook: " in mistake
+    assert text in mistake
 
 
 JWT = '[auth]\nmode = "observe"\naccept = ["jwt"]\n[jwt]\nissuer = "i"\naudience = "a"\n'

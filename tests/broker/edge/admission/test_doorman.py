@@ -38,7 +38,7 @@ class FakeVerifier:
     def commit(self) -> set[str]:
         return {"ada"}
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.is_closed = True
 
 

@@ -46,7 +46,7 @@ async def test_a_user_has_one_password_and_nobody_learns_which_names_there_are(
         with pytest.raises(NotAccepted, match="no such user, or another password"):
             await verifier.verify(ask(name, password))
     assert len(hashes) == 3  # one for the unknown user, too
-    verifier.close()
+    await verifier.close()
 
 
 async def test_the_file_is_read_again_when_it_changes_and_a_mistake_changes_nothing(
@@ -63,7 +63,7 @@ async def test_the_file_is_read_again_when_it_changes_and_a_mistake_changes_noth
     (line,) = caplog.messages
     assert line.endswith("has no NAME:$argon2… in line 1; rsocket-broker password makes them")
     assert "marley" not in line
-    verifier.close()
+    await verifier.close()
 
 
 async def test_a_flood_of_logins_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ async def test_a_flood_of_logins_is_bounded(tmp_path: Path, monkeypatch: pytest.
     asked = await asyncio.gather(*(verifier.verify(ask("ada", "lovelace")) for _ in range(5)), return_exceptions=True)
     assert [type(each) for each in asked] == [Verified] * 3 + [Unavailable] * 2
     assert await verifier.verify(ask("ada", "lovelace")) == Verified("ada")
-    verifier.close()
+    await verifier.close()
 
 
 async def test_whose_password_was_changed_or_taken_away_is_told_once_however_it_was_noticed(tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ async def test_whose_password_was_changed_or_taken_away_is_told_once_however_it_
     verifier.prepare()
     assert verifier.commit() == set()
     assert await verifier.verify(ask("eve", "5678")) == Verified("eve")
-    verifier.close()
+    await verifier.close()
 
 
-def test_a_mistake_in_the_file_is_told_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_mistake_in_the_file_is_told_and_changes_nothing(tmp_path: Path) -> None:
     verifier = PasswordVerifier(write(tmp_path, ada="lovelace"))
     (tmp_path / "users").write_text("ada lovelace")
     with pytest.raises(BrokerError, match=r"auth.users: \S+ has no NAME:\$argon2… in line 1"):
@@ -99,4 +99,4 @@ def test_a_mistake_in_the_file_is_told_and_changes_nothing(tmp_path: Path) -> No
     with pytest.raises(BrokerError, match=r"auth.users: \S+ cannot be read: No such file or directory"):
         verifier.prepare()
     assert verifier.commit() == set()
-    verifier.close()
+    await verifier.close()
