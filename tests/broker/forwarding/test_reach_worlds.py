@@ -26,7 +26,7 @@ from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import LB_METHOD, SHARD_KEY, STICKY_ROUTE_KEY
 from rsocket_wire.wire.tags import Tag
-from tests.fakes import Wire, World, addressed, announcement, route_id, setup
+from tests.fakes import Frame, Wire, World, addressed, announcement, route_id, setup
 
 WORLDS_N: Final = int(os.environ.get("WORLDS", "40"))
 STEPS_N: Final = 40
@@ -199,11 +199,11 @@ class ReachWorld:
 
     # What must be so
 
-    def judge(self, name: str, stream_id: int, asked: Asked, reached: list[int], answers: list[object]) -> None:
+    def judge(self, name: str, stream_id: int, asked: Asked, reached: list[int], answers: list[Frame]) -> None:
         """What became of one request, at once or later."""
         matched = self.matched(asked)
         allowed = [number for number in matched if may(self.routes[number], self.said[name], name)]
-        words = [answer.text.partition(":")[0] for answer in answers]  # type: ignore[attr-defined]
+        words = [answer.text.partition(":")[0] for answer in answers]
         if allowed:
             assert words == [], (name, asked.wanted, allowed)
             if asked.routing == MULTICAST:
