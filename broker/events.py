@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-PIPE_FORMAT: Final = 5  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
+PIPE_FORMAT: Final = 6  # of the frames on the pipe to the writer, in the broker's header; a new field is a new format
 
 LIFECYCLE: Final = 0
 FLOW: Final = 1
@@ -73,6 +73,10 @@ AUTH_REFUSED: Final = 36
 DENIED: Final = 37
 ROLES_CHANGED: Final = 38
 REVOKED: Final = 39
+
+# Tags of Denied: which tag of the route was in the way.
+TAG: Final = "tag"
+VALUE: Final = "value"
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -140,6 +144,8 @@ class LifecycleEvent(NamedTuple):
     uptime_ms: int = 0
     requests: int = 0
     choices: int = 0
+    principal: str = ""
+    role: str = ""
 
     @property
     def name(self) -> str:
@@ -162,6 +168,7 @@ class FlowRecord(NamedTuple):
     interval_ms: int
     caller_route: str
     caller_service: str
+    principal: str
     route_id: str
     service: str
     address: str
@@ -278,8 +285,8 @@ LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
     **_SHARED_MEANINGS,
     "kind": "what happened, as a number that never changes its meaning",
     "at_ms": "when it happened",
-    "tags": "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of BrokerStarted, "
-    "TableDigest and BrokerLoad what is said of them below",
+    "tags": "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of Denied the `tag` that "
+    "was in the way and its `value`; of BrokerStarted, TableDigest and BrokerLoad what is said of them below",
     "peer": "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id",
     "reason": "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`; of AnnotationsRefused "
     "what is wrong with them; of Admitted the kind of the identity",
@@ -288,6 +295,8 @@ LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
     "requests": "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that "
     "were refused since the last such event",
     "choices": "choices that the broker had made by then: a request whose `choice` is greater was chosen after it",
+    "principal": "identity of the connection, `jwt:orders-7`; empty: it is anonymous, not known yet, or there is none",
+    "role": "of Admitted, AuthRefused and Denied the role of that identity; empty: it has none",
 }
 FLOW_MEANINGS: Final[dict[str, str]] = {
     **_SHARED_MEANINGS,
@@ -295,6 +304,7 @@ FLOW_MEANINGS: Final[dict[str, str]] = {
     "interval_ms": "how long it was",
     "caller_route": "route of the caller; empty: a caller without ROUTE_SETUP",  # D-17
     "caller_service": "service name of the caller, or empty",
+    "principal": "identity of the caller, `jwt:orders-7`; empty: it is anonymous",
     "address": "its tags, `service=orders region=eu`",
     "model": "`request_response`, `request_stream` …",
     "routing": "`unicast`, `shard` or `multicast`",

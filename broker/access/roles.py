@@ -27,6 +27,15 @@ NAME: Final = "${name}"
 MAX_FOUND: Final = 10_000  # principals whose role is remembered; at one more all are forgotten, and found again
 
 
+class Obstacle:
+    """What keeps a route from being one of those that are allowed."""
+
+    def __init__(self, tag: str, value: str, text: str = "") -> None:
+        self.tag: Final = tag  # short name of its key
+        self.value: Final = value  # which does not fit; empty where the route has no such tag
+        self.text: Final = text or f"{tag}={value}"
+
+
 class Wanted:
     """A tag that an entry names."""
 
@@ -49,21 +58,34 @@ class Offer:
         self.excepted: Final[list[Offer]] = excepted if excepted is not None else []
 
     def obstacle(self, tags: list[Tag], name: str, is_address: bool = False) -> str:
-        """What keeps a route with these tags from being one of these, `region=mars`; empty: nothing.
+        """The text of `find_obstacle`; empty: nothing."""
+        obstacle = self.find_obstacle(tags, name, is_address)
+        return obstacle.text if obstacle is not None else ""
 
-        `is_address`: one value of each key is enough, else all must fit.
+    def find_obstacle(self, tags: list[Tag], name: str, is_address: bool) -> Obstacle | None:
+        """What keeps a route with these tags from being one of these, `region=mars`, its service before all else.
+
+        `name`: of the identity. `is_address`: one value of each key is enough, else all must fit.
         """
+        nearest: Obstacle | None = None
         for wanted in self.wanted:
-            found = [tag.value or "" for tag in tags if tag.key == wanted.key]
-            if not found:
-                return f"it has no tag {wanted.key.short_name}"
+            if nearest is not None and wanted.key != SERVICE_NAME:
+                continue
+            tag = wanted.key.short_name
+            found = [each.value or "" for each in tags if each.key == wanted.key]
             misfits = [value for value in found if not fits_any(wanted.patterns, value, name)]
-            if misfits and not (is_address and len(misfits) < len(found)):
-                return f"{wanted.key.short_name}={misfits[0]}"
+            if not found:
+                nearest = Obstacle(tag, "", f"it has no tag {tag}")
+            elif misfits and not (is_address and len(misfits) < len(found)):
+                nearest = Obstacle(tag, misfits[0])
+        if nearest is not None:
+            return nearest
         for each in self.excepted:
-            if not each.obstacle(tags, name, True):
-                return f"{each} is excepted"
-        return ""
+            if each.find_obstacle(tags, name, True) is None:
+                tag = each.wanted[0].key.short_name if each.wanted else ""
+                values = [one.value or "" for one in tags if one.key.short_name == tag]
+                return Obstacle(tag, values[0] if values else "", f"{each} is excepted")
+        return None
 
     def has_name(self) -> bool:
         """Which routes these are depends on the name of the identity."""
@@ -81,12 +103,11 @@ class Role:
         self.who: Final = who
         self.address: Final[list[Offer]] = address if address is not None else []
         self.has_name: Final = any(each.has_name() for each in self.address)  # see `Offer.has_name`
-        self._offers: Final = offers
+        self.offers: Final = offers
 
     def obstacle(self, tags: list[Tag], principal: str) -> str:
         """Why a route with these tags, those of its service and id among them, may not be announced; empty: it may."""
-        why = _obstacle(self._offers, tags, principal, False)
-        return f"the role {self.name} does not allow to announce this route: {why}" if why else ""
+        return self.refusal(self.find_obstacle(tags, principal, False), False)
 
     def may_address(self, tags: list[Tag], name: str) -> bool:
         """A route with these tags may be addressed by an identity of this name; as `address_obstacle`."""
@@ -94,8 +115,31 @@ class Role:
 
     def address_obstacle(self, tags: list[Tag], principal: str) -> str:
         """Why a route with these tags, those of its service and id among them, may not be addressed; empty: it may."""
-        why = _obstacle(self.address, tags, principal, True)
-        return f"the role {self.name} does not allow to address this route: {why}" if why else ""
+        return self.refusal(self.find_obstacle(tags, principal, True), True)
+
+    def find_obstacle(self, tags: list[Tag], principal: str, is_address: bool) -> Obstacle | None:
+        """What keeps a route with these tags from being announced, or addressed; None: nothing.
+
+        Of several entries that of the first one for its service, else its service.
+        """
+        name = name_of(principal)
+        service = SERVICE_NAME.short_name
+        nearest: Obstacle | None = None
+        for offer in self.address if is_address else self.offers:
+            obstacle = offer.find_obstacle(tags, name, is_address)
+            if obstacle is None:
+                return None
+            if nearest is None or (nearest.tag == service and obstacle.tag != service):
+                nearest = obstacle
+        if nearest is not None:
+            return nearest
+        services = [tag.value or "" for tag in tags if tag.key == SERVICE_NAME]
+        return Obstacle(service, services[0]) if services else Obstacle(service, "", "a route")
+
+    def refusal(self, obstacle: Obstacle | None, is_address: bool) -> str:
+        """The sentence about what `find_obstacle` has found, for the identity and for operators; empty for None."""
+        what = "address" if is_address else "announce"
+        return f"the role {self.name} does not allow to {what} this route: {obstacle.text}" if obstacle is not None else ""
 
 
 class Roles:
@@ -135,16 +179,6 @@ class Roles:
                 break
         self._found[principal] = found
         return found
-
-
-def _obstacle(offers: list[Offer], tags: list[Tag], principal: str, is_address: bool) -> str:
-    """What keeps a route with these tags from being any of these; empty: nothing."""
-    name = name_of(principal)
-    obstacles = [offer.obstacle(tags, name, is_address) for offer in offers]
-    if "" in obstacles:
-        return ""
-    services = [tag.value or "" for tag in tags if tag.key == SERVICE_NAME]
-    return obstacles[0] if len(obstacles) == 1 else f"service={services[0]}" if services else "a route"
 
 
 def name_of(principal: str) -> str:

@@ -109,9 +109,10 @@ class Admission:
         `expires_at`: seconds, monotonic; 0.0: it holds as long as the connection.
         """
         self._answered(peer)
-        if self._roles.is_on and self._roles.find(principal) is None:
+        role = self._roles.find(principal)
+        if self._roles.is_on and role is None:
             text = f"{principal or ANONYMOUS} has no role"
-            refused = self.refuse(peer, DENIED, text, text, now)
+            refused = self.refuse(peer, DENIED, text, text, now, principal)
             if refused is not None:
                 return refused
         surplus = self._limits.identify(peer, principal)
@@ -120,17 +121,20 @@ class Admission:
         peer.login.expires_at = expires_at
         self.admitted_n += 1
         at_ms = self._event_log.wall(now)
-        tell_peer(self._event_log, ADMITTED, peer, at_ms, "", kind_of(principal), principal or ANONYMOUS)
+        name = role.name if role is not None else ""
+        tell_peer(self._event_log, ADMITTED, peer, at_ms, "", kind_of(principal), principal or ANONYMOUS, name)
         return None
 
-    def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> Ending | None:
+    def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float, principal: str = "") -> Ending | None:
         """Refuses the connection; with `observe` lets it in as who its transport says, None.
 
-        `text` is for the stranger, `reason` for operators: neither holds a secret.
+        `text` is for the stranger, `reason` for operators: neither holds a secret. `principal`: whose they are, if that
+        is known.
         """
         self._answered(peer)
         self.refused[word] = self.refused.get(word, 0) + 1
-        tell_peer(self._event_log, AUTH_REFUSED, peer, self._event_log.wall(now), "", word, reason)
+        at_ms = self._event_log.wall(now)
+        tell_peer(self._event_log, AUTH_REFUSED, peer, at_ms, "", word, reason, "", principal)
         return Ending(peer, word, text, REJECTED_SETUP) if self._is_required else None
 
     def late(self, peer: Peer, now: float) -> Ending | None:

@@ -10,14 +10,14 @@ have to end, and tells other brokers of routes that joined and left.
 from typing import Final
 
 from broker.access.identities import ANONYMOUS
-from broker.access.roles import Roles
+from broker.access.roles import Obstacle, Roles
 from broker.connections.admission import OFF, REQUIRED
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
-from broker.events import DENIED, ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED
+from broker.events import DENIED, ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, TAG, VALUE
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
@@ -109,16 +109,27 @@ class Registration:
         tags.append(Tag(SERVICE_NAME, service.encode()))  # which a tag may contradict
         own_id = id_text(route_id)
         who = peer.principal or ANONYMOUS
-        text = ""
-        if self._roles.is_on:
-            role = self._roles.find(peer.principal)
-            text = f"{who} has no role" if role is None else role.obstacle(tags, peer.principal)
-        if [tag for tag in tags if tag.key == ROUTE_ID and tag.value != own_id]:
+        role = self._roles.find(peer.principal) if self._roles.is_on else None
+        obstacle = role.find_obstacle(tags, peer.principal, False) if role is not None else None
+        text = role.refusal(obstacle, False) if role is not None else f"{who} has no role" if self._roles.is_on else ""
+        foreign = [tag for tag in tags if tag.key == ROUTE_ID and tag.value != own_id]
+        if foreign:
+            obstacle = Obstacle(ROUTE_ID.short_name, foreign[0].value or "")
             text = "a tag of this route is the Route Id of another one"
         if not text:
             return ""
-        at_ms = self._event_log.wall(now)
-        self._event_log.tell(DENIED, at_ms, "", service, peer=peer.name, reason="denied", detail=f"{who}: {text}")
+        self._event_log.tell(
+            DENIED,
+            self._event_log.wall(now),
+            "",
+            service,
+            [(TAG, obstacle.tag), (VALUE, obstacle.value)] if obstacle is not None else None,
+            peer=peer.name,
+            reason="denied",
+            detail=f"{who}: {text}",
+            principal=peer.principal,
+            role=role.name if role is not None else "",
+        )
         return text if self._settings.auth_mode == REQUIRED else ""
 
     def join(self, peer: Peer, setup: RouteSetup, old: Route | None, now: float) -> Route | None:
@@ -189,7 +200,7 @@ class Registration:
         return None
 
     def _tell(self, kind: int, route: Route, peer: Peer, at_ms: int, reason: str) -> None:
-        tell_route(self._event_log, kind, route, peer.name, at_ms, reason, peer.end_detail)
+        tell_route(self._event_log, kind, route, peer.name, at_ms, reason, peer.end_detail, peer.principal)
 
 
 def _refused(peer: Peer, word: str, text: str, code: int) -> Announcement:

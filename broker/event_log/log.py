@@ -49,15 +49,29 @@ class EventLog:
         detail: str = "",
         uptime_ms: int = 0,
         requests: int = 0,
+        principal: str = "",
+        role: str = "",
     ) -> None:
         """Something happened. `uptime_ms`: how long the route or the connection was there."""
         told = tags if tags is not None else ()
         seq, choices = self.reserve(1), self._query.choices
-        self.add(
-            LifecycleEvent(
-                kind, seq, at_ms, route_id, service, told, peer, reason, detail, uptime_ms, requests, choices
-            )
+        event = LifecycleEvent(
+            kind,
+            seq,
+            at_ms,
+            route_id,
+            service,
+            told,
+            peer,
+            reason,
+            detail,
+            uptime_ms,
+            requests,
+            choices,
+            principal,
+            role,
         )
+        self.add(event)
 
     def reserve(self, count: int) -> int:
         """The first of so many numbers, for events that are told later as of now."""

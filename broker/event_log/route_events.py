@@ -11,27 +11,52 @@ from rsocket_wire.wire.ids import id_text
 
 
 def tell_route(
-    event_log: EventLog, kind: int, route: Route, peer: str, at_ms: int, reason: str = "", detail: str = ""
+    event_log: EventLog,
+    kind: int,
+    route: Route,
+    peer: str,
+    at_ms: int,
+    reason: str = "",
+    detail: str = "",
+    principal: str = "",
 ) -> None:
-    """A route came or went. `peer`: of its owner, see `owner_text`; a route that left has none any more."""
+    """A route came or went. `peer`, `principal`: of its owner; a route that left has none any more."""
     has_come = kind in (ROUTE_JOINED, ROUTE_ADDED)
     uptime_ms = 0 if has_come else max(0, at_ms - route.joined_at_ms)
     tags, requests = route.tag_texts(), route.load.requests
-    event_log.tell(kind, at_ms, route.id_text, route.service, tags, peer, reason, detail, uptime_ms, requests)
+    event_log.tell(
+        kind, at_ms, route.id_text, route.service, tags, peer, reason, detail, uptime_ms, requests, principal
+    )
 
 
-def tell_peer(event_log: EventLog, kind: int, peer: Peer, at_ms: int, route_id: str, reason: str, detail: str) -> None:
-    """Something happened to a connection."""
+def tell_peer(
+    event_log: EventLog,
+    kind: int,
+    peer: Peer,
+    at_ms: int,
+    route_id: str,
+    reason: str,
+    detail: str,
+    role: str = "",
+    principal: str = "",
+) -> None:
+    """Something happened to a connection. `role`: if that is told; `principal`: if it is not that of the connection."""
     uptime_ms = max(0, at_ms - peer.connected_at_ms)
     service, requests = peer.caller_service, peer.requests
-    event_log.tell(kind, at_ms, route_id, service, None, peer.name, reason, detail, uptime_ms, requests)
+    principal = principal or peer.principal
+    event_log.tell(
+        kind, at_ms, route_id, service, None, peer.name, reason, detail, uptime_ms, requests, principal, role
+    )
 
 
 def tell_slow(event_log: EventLog, peer: Peer, at_ms: int, word: str, text: str) -> None:
     """A connection is about to be ended for what waits for it; `word` as in its PeerClosed."""
     route = peer.route
     route_id = route.id_text if isinstance(route, Route) and route.slot >= 0 else ""
-    event_log.tell(SLOW_PEER_ENDED, at_ms, route_id, peer.caller_service, peer=peer.name, reason=word, detail=text)
+    service, principal = peer.caller_service, peer.principal
+    event_log.tell(
+        SLOW_PEER_ENDED, at_ms, route_id, service, peer=peer.name, reason=word, detail=text, principal=principal
+    )
 
 
 def tell_dropped(event_log: EventLog, dropped: Dropped, at_ms: int) -> None:
@@ -60,3 +85,8 @@ def owner_text(owner: object) -> str:
     if isinstance(owner, Peer):
         return owner.name
     return f"broker {id_text(owner.id)}" if isinstance(owner, Remote) else ""
+
+
+def principal_of(owner: object) -> str:
+    """Of a connection its identity; of another broker's route nobody says it."""
+    return owner.principal if isinstance(owner, Peer) else ""

@@ -11,7 +11,7 @@ goes by the numbers.
 from typing import Final
 
 from broker.event_log.log import EventLog
-from broker.event_log.route_events import owner_text
+from broker.event_log.route_events import owner_text, principal_of
 from broker.events import ROUTE_SEEN, TABLE_DIGEST, LifecycleEvent
 from broker.forwarding.peer import Peer
 from broker.routing.query import Query
@@ -101,6 +101,7 @@ class Snapshots:
                     uptime_ms=max(0, at_ms - route.joined_at_ms),
                     requests=seen.requests,
                     choices=self._choices,
+                    principal=principal_of(seen.owner),
                 )
             )
         self._told = end

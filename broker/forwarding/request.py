@@ -423,6 +423,7 @@ class RequestContext:
         texts = FlowTexts(
             caller.id_text if isinstance(caller, Route) else "",
             peer.caller_service,
+            peer.principal,
             route.id_text if route is not None else "",
             route.service if route is not None else service,
             target.label if target is not None else "",

@@ -213,7 +213,7 @@ def test_rows_have_the_record_type_and_then_the_fields_of_their_table() -> None:
     }
     assert event.row()[0] == LIFECYCLE
     record = FlowRecord(
-        *(1, 2, 3, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", 4, 11, 5, 6, 7, 8, 9, 10), [(1, 2)], "k"
+        *(1, 2, 3, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "l", 4, 11, 5, 6, 7, 8, 9, 10), [(1, 2)], "k"
     )
     assert dict(zip(FLOW_FIELDS, record.row()[1:], strict=True)) == {
         name: getattr(record, name) for name in FLOW_FIELDS

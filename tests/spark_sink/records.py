@@ -27,7 +27,7 @@ from spark_sink.writer.settings import Settings
 
 Event = FlowRecord | LifecycleEvent
 RequestFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int, int]
-DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str, str, str, str]
+DefinitionFields: TypeAlias = tuple[int, int, str, str, str, str, str, str, str, str, str, str, str]
 
 HEADER = Header(broker_id="7f3a0000-0000-4000-8000-000000000001", broker_name="one", epoch=1_700_000_000_000)
 NOON_MS = 1_700_049_600_000  # 2023-11-15 12:00:00 UTC
@@ -48,6 +48,7 @@ def flow(rng: random.Random, seq: int, at_ms: int = NOON_MS) -> FlowRecord:
         1000,
         rng.choice(["", "caller-1", "caller-2"]),
         rng.choice(["", "web"]),
+        "",
         rng.choice(["", "route-1", "route-2"]),
         rng.choice(["orders", "stock", "größe | [x]"]),
         "service=orders",
@@ -88,7 +89,7 @@ def lifecycle(rng: random.Random, seq: int, at_ms: int = NOON_MS) -> LifecycleEv
 
 def definition(flow: int, service: str = "orders") -> DefinitionFields:
     route, address = f"route-{flow}", f"service={service}"
-    return (3, flow, "caller-1", "web", route, service, address, "request_response", "unicast", "", "", "AAAEFA==")
+    return (3, flow, "caller-1", "web", "", route, service, address, "request_response", "unicast", "", "", "AAAEFA==")
 
 
 def request(rng: random.Random, seq: int, flow: int, at_ms: int = NOON_MS) -> RequestFields:

@@ -86,6 +86,7 @@ class FlowTexts(NamedTuple):
 
     caller_route: str = ""
     caller_service: str = ""
+    principal: str = ""
     route_id: str = ""
     service: str = ""
     label: str = ""  # of the address
@@ -328,9 +329,9 @@ def _record(flow: Flow, outcome: int, counts: Counts, seq: int, at_ms: int, inte
         seq,
         at_ms,
         interval_ms,
-        *texts[:7],
+        *texts[:8],
         OUTCOME_NAMES[outcome],  # stands in front of the word
-        *texts[7:],
+        *texts[8:],
         counts.requests,
         counts.branches,
         counts.items_in,

@@ -53,3 +53,12 @@ def test_a_role_allows_to_address_what_one_of_its_entries_fits_and_nothing_else(
     )
     silent = Role("orders", ["user:*"], [STOCK])
     assert silent.address_obstacle(tags("service=stock", "environment=prod"), "user:ada") != ""
+
+
+def test_of_several_entries_the_one_for_the_service_says_what_is_in_the_way() -> None:
+    role = Role("own", ["*"], [Offer([("service", ["a"])]), Offer([("region", ["eu"]), ("service", ["b"])])])
+    found = [role.find_obstacle(tags(f"service={service}", "region=us"), "", False) for service in ("b", "c")]
+    assert [(each.tag, each.value, each.text) for each in found if each] == [
+        ("region", "us", "region=us"),
+        ("service", "c", "service=c"),
+    ]

@@ -8,7 +8,7 @@ from broker.access.roles import Offer, Role
 from broker.connections.admission import MAX_SECRET_BYTES, NOT_ACCEPTED, Ask
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED, REJECTED_RESUME, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import METADATA, METADATA_PUSH, REQUEST_RESPONSE, Resume, encode_request
+from rsocket_wire.rsocket.frames import METADATA, METADATA_PUSH, REQUEST_FNF, REQUEST_RESPONSE, Resume, encode_request
 from rsocket_wire.rsocket.metadata import encode_entry, encode_well_known_entry
 from rsocket_wire.wire.authentication import AUTHENTICATION_ID, AUTHENTICATION_MIME, BEARER, SIMPLE, Credentials
 from rsocket_wire.wire.tags import Tag
@@ -295,6 +295,33 @@ def test_a_name_with_a_star_opens_no_pattern() -> None:
     role = Role("own", ["jwt:*"], [Offer([("service", ["${name}"])])])
     assert role.obstacle([Tag.of("service", "ab")], "jwt:a*") != ""
     assert role.obstacle([Tag.of("service", "a*")], "jwt:a*") == ""
+
+
+def test_events_and_flows_tell_who_it_was_its_role_and_the_tag_that_was_in_the_way() -> None:
+    world = roles(ORDERS_ROLE, OTHERS)
+    connect(world, announcement(1, "orders", region="eu"), origin=CERTIFICATE)
+    connect(world, announcement(2, "orders", region="mars"), origin=CERTIFICATE)
+    caller = connect(world, None, origin=("", "certificate:CN=billing"))
+    caller.send(encode_request(REQUEST_FNF, 1, b"x", addressed(ORDERS)))
+    names = ("Admitted", "RouteJoined", "Denied")
+    events = [each for each in world.events() if each.name in names]
+    told = [(each.name, each.principal, each.role) for each in events]
+    orders = "certificate:CN=orders"
+    assert told == [
+        *(("Admitted", orders, "orders"), ("RouteJoined", orders, "")),
+        *(("Admitted", orders, "orders"), ("Denied", orders, "orders")),
+        ("Admitted", "certificate:CN=billing", "default"),
+    ]
+    assert list(events[3].tags) == [("tag", "region"), ("value", "mars")]
+    world.now += 1
+    assert [record.principal for record in world.flows()] == ["certificate:CN=billing"]
+
+
+def test_who_is_refused_for_want_of_a_role_is_named_all_the_same() -> None:
+    world = World(CoreSettings(auth_mode="required", auth_accept=("jwt",), roles=(ORDERS_ROLE,)))
+    connect(world, entry(TOKEN))
+    admit(world, world.core.take_asks()[0])
+    assert [each.principal for each in world.events() if each.name == "AuthRefused"] == ["jwt:orders-7"]
 
 
 def test_roles_are_only_observed_with_observe() -> None:

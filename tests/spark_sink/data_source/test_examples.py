@@ -85,7 +85,7 @@ def test_the_alert_tells_a_service_that_fails_too_often(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flow(seq: int, service: str, requests: int, outcome: str, word: str = "") -> FlowRecord:
-        texts = ("", "web", "r1", service, f"service={service}", "request_response", "unicast", outcome, word, "")
+        texts = ("", "web", "", "r1", service, f"service={service}", "request_response", "unicast", outcome, word, "")
         return FlowRecord(seq, NOON_MS, 1000, *texts, requests, 0, 0, 0, 0, 0, 0, 0, [], "")
 
     one = run(tmp_path / "events")

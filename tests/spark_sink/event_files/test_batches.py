@@ -30,8 +30,8 @@ ORIGIN = {"broker_id": HEADER.broker_id, "broker_name": HEADER.broker_name, "epo
 
 def flow_row(record: FlowRecord) -> dict[str, Any]:
     """What must stand in the file, said in plain Python."""
-    names = ["caller_route", "caller_service", "route_id", "service", "address", "model", "routing", "outcome", "word"]
-    names += ["emptied_by", "requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out"]
+    names = ["caller_route", "caller_service", "principal", "route_id", "service", "address", "model", "routing"]
+    names += ["outcome", "word", "emptied_by", "requests", "branches", "items_in", "items_out", "bytes_in", "bytes_out"]
     names += ["latency_sum_us", "latency_max_us", "address_frame"]
     return ORIGIN | {
         "seq": record.seq,
@@ -68,6 +68,7 @@ def request_row(row: RequestFields, flow: DefinitionFields) -> dict[str, Any]:
 
 def lifecycle_row(event: LifecycleEvent) -> dict[str, Any]:
     names = ["seq", "kind", "route_id", "service", "peer", "reason", "detail", "uptime_ms", "requests", "choices"]
+    names += ["principal", "role"]
     return ORIGIN | {
         "event_time": EPOCH + timedelta(milliseconds=event.at_ms),
         "event": KIND_NAMES[event.kind],

@@ -46,6 +46,7 @@ def test_a_record_says_who_called_whom_and_how_it_went() -> None:
             interval_ms=1000,
             caller_route="00000000-0000-0000-0000-000000000002",
             caller_service="web",
+            principal="",
             route_id="00000000-0000-0000-0000-000000000001",
             service="orders",
             address="service=orders region=eu",

@@ -62,7 +62,7 @@ class Taken:
 
 
 KEYS = (
-    *("caller_route", "caller_service", "route_id", "service", "address", "model", "routing"),
+    *("caller_route", "caller_service", "principal", "route_id", "service", "address", "model", "routing"),
     *("outcome", "word", "emptied_by", "address_frame"),
 )
 
