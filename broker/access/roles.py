@@ -139,7 +139,9 @@ class Role:
     def refusal(self, obstacle: Obstacle | None, is_address: bool) -> str:
         """The sentence about what `find_obstacle` has found, for the identity and for operators; empty for None."""
         what = "address" if is_address else "announce"
-        return f"the role {self.name} does not allow to {what} this route: {obstacle.text}" if obstacle is not None else ""
+        return (
+            f"the role {self.name} does not allow to {what} this route: {obstacle.text}" if obstacle is not None else ""
+        )
 
 
 class Roles:
