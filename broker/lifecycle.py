@@ -56,6 +56,7 @@ class Lifecycle:
         self.deadlines: Final = Timers()  # when peers are looked at: one of each
         self.limits: Final = ConnectionLimits(settings)
         self.roles: Final = Roles(list(settings.roles))
+        engine.ingress.roles = self.roles
         self.review: Final = Review(self.limits.peers)
         self.admission: Final = Admission(settings, self.roles, self.limits, event_log)
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)

@@ -151,6 +151,7 @@ class Roles:
         self._roles: list[Role] = []
         self._default: Role | None = None  # None: who fits no role has none
         self._found: Final[dict[str, Role | None]] = {}
+        self._by_name: dict[str, Role] = {}
         self.count = 0
         self.replace(roles)
 
@@ -160,12 +161,17 @@ class Roles:
         others = [role for role in roles if role.name == DEFAULT]
         self._default = others[0] if others else None
         self._found.clear()
+        self._by_name = {role.name: role for role in roles}
         self.count = len(roles)
 
     @property
     def is_on(self) -> bool:
         """There are some."""
         return self.count > 0
+
+    def find_named(self, name: str) -> Role | None:
+        """The role of this name; None: there is none."""
+        return self._by_name.get(name)
 
     def find(self, principal: str) -> Role | None:
         """The role of this principal, empty for an anonymous one; None: it has none."""

@@ -24,7 +24,7 @@ MAX_CHANGES: Final = 1024  # joins and leaves to catch up with, some 4 µs each;
 class Reach:
     """The routes that connections of one role, and where that matters of one name, may reach."""
 
-    __slots__ = ("_all", "key", "name", "role", "seen_n", "slots_or_none")
+    __slots__ = ("_all", "key", "name", "role", "seen_n", "slots_or_none", "told_as")
 
     def __init__(self, every: "Reaches", number: int, role: Role, name: str) -> None:
         self.role: Final = role
@@ -32,6 +32,7 @@ class Reach:
         self.key: Final = number.to_bytes(8, "big")  # stands for it in what is remembered: 8 bytes
         self.slots_or_none: Slots | None = None  # None: not made yet, or it has given way
         self.seen_n = 0  # changes of the table that these slots are good for
+        self.told_as = ""  # to other brokers; empty until it is needed, see `interbroker.annotations`
         self._all: Final = every
 
     def slots(self) -> Slots:
@@ -60,7 +61,12 @@ class Reaches:
 
     def find(self, role: Role, principal: str) -> Reach:
         """What an identity of this role may reach."""
-        name = name_of(principal) if role.has_name else ""
+        return self.find_named(role, name_of(principal))
+
+    def find_named(self, role: Role, name: str) -> Reach:
+        """As `find`, by the name in the identity's text."""
+        if not role.has_name:
+            name = ""
         key = (role, name)
         reach = self._known.get(key)
         if reach is None:

@@ -9,9 +9,12 @@
 Decides the bytes of the prefix, whether a section may come in here (loops, too many hops), and what its to-override
 asks for. Does not know streams, and chooses no route: `ingress` does with it what it says.
 
-    to-override   [service:<name> ]route:<route id>                  this route, and no other decision
-                  [service:<name> ]broker:<name>[,<name> …]          your own routes, and a copy towards the others
-                  service:<name>  or none                            decide yourself
+    to-override   [<role> ][service:<name> ]route:<route id>             this route, and no other decision
+                  [<role> ][service:<name> ]broker:<name>[,<name> …]     your own routes, and a copy towards the others
+                  [<role> ]service:<name>, <role>  or none               decide yourself
+
+    <role>        role:<name>[/<name of the identity>]                   among what this role of yours may reach (D-98);
+                  said where you may have to decide. Other bytes than letters, digits and -._~:@=,+ are %XX in it
 """
 
 from typing import Final
@@ -19,7 +22,7 @@ from typing import Final
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.mime_translation import Mimes
 from broker.routing.table import Route
-from broker.routing.targets import ORIGIN_AT, ORIGIN_TO
+from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Target
 from rsocket_wire.errors import BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.metadata import ABSENT, COMPOSITE_MIME, encode_entry, find_broker_frame
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME, STREAMING, Annotations, decode_annotations
@@ -40,6 +43,7 @@ MAX_NEAR_BYTES: Final = 2048  # of a request's metadata, to the end of its ADDRE
 MAX_MIME_BYTES: Final = 128  # of a metadata mime type, as it fits in an entry's head
 MAX_PATHS: Final = 1024  # that are told apart; requests on later ones are counted together
 
+_PLAIN: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:@=,+")
 _KEY_BITS: Final = 41  # of a prefix's key: the number of a pair of mime types, of which a broker never meets 2^40
 _KEY_MASK: Final = (1 << _KEY_BITS) - 1
 ORIGIN_BYTES: Final = ORIGIN_TO - ORIGIN_AT
@@ -68,6 +72,9 @@ class Section:
         self.path: Final = path
         self.hops_n: Final = len(annotations.trace)  # links that it came by
         self.refusal: Refusal | None = None  # why such a request is not taken; None: it is
+        self.role_part = ""  # `role:…`; empty: the caller has none
+        self.role = ""  # name of the role
+        self.identity = ""  # name of the identity, where the role needs it; else empty
         self.service = ""  # of a redirect; empty: none
         self.route_id = NO_ROUTE  # 16 bytes when it names a route
         self.brokers: list[str] = []  # that get a copy
@@ -148,17 +155,19 @@ class RouterAnnotations:
 
     # Where requests come in
 
-    def prefix(self, route: Route, is_streaming: bool, mimes: Mimes, redirected: str, is_like_ours: bool) -> bytes:
+    def prefix(
+        self, route: Route, is_streaming: bool, mimes: Mimes, redirected: str, is_like_ours: bool, role_part: str = ""
+    ) -> bytes:
         """What goes in front of the caller's metadata on the way to a route; `redirected`: the service, or empty.
 
-        `is_like_ours`: see that function.
+        `is_like_ours`, `role_part`: see these functions.
         """
         # How the broker is called is part of the key, as a route remembers what was in front of its latest request.
         key = (self._naming << _KEY_BITS) | (mimes.number << 1) | (1 if is_streaming else 0)
-        if key == route.prefix_key and not redirected and not is_like_ours:
+        if key == route.prefix_key and not redirected and not is_like_ours and not role_part:
             return route.prefix
-        if redirected or is_like_ours:
-            to = f"service:{redirected} route:{route.id_text}" if redirected else f"route:{route.id_text}"
+        if redirected or is_like_ours or role_part:
+            to = override_text(role_part, redirected, f"route:{route.id_text}")
             return self.named_prefix(to, is_streaming, mimes, is_like_ours)
         full_key = (route.number << _KEY_BITS) | (key & _KEY_MASK)
         prefix = self._prefixes.get(full_key)
@@ -283,10 +292,26 @@ class RouterAnnotations:
         return refused
 
 
-def copy_override(brokers: list[str], redirected: str) -> str:
+def override_text(role_part: str, redirected: str, to: str) -> str:
+    """A to-override. `redirected`: the service, or empty; `to`: `route:…` or `broker:…`."""
+    text = f"service:{redirected} {to}" if redirected else to
+    return f"{role_part} {text}" if role_part else text
+
+
+def copy_override(brokers: list[str], redirected: str, role_part: str) -> str:
     """The to-override of a multicast's copy."""
-    names = f"broker:{','.join(brokers)}"
-    return f"service:{redirected} {names}" if redirected else names
+    return override_text(role_part, redirected, f"broker:{','.join(brokers)}")
+
+
+def role_part(target: Target, only_observes: bool) -> str:
+    """What a to-override says of the role of those who ask for this; empty: they reach everybody."""
+    reach = target.reach
+    if reach is None or only_observes:
+        return ""
+    if not reach.told_as:
+        name = f"/{_quoted(reach.name)}" if reach.name else ""
+        reach.told_as = f"role:{_quoted(reach.role.name)}{name}"
+    return reach.told_as
 
 
 def read_override(section: Section) -> None:
@@ -294,6 +319,12 @@ def read_override(section: Section) -> None:
     text = section.annotations.to_override
     if text is None:
         return
+    if text.startswith("role:"):
+        section.role_part, _, text = text.partition(" ")
+        name, _, identity = section.role_part[5:].partition("/")
+        section.role, section.identity = _unquoted(name), _unquoted(identity)
+        if not text:
+            return
     part = text
     if text.startswith("service:") and len(text) > 8:
         # A service's name may hold spaces, what stands behind it does not.
@@ -312,7 +343,26 @@ def read_override(section: Section) -> None:
         section.brokers = part[7:].split(",")
         if "" not in section.brokers:
             return
-    raise InvalidFrame(f"to-override: {text[:80]!r} begins with none of route:, broker: and service:", WORD)
+    raise InvalidFrame(f"to-override: {text[:80]!r} begins with none of route:, broker:, service: and role:", WORD)
+
+
+def _quoted(text: str) -> str:
+    """The text with all that could end it, or cannot be printed, as %XX."""
+    return "".join([chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode("utf-8", "replace")])
+
+
+def _unquoted(text: str) -> str:
+    """What was `_quoted`; InvalidFrame `bad-annotations` for what was not."""
+    first, *others = text.encode().split(b"%")
+    raw = first
+    try:
+        for each in others:
+            raw += bytes.fromhex(each[:2].decode()) + each[2:]
+            if len(each) < 2:
+                raise ValueError
+        return raw.decode()
+    except ValueError:
+        raise InvalidFrame(f"to-override: {text[:80]!r} is not written as the name of a role", WORD) from None
 
 
 def encode_caller_mimes(metadata_mime: str, data_mime: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.forwarding.interbroker.annotations import RouterAnnotations, entry_head, is_like_ours
+from broker.forwarding.interbroker.annotations import RouterAnnotations, entry_head, is_like_ours, role_part
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.interbroker.rewrite import rewritten
@@ -14,7 +14,7 @@ from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from rsocket_wire.errors import Refusal
+from rsocket_wire.errors import REJECTED, Refusal
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.resumption import FRAME_COST
@@ -47,8 +47,12 @@ class Egress:
             return None
         if route.load.is_behind or remote.id in link.behind:
             context.congested_requests.append(CongestedRequest(peer, route))
-        if not link.version:
+        if not link.version and not role_part(target, context.query.only_observes):
             return server
+        if not link.version:
+            text = f"the broker {remote.name} takes no annotations, so it cannot be told the role of the caller"
+            context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("denied", text, REJECTED))
+            return None
         mimes = context.mimes[request.mimes]
         at = request.metadata_at
         to = request.metadata_to
@@ -61,8 +65,11 @@ class Egress:
         kind = frame.kind
         flags = frame.flags
         is_streaming = kind == frames.REQUEST_STREAM or kind == frames.REQUEST_CHANNEL or flags & frames.FOLLOWS != 0
+        # Nobody could be told that the decision does not hold: then it is made again there, for this role.
+        is_made_again = kind == frames.REQUEST_FNF or kind == frames.METADATA_PUSH
+        role = role_part(target, context.query.only_observes) if is_made_again else ""
         prefix = self._annotations.prefix(
-            route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to)
+            route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to), role
         )
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)

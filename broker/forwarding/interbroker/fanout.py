@@ -15,6 +15,7 @@ from broker.forwarding.interbroker.annotations import (
     copy_override,
     entry_head,
     is_like_ours,
+    role_part,
 )
 from broker.forwarding.interbroker.remote import Remote, is_behind
 from broker.forwarding.interbroker.retry import STALE, is_refused
@@ -116,12 +117,13 @@ class LinkFanout:
         local: list[Route] = []
         groups = Groups()
         routes_n = 0
+        role = role_part(target, context.query.only_observes)
         for route in routes:
             owner = route.owner
             if isinstance(owner, Peer):
                 local.append(route)
                 routes_n += 1
-            elif isinstance(owner, Remote) and goes(owner):
+            elif isinstance(owner, Remote) and goes(owner, role):
                 groups.add(owner)
                 if is_behind(route):
                     context.congested_requests.append(CongestedRequest(peer, route))
@@ -166,7 +168,7 @@ class LinkFanout:
             link = group.hop.link
             if link is not None and link.version:
                 is_odd = is_like_ours(metadata, 0, len(metadata))
-                to = copy_override(group.names, target.redirected)
+                to = copy_override(group.names, target.redirected, role)
                 prefix = self._annotations.named_prefix(to, is_streaming(frame), mimes, is_odd)
                 if mimes.kind != COMPOSITE:
                     prefix += entry_head(mimes, len(metadata))
@@ -194,7 +196,7 @@ class LinkFanout:
         for group in groups.all():
             assert section is not None  # without one a request goes no further
             try:
-                entry = self._annotations.redirected(section, copy_override(group.names, service))
+                entry = self._annotations.redirected(section, copy_override(group.names, service, section.role_part))
             except BrokerError:
                 continue  # no room for one more name: too many hops for this copy
             parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, entry + rest)))
@@ -240,7 +242,7 @@ class LinkFanout:
             opening.advance(0, now)  # that was all
 
 
-def goes(remote: Remote) -> bool:
-    """A way leads there, and requests may take it."""
+def goes(remote: Remote, role: str) -> bool:
+    """A way leads there, and requests may take it. `role`: of who asks, which is said in annotations; empty: none."""
     link = remote.via.link if remote.via is not None else None
-    return link is not None and (link.version > 0 or link.id == remote.id)
+    return link is not None and (link.version > 0 or (link.id == remote.id and not role))

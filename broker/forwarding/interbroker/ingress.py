@@ -10,6 +10,7 @@ be told that it does not hold. Links are never closed for what stands in front o
 
 from typing import TYPE_CHECKING, Final
 
+from broker.access.roles import Roles
 from broker.forwarding.interbroker.annotations import (
     ANNOTATIONS_HEAD,
     MAX_SECTION_KEPT,
@@ -18,6 +19,7 @@ from broker.forwarding.interbroker.annotations import (
     RouterAnnotations,
     Section,
     find_section,
+    override_text,
     without_sections,
 )
 from broker.forwarding.interbroker.delivery import Delivery, no_address
@@ -33,7 +35,7 @@ from broker.forwarding.unicast import Splice
 from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
-from rsocket_wire.errors import BrokerError, InvalidFrame, Refusal
+from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
@@ -69,6 +71,7 @@ class Ingress(Delivery):
         super().__init__(context, annotations)
         self._query: Final = context.query
         self._fanout: Final = fanout
+        self.roles: Roles | None = None  # of this broker, by which roles at other brokers are meant; None: it has none
 
     # From clients
 
@@ -337,9 +340,7 @@ class Ingress(Delivery):
             start = self._read_mimes(peer, frame, request, section)
             self._deliver(peer, frame, request, section, route, owner, start)
         elif route is not None and section is not None and isinstance(owner, Remote) and owner.via is not None:
-            to_override = f"route:{route.id_text}"
-            if target.redirected:
-                to_override = f"service:{target.redirected} {to_override}"
+            to_override = override_text(section.role_part, target.redirected, f"route:{route.id_text}")
             anew = self._renamed(peer, frame, section, to_override)
             if anew:
                 self._pass_on(peer, frame, request, section, route, owner.via, anew)
@@ -364,6 +365,14 @@ class Ingress(Delivery):
         request.address_at, request.address_to = at, to
         query = self._query
         service = section.service if section is not None else ""
+        if section is not None and section.role_part:
+            role = self.roles.find_named(section.role) if self.roles is not None else None
+            if role is None:
+                text = f"the broker {self.annotations.name} has no role {section.role}, which the caller has"
+                self._refuse(peer, frame, "", Refusal("denied", text, REJECTED))
+                return None
+            reach = self._table.reaches.find_named(role, section.identity)
+            return query.resolve_within(reach, data, at, to, service)
         return query.resolve_as(data, at, to, service) if service else query.resolve(data, at, to)
 
     def _to_brokers(self, peer: Peer, frame: FrameCursor, request: Request, section: Section) -> None:

@@ -47,7 +47,7 @@ def test_requests_of_other_brokers_are_in_no_flow_record() -> None:
         *[
             (
                 section(to, "b1"),
-                f"bad-annotations: to-override: '{to}' begins with none of route:, broker: and service:",
+                f"bad-annotations: to-override: '{to}' begins with none of route:, broker:, service: and role:",
                 "malformed",
             )
             for to in ("elsewhere", "route:7", f"{TO} service:orders", "broker:b2,,b3", "service:")
