@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from broker import VERSION
-from broker.commands.garbage import Collector
 from broker.commands.gateway_process import GatewayProcesses
-from broker.commands.process import heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
+from broker.commands.process import Collector, heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
@@ -44,6 +43,7 @@ _log = logging.getLogger("broker")
 # Commands of other packages, imported when they are asked for: a broker must not carry pyarrow about (69 MiB), and not
 # every installation has it.
 ELSEWHERE = {
+    "access": "broker.commands.access",
     "bench": "broker.commands.bench",
     "call": "broker.commands.call",
     "ctl": "admin_api.ctl.commands",

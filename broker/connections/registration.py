@@ -22,11 +22,11 @@ from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.loads import Load
-from broker.routing.table import Route, Table, with_default_tags
+from broker.routing.table import Route, Table, announced_tags
 from rsocket_wire.errors import CONNECTION_ERROR, BrokerError
 from rsocket_wire.wire.frames import Address, RouteSetup, decode_frame
 from rsocket_wire.wire.ids import id_text
-from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME, ZONE
+from rsocket_wire.wire.keys import ROUTE_ID, ZONE
 from rsocket_wire.wire.tags import Tag
 
 
@@ -105,8 +105,7 @@ class Registration:
 
     def _obstacle(self, peer: Peer, route_id: bytes, service: str, own_tags: list[Tag], now: float) -> str:
         """Why the peer may not have this route; empty: it may, or that is only observed."""
-        tags = with_default_tags(route_id, service, own_tags)  # all by which it could be found
-        tags.append(Tag(SERVICE_NAME, service.encode()))  # which a tag may contradict
+        tags = announced_tags(route_id, service, own_tags)
         own_id = id_text(route_id)
         who = peer.principal or ANONYMOUS
         role = self._roles.find(peer.principal) if self._roles.is_on else None

@@ -174,6 +174,11 @@ class Table:
         self.generation += 1
 
 
+def announced_tags(route_id: bytes, service: str, tags: list[Tag]) -> list[Tag]:
+    """All tags by which a route that is announced could be found, with the service that a tag may contradict."""
+    return [*with_default_tags(route_id, service, tags), Tag(SERVICE_NAME, service.encode())]
+
+
 def with_default_tags(route_id: bytes, service: str, tags: list[Tag]) -> list[Tag]:
     """The tags of a route: RouteId values in canonical form (D-18), ServiceName and RouteId added if absent.
 

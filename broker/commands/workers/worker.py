@@ -17,8 +17,7 @@ from typing import Final
 from aiohttp import web
 
 from admin_api.app import make_app, start_unix
-from broker.commands.garbage import Collector
-from broker.commands.process import heed_signals, prepare, run, stop_at_eof
+from broker.commands.process import Collector, heed_signals, prepare, run, stop_at_eof
 from broker.commands.workers.messages import BEAT, BEAT_S, StartReport
 from broker.commands.workers.plan import Assignment
 from broker.log import setup as setup_log

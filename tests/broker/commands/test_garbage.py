@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.commands.garbage import GROWTH, LOOK_S, Collector
+from broker.commands.process import GROWTH, LOOK_S, Collector
 from tests.system.support.shells import FakeLoop
 
 
