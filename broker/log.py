@@ -220,12 +220,15 @@ def event_line(event: events.LifecycleEvent) -> str:
     line = _LINES.get(event.kind, "broker: events dropped{why}")
     if event.kind == events.REQUESTS_DROPPED and event.peer and not event.service:
         line = "link {peer}: requests dropped{why}"
+    if event.kind == events.DIGEST_MISMATCH and event.reason == "roles":
+        line = "link {peer}: {roles}"
     if event.kind == events.DENIED and not event.service:
         line = "peer {peer}: {requests} not allowed{why}"
     return line.format(
         route=route,
         service=event.service,
         peer=event.peer,
+        roles=event.detail,
         tags=_tags(event),
         after=f"after {_seconds(event)}",
         requests=f"{event.requests} requests",

@@ -16,6 +16,7 @@ A `*` at the end of a text stands for any end, `${name}` for the name of the ide
 they are about, and what follows, the callers know.
 """
 
+from hashlib import blake2b
 from typing import Final
 
 from broker.access.identities import ANONYMOUS
@@ -94,6 +95,10 @@ class Offer:
     def __str__(self) -> str:
         return " ".join([f"{each.key.short_name}={'|'.join(each.patterns)}" for each in self.wanted])
 
+    def __repr__(self) -> str:
+        """All of it, so that two which differ are written differently."""
+        return f"{[(each.key.wire, each.patterns) for each in self.wanted]!r}-{self.excepted!r}"
+
 
 class Role:
     """What connections of some identities may announce and address."""
@@ -108,6 +113,10 @@ class Role:
     def obstacle(self, tags: list[Tag], principal: str) -> str:
         """Why a route with these tags, those of its service and id among them, may not be announced; empty: it may."""
         return self.refusal(self.find_obstacle(tags, principal, False), False)
+
+    def __str__(self) -> str:
+        """All of it, on one line; two roles that differ are written differently."""
+        return repr((self.name, self.who, self.offers, self.address))
 
     def may_address(self, tags: list[Tag], name: str) -> bool:
         """A route with these tags may be addressed by an identity of this name; as `address_obstacle`."""
@@ -153,6 +162,7 @@ class Roles:
         self._found: Final[dict[str, Role | None]] = {}
         self._by_name: dict[str, Role] = {}
         self.count = 0
+        self.digest = b""  # 8 bytes that are equal where the roles and their order are, for other brokers
         self.replace(roles)
 
     def replace(self, roles: list[Role]) -> None:
@@ -163,6 +173,8 @@ class Roles:
         self._found.clear()
         self._by_name = {role.name: role for role in roles}
         self.count = len(roles)
+        text = "\n".join([str(role) for role in self._roles + others])
+        self.digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
 
     @property
     def is_on(self) -> bool:

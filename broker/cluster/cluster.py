@@ -18,7 +18,7 @@ from broker.cluster.links.congestion import BEHIND_MIME, Congestion
 from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.membership import Membership
-from broker.cluster.messages import CLUSTER_MIME, DigestMessage, TableMessage, decode_message
+from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RolesMessage, TableMessage, decode_message
 from broker.cluster.redirects import Redirects
 from broker.cluster.replication import MAX_STAMP_MS, ReplacedElsewhere, Replication
 from broker.cluster.state import ClusterState
@@ -216,6 +216,9 @@ class Cluster:
                 neighbour.digest_at = now + settings.digest_s
                 digest = self.digest(now)
                 neighbour.push([_message_entry(DigestMessage(self.replication.gossip.size(), digest).encode())])
+                roles = self._engine.ingress.roles
+                if roles is not None and roles.is_on:
+                    neighbour.push([_message_entry(RolesMessage(roles.digest).encode())])
         self.membership.advertise_late(now)
         self.flush()
         for refused in self._engine.annotations.take_refused():
@@ -286,6 +289,8 @@ class Cluster:
             self._compare(neighbour, message, now)
         elif isinstance(message, TableMessage):
             self._exchange(neighbour, message, now)
+        elif isinstance(message, RolesMessage):
+            self._compare_roles(neighbour, message, now)
         elif message.timestamp_ms > MAX_STAMP_MS:
             self.replication.ignored_n += 1
         else:
@@ -307,6 +312,14 @@ class Cluster:
             text = f"{message.entries_n} entries there, {self.replication.gossip.size()} here"
             self._tell_link(DIGEST_MISMATCH, neighbour, "", text, now)
         self._send_table(neighbour, now)
+
+    def _compare_roles(self, neighbour: Neighbour, message: RolesMessage, now: float) -> None:
+        """Tells when a neighbour has begun to have other roles: each broker decides by its own (D-98)."""
+        roles = self._engine.ingress.roles
+        differs = roles is None or message.digest != roles.digest
+        if differs and not neighbour.has_other_roles:
+            self._tell_link(DIGEST_MISMATCH, neighbour, "roles", "the roles of both brokers differ", now)
+        neighbour.has_other_roles = differs
 
     def _exchange(self, neighbour: Neighbour, message: TableMessage, now: float) -> None:
         """Reads the hashes of all that a neighbour knows, and sends what it lacks."""

@@ -5,6 +5,7 @@
     REDIRECT   3 | timestamp, 8 bytes: ms since the epoch | broker id, 16 bytes
                  | length, 1 byte | service, 1..255 bytes of UTF-8
                  | length, 1 byte | where to, 0..255 bytes of UTF-8; empty: removed
+    ROLES      4 | digest, 8 bytes                                                my roles, in short (D-98)
 
 Bytes to values and back; what is done with them is for others to decide.
 """
@@ -21,6 +22,7 @@ CLUSTER_MIME: Final = b"message/x.rsocket.broker.cluster.v0"
 DIGEST: Final = 1
 TABLE: Final = 2
 REDIRECT: Final = 3
+ROLES: Final = 4
 
 DIGEST_BYTES: Final = 8
 
@@ -39,6 +41,18 @@ class DigestMessage:
         writer.push_u32(self.entries_n, "DIGEST entries")
         writer.push_bytes(self.digest)
         return writer.to_bytes()
+
+
+class RolesMessage:
+    """The roles of one broker, in short: equal digests mean equal roles."""
+
+    def __init__(self, digest: bytes) -> None:
+        self.digest: Final = digest  # 8 bytes
+
+    def encode(self) -> bytes:
+        """The entry's bytes."""
+        assert len(self.digest) == DIGEST_BYTES  # it is our own, see `Roles.digest`
+        return bytes([ROLES]) + self.digest
 
 
 class TableMessage:
@@ -75,11 +89,11 @@ class RedirectMessage:
         return writer.to_bytes()
 
 
-Message: TypeAlias = DigestMessage | TableMessage | RedirectMessage
+Message: TypeAlias = DigestMessage | TableMessage | RedirectMessage | RolesMessage
 
 
 def decode_message(raw: bytes) -> Message:
-    """Decodes all of `raw` as a DigestMessage, TableMessage or RedirectMessage; InvalidFrame for anything else."""
+    """Decodes all of `raw` as one of the messages above; InvalidFrame for anything else."""
     reader = Reader(raw)
     kind = reader.pull_u8("cluster entry kind")
     if kind == DIGEST:
@@ -96,7 +110,11 @@ def decode_message(raw: bytes) -> Message:
         to = reader.pull_text(reader.pull_u8("REDIRECT target"), "REDIRECT target")
         reader.check_end("REDIRECT")
         return RedirectMessage(timestamp_ms, broker_id, service, to)
-    raise InvalidFrame(f"cluster entry of kind {kind} is unknown, {DIGEST}..{REDIRECT} are known")
+    if kind == ROLES:
+        digest = reader.pull_bytes(DIGEST_BYTES, "ROLES digest")
+        reader.check_end("ROLES")
+        return RolesMessage(digest)
+    raise InvalidFrame(f"cluster entry of kind {kind} is unknown, {DIGEST}..{ROLES} are known")
 
 
 def start(kind: int) -> Writer:

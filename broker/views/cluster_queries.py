@@ -158,6 +158,7 @@ def _link_view(neighbour: Neighbour, moment: Moment) -> schemas.LinkView:
         lag_us=link.lag_us if link is not None and link.lag_us >= 0 else None,
         is_agreed=neighbour.is_agreed,
         mismatches=neighbour.mismatches,
+        has_other_roles=neighbour.has_other_roles,
         annotations_version=link.version if link is not None else 0,
         pending_bytes=peer.pending_bytes + peer.unsent_bytes,
         streams=len(peer.streams),

@@ -194,6 +194,7 @@ class LinkView(msgspec.Struct, frozen=True):
     lag_us: int | None  # of the latest hello, there and back; None: none has come back yet
     is_agreed: bool  # both ends knew the same at the last comparison
     mismatches: int  # comparisons that led to an exchange
+    has_other_roles: bool  # the other end has roles, and not those of this broker
     annotations_version: int  # the lower one of both ends; 0: none, or not up yet
     pending_bytes: int  # written to it and not taken yet
     streams: int  # requests in flight, in both directions

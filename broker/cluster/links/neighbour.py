@@ -46,6 +46,7 @@ class Neighbour:
         self.table_at = 0.0  # when it was sent all hashes the last time
         self.is_agreed = False  # both knew the same at the last comparison
         self.differs_n = 0  # comparisons in a row that said otherwise
+        self.has_other_roles = False  # it said so last, of its configuration
         # Brokers to which the way from here is behind, as it was told; it is told of more not before that moment.
         self.told_behind: set[bytes] = set()
         self.behind_at = 0.0

@@ -10,6 +10,7 @@ from rsocket_wire.wire.frames import MAX_TIMESTAMP_MS
 
 BROKER = bytes(range(16))
 DIGEST_RAW = bytes.fromhex("01 00002710 1122334455667788")
+ROLES_RAW = bytes.fromhex("04 1122334455667788")
 REDIRECT_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x09orders-v2"
 REMOVED_RAW = bytes.fromhex("03 0000018bcfe56800") + BROKER + b"\x06orders\x00"
 
@@ -19,6 +20,8 @@ def values(message: messages.Message) -> tuple[object, ...]:
         return (messages.DIGEST, message.entries_n, message.digest)
     if isinstance(message, messages.TableMessage):
         return (messages.TABLE, message.table)
+    if isinstance(message, messages.RolesMessage):
+        return (messages.ROLES, message.digest)
     return (messages.REDIRECT, message.timestamp_ms, message.broker_id, message.service, message.to)
 
 
@@ -26,6 +29,7 @@ def values(message: messages.Message) -> tuple[object, ...]:
     "raw, message, expected",
     [
         (DIGEST_RAW, messages.DigestMessage(10_000, DIGEST_RAW[5:]), (messages.DIGEST, 10_000, DIGEST_RAW[5:])),
+        (ROLES_RAW, messages.RolesMessage(ROLES_RAW[1:]), (messages.ROLES, ROLES_RAW[1:])),
         (b"\x02", messages.TableMessage(b""), (messages.TABLE, b"")),
         (b"\x02abc", messages.TableMessage(b"abc"), (messages.TABLE, b"abc")),
         (
@@ -47,7 +51,7 @@ def test_an_entry_is_these_bytes_and_is_read_again(
     assert values(messages.decode_message(raw)) == values(message) == expected
 
 
-@pytest.mark.parametrize("raw", [DIGEST_RAW, REDIRECT_RAW, REMOVED_RAW])
+@pytest.mark.parametrize("raw", [DIGEST_RAW, REDIRECT_RAW, REMOVED_RAW, ROLES_RAW])
 def test_every_truncation_and_every_byte_too_many_is_refused(raw: bytes) -> None:
     for end in range(len(raw)):
         with pytest.raises(InvalidFrame):
@@ -60,8 +64,8 @@ def test_every_truncation_and_every_byte_too_many_is_refused(raw: bytes) -> None
     "raw, sentence",
     [
         (b"", "cluster entry kind: needs 1 bytes at offset 0, 0 are left"),
-        (b"\x00abc", "cluster entry of kind 0 is unknown, 1..3 are known"),
-        (b"\x04", "cluster entry of kind 4 is unknown, 1..3 are known"),
+        (b"\x00abc", "cluster entry of kind 0 is unknown, 1..4 are known"),
+        (b"\x05", "cluster entry of kind 5 is unknown, 1..4 are known"),
         (DIGEST_RAW[:-1], "DIGEST digest: needs 8 bytes at offset 5, 7 are left"),
         (b"\x03\xff" + REDIRECT_RAW[2:], f"REDIRECT timestamp: {0xFF00018BCFE56800} ms is beyond 2**63-1"),
         (REDIRECT_RAW[:25] + b"\x00\x00", "REDIRECT service: is empty"),

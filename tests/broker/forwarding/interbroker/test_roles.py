@@ -112,6 +112,22 @@ def test_each_broker_decides_by_what_a_role_is_there() -> None:
     assert reached(found) == [2, 3]
 
 
+def test_operators_are_told_when_neighbours_have_other_roles_and_not_where_they_are_the_same() -> None:
+    net = net_of(b2=(SERVICES, TENANTS, PROD))  # in another order
+    net.advance(20.0)
+    told = {
+        name: [event.detail for event in world.events() if event.name == "DigestMismatch" and event.reason == "roles"]
+        for name, world in net.worlds.items()
+    }
+    text = "the roles of both brokers differ"
+    assert told == {"b1": [f"b2: {text}"], "b2": [f"b1: {text}", f"b3: {text}"], "b3": [f"b2: {text}"]}
+    for world in net.worlds.values():
+        world.core.set_roles([SERVICES, PROD, TENANTS], net.now)
+    net.advance(20.0)
+    neighbours = [each for world in net.worlds.values() for each in world.core.cluster.handshakes.neighbours.values()]
+    assert [each.has_other_roles for each in neighbours] == [False] * 4
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
