@@ -211,7 +211,7 @@ class Lifecycle:
     def judge_all(self, gone: set[str], now: float) -> None:
         """Judges all connections anew. `gone`: principals whose credentials hold no longer."""
         if self.admission.is_on:
-            self.review.begin(gone, self.roles.count)
+            self.review.begin(gone)
 
     def judge_some(self, now: float) -> None:
         """A turn of that."""

@@ -158,6 +158,9 @@ class Roles:
 
     def __init__(self, roles: list[Role]) -> None:
         self._roles: list[Role] = []
+        # By texts of `who`: the first role that has it. Those that end in a star without it, by their lengths.
+        self._exact: dict[str, int] = {}
+        self._open: dict[int, dict[str, int]] = {}
         self._default: Role | None = None  # None: who fits no role has none
         self._found: Final[dict[str, Role | None]] = {}
         self._by_name: dict[str, Role] = {}
@@ -175,6 +178,14 @@ class Roles:
         self.count = len(roles)
         text = "\n".join([str(role) for role in self._roles + others])
         self.digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+        self._exact = {}
+        self._open = {}
+        for at, role in enumerate(self._roles):
+            for who in role.who:
+                if who.endswith("*"):
+                    self._open.setdefault(len(who) - 1, {}).setdefault(who[:-1], at)
+                else:
+                    self._exact.setdefault(who, at)
 
     @property
     def is_on(self) -> bool:
@@ -192,11 +203,10 @@ class Roles:
         if len(self._found) >= MAX_FOUND:
             self._found.clear()
         text = principal or ANONYMOUS
-        found = self._default
-        for role in self._roles:
-            if fits_any(role.who, text, ""):
-                found = role
-                break
+        first = self._exact.get(text, len(self._roles))
+        for size, by_start in self._open.items():
+            first = min(first, by_start.get(text[:size], first))
+        found = self._roles[first] if first < len(self._roles) else self._default
         self._found[principal] = found
         return found
 

@@ -14,7 +14,6 @@ from rsocket_wire.rsocket.connection import OPEN
 
 LOOKS_N: Final = 400  # connections in one turn; 2 ms at 5 µs each, which a look takes interpreted
 ENDING_N: Final = 20  # looks that the end of one counts as: its route leaves, and its requests end
-ROLES_N: Final = 16  # roles that a principal is compared with in the time of a look
 
 
 class Review:
@@ -24,20 +23,18 @@ class Review:
         self.unjudged: Final[list[int]] = []  # ids, the oldest last; empty: all are judged
         self.gone: Final[set[str]] = set()  # principals whose credentials hold no longer
         self._peers: Final = peers
-        self._part_n = LOOKS_N  # looks in one turn
-        self._looks_n = 0  # that are left in this one
+        self._looks_n = 0  # that are left in this turn
 
-    def begin(self, gone: set[str], roles_n: int) -> None:
-        """Has all connections judged, from the first one on. `roles_n`: with how many roles one may be compared."""
+    def begin(self, gone: set[str]) -> None:
+        """Has all connections judged, from the first one on."""
         if not self.unjudged:
             self.gone.clear()
         self.gone.update(gone)
         self.unjudged[:] = sorted(self._peers, reverse=True)
-        self._part_n = max(1, LOOKS_N // (1 + roles_n // ROLES_N))
 
     def begin_turn(self) -> None:
         """`take` may give as many as fit into a turn."""
-        self._looks_n = self._part_n
+        self._looks_n = LOOKS_N
 
     def take(self) -> Peer | None:
         """The next one that was let in as a client; None: there is none, or not in this turn."""

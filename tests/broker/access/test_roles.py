@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.access.roles import Offer, Role
+from broker.access.roles import Offer, Role, Roles
 from rsocket_wire.wire.tags import Tag
 
 STOCK = Offer([("service", ["stock"]), ("environment", ["prod", "stage*"])])
@@ -62,3 +62,35 @@ def test_of_several_entries_the_one_for_the_service_says_what_is_in_the_way() ->
         ("region", "us", "region=us"),
         ("service", "c", "service=c"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("principal", "name"),
+    [
+        ("jwt:orders-7", "seventh"),
+        ("jwt:orders-8", "orders"),
+        ("jwt:orders-", "orders"),
+        ("jwt:orders", "tokens"),
+        ("jwt:stock-9", "tokens"),  # a later role has it by name
+        ("user:ada", "ada"),
+        ("user:adam", "default"),
+        ("user:a*", "star"),
+        ("", "nobody"),
+        ("anonymous", "nobody"),
+    ],
+)
+def test_an_identity_has_the_first_role_that_fits_it_by_name_or_by_its_beginning(principal: str, name: str) -> None:
+    said = [
+        ("seventh", ["jwt:orders-7"]),
+        ("orders", ["jwt:orders-*", "jwt:orders-7"]),
+        ("ada", ["user:ada"]),
+        ("tokens", ["jwt:*"]),
+        ("stock", ["jwt:stock-9", "user:ada"]),
+        ("star", ["user:a**"]),
+        ("nobody", ["anonymous"]),
+        ("default", []),
+    ]
+    role = Roles([Role(each, who, []) for each, who in said]).find(principal)
+    assert role is not None
+    assert role.name == name
+    assert Roles([Role("ada", ["user:ada"], [])]).find("user:bob") is None
