@@ -5,9 +5,10 @@
     <tables>/gaps/date=2026-11-20/<broker>-<epoch>.died.parquet      a broker that ended without a word
     <tables>/_checkpoints/                                           what the pipeline has read; belongs to the tables
 
-Rows of `traffic`, `callers` and `rejections` are partials: sums over what one batch saw of a minute, so that the same
-minute can stand in many files. Whoever reads adds them up: counts and sums with +, maxima with max, histograms bucket
-by bucket. A record that comes late is just one more partial, and brokers merge like batches do.
+Rows of `traffic`, `callers`, `rejections`, `calls`, `access` and `denials` are partials: sums of what one batch saw of
+a minute, of `calls` a day, so that the same minute can stand in many files. Whoever reads adds them up: counts and sums
+with +, maxima with max, histograms bucket by bucket. A record that comes late is just one more partial, and brokers
+merge like batches do.
 
 `traffic_by_hour`, `traffic_by_day` and so on are roll-ups: the same sums of an hour or a day. A batch that writes a
 minute writes its hour and its day, too, so each of the three tells of the same requests and none waits for another.
@@ -46,6 +47,9 @@ SESSIONS: Final = "sessions"
 MESSAGES: Final = "messages"
 FILES: Final = "files"
 GAPS: Final = "gaps"
+ACCESS: Final = "access"
+DENIALS: Final = "denials"
+CALLS: Final = "calls"
 CHECKPOINTS: Final = "_checkpoints"
 
 # Outcomes that the service or the broker is to blame for; a request that its caller gave up is no failure.
@@ -81,20 +85,22 @@ def _keys(*names: str) -> tuple[Column, ...]:
 
 
 class Partial(NamedTuple):
-    """A table of partials: rows of flow records grouped by keys, with sums, perhaps a maximum and a histogram."""
+    """A table of partials: rows of records grouped by keys, with sums, perhaps a maximum and a histogram."""
 
     name: str
     keys: tuple[Column, ...]  # the first is the time, named after the grain
     sums: tuple[str, ...]  # columns that are added up
     has_max: bool = True
     has_histogram: bool = False
+    has_span: bool = False  # the first and the last moment
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Keys first."""
         largest = (MAX_COLUMN,) if self.has_max else ()
         histogram = HISTOGRAM_COLUMNS if self.has_histogram else ()
-        return (*self.keys, *(_FLOW[name] for name in (*self.sums, *largest, *histogram)))
+        span = SPAN_COLUMNS if self.has_span else ()
+        return (*self.keys, *(_COUNTED[name] for name in (*self.sums, *largest, *histogram, *span)))
 
     @property
     def grain(self) -> str:
@@ -109,6 +115,13 @@ class Partial(NamedTuple):
 
 MAX_COLUMN: Final = "latency_max_us"
 HISTOGRAM_COLUMNS: Final = ("latency_buckets", "latency_counts")
+SPAN_COLUMNS: Final = ("first_at", "last_at")
+_TIMES: Final = "times"
+_COUNTED: Final = _FLOW | {
+    _TIMES: Column(_TIMES, BIGINT, "how often; of requests their number"),
+    "first_at": Column("first_at", TIME, "the first time"),
+    "last_at": Column("last_at", TIME, "the last time"),
+}
 
 _TRAFFIC: Final = Partial(
     TRAFFIC, _keys("service", "route_id", "model", "routing", "outcome", "word"), FLOW_SUMS, has_histogram=True
@@ -124,11 +137,49 @@ _REJECTIONS: Final = Partial(
 )
 PARTIALS: Final = (_TRAFFIC, _CALLERS, _REJECTIONS)
 ROLL_UPS: Final = tuple(partial.rolled_up(grain) for partial in PARTIALS for grain in GRAINS[1:])
+# What identities have called, by the day alone: it is for roles, which change seldom.
+_BY_MINUTE: Final = Partial(
+    CALLS, _keys("principal", "service", "address", "outcome", "word"), ("requests",), has_max=False
+)
+IDENTIFIED: Final = _BY_MINUTE.rolled_up(DAY)._replace(name=CALLS)
+_EVENT_MINUTE: Final = Column(MINUTE, TIME, "begin of the minute of the events")
+# Made of lifecycle events.
+JUDGED: Final = Partial(
+    ACCESS,
+    (
+        *(_EVENT_MINUTE, *ORIGIN_COLUMNS[:2]),
+        Column("event", TEXT, "`Admitted`, `AuthRefused` or `Revoked`"),
+        Column("principal", TEXT, "the identity, `jwt:orders-7`, or `anonymous`; empty: it is not known"),
+        Column("role", TEXT, "its role; empty: it has none, or there are no roles"),
+        Column("word", TEXT, "code word of docs/errors.md; empty: it was admitted"),
+        Column("reason", TEXT, "why it was refused, for operators; empty: it was admitted"),
+    ),
+    (_TIMES,),
+    has_max=False,
+    has_span=True,
+)
+REFUSED: Final = Partial(
+    DENIALS,
+    (
+        *(_EVENT_MINUTE, *ORIGIN_COLUMNS[:2]),
+        Column("principal", TEXT, "the identity, or `anonymous`"),
+        Column("role", TEXT, "its role; empty: it has none"),
+        Column("asked", TEXT, "`announce`, or `address`: requests"),
+        Column("service", TEXT, "of `announce` the service; else empty"),
+        Column("tag", TEXT, "of `announce` the tag that was in the way; else empty"),
+        Column("tag_value", TEXT, "its value"),
+        Column("reason", TEXT, "why, for operators"),
+    ),
+    (_TIMES,),
+    has_max=False,
+    has_span=True,
+)
+OTHERS: Final = (IDENTIFIED, JUDGED, REFUSED)  # partials without roll-ups
 
 # Flow records are added up by all keys that any of the tables needs first, and the tables are made of these sums.
 FINEST: Final = Partial(
     "finest",
-    tuple({column.name: column for partial in PARTIALS for column in partial.keys}.values()),
+    tuple({column.name: column for partial in (*PARTIALS, _BY_MINUTE) for column in partial.keys}.values()),
     FLOW_SUMS,
     has_histogram=True,
 )
@@ -136,7 +187,10 @@ FINEST: Final = Partial(
 ROUTE_COLUMNS: Final = (
     Column("seen_at", TIME, "time of the snapshot: the rows of one broker with the same time are one routing table"),
     *ORIGIN_COLUMNS,
-    *(_LIFECYCLE[name] for name in ("seq", "route_id", "service", "tags", "peer", "uptime_ms", "requests")),
+    *(
+        _LIFECYCLE[name]
+        for name in ("seq", "route_id", "service", "tags", "peer", "uptime_ms", "requests", "principal")
+    ),
 )
 SESSION_COLUMNS: Final = (
     *ORIGIN_COLUMNS,
@@ -181,11 +235,11 @@ COLUMNS: Final[dict[str, tuple[Column, ...]]] = {partial.name: partial.columns f
     FILES: FILE_COLUMNS,
     REJECTIONS: _REJECTIONS.columns,
     GAPS: GAP_COLUMNS,
-    **{partial.name: partial.columns for partial in ROLL_UPS},
+    **{partial.name: partial.columns for partial in (*ROLL_UPS, *OTHERS)},
 }
 # table -> the time that its day is taken from
 TIMES: Final = dict.fromkeys(COLUMNS, "event_time") | {
-    **{partial.name: partial.grain for partial in (*PARTIALS, *ROLL_UPS)},
+    **{partial.name: partial.grain for partial in (*PARTIALS, *ROLL_UPS, *OTHERS)},
     ROUTES: "seen_at",
     SESSIONS: "left_at",
 }

@@ -77,7 +77,16 @@ def tell_dropped(event_log: EventLog, dropped: Dropped, at_ms: int) -> None:
 
 def tell_denied(event_log: EventLog, denied: Denied, at_ms: int) -> None:
     """Requests that the role of their caller does not allow, refused or only observed."""
-    event_log.tell(DENIED, at_ms, peer=denied.peer, reason="denied", detail=denied.detail, requests=denied.requests_n)
+    event_log.tell(
+        DENIED,
+        at_ms,
+        peer=denied.peer,
+        reason="denied",
+        detail=denied.detail,
+        requests=denied.requests_n,
+        principal=denied.principal,
+        role=denied.role,
+    )
 
 
 def owner_text(owner: object) -> str:

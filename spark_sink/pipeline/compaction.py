@@ -24,14 +24,14 @@ from spark_sink.pipeline.formats.plain import WORK, finish
 from spark_sink.pipeline.merging import merged
 from spark_sink.pipeline.progress import read_progress
 from spark_sink.publishing import table_bytes
-from spark_sink.tables import CHECKPOINTS, COLUMNS, DIED_SUFFIX, PARTIALS, ROLL_UPS, check_names
+from spark_sink.tables import CHECKPOINTS, COLUMNS, DIED_SUFFIX, OTHERS, PARTIALS, ROLL_UPS, check_names
 
 FILE_ROWS: Final = 250_000  # that a new file is made of at most; up to 200 MB of memory, some MB of file
 FOOTER_BYTES: Final = 1 << 20  # what is read of a file to know how many rows it has: one of ours has some KB
 
 _OUR_NAME: Final = re.compile(r"compact-(\d{6,})\.parquet")
 _BATCH_NAME: Final = re.compile(r"batch-(\d{10,})-")
-_PARTIALS: Final = {partial.name: partial for partial in (*PARTIALS, *ROLL_UPS)}
+_PARTIALS: Final = {partial.name: partial for partial in (*PARTIALS, *ROLL_UPS, *OTHERS)}
 
 
 class Compacted(msgspec.Struct):

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from broker.events import MAX_BUCKET
 from spark_sink.columns import TEXT, arrow_schema
-from spark_sink.tables import HISTOGRAM_COLUMNS, MAX_COLUMN, Partial
+from spark_sink.tables import HISTOGRAM_COLUMNS, MAX_COLUMN, SPAN_COLUMNS, Partial
 
 _BUCKETS: Final = MAX_BUCKET + 1
 
@@ -28,6 +28,10 @@ def merged(partial: Partial, rows: pa.Table) -> pa.Table:
         columns[name] = pa.array(np.add.reduceat(_numbers(rows[name])[order], starts))
     if partial.has_max:
         columns[MAX_COLUMN] = pa.array(np.maximum.reduceat(_numbers(rows[MAX_COLUMN])[order], starts))
+    if partial.has_span:
+        for name, reduce in zip(SPAN_COLUMNS, (np.minimum, np.maximum), strict=True):
+            moments = rows[name].cast(pa.int64()).to_numpy()[order]
+            columns[name] = pa.array(reduce.reduceat(moments, starts))
     if partial.has_histogram:
         columns |= _histograms(groups, len(starts), *(rows[name] for name in HISTOGRAM_COLUMNS))
     schema = arrow_schema(partial.columns)

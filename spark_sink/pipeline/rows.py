@@ -1,28 +1,48 @@
 """The rows of tables: flow records added up, lifecycle events sorted into the tables that they belong to."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.events import EVENTS_DROPPED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, ROUTE_SEEN
+from broker.events import (
+    ADMITTED,
+    AUTH_REFUSED,
+    DENIED,
+    EVENTS_DROPPED,
+    REVOKED,
+    ROUTE_LEFT,
+    ROUTE_REMOVED,
+    ROUTE_REPLACED,
+    ROUTE_SEEN,
+    TAG,
+    VALUE,
+)
 from spark_sink.pipeline.merging import merged
 from spark_sink.tables import (
+    DAY,
     GAPS,
     GRAINS,
+    IDENTIFIED,
+    JUDGED,
     LEFT,
     LIFECYCLE,
     MINUTE,
     PARTIALS,
+    REFUSED,
     REJECTIONS,
     REMOVED,
     REPLACED,
     ROUTES,
     SESSIONS,
+    Partial,
     table_schema,
 )
 
+ANONYMOUS: Final = "anonymous"  # as identities are called
+_JUDGING: Final = pa.array([ADMITTED, AUTH_REFUSED, REVOKED], pa.int64())
 _ENDS: Final = {ROUTE_LEFT: LEFT, ROUTE_REPLACED: REPLACED, ROUTE_REMOVED: REMOVED}
 
 
@@ -40,6 +60,8 @@ def tables_of_flows(groups: pa.Table) -> dict[str, pa.Table]:
         for grain in GRAINS[1:]:  # each of the finer one
             roll_up = partial.rolled_up(grain)
             made[roll_up.name] = rows = merged(roll_up, in_longer(rows, grain))
+    known = groups.filter(pc.not_equal(groups["principal"].fill_null(""), ""))
+    made[IDENTIFIED.name] = merged(IDENTIFIED, in_longer(known, DAY))
     return made
 
 
@@ -57,6 +79,8 @@ def tables_of_events(events: pa.Table) -> dict[str, pa.Table]:
         ROUTES: _routes(events.filter(is_seen)),
         SESSIONS: _sessions(events.filter(pc.is_in(kinds, pa.array(list(_ENDS), pa.int64())))),
         GAPS: _dropped(events.filter(pc.equal(kinds, EVENTS_DROPPED))),
+        JUDGED.name: _counted(JUDGED, events.filter(pc.is_in(kinds, _JUDGING)), _access_row),
+        REFUSED.name: _counted(REFUSED, events.filter(pc.equal(kinds, DENIED)), _denial_row),
     }
 
 
@@ -85,6 +109,41 @@ def _sessions(ends: pa.Table) -> pa.Table:
     }
     schema = table_schema(SESSIONS)
     return pa.table({name: made.get(name, ends[name] if name in ends.schema.names else None) for name in schema.names})
+
+
+def _counted(partial: Partial, events: pa.Table, row_of: Callable[[dict[str, Any]], dict[str, Any]]) -> pa.Table:
+    """Events added up. `row_of`: what an event says beside its broker and its time."""
+    rows = []
+    for event in events.to_pylist():
+        at, broker = event["event_time"], {name: event[name] for name in ("broker_id", "broker_name")}
+        times = {partial.grain: at.replace(second=0, microsecond=0), "times": 1, "first_at": at, "last_at": at}
+        rows.append(times | broker | row_of(event))
+    return merged(partial, pa.Table.from_pylist(rows, table_schema(partial.name)))
+
+
+def _access_row(event: dict[str, Any]) -> dict[str, Any]:
+    is_admitted = event["kind"] == ADMITTED
+    return {
+        "event": event["event"],
+        "principal": event["principal"] or (event["detail"] if is_admitted else ""),  # older writers had no principal
+        "role": event["role"],
+        "word": "" if is_admitted else event["reason"],
+        "reason": "" if is_admitted else event["detail"],
+    }
+
+
+def _denial_row(event: dict[str, Any]) -> dict[str, Any]:
+    told = dict(event["tags"] or ())
+    return {
+        "principal": event["principal"] or ANONYMOUS,
+        "role": event["role"],
+        "asked": "address" if event["requests"] else "announce",
+        "service": event["service"],
+        "tag": told.get(TAG),
+        "tag_value": told.get(VALUE),
+        "reason": event["detail"],
+        "times": event["requests"] or 1,
+    }
 
 
 def _dropped(drops: pa.Table) -> pa.Table:

@@ -17,6 +17,8 @@ class Denied:
 
     def __init__(self) -> None:
         self.peer = ""  # name of the connection of the latest request
+        self.principal = ""  # its identity; empty: anonymous
+        self.role = ""  # what role that has; empty: none
         self.detail = ""  # who that was, and why
         self.requests_n = 0
 
@@ -41,6 +43,9 @@ class Denials:
         if denied is None:
             denied = self._by_principal[key] = Denied()
         denied.peer = peer.name
+        denied.principal = peer.principal
+        reach = peer.login.reach
+        denied.role = reach.role.name if reach is not None else ""
         denied.detail = f"{principal}: {why}"
         denied.requests_n += 1
 

@@ -296,7 +296,7 @@ def test_commit_of_somebody_else_is_waited_for_and_one_after_another_ends_it(
     seal(source.events, events(6, 20, first_seq=2000), header=header_with(first_number=2000))
     calls += [""] * 1000
     monkeypatch.setattr(delta_module, "COMMIT_TRIES", 2)
-    with pytest.raises(SinkError, match=r"the log of the table callers in .*tables changes all the time"):
+    with pytest.raises(SinkError, match=r"the log of the table access in .*tables changes all the time"):
         source.run()
 
 
