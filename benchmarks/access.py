@@ -1,4 +1,6 @@
-"""What identities and roles cost: `python -m benchmarks.access`, interpreted; compiled with PYTHONPATH=build/compiled:.
+"""What identities and roles cost: `python -m benchmarks.access`.
+
+That is interpreted; compiled: `PYTHONPATH=build/compiled:. python -P -m benchmarks.access`.
 
 A forwarded request without admission, with it, and with roles; a login with a signed token; and how long connections
 that are there are judged anew after a reload. The core runs on a wire that is only memory, so what is measured is the
