@@ -56,7 +56,9 @@ class Query:
         # By a service and an address; bounded by `limit`, too.
         self._known_as: dict[bytes, Target] = {}  # what other brokers redirected
         self._decided: dict[bytes, Target] = {}  # by what other brokers have decided
-        self._within: dict[bytes, Target] = {}  # of callers with a role: by that, too, and bounded by `limit`
+        # Of callers with a role: by that, too, and by the service that another broker says. Bounded by `limit` each.
+        self._within: dict[bytes, Target] = {}
+        self._within_as: dict[bytes, Target] = {}
         self.only_observes = False  # what roles do not allow: then it is noted in the target, and nothing else
         self.redirects: dict[str, str] = {}  # service -> service that is asked for instead (D-55), see `set_redirects`
         self.prefers_local = True  # routes elsewhere get unicast requests only when none is left here (D-52, D-64)
@@ -106,17 +108,21 @@ class Query:
         """As `resolve`, or for a service as `resolve_as`, among the routes that these callers may reach. D-98"""
         if end - start < ORIGIN_TO:
             return self._meet(data[start:end])  # refused
-        name = service.encode()
-        prefix = reach.key + len(name).to_bytes(4, "big") + name
+        known = self._within
+        prefix = reach.key
+        if service:
+            known = self._within_as
+            name = service.encode()
+            prefix += len(name).to_bytes(4, "big") + name
         key = prefix + data[start : start + ORIGIN_AT] + data[start + ORIGIN_TO : end]
-        target = self._within.get(key)
+        target = known.get(key)
         if target is not None:
             self.refresh(target)
             return target
         target = self._meet(data[start:end])
         target.forced = service
         target.reach = reach
-        return self._learn(self._within, key, len(prefix), target)
+        return self._learn(known, key, len(prefix), target)
 
     def resolve_decided(self, data: bytes, start: int, end: int, service: str) -> Target:
         """By what another broker has decided: this service, or if that is empty what the ADDRESS names, whatever is
