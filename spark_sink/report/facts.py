@@ -6,6 +6,7 @@ from typing import Final
 
 from broker import events as kinds
 from spark_sink.errors import BadFolder
+from spark_sink.report.access.facts import access_of
 from spark_sink.report.cluster.facts import cluster_of
 from spark_sink.report.cluster.gaps import gaps_of
 from spark_sink.report.cluster.load import BROKER_LOAD, loads_of
@@ -88,6 +89,7 @@ def _facts(reader: TableReader, since: datetime | None, tag: str) -> Facts:
         lifetimes=lifetimes_of(reader),
         callers=callers_of(reader, begin_us),
         rejections=rejections_of(reader, begin_us),
+        access=access_of(reader, begin_us),
         cluster=cluster,
         loads=loads_of(reader, cluster.brokers),
         messages=messages_of(reader, begin_us),
