@@ -148,6 +148,7 @@ LATE_IMPORTS_OF = {  # optional or heavy
     "aiohttp",
     "admin_api",  # it imports aiohttp
     "pyarrow.dataset",  # it imports pandas
+    "spark_sink.tables",  # it imports pyarrow, which `access why` can do without
     "websockets",
     "reactivestreams",
 }

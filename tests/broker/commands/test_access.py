@@ -1,12 +1,18 @@
 """`rsocket-broker access`: what it says is what the broker does."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from broker.commands.main import main
+from broker.events import ROUTE_JOINED
+from tests.spark_sink.pipeline.batches import told
+from tests.spark_sink.pipeline.folders import EventSource, seal
+from tests.spark_sink.pipeline.test_identities import call
+from tests.spark_sink.records import NOON_MS, Event
 
 CONFIG = """
 [auth]
@@ -127,3 +133,86 @@ def test_why_needs_a_configuration_without_mistakes(config: Path) -> None:
     config.write_text("[auth]\nmode = 7\n")
     result = run("why", "--as", "uid:7", "--address", "service=x", "--config", str(config))
     assert (result.exit_code, "auth.mode" in result.stderr) == (2, True)
+
+
+def joined(seq: int, principal: str, service: str, **tags: str) -> Event:
+    named = {"io.rsocket.routing.ServiceName": service, "io.rsocket.routing.RouteId": f"r{seq}"} | tags
+    return told(seq, ROUTE_JOINED, NOON_MS, principal=principal, service=service, tags=list(named.items()))
+
+
+def called(seq: int, principal: str, service: str, address: str, outcome: str = "completed") -> Event:
+    return call(seq, principal, outcome, 1)._replace(service=service, address=address)
+
+
+def suggested(folder: Path, *records: Event) -> Result:
+    source = EventSource(folder / "events", folder / "tables")
+    seal(source.events, list(records))
+    source.run()
+    return run("suggest", "--tables", str(source.tables))
+
+
+REGION = "io.rsocket.routing.Region"
+SUGGESTED = """[role.orders-1]
+who = ["jwt:orders-1", "jwt:orders-2"]
+announce = [{ service = "orders", region = ["eu", "us"], version = "7" }]
+address = [{ service = "billing", environment = "prod" }]
+
+[role.7]
+who = ["uid:7"]
+address = [{ service = "orders" }]
+"""
+
+
+def test_suggested_roles_allow_what_was_recorded_and_nothing_else(tmp_path: Path) -> None:
+    result = suggested(
+        tmp_path,
+        joined(1, "jwt:orders-1", "orders", **{REGION: "eu", "version": "7"}),
+        joined(2, "jwt:orders-2", "orders", **{REGION: "eu", "version": "7"}),
+        joined(3, "jwt:orders-1", "orders", **{REGION: "us", "version": "7"}),
+        joined(4, "jwt:orders-2", "orders", **{REGION: "us", "version": "7"}),
+        *[called(seq + 4, f"jwt:orders-{seq}", "billing", "service=billing environment=prod") for seq in (1, 2)],
+        called(8, "uid:7", "orders", "service=orders region=eu"),
+        called(9, "uid:7", "orders", "service=orders"),
+        called(10, "uid:7", "admin", "service=admin", "rejected"),
+        called(11, "", "orders", "service=orders"),
+    )
+    assert (result.exit_code, result.stdout) == (0, SUGGESTED)
+    config = tmp_path / "broker.toml"
+    config.write_text(CONFIG.partition("[role.")[0] + result.stdout)
+    recorded = [
+        *[("jwt:orders-2", "announce", f"service=orders,region={name},version=7") for name in ("eu", "us")],
+        ("jwt:orders-1", "address", "service=billing,environment=prod"),
+        *[("uid:7", "address", f"service=orders{more}") for more in ("", ",region=eu")],
+    ]
+    others = [
+        ("jwt:orders-2", "announce", "service=orders,region=mars,version=7"),
+        ("jwt:orders-3", "announce", "service=orders,region=eu,version=7"),
+        ("jwt:orders-1", "announce", "service=billing,region=eu,version=7"),
+        ("jwt:orders-1", "address", "service=billing,environment=test"),
+        ("uid:7", "announce", "service=orders"),
+        ("uid:7", "address", "service=admin"),
+        ("anonymous", "address", "service=orders"),
+    ]
+    asked = [*recorded, *others]
+    results = [run("why", "--as", who, f"--{what}", tags, "--config", str(config)) for who, what, tags in asked]
+    assert [each.exit_code for each in results] == [0] * len(recorded) + [1] * len(others)
+
+
+def test_what_would_be_a_pattern_or_more_toml_is_not_suggested(tmp_path: Path) -> None:
+    result = suggested(
+        tmp_path,
+        joined(1, "user:ada", "*"),
+        joined(2, "user:*", "orders"),
+        joined(3, "user:ada", "${name}"),
+        joined(4, "user:ada", 'x" }]\n[role.root]\x7f', zone="a*"),
+    )
+    lines = ['"${name}"', '"*"', '"user:*"']
+    assert result.stdout.splitlines()[:3] == [f"# left out, since it would be a pattern: {each}" for each in lines]
+    assert tomllib.loads(result.stdout) == {
+        "role": {"ada": {"who": ["user:ada"], "announce": [{"service": 'x" }]\n[role.root]\x7f'}]}}
+    }
+
+
+def test_suggest_needs_tables(tmp_path: Path) -> None:
+    result = run("suggest", "--tables", str(tmp_path))
+    assert (result.exit_code, "holds no tables" in result.stderr) == (2, True)
