@@ -137,8 +137,11 @@ class Engine(RequestContext):
             self.query.refresh(target)
             request.address_at = metadata_at + peer.latest_at
             request.address_to = metadata_at + peer.latest_to
-            is_judged = not self.denials.is_on or peer.login.judged_at == target.generation
-            if not is_judged and not self.may_ask(peer, frame.stream_id, kind, request, target, True):
+            if (
+                self.denials.is_on
+                and peer.login.judged_at != target.generation
+                and not self.may_ask(peer, frame.stream_id, kind, request, target, True)
+            ):
                 return ""
             self._route(peer, frame, request, target)
             return ""
