@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from admin_api.access.gate import Gate
 from admin_api.backends.one import OneBroker
 from admin_api.backends.workers import Backend, Workers
 from admin_api.bodies import MAX_BODY_BYTES
@@ -33,23 +34,34 @@ HEADERS: Final = {
 }
 
 
+GATE: Final = web.AppKey("GATE", Gate)  # of an application that has one
+
+
 def make_app(
-    process: BrokerProcess, samwise: GatewayProcess | None = None, feed: GatewayProcess | None = None
+    process: BrokerProcess,
+    samwise: GatewayProcess | None = None,
+    feed: GatewayProcess | None = None,
+    gate: Gate | None = None,
 ) -> web.Application:
-    """The application of one broker. `samwise`, `feed`: that this process keeps running; None: it keeps none."""
-    return app_of(OneBroker(process, samwise, feed))
+    """The application of one broker. `samwise`, `feed`: that this process keeps running; None: it keeps none. `gate`:
+    None where whoever reaches the API was looked at before, as the supervisor of a worker is."""
+    return app_of(OneBroker(process, samwise, feed), gate)
 
 
 def make_workers_app(
-    supervisor: Supervisor, samwise: GatewayProcess | None = None, feed: GatewayProcess | None = None
+    supervisor: Supervisor,
+    samwise: GatewayProcess | None = None,
+    feed: GatewayProcess | None = None,
+    gate: Gate | None = None,
 ) -> web.Application:
-    """The application of several workers, in the supervisor's process. `samwise`, `feed`: see `make_app`."""
-    return app_of(Workers(supervisor, samwise, feed))
+    """The application of several workers, in the supervisor's process. `samwise`, `feed`, `gate`: see `make_app`."""
+    return app_of(Workers(supervisor, samwise, feed), gate)
 
 
-def app_of(backend: Backend) -> web.Application:
+def app_of(backend: Backend, gate: Gate | None = None) -> web.Application:
     """The application that asks this backend, and closes it in the end."""
-    app = web.Application(middlewares=[problems, known_host_only(backend.config)], client_max_size=MAX_BODY_BYTES)
+    guards = [problems, known_host_only(backend.config), *([gate.guard] if gate is not None else [])]
+    app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     common = Endpoints(backend)
     for endpoint in ENDPOINTS:
         app.router.add_get(endpoint.path, _handler(common, endpoint))
@@ -58,19 +70,27 @@ def app_of(backend: Backend) -> web.Application:
 
     async def close(_: web.Application) -> None:
         await backend.close()
+        if gate is not None:
+            gate.local.remove()
 
+    if gate is not None:
+        app[GATE] = gate
     app.on_cleanup.append(close)
     app.on_response_prepare.append(_add_headers)
     return app
 
 
 async def start_admin(app: web.Application, host: str, port: int) -> tuple[AdminListener, int]:
-    """Listens; the listener, whose `cleanup()` ends it, and the port, which the system chose if `port` is 0.
+    """Listens, and writes the token of this machine; the listener, whose `cleanup()` ends it, and the port, which the
+    system chose if `port` is 0.
 
     OSError, and nothing is left open, when the place is taken or cannot be.
     """
     listener = AdminListener(app)
-    return listener, await listener.listen(host, port)
+    bound = await listener.listen(host, port)
+    if GATE in app:
+        app[GATE].local.write(bound)
+    return listener, bound
 
 
 async def start_unix(app: web.Application, path: str) -> web.AppRunner:

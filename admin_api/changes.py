@@ -5,7 +5,6 @@ Decides who may: see `check_allowed`. The changes themselves are the broker's; e
 stands in the log and in the event files. Those of messages are the gateway's, and stand in the log.
 """
 
-import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from admin_api.backends.workers import Backend
 from admin_api.bodies import DrainBody, RedirectBody, destination_of, terms_of
 from admin_api.errors import AdminError, shown
 from admin_api.openapi import Operation
+from broker.config.hosts import is_local
 from broker.config.options import Config
 from broker.views.samwise import ChangedMessageView
 from broker.views.schemas import ClosedConnectionView, DrainView, RedirectView
@@ -150,16 +150,6 @@ def check_allowed(request: web.Request, config: Config, is_stopping: bool) -> No
         raise AdminError("not-allowed", "only programs on the broker's machine may change anything (admin.changes)")
     if is_stopping:
         raise AdminError("not-ready", "the broker is stopping", ["stopping: nothing can be changed any more"])
-
-
-def is_local(remote: str | None) -> bool:
-    """The address of the other end is one of this machine alone; None: it is gone already."""
-    try:
-        address = ipaddress.ip_address(remote or "")
-    except ValueError:
-        return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
 
 
 def _target(request: web.Request) -> DrainTarget:

@@ -26,6 +26,9 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "bad-filter": (400, "Invalid tag filter"),
     "bad-body": (400, "Invalid request body"),
     "bad-redirect": (400, "Invalid redirect"),
+    "no-token": (401, "A token is needed"),
+    "wrong-token": (401, "Wrong token"),
+    "role-not-enough": (403, "The role does not suffice"),
     "not-allowed": (403, "Changes are not allowed from here"),
     "no-such-path": (404, "No such path"),
     "no-such-route": (404, "No such route"),
@@ -48,6 +51,12 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "not-ready": (503, "Not ready"),
     "samwise-unavailable": (503, "Samwise gateway unavailable"),
     "feed-unavailable": (503, "Feed unavailable"),
+}
+# code word -> header fields beside it (RFC 6750)
+CHALLENGES: Final = {
+    "no-token": {"WWW-Authenticate": 'Bearer realm="rsocket-broker"'},
+    "wrong-token": {"WWW-Authenticate": 'Bearer realm="rsocket-broker", error="invalid_token"'},
+    "role-not-enough": {"WWW-Authenticate": 'Bearer realm="rsocket-broker", error="insufficient_scope"'},
 }
 
 _log: Final = logging.getLogger(__name__)
@@ -96,7 +105,10 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except AdminError as error:
-        response = problem_response(request, error.code, error.detail, reasons=error.reasons, id=error.id)
+        headers = CHALLENGES.get(error.code)
+        response = problem_response(
+            request, error.code, error.detail, reasons=error.reasons, id=error.id, headers=headers
+        )
         return with_missing(response, error.missing)
     except web.HTTPMethodNotAllowed as error:
         allowed = ", ".join(sorted(error.allowed_methods))

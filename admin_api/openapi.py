@@ -10,13 +10,17 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admin_api.access.roles import ANYBODY, needed_role
 from admin_api.errors import MISSING, PROBLEM_TYPE, PROBLEMS, Problem
 from admin_api.parameters import Parameter, Tags
 from broker import VERSION
 
 JSON_TYPE: Final = "application/json"
 COMMON: Final = ("bad-parameter", "wrong-host", "internal")  # what each operation can refuse
+GUARDED: Final = ("no-token", "wrong-token", "role-not-enough")  # and each that needs a role
+TOKEN: Final = "token"  # the name of the way to say who asks
 ROOT: Final = "/api/v1"
+ABOUT_TOKENS: Final = "rsb_…; who looks needs none on the broker's machine, nor elsewhere without admin.tokens"
 
 _FILLED: Final = re.compile(r"\{(\w+):([^}]+)\}")  # a part of a path to fill in, and what fits there
 _ANY: Final = {"description": "any value"}  # of an `object`, as the values of options are
@@ -39,6 +43,11 @@ class Operation(NamedTuple):
     def template(self) -> str:
         """The path as OpenAPI has it: /api/v1/routes/{id}."""
         return _FILLED.sub(r"{\1}", self.path)
+
+    @property
+    def role(self) -> str:
+        """That it needs."""
+        return needed_role(self.method, self.template)
 
 
 def document(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -64,6 +73,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "responses": {name: _refusal(name, by_kind[Problem]) for name in sorted(names)},
+            "securitySchemes": {TOKEN: {"type": "http", "scheme": "bearer", "description": ABOUT_TOKENS}},
         },
     }
 
@@ -77,6 +87,7 @@ def _operation(operation: Operation, schemas: dict[Any, Any], components: dict[s
             *map(_query_parameter, operation.parameters),
         ],
         "responses": _responses(operation, schemas),
+        "security": [{}] if operation.role == ANYBODY else [{TOKEN: [operation.role]}],
     }
     if operation.body is not None:
         shown["requestBody"] = {
@@ -111,7 +122,8 @@ def _responses(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 def _refusals(operation: Operation) -> dict[str, str]:
     """By status the code words, as the name of a component; `default` is what HTTP itself refuses, with any status."""
     by_status: dict[str, list[str]] = {}
-    for word in sorted({*COMMON, *operation.refuses}, key=[*PROBLEMS].index):
+    guarded = () if operation.role == ANYBODY else GUARDED
+    for word in sorted({*COMMON, *guarded, *operation.refuses}, key=[*PROBLEMS].index):
         by_status.setdefault(str(PROBLEMS[word][0]), []).append(word)
     return {status: ".".join(words) for status, words in sorted(by_status.items())} | {"default": "bad-request"}
 

@@ -1,5 +1,5 @@
-"""The files that a running broker reads again on SIGHUP: certificates, keys and roots, users, and of the configuration
-the roles.
+"""The files that a running broker reads again on SIGHUP: certificates, keys and roots, users, tokens of the REST API,
+and of the configuration the roles.
 
     SIGHUP ──► all are read ── a mistake in one ──► nothing changes
                           └─── none ──────────────► new connections get what they say, those that are there are judged
@@ -21,6 +21,7 @@ from broker.config.certificates import client_context, fault_of_pair, server_con
 from broker.config.cluster import all_listeners, is_in_cluster
 from broker.config.load import ConfigErrors, Sources
 from broker.config.options import Config
+from broker.config.sections.admin_checks import AdminToken, tokens_of
 from broker.config.sections.auth import RoleOptions
 from broker.connections.admission import OFF, REQUIRED
 from rsocket_wire.errors import BrokerError
@@ -37,6 +38,7 @@ class Reloaded(NamedTuple):
     dialling: ssl.SSLContext | None  # of links; None: there is no cluster
     options: tuple[str, ...]  # names of the options whose files were read
     roles: Mapping[str, RoleOptions]  # by name
+    tokens: tuple[AdminToken, ...] | None = None  # of the REST API; None: none are configured
 
 
 def read_files(config: Config) -> Reloaded:
@@ -54,7 +56,7 @@ def read_files(config: Config) -> Reloaded:
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
-    return Reloaded(accepting, dialling, files_of(config), config.role)
+    return Reloaded(accepting, dialling, files_of(config), config.role, tokens_of(config.admin.tokens))
 
 
 def read_again(config: Config, sources: Sources | None, prepare: Callable[[], None] | None = None) -> Reloaded | None:
@@ -89,6 +91,7 @@ def files_of(config: Config) -> tuple[str, ...]:
         "tls.key": tls.key,
         "tls.client_ca": tls.client_ca,
         "cluster.ca": config.cluster.ca,
+        "admin.tokens": config.admin.tokens,
     }
     if config.auth.mode != OFF:
         named |= {"auth.users": config.auth.users, "jwt.keys": config.jwt.keys}

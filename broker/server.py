@@ -23,6 +23,7 @@ from broker.config.cluster import reachable
 from broker.config.hosts import own_names
 from broker.config.load import Sources
 from broker.config.options import Config
+from broker.config.sections.admin_checks import AdminToken
 from broker.config.settings import cluster_settings_of, settings_of
 from broker.config.urls import Listen, cannot_listen
 from broker.connections.admission import OFF
@@ -78,6 +79,7 @@ class Server:
         self._link_path = link_path  # empty: it is no such worker
         self.listeners: list[str] = []  # the URLs that are listened on for clients, ports as the system gave them
         self.link_listeners: list[str] = []  # the same for other brokers, where these have their own
+        self.tokens: tuple[AdminToken, ...] | None = None  # of the REST API; None: not configured, not started
         self.is_ready = False
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
@@ -122,6 +124,7 @@ class Server:
         DESCRIPTORS.measure()
         try:
             files = read_files(config)
+            self.tokens = files.tokens
             self._handshakes = self._make_handshakes(files)
             if config.events.dir:
                 self.event_pipe = EventPipe()
@@ -195,6 +198,7 @@ class Server:
             self._handshakes.context = files.accepting
         if self._dialer is not None and files.dialling is not None:
             self._dialer.context = files.dialling
+        self.tokens = files.tokens
         if files.options:
             self.change(lambda core, now: core.tell_reloaded(", ".join(files.options), now))
         gone = doorman.commit() if doorman is not None else set()

@@ -99,6 +99,14 @@ def fresh_second() -> None:
     STRANGERS.flush()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def tokens_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Brokers of the tests write the tokens of their machine into a folder of the tests, and `ctl` finds them there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+        yield
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """The golden files beside the test."""

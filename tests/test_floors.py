@@ -35,6 +35,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "broker",
         "spark_sink.event_files.folder",  # which event files there are: one answer for readers near and far
         "spark_sink.event_files.layout",  # their names
+        "spark_sink.event_files.local_token",  # where the token of a broker of this machine is
         "spark_sink.feed.files",  # served by the broker's process, which lives longer than the feed
         "spark_sink.feed.segments",
         "spark_sink.feed.producer.digests",

@@ -4,16 +4,20 @@ Exit status: 1 the broker refused the question, 2 nobody answered it.
 """
 
 import json
+import os
 import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
+from broker.config.sections.admin_checks import TOKEN_VARIABLE
+from spark_sink.event_files.local_token import find_local_token, read_token
 from spark_sink.terminal import plain
 
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
@@ -34,10 +38,11 @@ _opener.add_handler(urllib.request.HTTPErrorProcessor())
 class AdminClient:
     """A running broker's admin API. Every failure is one sentence on standard error and the end of the process."""
 
-    def __init__(self, url: str, program: str = PROGRAM) -> None:
-        """`program`: who asks, for the sentence."""
+    def __init__(self, url: str, program: str = PROGRAM, token: str = "") -> None:
+        """`program`: who asks, for the sentence. `token`: empty for that of this machine, if it can be found."""
         self._url: Final = url
         self._program: Final = program
+        self._token: Final = token or find_local_token(url)
 
     def get(self, path: str, needed: str, parameters: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
         """The answer to GET, a JSON object with a field `needed`; another server on that port has none."""
@@ -51,6 +56,8 @@ class AdminClient:
         return self._ask(urllib.request.Request(f"{self._url}{path}", data, headers, method=method), needed)
 
     def _ask(self, request: urllib.request.Request, needed: str) -> dict[str, Any]:
+        if self._token:
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
             with _opener.open(request, timeout=TIMEOUT_S) as answer:
                 body = json.loads(answer.read())
@@ -97,6 +104,7 @@ class Options(NamedTuple):
 
     admin: str | None
     as_json: bool
+    token_file: Path | None = None
 
 
 def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -111,13 +119,32 @@ def url_of(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 def options(command: Command) -> Command:
-    """--admin and --json, which every command has."""
+    """--admin, --token-file and --json, which every command has."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API gives it.")(command)
+    command = click.option(
+        "--token-file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help=f"File with a token of the API.  [default: {TOKEN_VARIABLE}, else that of a broker of this machine]",
+    )(command)
     return click.option(
         "--admin", metavar="URL", callback=url_of, help=f"The broker's admin API.  [default: {DEFAULT_ADMIN}]"
     )(command)
 
 
-def client_of(before: Options, admin: str | None, as_json: bool) -> tuple[AdminClient, bool]:
+def client_of(
+    before: Options, admin: str | None, as_json: bool, token_file: Path | None = None
+) -> tuple[AdminClient, bool]:
     """Whom to ask, and whether to print JSON."""
-    return AdminClient(admin or before.admin or DEFAULT_ADMIN), as_json or before.as_json
+    token = _token_of(token_file or before.token_file)
+    return AdminClient(admin or before.admin or DEFAULT_ADMIN, token=token), as_json or before.as_json
+
+
+def _token_of(file: Path | None) -> str:
+    """That of the file, else of the environment; empty: neither says one."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip()
+    token = read_token(file)
+    if not token:
+        raise click.BadParameter(f"{file} holds no token, or cannot be read", param_hint="--token-file")
+    return token

@@ -8,6 +8,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -40,16 +41,18 @@ class Output(NamedTuple):
 @click.group()
 @options
 @click.pass_context
-def ctl(context: click.Context, admin: str | None, as_json: bool) -> None:
+def ctl(context: click.Context, admin: str | None, token_file: Path | None, as_json: bool) -> None:
     """Inspect and steer a running broker."""
-    context.obj = Options(admin, as_json)
+    context.obj = Options(admin, as_json, token_file)
 
 
 def asking(function: Callable[..., Output]) -> Callable[..., None]:
-    """Gives a function --admin and --json and, first of all, the API to ask, and prints what it returns."""
+    """Gives a function the options of all and, first of all, the API to ask, and prints what it returns."""
 
-    def command(before: Options, /, admin: str | None, as_json: bool, **arguments: Any) -> None:
-        client, as_json = client_of(before, admin, as_json)
+    def command(
+        before: Options, /, admin: str | None, token_file: Path | None, as_json: bool, **arguments: Any
+    ) -> None:
+        client, as_json = client_of(before, admin, as_json, token_file)
         output = function(client, **arguments)
         if as_json:
             print_json(output.body)

@@ -54,6 +54,7 @@ ELSEWHERE = {
     "report": "spark_sink.cli",
     "samwise": "broker.commands.samwise",
     "shard-plan": "broker.commands.shard_plan",
+    "token": "admin_api.access.command",
     "table": "spark_sink.time_travel.command",
     "simulate": "spark_sink.what_if.command",
 }
@@ -252,11 +253,14 @@ def _say_listening(urls: list[str]) -> None:
 
 def _admin_of(broker: Server | Supervisor, gateways: GatewayProcesses) -> web.Application:
     """The REST API of this process, before anybody can connect: what it imports keeps the loop from all else."""
+    from admin_api.access.gate import Gate
+    from admin_api.access.local_token import LocalToken
     from admin_api.app import make_app, make_workers_app  # late: aiohttp is a third of a start that can do without
 
+    gate = Gate(lambda: broker.tokens, LocalToken(broker.config.admin.token_file))
     if isinstance(broker, Server):
-        return make_app(broker, gateways.samwise, gateways.feed)
-    return make_workers_app(broker, gateways.samwise, gateways.feed)
+        return make_app(broker, gateways.samwise, gateways.feed, gate)
+    return make_workers_app(broker, gateways.samwise, gateways.feed, gate)
 
 
 async def _start_admin(app: web.Application, listen: Listen) -> tuple[AdminListener, str]:

@@ -36,6 +36,16 @@ def is_known_host(host: str, names: Collection[str]) -> bool:
     return name == _LOCAL or name.endswith(f".{_LOCAL}") or name in names or _is_address(name, 4)
 
 
+def is_local(remote: str | None) -> bool:
+    """The address of the other end is one of this machine alone; None: it is gone already."""
+    try:
+        address = ipaddress.ip_address(remote or "")
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
 def may_open(origin: str, host: str, origins: Collection[str]) -> bool:
     """A page of that `Origin` may open a WebSocket at that `Host`, a known one. `origins`: those that always may."""
     origin = origin.lower()

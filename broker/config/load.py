@@ -40,6 +40,7 @@ from broker.config.options import (
 )
 from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
+from broker.config.sections.admin_checks import TOKEN_VARIABLE, admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
@@ -143,7 +144,7 @@ def load_all(
     _check_files(found)
     _check_certificates(found)
     _check_extras(found)
-    for own_mistakes in (cluster_mistakes, auth_mistakes):
+    for own_mistakes in (cluster_mistakes, auth_mistakes, admin_mistakes):
         for name, text, needle in own_mistakes(found.values, found.wrong):
             found.blame(name, text, needle)
     for mistakes in (role_mistakes, samwise_mistakes, feed_mistakes):
@@ -322,7 +323,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
         elif tables := next((each for each in TABLES.values() if variable.startswith(_prefix_of(each))), None):
             text = f"{_many(tables.what)} have no variables, only tables [{tables.place}.NAME] in the file"
             found.mistakes.append(Mistake(source.name, 0, variable, text))
-        elif variable.startswith(VARIABLE_PREFIX):
+        elif variable.startswith(VARIABLE_PREFIX) and variable != TOKEN_VARIABLE:
             rest = variable.removeprefix(VARIABLE_PREFIX)
             same = [name for name in known if name.endswith(f"__{rest}")]  # its section was forgotten
             near = _near(variable, list(known), 0.8)  # they share a prefix

@@ -33,7 +33,12 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     admin = config.admin
     if admin.listen is not None and not admin.listen.is_local:
         text = f"{shown_value(admin.listen.address)} is reachable from other machines without authentication"
-        if admin.changes == "all":
+        if admin.tokens:
+            text = (
+                f"{shown_value(admin.listen.address)} is reachable from other machines and not encrypted: whoever is "
+                "between learns the tokens; listen on this machine, behind a proxy with TLS"
+            )
+        elif admin.changes == "all":
             text += '; with admin.changes = "all" everybody may drain, redirect and close connections'
         found.append(("admin.listen", text, admin.listen.address))
     if config.tls.key and is_open_to_all(config.tls.key):

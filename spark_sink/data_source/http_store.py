@@ -17,6 +17,7 @@ import msgspec
 from spark_sink.data_source.stores import MAX_FILE_BYTES, check_size
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.folder import EventFile, Listing
+from spark_sink.event_files.local_token import find_local_token
 
 EVENTS_PATH: Final = "/api/v1/events"
 PAGE: Final = 1000  # items of one answer, the most that the API gives
@@ -71,7 +72,7 @@ class HttpStore:
     """The event files of brokers."""
 
     def __init__(self, urls: Sequence[str], token: str = "", retry_s: float = RETRY_S) -> None:
-        """`token` is sent as `Authorization: Bearer …`, for a proxy before the brokers that wants one."""
+        """`token` is sent as `Authorization: Bearer …`; empty: to a broker of this machine its own, if it is found."""
         self._urls: Final = [url.rstrip("/") for url in urls]
         self.name: Final = ", ".join(self._urls)
         self._token: Final = token
@@ -156,8 +157,10 @@ class HttpStore:
 
     def _open(self, url: str, headers: Mapping[str, str], method: str) -> HTTPResponse:
         """ConnectionError: nobody answers, or not now."""
-        token = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        request = urllib.request.Request(url, headers={**headers, **token}, method=method)
+        request = urllib.request.Request(url, headers=dict(headers), method=method)
+        token = self._token or find_local_token(url)
+        if token:
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
             answer = _opener.open(request, timeout=TIMEOUT_S)
         except urllib.error.HTTPError as error:

@@ -7,8 +7,9 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from admin_api.bodies import MAX_BODY_BYTES
-from admin_api.changes import CHANGES, check_allowed, is_local
+from admin_api.changes import CHANGES, check_allowed
 from admin_api.errors import AdminError
+from broker.config.hosts import is_local
 from broker.config.options import Config
 from broker.config.sections.process import AdminOptions, ServerOptions
 from broker.connections.drains import MAX_DRAINS

@@ -47,11 +47,17 @@ async def test_the_api_lists_itself(client: Api) -> None:
 
 def test_an_operation_has_its_parameters_its_body_its_answer_and_its_refusals() -> None:
     drain = Operation(
-        "PUT", "/drains/{key:[^/]+}/{value:.*}", "drains", DrainView, PART, DrainBody, ("no-such-drain", "bad-body")
+        "PUT",
+        "/api/v1/drains/tags/{key:[^/]+}/{value:.*}",
+        "drains",
+        DrainView,
+        PART,
+        DrainBody,
+        ("no-such-drain", "bad-body"),
     )
     shown = document([drain])
-    assert shown["paths"]["/drains/{key}/{value}"]["put"] == {
-        "operationId": "put_drains_key_value",
+    assert shown["paths"]["/api/v1/drains/tags/{key}/{value}"]["put"] == {
+        "operationId": "put_api_v1_drains_tags_key_value",
         "summary": "drains",
         "parameters": [
             {"name": "key", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[^/]+$"}},
@@ -91,11 +97,14 @@ def test_an_operation_has_its_parameters_its_body_its_answer_and_its_refusals() 
                 },
             },
             "400": {"$ref": "#/components/responses/bad-parameter.bad-body"},
+            "401": {"$ref": "#/components/responses/no-token.wrong-token"},
+            "403": {"$ref": "#/components/responses/role-not-enough"},
             "404": {"$ref": "#/components/responses/no-such-drain"},
             "421": {"$ref": "#/components/responses/wrong-host"},
             "500": {"$ref": "#/components/responses/internal"},
             "default": {"$ref": "#/components/responses/bad-request"},
         },
+        "security": [{"token": ["operator"]}],
     }
     assert shown["components"]["schemas"]["DrainBody"]["properties"]["grace_s"] == {
         "description": "a number from 0 to 3600",

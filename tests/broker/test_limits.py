@@ -42,10 +42,12 @@ def modules() -> list[str]:
         "client_sdk/io/dispatch.py",
         "client_sdk/io/stream_pump.py",
         "client_sdk/codecs.py",
+        "admin_api/access/gate.py",
         "admin_api/event_files.py",
         "admin_api/bodies.py",
         "admin_api/listener.py",
         "admin_api/shared.py",
+        "broker/config/sections/admin_checks.py",
         "broker/limited_log.py",
         "rsocket_wire/upgrade.py",
     ]

@@ -36,14 +36,36 @@ class Displaced:
         )
 
 
-class Admissions:
+class Guesses:
+    """Wrong proofs, or wrong tokens of the REST API, by address: who has too many of them is answered late."""
+
+    def __init__(self) -> None:
+        self._wrong: Final = TokenBucket(WRONG_PER_S)
+        self._wrong_until: Final[dict[str, float]] = {}  # by address: when its bucket is full again; oldest first
+
+    def proved_wrong(self, address: str, now: float) -> None:
+        """Counts a wrong proof from there."""
+        full_at = self._wrong.spend(self._wrong_until.pop(address, 0.0), now)
+        self._wrong_until[address] = full_at if full_at != SPENT else now + self._wrong.burst_n / WRONG_PER_S
+        if len(self._wrong_until) > MAX_SLOWED:
+            del self._wrong_until[next(iter(self._wrong_until))]
+
+    def delay_s(self, address: str, now: float) -> float:
+        """Returns how long whoever comes from there waits for an answer, seconds."""
+        full_at = self._wrong_until.get(address, 0.0)
+        if full_at <= now:
+            self._wrong_until.pop(address, None)
+            return 0.0
+        return SLOW_S if self._wrong.spend(full_at, now) == SPENT else 0.0
+
+
+class Admissions(Guesses):
     """The places of one broker."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._places: Final[dict[int, Neighbour]] = {}  # by number of the connection, oldest first
         self._known: Final[dict[str, bool]] = {}  # addresses of brokers; first that which was not met for longest
-        self._wrong: Final = TokenBucket(WRONG_PER_S)
-        self._wrong_until: Final[dict[str, float]] = {}  # by address: when its bucket is full again; oldest first
 
     def size(self) -> int:
         """Places that are taken."""
@@ -71,21 +93,6 @@ class Admissions:
     def leave(self, neighbour: Neighbour) -> None:
         """Takes the place of one that has proved who it is, or is gone; nothing happens to one that has none."""
         self._places.pop(neighbour.peer.id, None)
-
-    def proved_wrong(self, address: str, now: float) -> None:
-        """Counts a wrong proof from there."""
-        full_at = self._wrong.spend(self._wrong_until.pop(address, 0.0), now)
-        self._wrong_until[address] = full_at if full_at != SPENT else now + self._wrong.burst_n / WRONG_PER_S
-        if len(self._wrong_until) > MAX_SLOWED:
-            del self._wrong_until[next(iter(self._wrong_until))]
-
-    def delay_s(self, address: str, now: float) -> float:
-        """Returns how long whoever comes from there waits for an answer, seconds."""
-        full_at = self._wrong_until.get(address, 0.0)
-        if full_at <= now:
-            self._wrong_until.pop(address, None)
-            return 0.0
-        return SLOW_S if self._wrong.spend(full_at, now) == SPENT else 0.0
 
     def _displaced(self, address: str) -> Displaced | None:
         """Who has to leave when one more comes from that address."""

@@ -28,6 +28,7 @@ from broker.commands.workers.ports import Ports
 from broker.commands.workers.worker_process import COMMAND, READY, WorkerProcess
 from broker.config.load import Sources
 from broker.config.options import Config
+from broker.config.sections.admin_checks import AdminToken, tokens_of
 from broker.reload import read_again
 from broker.views.schemas import WorkerView
 from rsocket_wire.errors import BrokerError
@@ -60,6 +61,7 @@ class Supervisor:
         self.broker_id = config.broker.id or id_text(os.urandom(16))
         self.started_at_ms = time.time_ns() // 1_000_000
         self.is_stopping = False
+        self.tokens: tuple[AdminToken, ...] | None = None  # see `Server`
         self.on_return: Callable[[int], None] | None = None  # see `Workers`; None: nobody wants to know
         self._sources = sources
         self._workers_n = workers_n
@@ -94,6 +96,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Returns when all workers are ready; BrokerError when one cannot start, and then none runs."""
+        self.tokens = tokens_of(self.config.admin.tokens)
         server = self.config.server
         listens = tuple(self._ports.hold(listen) for listen in server.listen)
         self.listeners += [str(listen) for listen in listens]
@@ -121,6 +124,7 @@ class Supervisor:
         files = read_again(self.config, self._sources)
         if files is None or self._plan is None:
             return
+        self.tokens = files.tokens
         self.config = replace(self.config, role=files.roles)
         self._plan = replace(self._plan, config=replace(self._plan.config, role=files.roles))
         for worker in self._processes:

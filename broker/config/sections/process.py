@@ -151,8 +151,25 @@ class AdminOptions:
         "local",
         "Who may drain, redirect and close connections through the REST API: local, clients on this machine; all, "
         "every client that reaches the listener; off, nobody. So a listener that is reachable for its metrics "
-        "does not allow changes.",
+        "does not allow changes. Clients on this machine need the token of admin.token_file, too, and others one of "
+        "admin.tokens where there are some.",
         '"off"',
+    )
+    tokens: str = option(
+        "",
+        "File of tokens for the REST API, which rsocket-broker token makes: name, role, end and SHA-256 of each. When "
+        "set, clients on other machines need one for everything but /livez and /readyz. Read again on SIGHUP.",
+        '"/etc/rsocket-broker/tokens"',
+        form="file",
+    )
+    token_file: str = option(
+        "",
+        "File into which the broker writes a new token at each start, for its user only (mode 0600): with it programs "
+        "on this machine may change something and read event files. Empty: admin-PORT.token in the folder "
+        "rsocket-broker of $XDG_RUNTIME_DIR, else of $XDG_STATE_HOME or ~/.local/state, where rsocket-broker ctl finds "
+        "it; in $RUNTIME_DIRECTORY for a service of systemd.",
+        '"/run/rsocket-broker/token"',
+        within=(0, 4095),
     )
 
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from spark_sink.event_files.local_token import find_local_token
 from tests.system.support.waits import WAIT_S
 
 ROOT = Path(__file__).parents[3]
@@ -164,8 +165,9 @@ class BrokerProcess(Python):
 
     def ask_admin(self, path: str, method: str = "GET") -> str:
         """What the admin API answers."""
+        token = {"Authorization": f"Bearer {find_local_token(self.admin_url)}"}
         with urllib.request.urlopen(
-            urllib.request.Request(self.admin_url + path, method=method), timeout=WAIT_S
+            urllib.request.Request(self.admin_url + path, headers=token, method=method), timeout=WAIT_S
         ) as answer:
             return str(answer.read().decode())
 

@@ -1,0 +1,1 @@
+"""Who may do what with the REST API: roles, tokens, and the token of this machine."""
