@@ -212,3 +212,28 @@ async def test_a_mistake_in_roles_or_users_changes_neither(
     write_roles(tmp_path, "*")
     write_users(tmp_path, "ada")
     await log_in(guarded, "ada")
+
+
+# Tokens of the REST API
+
+
+async def test_a_token_that_is_revoked_is_unknown_and_a_mistake_in_the_file_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "tokens"
+    lines = [f"{name} viewer 2099-01-01T00:00:00Z {'0' * 64}\n" for name in ("ann", "bob")]
+    file.write_text("".join(lines))
+    flags = {"server.listen": ("tcp://127.0.0.1:0",), "admin.listen": "off", "admin.tokens": str(file)}
+    server = Server(load(None, {}, flags))
+    await server.start()
+    try:
+        for text, known in [(lines[1], ["bob"]), ("rsb_planted", ["bob"])]:
+            file.write_text(text)
+            server.reload()
+            assert [each.name for each in server.tokens or ()] == known
+    finally:
+        server.wish_stop()
+        server.wish_stop()
+        await server.stop()
+    assert "nothing is reloaded: admin.tokens" in caplog.text
+    assert "planted" not in caplog.text
