@@ -496,6 +496,7 @@ class Lifecycle:
         if peer.look_timer is not None:
             peer.look_timer.cancel()
         self.limits.leave(peer)
+        self.engine.denials.quotas.leave(peer)
 
     def _let_go(self, peer: Peer, now: float) -> None:
         """The connection serves nobody any more: its route leaves, the streams of both kinds end."""

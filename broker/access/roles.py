@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from broker.access.identities import ANONYMOUS
+from broker.access.quotas import NO_QUOTA, Quota
 from rsocket_wire.wire.keys import SERVICE_NAME, Key, parse_key
 from rsocket_wire.wire.tags import Tag
 
@@ -103,12 +104,20 @@ class Offer:
 class Role:
     """What connections of some identities may announce and address."""
 
-    def __init__(self, name: str, who: list[str], offers: list[Offer], address: list[Offer] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        who: list[str],
+        offers: list[Offer],
+        address: list[Offer] | None = None,
+        quota: Quota = NO_QUOTA,
+    ) -> None:
         self.name: Final = name
         self.who: Final = who
         self.address: Final[list[Offer]] = address if address is not None else []
         self.has_name: Final = any(each.has_name() for each in self.address)  # see `Offer.has_name`
         self.offers: Final = offers
+        self.quota: Final = quota  # not of its digest: each broker counts for itself
 
     def obstacle(self, tags: list[Tag], principal: str) -> str:
         """Why a route with these tags, those of its service and id among them, may not be announced; empty: it may."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from broker.access.identities import ANONYMOUS, CERTIFICATE, JWT, KINDS, USER, kind_of
+from broker.access.quotas import Quota
 from broker.access.roles import DEFAULT, Offer, Role
 from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
@@ -134,7 +135,19 @@ def read_routes(item: object) -> RouteTags:
 def roles_of(tables: Mapping[str, RoleOptions]) -> tuple[Role, ...]:
     """The roles of a configuration."""
     return tuple(
-        Role(name, list(own.who), [_offer(each) for each in own.announce], [_offer(each) for each in own.address])
+        Role(
+            name,
+            list(own.who),
+            [_offer(each) for each in own.announce],
+            [_offer(each) for each in own.address],
+            Quota(
+                own.max_connections,
+                own.max_routes,
+                own.requests_per_s,
+                own.max_in_flight,
+                own.max_multicast_routes,
+            ),
+        )
         for name, own in tables.items()
     )
 

@@ -118,6 +118,13 @@ class Admission:
         surplus = self._limits.identify(peer, principal)
         if surplus:
             return Ending(peer, "over-limit", surplus, REJECTED_SETUP)
+        most_n = role.quota.max_connections if role is not None else 0
+        others_n = self._limits.connected_n(principal) - 1
+        if role is not None and most_n and others_n >= most_n:
+            text = f"{others_n} connections of {principal} are open, role.{role.name}.max_connections is {most_n}"
+            refused = self.refuse(peer, "over-limit", text, text, now, principal)
+            if refused is not None:
+                return refused
         peer.login.expires_at = expires_at
         self.admitted_n += 1
         at_ms = self._event_log.wall(now)

@@ -69,6 +69,10 @@ class ConnectionLimits:
         peer.may_replace_suspended = self.is_over(peer)
         return ""
 
+    def connected_n(self, principal: str) -> int:
+        """Returns how many connections of this principal have a socket; 0 for nobody."""
+        return self._by_principal.number_with_socket(principal)
+
     def exchange(self, peer: Peer, newcomer: Peer) -> None:
         """The peer is about to be resumed on the transport of the newcomer, and each is counted where it is from.
 

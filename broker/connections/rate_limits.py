@@ -68,6 +68,10 @@ class ConnectionCounter:
         self._numbers[name] = number
         return not self.limit or number - self._away.get(name, 0) <= self.limit
 
+    def number_with_socket(self, name: str) -> int:
+        """Returns how many of them have a socket."""
+        return self._numbers.get(name, 0) - self._away.get(name, 0)
+
     def is_over(self, name: str) -> bool:
         """Tells whether there are too many, those without a socket counted."""
         return self.limit > 0 and self._numbers.get(name, 0) > self.limit

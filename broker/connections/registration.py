@@ -93,6 +93,12 @@ class Registration:
                     return _refused(peer, "route-taken", text, code)
                 text = f"another connection came with the Route Id {old.id_text}"
                 ending = Ending(owner, "replaced", text)
+        usage = self._engine.denials.quotas.find(peer)
+        text = usage.refusal_of_route(peer, old) if usage is not None else ""
+        if text:
+            self._tell_denied(peer, setup.service_name, None, "over-limit", text, now)
+            if self._settings.auth_mode == REQUIRED:
+                return _refused(peer, "over-limit", text, code)
         return Announcement(setup, ending, old)
 
     def judge_again(self, peer: Peer, now: float) -> Ending | None:
@@ -117,6 +123,14 @@ class Registration:
             text = "a tag of this route is the Route Id of another one"
         if not text:
             return ""
+        self._tell_denied(peer, service, obstacle, "denied", text, now)
+        return text if self._settings.auth_mode == REQUIRED else ""
+
+    def _tell_denied(
+        self, peer: Peer, service: str, obstacle: Obstacle | None, word: str, text: str, now: float
+    ) -> None:
+        """Tells operators that the peer may not have a route, or that it should not have it."""
+        role = self._roles.find(peer.principal) if self._roles.is_on else None
         self._event_log.tell(
             DENIED,
             self._event_log.wall(now),
@@ -124,12 +138,11 @@ class Registration:
             service,
             [(TAG, obstacle.tag), (VALUE, obstacle.value)] if obstacle is not None else None,
             peer=peer.name,
-            reason="denied",
-            detail=f"{who}: {text}",
+            reason=word,
+            detail=f"{peer.principal or ANONYMOUS}: {text}",
             principal=peer.principal,
             role=role.name if role is not None else "",
         )
-        return text if self._settings.auth_mode == REQUIRED else ""
 
     def join(self, peer: Peer, setup: RouteSetup, old: Route | None, now: float) -> Route | None:
         """Makes the peer's route (`peer.route`) of a ROUTE_SETUP; `old` had its Route Id when it was read.

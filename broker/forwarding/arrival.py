@@ -29,6 +29,7 @@ class Login:
         self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
         self.reach: Reach | None = None  # what it may address; None: everything
         self.judged_at = 0  # generation of the table by which `Peer.latest_metadata` was found to be all right; 0: none
+        self.usage_key = ""  # under which `Quotas` counts it; empty: it has no quota
         self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
 
 

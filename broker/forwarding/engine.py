@@ -279,6 +279,7 @@ class Engine(RequestContext):
 
         Its requests at routes that it may not reach any more end, and what waits is decided upon anew.
         """
+        self.denials.quotas.enter(peer, role)
         login = peer.login
         reach = self.query.table.reaches.find(role, peer.principal) if role is not None else None
         if login.reach is reach:
@@ -518,6 +519,7 @@ class Engine(RequestContext):
             self.refuse(peer, frame.stream_id, frame.kind, target, why)
             return
         held = request.reassembly if request.reassembly is not None else self.gather(peer, frame)
+        held.is_judged = True
         held.address_at = request.address_at - request.metadata_at
         full = self.pending.refusal_of(held)
         if full:

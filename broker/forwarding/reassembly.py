@@ -55,6 +55,7 @@ class Reassembly(Stream):
         "is_complete",
         "is_counted",
         "is_cut",
+        "is_judged",
         "is_over",
         "is_whole",
         "kind",
@@ -83,6 +84,7 @@ class Reassembly(Stream):
         self.is_complete = False  # one of `frames` says COMPLETE
         self.is_cut = True  # more of the request follows the last of `frames`
         self.is_counted = False  # of another broker: see `Request`
+        self.is_judged = False  # the quota of its identity has counted it
         self.more_n = 0  # credit of REQUEST_N frames that came meanwhile: the route gets it behind the request
         self.opened_at: Final = now
         self.address_at = -1  # in the metadata, once it was decided upon and waits for a route

@@ -106,10 +106,15 @@ class RequestContext:
     ) -> bool:
         """The origin in a client's ADDRESS is nobody else's route, or that is only observed; else it is refused. D-98
 
-        With `observe` it is noted, and that nobody would be reached. To be asked where identities are judged.
+        It is refused, too, where the quota of its identity is used up. With `observe` either is noted, and that nobody
+        would be reached. To be asked where identities are judged.
         `is_latest`: the request is `Peer.latest_metadata`.
         """
         peer.login.judged_at = 0
+        if peer.login.usage_key:
+            if not self._may_use(peer, stream_id, kind, request, target):
+                return False
+            is_latest = False  # the next one is counted, too
         if target.refusal is not None and target.refusal.word not in FOR_NOW:
             return True  # it is refused for what it is
         data = request.data
@@ -128,6 +133,23 @@ class RequestContext:
             self.denials.note(peer, why, "observed")
             return True
         self.refuse(peer, stream_id, kind, target, Refusal("denied", why, REJECTED_CODE))
+        return False
+
+    def _may_use(self, peer: Peer, stream_id: int, kind: int, request: Request, target: Target) -> bool:
+        """Counts a request of an identity with a quota, once; False: it was one too many, and is refused."""
+        usage = self.denials.quotas.find(peer)
+        held = request.reassembly
+        if usage is None or (held is not None and held.is_judged):
+            return True
+        if held is not None:
+            held.is_judged = True
+        why = usage.refusal_of_request(peer.heard_at)
+        if not why:
+            return True
+        if self.query.only_observes:
+            self.denials.note(peer, why, "observed")
+            return True
+        self.refuse(peer, stream_id, kind, target, Refusal("over-limit", why))
         return False
 
     def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
@@ -227,6 +249,7 @@ class RequestContext:
             if not is_cut(frame, request.metadata_to):
                 return False
             reassembly = self.gather(peer, frame)
+            reassembly.is_judged = True
         elif reassembly.is_whole:
             return False
         reassembly.needs_whole = True
@@ -379,6 +402,13 @@ class RequestContext:
         if most_n and routes_n > most_n:
             text = f"{routes_n} routes match, a multicast may reach {most_n} (limits.max_multicast_routes)"
             self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", text))
+            return True
+        usage = self.denials.quotas.find(peer)
+        why = usage.refusal_of_multicast(routes_n) if usage is not None else ""
+        if why and self.query.only_observes:
+            self.denials.note(peer, why, "observed")
+        elif why:
+            self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("over-limit", why))
             return True
         size = frame.end - frame.start
         limit = self.settings.max_buffered_bytes

@@ -74,7 +74,7 @@ class RouteTags:
 
 @dataclass(frozen=True)
 class RoleOptions:
-    """What connections of the role NAME may announce and address. Each has the first that fits it, else `default`."""
+    """What connections of the role NAME may do, and how much. Each has the first that fits it, else `default`."""
 
     who: tuple[str, ...] = option(
         (),
@@ -97,6 +97,47 @@ class RoleOptions:
         '`[{ service = "*" }]`: all. Empty: none.',
         '[{ service = "billing" }, { service = "stock", environment = "prod" }]',
         form="routes",
+    )
+    max_connections: int = option(
+        0,
+        "Connections of one identity of this role at this broker; one more is refused with over-limit. 0: no limit but "
+        "limits.max_connections_per_principal. All quotas count for each identity, not for the role, and each broker "
+        "counts for itself. Anonymous connections share nothing.",
+        "20",
+        "connections",
+        within=(0, 1_000_000),
+    )
+    max_routes: int = option(
+        0,
+        "Routes that one identity may have at this broker; the announcement of one more is refused with over-limit. "
+        "0: no limit.",
+        "10",
+        "routes",
+        within=(0, 1_000_000),
+    )
+    requests_per_s: int = option(
+        0,
+        "Requests a second of all connections of one identity, as many at once; one more is refused with over-limit. "
+        "0: no limit.",
+        "5000",
+        "requests per second",
+        within=(0, 10_000_000),
+    )
+    max_in_flight: int = option(
+        0,
+        "Requests in flight of all connections of one identity; one more is refused with over-limit. 0: no limit but "
+        "limits.max_streams_per_connection.",
+        "1000",
+        "requests",
+        within=(0, 10_000_000),
+    )
+    max_multicast_routes: int = option(
+        0,
+        "Routes that one multicast of this role may reach, those at other brokers included; one that matches more is "
+        "refused with over-limit. 0: no limit but limits.max_multicast_routes.",
+        "100",
+        "routes",
+        within=(0, 1_000_000),
     )
 
 

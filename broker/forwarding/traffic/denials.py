@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.access.identities import ANONYMOUS
 from broker.forwarding.peer import Peer
+from broker.forwarding.traffic.quotas import Quotas
 
 TOLD_S: Final = 1.0  # between two events of one identity
 MAX_IDENTITIES: Final = 100  # that are told apart in this time; the others together, as the latest of them
@@ -28,6 +29,7 @@ class Denials:
 
     def __init__(self, is_on: bool) -> None:
         self.is_on: Final = is_on  # identities are judged here
+        self.quotas: Final = Quotas()  # of those that have one
         self.by_end: Final = {"refused": 0, "observed": 0}  # requests, ever
         self._by_principal: dict[str, Denied] = {}  # since they were told of; bounded by MAX_IDENTITIES, and one more
         self._next_at = 0.0  # when they may be told of again, seconds, monotonic
