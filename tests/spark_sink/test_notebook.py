@@ -1,6 +1,7 @@
 """What docs/spark/events.md shows to whoever opens the tables in a notebook is true of every table."""
 
 import importlib
+import random
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spark_sink.tables import COLUMNS, TRAFFIC, read_table
 from tests.conftest import missing
 from tests.spark_sink.pipeline.batches import seal_requests, told
 from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, DOCUMENT, run_once, seal
-from tests.spark_sink.records import events, header_with
+from tests.spark_sink.records import events, flow, header_with
 
 LIBRARIES = ("duckdb", "pandas", "polars", "spark_sink")
 
@@ -34,8 +35,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     left = told(302, ROUTE_LEFT, route_id="r", service="orders", reason="closed")
     lost = told(303, EVENTS_DROPPED, tags=[("records", "3")], reason="backlog-full")
     reached = MessageRecord(304, BEFORE_MIDNIGHT_MS, "0" * 32, "orders", "new", "a", DELIVERED, "", 0, 1, 1)
+    called = flow(random.Random(1), 306)._replace(principal="jwt:orders-7", requests=0, histogram=[])
     posted = FileRecord(305, BEFORE_MIDNIGHT_MS, "data", POSTED, BEFORE_MIDNIGHT_MS, path="a")
-    seal(folder / "events", [seen, left, lost, reached, posted], header=header_with(first_number=50))
+    seal(folder / "events", [seen, left, lost, reached, posted, called], header=header_with(first_number=50))
     seal_requests(folder / "events", range(1000, 1050))
     run_once(None, folder / "events", folder / "tables")
     return folder / "tables"
