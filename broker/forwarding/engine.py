@@ -561,6 +561,8 @@ class Engine(RequestContext):
             if self._obstacle(waiter.target, now) is None:
                 self.pending.leave(waiter)
                 self._let_in(waiter.held, waiter.target, now)
+            else:
+                self.pending.renew(waiter)
 
     def _let_in(self, reassembly: Reassembly, target: Target, now: float) -> None:
         """Routes a request that was held until there was a route."""

@@ -35,7 +35,7 @@ class PendingRequest(Stream):
         self.target: Final = target
         self.number: Final = number  # 1, 2, 3 … in the order in which they came
         self.is_urgent: Final = is_urgent  # its own deadline ends the wait, not the broker's time-out
-        self.token: Final = token_of(target)
+        self.token = token_of(target)  # by which it is found, as long as the target is not redirected elsewhere
         self.timer: Timer | None = None  # from the moment when it enters
         self.is_over = False
         self._room: Final = room
@@ -134,6 +134,14 @@ class PendingRequests:
             self._looked_to = found[-1].number
         return found
 
+    def renew(self, waiter: PendingRequest) -> None:
+        """Its target was looked up anew: after a redirect it waits for routes of another service."""
+        token = token_of(waiter.target)
+        if token != waiter.token:
+            self._forget_token(waiter)
+            waiter.token = token
+            self._by_token.setdefault(token, {})[waiter.number] = waiter
+
     def leave(self, waiter: PendingRequest) -> None:
         """It waits no more; its stream is in no table."""
         waiter.is_over = True
@@ -146,13 +154,16 @@ class PendingRequests:
         self.bytes_n -= held.held_bytes
         self.size -= 1
         del self._by_number[waiter.number]
+        self._forget_token(waiter)
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+
+    def _forget_token(self, waiter: PendingRequest) -> None:
         waiters = self._by_token[waiter.token]
         del waiters[waiter.number]
         if not waiters:
             del self._by_token[waiter.token]
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-            waiter.timer = None
 
     def give_up(self, waiter: PendingRequest, outcome: int, now: float) -> None:
         """Its caller does not want it any more."""

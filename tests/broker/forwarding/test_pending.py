@@ -59,6 +59,24 @@ def test_tags_that_change_let_those_go_on_that_match_now() -> None:
     assert [frame.name for frame in service.received()] == ["REQUEST_RESPONSE"]
 
 
+def test_what_is_redirected_while_it_waits_goes_on_with_the_first_route_of_the_other_service() -> None:
+    world = waiting_world()
+    caller = world.caller()
+    caller.request(REQUEST_FNF, 1, ORDERS)
+    world.core.query.set_redirects({"orders": "green"})
+    world.advance(0.1)
+    orders, green = world.service("orders", 1), world.service("green", 2)
+    assert (orders.received(), [frame.name for frame in green.received()]) == ([], ["REQUEST_FNF"])
+    caller.request(REQUEST_FNF, 3, address(service="stock"))
+    world.core.query.set_redirects({"stock": "blue"})
+    world.advance(0.1)
+    world.core.query.set_redirects({})
+    world.advance(0.1)
+    blue, stock = world.service("blue", 3), world.service("stock", 4)
+    assert (blue.received(), [frame.name for frame in stock.received()]) == ([], ["REQUEST_FNF"])
+    assert nothing_left(world)
+
+
 def test_a_fire_and_forget_that_waited_in_vain_is_counted_and_nothing_is_said() -> None:
     world = waiting_world()
     caller = world.caller()

@@ -91,7 +91,6 @@ class Asked:
         self.keys = keys  # of shards and sticky choices
         self.routing = routing
         self.kind = kind
-        self.redirects: dict[str, str] = {}  # when it began to wait
 
 
 class ReachWorld:
@@ -215,7 +214,6 @@ class ReachWorld:
         assert reached == [], (name, asked.wanted, matched)
         if not matched and self.waits and asked.kind != METADATA_PUSH:
             assert words == []
-            asked.redirects = self.redirects
             self.waiting.append((name, stream_id, asked))
         else:
             has_answer = asked.kind not in (REQUEST_FNF, METADATA_PUSH)
@@ -233,8 +231,8 @@ class ReachWorld:
             matched = self.matched(asked)
             allowed = [number for number in matched if may(self.routes[number], self.said[name], name)]
             is_waiting = isinstance(self.callers[name].peer.streams.get(stream_id), PendingRequest)
-            if is_waiting:  # one that is redirected meanwhile is looked at with the next mask, or at the end
-                assert not allowed or asked.redirects != self.redirects, (name, asked.wanted)
+            if is_waiting:
+                assert not allowed, (name, asked.wanted)
                 assert not matched or anew != name, (name, asked.wanted)
                 left.append((name, stream_id, asked))
             else:
