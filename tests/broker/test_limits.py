@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.build_hook import compiled_modules
-from broker.config.options import OPTIONS
+from broker.config.options import OPTIONS, TABLES
 from broker.core import CoreSettings
 from broker.forwarding.traffic.flows import MAX_FLOWS, MAX_REFUSED_TOTALS, MAX_TOTALS
 from broker.routing.choosers.sticky import MAX_CHOICES
@@ -73,6 +73,10 @@ def constants() -> set[str]:
     return found
 
 
+# What a role bounds, with its default.
+QUOTAS = {f"role.NAME.{key}": doc.default for key, doc in TABLES["role"].keys.items() if isinstance(doc.default, int)}
+
+
 def settings() -> set[str]:
     """Limits of the core that are no options: `settings.max_waiting_bytes`."""
     options = {doc.key for doc in OPTIONS.values()}
@@ -82,7 +86,7 @@ def settings() -> set[str]:
 
 
 def options() -> set[str]:
-    return {name for name in OPTIONS if name.startswith("limits.")}
+    return {name for name in OPTIONS if name.startswith("limits.")} | set(QUOTAS)
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -100,6 +104,8 @@ def number(text: str) -> float:
 
 
 def value_of(name: str) -> object:
+    if name in QUOTAS:
+        return QUOTAS[name]
     if name in OPTIONS:
         return OPTIONS[name].default
     module, _, constant = name.rpartition(".")
@@ -114,7 +120,7 @@ def test_every_limit_has_a_row_and_every_row_a_limit() -> None:
     listed = bounds + others
     assert len(listed) == len(set(listed)), "a limit is there twice"
     assert constants() | settings() | options() <= set(listed)
-    assert set(listed) <= constants() | settings() | set(OPTIONS)
+    assert set(listed) <= constants() | settings() | set(OPTIONS) | set(QUOTAS)
 
 
 def test_the_list_says_the_defaults_as_they_are() -> None:
