@@ -37,6 +37,12 @@ class RedirectBody(msgspec.Struct):
     to: Annotated[str, Meta(description="the name of a service")]
 
 
+class RevocationBody(msgspec.Struct):
+    """Which credentials of an identity hold no longer."""
+
+    before_ms: Annotated[int, Meta(description="milliseconds since the epoch")] | UnsetType = UNSET
+
+
 class Terms(msgspec.Struct, frozen=True):
     """How something is drained, see `broker.connections.drains`."""
 
@@ -62,6 +68,13 @@ async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
 async def destination_of(request: web.Request) -> str:
     """The service that the body names with `to`, which it must."""
     return _body(await _read(request), RedirectBody).to
+
+
+async def moment_of(request: web.Request, now_ms: int) -> int:
+    """The moment that the body names, milliseconds since the epoch; no body, or one without it: now."""
+    raw = await _read(request)
+    before_ms = _body(raw, RevocationBody).before_ms if raw else UNSET
+    return now_ms if before_ms is UNSET else before_ms
 
 
 async def _read(request: web.Request) -> bytes:

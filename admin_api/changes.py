@@ -1,10 +1,11 @@
-"""What each path changes: drains, redirects, connections that are closed, messages of the Samwise gateway. All the rest
-of this API only looks.
+"""What each path changes: drains, redirects, revocations, connections that are closed, messages of the Samwise gateway.
+All the rest of this API only looks.
 
 Decides who may: see `check_allowed`. The changes themselves are the broker's; each is one of its events, so that it
 stands in the log and in the event files. Those of messages are the gateway's, and stand in the log.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -12,19 +13,20 @@ from aiohttp import web
 
 from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.workers import Backend
-from admin_api.bodies import DrainBody, RedirectBody, destination_of, terms_of
+from admin_api.bodies import DrainBody, RedirectBody, RevocationBody, destination_of, moment_of, terms_of
 from admin_api.errors import AdminError, shown
 from admin_api.openapi import Operation
 from broker.config.hosts import is_local
 from broker.config.options import Config
 from broker.views.samwise import ChangedMessageView
-from broker.views.schemas import ClosedConnectionView, DrainView, RedirectView
+from broker.views.schemas import ClosedConnectionView, DrainView, RedirectView, RevocationView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import parse_id
 from rsocket_wire.wire.tags import Tag
 
 MAX_ID_DIGITS: Final = 18  # of the number of a connection or a message
 REDIRECT: Final = "/api/v1/redirects/{service:.+}"  # a service's name may hold slashes
+REVOCATION: Final = "/api/v1/revocations/{principal:.+}"  # so may an identity
 CONNECTION: Final = "/api/v1/connections/{id:[^/]+}"
 MESSAGE: Final = "/api/v1/samwise/messages/{id:[^/]+}"
 NO_SAMWISE: Final = ("no-samwise", "samwise-unavailable")
@@ -68,6 +70,11 @@ async def undrain(backend: Backend, request: web.Request) -> Answer[DrainView]:
 async def redirect(backend: Backend, request: web.Request) -> Answer[RedirectView]:
     """Requests for a service go to another one."""
     return await backend.redirect(request.match_info["service"], await destination_of(request))
+
+
+async def revoke(backend: Backend, request: web.Request) -> Answer[RevocationView]:
+    """Credentials of an identity hold no longer."""
+    return await backend.revoke(request.match_info["principal"], await moment_of(request, time.time_ns() // 1_000_000))
 
 
 async def close(backend: Backend, request: web.Request) -> Answer[ClosedConnectionView]:
@@ -114,6 +121,23 @@ CHANGES: Final = (
         lambda backend, asked: backend.unredirect(asked.match_info["service"]),
         "ends a redirect",
         ("no-such-redirect",),
+    ),
+    changing(
+        "PUT",
+        REVOCATION,
+        RevocationView,
+        revoke,
+        "revokes credentials of an identity",
+        ("bad-body", "bad-revocation", "over-limit"),
+        RevocationBody,
+    ),
+    changing(
+        "DELETE",
+        REVOCATION,
+        RevocationView,
+        lambda backend, asked: backend.unrevoke(asked.match_info["principal"]),
+        "ends a revocation",
+        ("no-such-revocation",),
     ),
     changing("DELETE", CONNECTION, ClosedConnectionView, close, "closes a connection", ("no-such-connection",)),
     changing(

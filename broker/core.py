@@ -3,7 +3,7 @@
     connected(name, …) / receive(peer, data, now) / lost(peer, …)    what happened outside
     go_on(peer, now) / work(now)                                     more of what was received, a part at a time
     take_asks() / admit(peer, …) / refuse(peer, …)                   credentials to be verified, and what came of it
-    set_roles(…) / take_back(…)                                      rights have changed
+    set_roles(…) / set_revocations(…) / take_back(…)                 rights have changed
     tick(now, at_ms) / next_deadline()                               time passed; when to tick at the latest
     take_writes()                                                    peers with bytes to write
     take_events()                                                    what happened inside
@@ -316,12 +316,13 @@ class Core:
         """Takes credentials to be verified; `admit` or `refuse` is the answer to each."""
         return self.lifecycle.admission.take_asks()
 
-    def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> None:
+    def admit(self, peer: Peer, principal: str, expires_at: float, now: float, issued_at_ms: int = 0) -> None:
         """The peer's credentials are those of this principal; then `go_on` is to be called, as after `receive`.
 
-        `expires_at`: until then, seconds, monotonic; 0.0: they do not expire.
+        `expires_at`: until then, seconds, monotonic; 0.0: they do not expire. `issued_at_ms`: since the epoch; 0: they
+        do not say when.
         """
-        self.lifecycle.admit(peer, principal, expires_at, now)
+        self.lifecycle.admit(peer, principal, expires_at, issued_at_ms, now)
 
     def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> None:
         """They do not hold, or cannot be verified; else as `admit`.
@@ -334,9 +335,13 @@ class Core:
         """These are the roles from now on; connections that are there are judged anew by `work`."""
         self.lifecycle.set_roles(roles, now)
 
-    def take_back(self, gone: set[str], now: float) -> None:
+    def set_revocations(self, before_ms: dict[str, int]) -> None:
+        """These are those of the configured file from now on, by principal, else as `set_roles`."""
+        self.lifecycle.set_revocations(before_ms)
+
+    def take_back(self, gone: set[str]) -> None:
         """The credentials of these principals hold no longer; connections with them end in `work`."""
-        self.lifecycle.judge_all(gone, now)
+        self.lifecycle.review.take_back(gone)
 
     def stop(self, text: str, now: float) -> None:
         """Tells all peers CONNECTION_CLOSE and ends them; the last events are there to be taken."""

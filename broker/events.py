@@ -73,6 +73,8 @@ AUTH_REFUSED: Final = 36
 DENIED: Final = 37
 ROLES_CHANGED: Final = 38
 REVOKED: Final = 39
+REVOCATION_SET: Final = 40
+REVOCATION_REMOVED: Final = 41
 
 # Tags of Denied: which tag of the route was in the way.
 TAG: Final = "tag"
@@ -118,6 +120,8 @@ KIND_NAMES: Final[dict[int, str]] = {
     DENIED: "Denied",
     ROLES_CHANGED: "RolesChanged",
     REVOKED: "Revoked",
+    REVOCATION_SET: "RevocationSet",
+    REVOCATION_REMOVED: "RevocationRemoved",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.

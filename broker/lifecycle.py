@@ -10,11 +10,12 @@ decide. Streams other than 0, and when time passes, are the core's.
 
 from typing import Final
 
+from broker.access.revocations import Revocations
 from broker.access.roles import Role, Roles
 from broker.cluster.cluster import Cluster
 from broker.cluster.replication import ReplacedElsewhere
 from broker.cluster.state import ClusterState
-from broker.connections.admission import Admission
+from broker.connections.admission import OFF, Admission
 from broker.connections.back_pressure import BackPressure
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.deadlines import overdue
@@ -57,12 +58,13 @@ class Lifecycle:
         self.limits: Final = ConnectionLimits(settings)
         self.roles: Final = Roles(list(settings.roles))
         engine.ingress.roles = self.roles
-        self.review: Final = Review(self.limits.peers)
-        self.admission: Final = Admission(settings, self.roles, self.limits, event_log)
+        self.revocations: Final = Revocations()
+        self.review: Final = Review(self.limits.peers, settings.auth_mode != OFF)
+        self.admission: Final = Admission(settings, self.roles, self.revocations, self.limits, event_log)
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
-        self.cluster: Final = Cluster(state, engine, self.drains, rng, entropy, now)
+        self.cluster: Final = Cluster(state, engine, self.drains, self.revocations, self.review, rng, entropy, now)
         self._close_reasons: Final = CloseReasons()
         self._registration: Final = Registration(settings, self.roles, table, engine, self.drains, event_log)
         self._handshake: Final = Handshake(
@@ -206,15 +208,15 @@ class Lifecycle:
         self.roles.replace(roles)
         text = f"there are {len(roles)}, {len(self.limits.peers)} connections are judged anew"
         self._event_log.tell(ROLES_CHANGED, self._event_log.wall(now), detail=text)
-        self.judge_all(set(), now)
+        self.review.begin()
 
-    def judge_all(self, gone: set[str], now: float) -> None:
-        """Judges all connections anew. `gone`: principals whose credentials hold no longer."""
-        if self.admission.is_on:
-            self.review.begin(gone)
+    def set_revocations(self, before_ms: dict[str, int]) -> None:
+        """These are those of the configured file from now on."""
+        self.revocations.of_file = before_ms
+        self.review.begin()
 
     def judge_some(self, now: float) -> None:
-        """A turn of that."""
+        """A turn of the connections that are judged anew."""
         self.review.begin_turn()
         while (peer := self.review.take()) is not None:
             ending = self.admission.judge_again(peer, self.review.gone, now)
@@ -353,10 +355,10 @@ class Lifecycle:
             self.watch(peer, now + self.settings.setup_timeout_s)
         return ending
 
-    def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> None:
+    def admit(self, peer: Peer, principal: str, expires_at: float, issued_at_ms: int, now: float) -> None:
         """The credentials of a connection hold, see `Admission.admit`; nothing if it has ended."""
         if peer.login.is_asked and not peer.is_ending and not peer.is_lost:
-            self._go_on(peer, self.admission.admit(peer, principal, expires_at, now), now)
+            self._go_on(peer, self.admission.admit(peer, principal, expires_at, issued_at_ms, now), now)
 
     def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> None:
         """They do not, see `Admission.refuse`; nothing if it has ended."""

@@ -191,6 +191,8 @@ _LINES: Final = {
     events.DENIED: "peer {peer}: service {service} may not be announced{why}",
     events.ROLES_CHANGED: "broker: roles changed{detail}",
     events.REVOKED: "peer {peer}: revoked{detail}",
+    events.REVOCATION_SET: "credentials revoked{detail}",
+    events.REVOCATION_REMOVED: "credentials no longer revoked{detail}",
     events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
     events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
     events.BREAKER_CLOSED: "service {service}: requests are accepted again{detail}",

@@ -1,5 +1,5 @@
-"""The files that a running broker reads again on SIGHUP: certificates, keys and roots, users, tokens of the REST API,
-and of the configuration the roles.
+"""The files that a running broker reads again on SIGHUP: certificates, keys and roots, users, revocations, tokens of
+the REST API, and of the configuration the roles.
 
     SIGHUP ──► all are read ── a mistake in one ──► nothing changes
                           └─── none ──────────────► new connections get what they say, those that are there are judged
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from broker.access.identities import CERTIFICATE
+from broker.config.auth import read_revocations
 from broker.config.certificates import client_context, fault_of_pair, server_context
 from broker.config.cluster import all_listeners, is_in_cluster
 from broker.config.load import ConfigErrors, Sources
@@ -38,7 +39,8 @@ class Reloaded(NamedTuple):
     dialling: ssl.SSLContext | None  # of links; None: there is no cluster
     options: tuple[str, ...]  # names of the options whose files were read
     roles: Mapping[str, RoleOptions]  # by name
-    tokens: tuple[AdminToken, ...] | None = None  # of the REST API; None: none are configured
+    tokens: tuple[AdminToken, ...] | None  # of the REST API; None: none are configured
+    revocations: dict[str, int]  # of `auth.revocations`, see `read_revocations`
 
 
 def read_files(config: Config) -> Reloaded:
@@ -56,7 +58,15 @@ def read_files(config: Config) -> Reloaded:
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
-    return Reloaded(accepting, dialling, files_of(config), config.role, tokens_of(config.admin.tokens))
+    revoked = config.auth.revocations if config.auth.mode != OFF else ""
+    try:
+        revocations = read_revocations(revoked) if revoked else {}
+    except OSError as error:
+        raise BrokerError("bad-config", f"auth.revocations: {revoked} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BrokerError("bad-config", f"auth.revocations: {revoked} {error}") from None
+    tokens = tokens_of(config.admin.tokens)
+    return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations)
 
 
 def read_again(config: Config, sources: Sources | None, prepare: Callable[[], None] | None = None) -> Reloaded | None:
@@ -95,4 +105,5 @@ def files_of(config: Config) -> tuple[str, ...]:
     }
     if config.auth.mode != OFF:
         named |= {"auth.users": config.auth.users, "jwt.keys": config.jwt.keys}
+        named["auth.revocations"] = config.auth.revocations
     return tuple(name for name, path in named.items() if path)

@@ -125,6 +125,7 @@ class Server:
         try:
             files = read_files(config)
             self.tokens = files.tokens
+            self.core.set_revocations(files.revocations)
             self._handshakes = self._make_handshakes(files)
             if config.events.dir:
                 self.event_pipe = EventPipe()
@@ -203,7 +204,9 @@ class Server:
             self.change(lambda core, now: core.tell_reloaded(", ".join(files.options), now))
         gone = doorman.commit() if doorman is not None else set()
         if gone:
-            self.change(lambda core, now: core.take_back(gone, now))
+            self.change(lambda core, now: core.take_back(gone))
+        if files.revocations != self.core.lifecycle.revocations.of_file:
+            self.change(lambda core, now: core.set_revocations(files.revocations))
         if files.roles != self.config.role:
             self.config = replace(self.config, role=files.roles)
             self.change(lambda core, now: core.set_roles(list(roles_of(files.roles)), now))

@@ -44,6 +44,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "GET /api/v1/links": VIEWER,
     "GET /api/v1/paths": VIEWER,
     "GET /api/v1/redirects": VIEWER,
+    "GET /api/v1/revocations": VIEWER,
     "GET /api/v1/limits": VIEWER,
     "GET /api/v1/samwise": VIEWER,
     "GET /api/v1/samwise/messages": VIEWER,
@@ -64,6 +65,8 @@ NEEDED: Final[Mapping[str, str]] = {
     "PUT /api/v1/redirects/{service}": OPERATOR,
     "DELETE /api/v1/redirects/{service}": OPERATOR,
     "DELETE /api/v1/connections/{id}": OPERATOR,
+    "PUT /api/v1/revocations/{principal}": ADMIN,
+    "DELETE /api/v1/revocations/{principal}": ADMIN,
     "PUT /api/v1/samwise/messages/{id}/requeue": OPERATOR,
     "DELETE /api/v1/samwise/messages/{id}": OPERATOR,
 }

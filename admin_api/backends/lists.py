@@ -56,6 +56,13 @@ LISTS: Final[tuple[Listing[Any], ...]] = (
         lambda redirect: redirect.service,
     ),
     Listing(
+        "/api/v1/revocations",
+        Listed[schemas.RevocationView],
+        lambda process, part: cluster_queries.revocations(process.core, part),
+        "identities whose credentials are revoked",
+        lambda revocation: (revocation.is_of_file, revocation.principal),
+    ),
+    Listing(
         "/api/v1/drains",
         Listed[schemas.DrainView],
         lambda process, part: queries.drains(process.core, process.moment(), part),

@@ -152,6 +152,20 @@ class OneBroker:
             raise AdminError("no-such-redirect", f"the service {shown(service)!r} is not redirected")
         return Answer(redirect)
 
+    async def revoke(self, principal: str, before_ms: int) -> Answer[schemas.RevocationView]:
+        """Revokes credentials. AdminError "bad-revocation", "over-limit"."""
+        self._change(lambda core, now: core.cluster.set_revocation(principal, before_ms, now))
+        revocation = cluster_queries.revocation(self._core, principal)
+        assert revocation is not None  # it was just set, and what was heard before is older
+        return Answer(revocation)
+
+    async def unrevoke(self, principal: str) -> Answer[schemas.RevocationView]:
+        """Ends a revocation; the view is of the moment before. AdminError "no-such-revocation"."""
+        revocation = cluster_queries.revocation(self._core, principal)
+        if revocation is None or not self._change(lambda core, now: core.cluster.remove_revocation(principal, now)):
+            raise AdminError("no-such-revocation", f"nothing of {shown(principal)!r} is revoked here")
+        return Answer(revocation)
+
     async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
         """Closes a connection. AdminError "no-such-connection"."""
         if not self._change(lambda core, now: end_connection(core, number, now)):

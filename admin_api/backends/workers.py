@@ -216,10 +216,19 @@ class Workers:
 
     async def redirect(self, service: str, to: str) -> Answer[schemas.RedirectView]:
         """One worker is told, which tells the others."""
-        return await self._redirect(service, "PUT", msgspec.json.encode({"to": to}))
+        reply = await self._tell_one("redirects", service, "PUT", msgspec.json.encode({"to": to}))
+        return Answer(reply.decode(schemas.RedirectView))
 
     async def unredirect(self, service: str) -> Answer[schemas.RedirectView]:
-        return await self._redirect(service, "DELETE")
+        return Answer((await self._tell_one("redirects", service, "DELETE")).decode(schemas.RedirectView))
+
+    async def revoke(self, principal: str, before_ms: int) -> Answer[schemas.RevocationView]:
+        """As `redirect`."""
+        reply = await self._tell_one("revocations", principal, "PUT", msgspec.json.encode({"before_ms": before_ms}))
+        return Answer(reply.decode(schemas.RevocationView))
+
+    async def unrevoke(self, principal: str) -> Answer[schemas.RevocationView]:
+        return Answer((await self._tell_one("revocations", principal, "DELETE")).decode(schemas.RevocationView))
 
     async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
         """At its own worker."""
@@ -248,15 +257,15 @@ class Workers:
         replies = await self._client.ask_all(path, (), method, body)
         return Answer(merge([reply.decode(schemas.DrainView) for reply in replies.good]), replies.missing)
 
-    async def _redirect(self, service: str, method: str, body: bytes = b"") -> Answer[schemas.RedirectView]:
+    async def _tell_one(self, kind: str, name: str, method: str, body: bytes = b"") -> Reply:
         """The first worker that answers decides."""
         reply: Reply | None = None
         for number in self._numbers():
-            reply = await self._client.ask(number, f"/api/v1/redirects/{quote(service, safe='')}", (), method, body)
+            reply = await self._client.ask(number, f"/api/v1/{kind}/{quote(name, safe='')}", (), method, body)
             if reply is not None:
                 break
         (reply,) = check([reply])
-        return Answer(reply.decode(schemas.RedirectView))
+        return reply
 
     # How
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,7 @@ LISTS: Final = {  # command -> table, help
     "brokers": (tables.BROKERS, "List the brokers of the cluster."),
     "paths": (tables.PATHS, "List the paths of requests from other brokers."),
     "redirects": (tables.REDIRECTS, "List redirected services."),
+    "revocations": (tables.REVOCATIONS, "List identities whose credentials are revoked."),
 }
 
 
@@ -183,6 +185,27 @@ def unredirect(client: AdminClient, service: str) -> Output:
     """Take back a redirect."""
     body = client.change("DELETE", redirect_path(service), "to")
     return sentence(body, f"requests for {body['service']} go there again, after {age(body['age_s'])} to {body['to']}")
+
+
+@ctl.command()
+@click.argument("identity")
+@click.option("--before", type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]), help="Issued before this moment; default: now.")
+@asking
+def revoke(client: AdminClient, identity: str, before: datetime | None) -> Output:
+    """Revoke the credentials of IDENTITY, as jwt:orders-7, in the whole cluster; its connections end."""
+    given = {"before_ms": int(before.replace(tzinfo=UTC).timestamp() * 1000)} if before is not None else {}
+    body = client.change("PUT", revocation_path(identity), "before_ms", given)
+    before_text = tables.moment(body["before_ms"])
+    return sentence(body, f"credentials of {body['principal']} issued before {before_text} are revoked")
+
+
+@ctl.command()
+@click.argument("identity")
+@asking
+def unrevoke(client: AdminClient, identity: str) -> Output:
+    """Take back a revocation."""
+    body = client.change("DELETE", revocation_path(identity), "before_ms")
+    return sentence(body, f"credentials of {body['principal']} hold again")
 
 
 @ctl.command()
@@ -358,6 +381,13 @@ def redirect_path(service: str) -> str:
     if not service:
         raise click.UsageError("a service needs a name")
     return f"/api/v1/redirects/{urllib.parse.quote(service, safe='')}"
+
+
+def revocation_path(identity: str) -> str:
+    """Where the revocation is; click.UsageError for an identity without a name."""
+    if not identity:
+        raise click.UsageError("an identity needs a name")
+    return f"/api/v1/revocations/{urllib.parse.quote(identity, safe='')}"
 
 
 def drained(body: Item) -> str:

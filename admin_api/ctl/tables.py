@@ -292,6 +292,15 @@ POSTS: Final = Table(  # of a folder
     ),
     "no posts",
 )
+REVOCATIONS: Final = Table(
+    "/api/v1/revocations",
+    (
+        text("identity", "principal"),
+        Column("issued before", lambda item: moment(item["before_ms"])),
+        Column("set at", lambda item: "the file" if item["is_of_file"] else item["broker"] or item["broker_id"]),
+    ),
+    "nothing is revoked",
+)
 REDIRECTS: Final = Table(
     "/api/v1/redirects",
     (

@@ -68,6 +68,12 @@ def identity_text(kind: str, name: str) -> str:
     return f"{kind}:{name}" if name else kind
 
 
+def is_identity(text: str) -> bool:
+    """It could be the text of an identity."""
+    kind, _, name = text.partition(":")
+    return text == ANONYMOUS or (kind in KINDS and kind != ANONYMOUS and bool(name) and name.isprintable())
+
+
 def kind_of(text: str) -> str:
     """The kind of an identity's text; of an empty one ANONYMOUS."""
     return text.partition(":")[0] if text else ANONYMOUS

@@ -12,18 +12,28 @@ the engine does, and finds the way in `Remote.via`. No I/O: which URLs are to be
 
 from typing import Final
 
+from broker.access.revocations import Revocations
 from broker.cluster.gossip import GossipEntry
 from broker.cluster.links.broker_info import Info, read_info
 from broker.cluster.links.congestion import BEHIND_MIME, Congestion
 from broker.cluster.links.handshakes import Handshakes, Superseded
 from broker.cluster.links.neighbour import Neighbour, broker_entry
 from broker.cluster.membership import Membership
-from broker.cluster.messages import CLUSTER_MIME, DigestMessage, RolesMessage, TableMessage, decode_message
+from broker.cluster.messages import (
+    CLUSTER_MIME,
+    DigestMessage,
+    RedirectMessage,
+    RolesMessage,
+    TableMessage,
+    decode_message,
+)
 from broker.cluster.redirects import Redirects
 from broker.cluster.replication import MAX_STAMP_MS, ReplacedElsewhere, Replication
+from broker.cluster.revocations import ToldRevocations
 from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
+from broker.connections.review import Review
 from broker.events import ANNOTATIONS_REFUSED, DIGEST_MISMATCH, LINK_DOWN, LINK_UP
 from broker.forwarding.engine import Engine
 from broker.forwarding.peer import Peer
@@ -43,7 +53,15 @@ class Cluster:
     """One broker's view of its cluster; alone in it until somebody links."""
 
     def __init__(
-        self, state: ClusterState, engine: Engine, drains: Drains, rng: Rng, entropy: bytes, now: float
+        self,
+        state: ClusterState,
+        engine: Engine,
+        drains: Drains,
+        revocations: Revocations,
+        review: Review,
+        rng: Rng,
+        entropy: bytes,
+        now: float,
     ) -> None:
         """`entropy`: bytes that nobody can guess, for nonces; none where nobody links."""
         self.name: Final = state.name
@@ -63,6 +81,7 @@ class Cluster:
         self.redirections: Final = Redirects(state, engine.query, self.replication)
         # Services whose requests go to another one, by name, and what the latest operator said of each.
         self.redirects: Final = self.redirections.by_service
+        self.revocations: Final = ToldRevocations(state, revocations, review, self.replication)
         self._states_at = now
         self._expire_at = now + EXPIRE_S
         engine.annotations.rename(state.name)
@@ -186,6 +205,17 @@ class Cluster:
         self.flush()
         return was_redirected
 
+    def set_revocation(self, principal: str, before_ms: int, now: float) -> None:
+        """Revokes credentials, at every broker. BrokerError "over-limit", "bad-revocation"."""
+        self.revocations.set(principal, before_ms, now)
+        self.flush()
+
+    def remove_revocation(self, principal: str, now: float) -> bool:
+        """Lets those that were not renewed hold again; False when none were revoked."""
+        was_revoked = self.revocations.remove(principal, now)
+        self.flush()
+        return was_revoked
+
     def leave(self, now: float) -> None:
         """Says that this broker is about to go: others send nothing new here, and clients look for another one."""
         self._set_leaving(True, now)
@@ -293,8 +323,10 @@ class Cluster:
             self._compare_roles(neighbour, message, now)
         elif message.timestamp_ms > MAX_STAMP_MS:
             self.replication.ignored_n += 1
-        else:
+        elif isinstance(message, RedirectMessage):
             self.redirections.receive(message, raw, neighbour.peer.id, now)
+        else:
+            self.revocations.receive(message, raw, neighbour.peer.id, now)
 
     def _compare(self, neighbour: Neighbour, message: DigestMessage, now: float) -> None:
         """Compares what a neighbour knows, in short; sends all hashes where it is something else."""
@@ -345,6 +377,6 @@ def _message_entry(raw: bytes) -> bytes:
 
 def _entry_of(entry: GossipEntry) -> bytes:
     """Returns an entry as it travels."""
-    if entry.key[:1] == b"S":
+    if entry.key[:1] in (b"S", b"V"):
         return _message_entry(entry.raw)
     return broker_entry(entry.raw)

@@ -4,6 +4,7 @@
     R route id, broker id       that broker       ROUTE_ADD, ROUTE_REMOVE
     I broker id                 that broker       BROKER_INFO
     S service name              an operator       REDIRECT (`messages`)
+    V principal                 an operator       REVOCATION
 
     apply ──► newer than what has the key? ──► the map ──► hashes ──► digest: the same here and there?
                                                               └─────► table: what does the other lack?
@@ -37,7 +38,9 @@ _SPARE_N: Final = 64  # moments of tombstones that are gone already; more than a
 _ROUTE: Final = 0x52  # R
 _INFO: Final = 0x49  # I
 _REDIRECT: Final = 0x53  # S
-_KINDS: Final[dict[int, int]] = {_INFO: 0, _ROUTE: 1, _REDIRECT: 2}  # in the order in which they are told
+_REVOCATION: Final = 0x56  # V
+# In the order in which they are told.
+_KINDS: Final[dict[int, int]] = {_INFO: 0, _ROUTE: 1, _REDIRECT: 2, _REVOCATION: 3}
 
 
 class GossipEntry:
@@ -52,7 +55,7 @@ class GossipEntry:
         self.is_removed: Final = is_removed
         kind = key[0]
         said = key + u64_bytes(timestamp_ms) + (b"\x01" if is_removed else b"\x00")
-        if kind == _REDIRECT:
+        if kind == _REDIRECT or kind == _REVOCATION:
             broker_id = raw[9 : 9 + ID_BYTES]  # see `messages`
             said += broker_id  # here it is not in the key
         else:
@@ -73,6 +76,7 @@ class GossipState:
         self.max_entries: Final = max_entries  # tombstones included
         self.refused_n = 0  # entries of new keys for which there was no room
         self.redirects_n = 0  # entries of redirects; bounded by `redirects`
+        self.revocations_n = 0  # entries of revocations; bounded by `revocations`
         self._entries: dict[bytes, GossipEntry] = {}
         self._by_broker: dict[bytes, dict[bytes, GossipEntry]] = {}  # routes and tombstones: broker id -> key -> entry
         self._by_route: dict[bytes, list[GossipEntry]] = {}  # live ones
@@ -87,9 +91,10 @@ class GossipState:
     def apply(self, entry: GossipEntry, at_ms: int, is_ours: bool = False) -> bool:
         """Gives the key to this entry if it is news; whether it was. `at_ms`: wall time, ms since the epoch.
 
-        D-08: an entry as old as what has the key is no news; of redirects, which any broker may say, the one of the
-        broker with the larger id is (D-47). A tombstone that is too old takes that away and does not stay itself. False
-        also when there is no room for another route, unless it `is_ours`: the oldest tombstone makes room first.
+        D-08: an entry as old as what has the key is no news; of redirects and revocations, which any broker may say,
+        the one of the broker with the larger id is (D-47). A tombstone that is too old takes that away and does not
+        stay itself. False also when there is no room for another route, unless it `is_ours`: the oldest tombstone makes
+        room first.
         """
         key = entry.key
         old = self._entries.get(key)
@@ -103,7 +108,7 @@ class GossipState:
         if old is None:
             if not is_kept:
                 return False
-            is_bounded = key[0] == _ROUTE and not is_ours  # brokers and redirects have bounds of their own
+            is_bounded = key[0] == _ROUTE and not is_ours  # all others have bounds of their own
             if is_bounded and len(self._entries) >= self.max_entries and not self._make_room(entry):
                 self.refused_n += 1
                 return False
@@ -161,7 +166,7 @@ class GossipState:
     # Looking
 
     def entries(self) -> list[GossipEntry]:
-        """All: brokers, then routes, then redirects; each by timestamp and key, tombstones included."""
+        """All: brokers, then routes, redirects, revocations; each by timestamp and key, tombstones included."""
         return _ordered(list(self._entries.values()))
 
     def find(self, key: bytes) -> GossipEntry | None:
@@ -204,6 +209,8 @@ class GossipState:
         self._digest = b""
         if key[0] == _REDIRECT:
             self.redirects_n += 1
+        if key[0] == _REVOCATION:
+            self.revocations_n += 1
         if key[0] == _ROUTE:
             self._by_broker.setdefault(entry.broker_id, {})[key] = entry
             if not entry.is_removed:
@@ -225,6 +232,8 @@ class GossipState:
             self._tombs_n -= 1
         if key[0] == _REDIRECT:
             self.redirects_n -= 1
+        if key[0] == _REVOCATION:
+            self.revocations_n -= 1
         if key[0] != _ROUTE:
             return
         routes = self._by_broker[entry.broker_id]
@@ -241,6 +250,11 @@ class GossipState:
 def redirect_key(service: str) -> bytes:
     """Of what is said of the redirect of a service."""
     return b"S" + service.encode()
+
+
+def revocation_key(principal: str) -> bytes:
+    """Of what is said of the credentials of a principal."""
+    return b"V" + principal.encode()
 
 
 def _oldest_ms(at_ms: int) -> int:

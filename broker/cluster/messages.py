@@ -6,6 +6,9 @@
                  | length, 1 byte | service, 1..255 bytes of UTF-8
                  | length, 1 byte | where to, 0..255 bytes of UTF-8; empty: removed
     ROLES      4 | digest, 8 bytes                                                my roles, in short (D-98)
+    REVOCATION 5 | timestamp, 8 bytes: ms since the epoch | broker id, 16 bytes
+                 | what was issued before, 8 bytes: ms since the epoch; 0: removed
+                 | length, 2 bytes | principal, 1..1024 bytes of UTF-8
 
 Bytes to values and back; what is done with them is for others to decide.
 """
@@ -23,8 +26,10 @@ DIGEST: Final = 1
 TABLE: Final = 2
 REDIRECT: Final = 3
 ROLES: Final = 4
+REVOCATION: Final = 5
 
 DIGEST_BYTES: Final = 8
+MAX_PRINCIPAL_BYTES: Final = 1024  # subjects of certificates may be long; those of the field have a hundred
 
 
 class DigestMessage:
@@ -89,7 +94,31 @@ class RedirectMessage:
         return writer.to_bytes()
 
 
-Message: TypeAlias = DigestMessage | TableMessage | RedirectMessage | RolesMessage
+class RevocationMessage:
+    """An operator's word: credentials of a principal that were issued before some moment hold no longer."""
+
+    def __init__(self, timestamp_ms: int, broker_id: bytes, principal: str, before_ms: int) -> None:
+        self.timestamp_ms: Final = timestamp_ms  # when it was said, since the epoch, 0..2**63-1
+        self.broker_id: Final = broker_id  # where it was said, 16 bytes
+        self.principal: Final = principal
+        self.before_ms: Final = before_ms  # that moment, since the epoch; 0: the revocation is removed
+
+    def encode(self) -> bytes:
+        """The entry's bytes; BrokerError for a field that cannot be written."""
+        writer = start(REVOCATION)
+        push_timestamp(writer, self.timestamp_ms, "REVOCATION timestamp")
+        push_id(writer, self.broker_id, "REVOCATION broker id")
+        push_timestamp(writer, self.before_ms, "REVOCATION moment")
+        raw = utf8_bytes(self.principal, "bad-name", "REVOCATION principal")
+        if not 0 < len(raw) <= MAX_PRINCIPAL_BYTES:
+            text = f"REVOCATION principal: has {len(raw)} bytes, 1..{MAX_PRINCIPAL_BYTES} are allowed"
+            raise BrokerError("bad-name", text)
+        writer.push_u16(len(raw), "REVOCATION principal")
+        writer.push_bytes(raw)
+        return writer.to_bytes()
+
+
+Message: TypeAlias = DigestMessage | TableMessage | RedirectMessage | RolesMessage | RevocationMessage
 
 
 def decode_message(raw: bytes) -> Message:
@@ -114,7 +143,18 @@ def decode_message(raw: bytes) -> Message:
         digest = reader.pull_bytes(DIGEST_BYTES, "ROLES digest")
         reader.check_end("ROLES")
         return RolesMessage(digest)
-    raise InvalidFrame(f"cluster entry of kind {kind} is unknown, {DIGEST}..{ROLES} are known")
+    if kind == REVOCATION:
+        timestamp_ms = pull_timestamp(reader, "REVOCATION timestamp")
+        broker_id = reader.pull_bytes(ID_BYTES, "REVOCATION broker id")
+        before_ms = pull_timestamp(reader, "REVOCATION moment")
+        size = reader.pull_u16("REVOCATION principal")
+        if not 0 < size <= MAX_PRINCIPAL_BYTES:
+            text = f"REVOCATION principal: has {size} bytes, 1..{MAX_PRINCIPAL_BYTES} are allowed"
+            raise InvalidFrame(text)
+        principal = reader.pull_text(size, "REVOCATION principal")
+        reader.check_end("REVOCATION")
+        return RevocationMessage(timestamp_ms, broker_id, principal, before_ms)
+    raise InvalidFrame(f"cluster entry of kind {kind} is unknown, {DIGEST}..{REVOCATION} are known")
 
 
 def start(kind: int) -> Writer:

@@ -12,9 +12,9 @@ Decides which broker has a route (D-08, D-09, D-47). Does not know links: what i
 from typing import Final
 
 from broker.cluster.contradictions import Contradictions
-from broker.cluster.gossip import GossipEntry, GossipState, redirect_key
+from broker.cluster.gossip import GossipEntry, GossipState, redirect_key, revocation_key
 from broker.cluster.member import Member
-from broker.cluster.messages import RedirectMessage
+from broker.cluster.messages import RedirectMessage, RevocationMessage
 from broker.cluster.state import ClusterState
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
@@ -155,7 +155,7 @@ class Replication:
         if said is not None and self._table.find(route.id) is route and self._state_of(route, now) != said:
             self.advertise_route(route, now)
 
-    # Of brokers and redirects
+    # Of brokers, redirects and revocations
 
     def publish_info(self, member: Member, from_peer: int, now: float) -> None:
         """Publishes what a broker that can be reached, or this one, says of itself."""
@@ -164,6 +164,11 @@ class Replication:
     def publish_redirect(self, message: RedirectMessage, raw: bytes, from_peer: int, now: float) -> bool:
         """Publishes what an operator said, here or elsewhere; returns whether it was news."""
         entry = GossipEntry(redirect_key(message.service), message.timestamp_ms, raw, not message.to)
+        return self._publish(entry, from_peer, now)
+
+    def publish_revocation(self, message: RevocationMessage, raw: bytes, from_peer: int, now: float) -> bool:
+        """As `publish_redirect`."""
+        entry = GossipEntry(revocation_key(message.principal), message.timestamp_ms, raw, not message.before_ms)
         return self._publish(entry, from_peer, now)
 
     def stamp(self, key: bytes, at_ms: int) -> int:

@@ -1,6 +1,7 @@
-"""What a configuration says about admission: what goes together, and what stands in files of users and keys.
+"""What a configuration says about admission: what goes together, and what stands in files of users, keys, revocations.
 
     ada:$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$…      a user a line; empty lines and # … are comments
+    2026-03-01T08:30:00Z jwt:orders-7                     a revocation a line, likewise
 
 Decides what such files may hold; verifies nothing and needs no library for that.
 """
@@ -8,12 +9,14 @@ Decides what such files may hold; verifies nothing and needs no library for that
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from broker.access.identities import ANONYMOUS, CERTIFICATE, JWT, KINDS, USER, kind_of
+from broker.access.identities import ANONYMOUS, CERTIFICATE, JWT, KINDS, USER, is_identity, kind_of
 from broker.access.quotas import Quota
+from broker.access.revocations import MAX_REVOCATIONS
 from broker.access.roles import DEFAULT, Offer, Role
 from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
@@ -67,6 +70,13 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
             pass  # said already
         except ValueError as error:
             found.append(("auth.users", f"{shown_value(values['auth.users'])} {error}", ""))
+    if values["auth.revocations"] and "auth.revocations" not in wrong:
+        try:
+            read_revocations(str(values["auth.revocations"]))
+        except OSError:
+            pass  # said already
+        except ValueError as error:
+            found.append(("auth.revocations", f"{shown_value(values['auth.revocations'])} {error}", ""))
     return found
 
 
@@ -171,6 +181,30 @@ def read_users(path: str) -> dict[str, str]:
     if not 1 <= len(users) <= MAX_USERS:
         raise ValueError(f"has {len(users)} users, 1 to {MAX_USERS} can be used")
     return users
+
+
+def read_revocations(path: str) -> dict[str, int]:
+    """Identities, and before when what was issued for them holds no longer, milliseconds since the epoch; OSError,
+    ValueError with a sentence."""
+    found: dict[str, int] = {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        moment, _, who = line.strip().partition(" ")
+        try:
+            before_ms = int(datetime.fromisoformat(moment).astimezone(UTC).timestamp() * 1000)
+        except (ValueError, OverflowError):
+            before_ms = 0
+        if before_ms <= 0 or not is_identity(who):
+            raise ValueError(f"has no TIME IDENTITY in line {number}, as 2026-03-01T08:30:00Z jwt:orders-7")
+        found[who] = max(before_ms, found.get(who, 0))
+    if len(found) > MAX_REVOCATIONS:
+        raise ValueError(f"has {len(found)} identities, {MAX_REVOCATIONS} can be used")
+    return found
 
 
 def read_key_set(raw: bytes) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ nothing is asked of them here, and nothing but that proof is taken from them.
 from typing import Final
 
 from broker.access.identities import ANONYMOUS, JWT, USER, kind_of
+from broker.access.revocations import Revocations
 from broker.access.roles import Roles
 from broker.connections.ending import Ending
 from broker.connections.limits import ConnectionLimits
@@ -59,7 +60,9 @@ class Ask:
 class Admission:
     """Who is let in to one broker."""
 
-    def __init__(self, settings: Settings, roles: Roles, limits: ConnectionLimits, event_log: EventLog) -> None:
+    def __init__(
+        self, settings: Settings, roles: Roles, revocations: Revocations, limits: ConnectionLimits, event_log: EventLog
+    ) -> None:
         self.is_on: Final = settings.auth_mode != OFF
         self.admitted_n = 0  # ever
         self.refused: Final[dict[str, int]] = {}  # by code word, ever; with `observe` those that would have been
@@ -67,6 +70,7 @@ class Admission:
         self._is_required: Final = settings.auth_mode == REQUIRED
         self._accept: Final = settings.auth_accept
         self._roles: Final = roles
+        self._revocations: Final = revocations
         self._limits: Final = limits
         self._event_log: Final = event_log
 
@@ -79,9 +83,9 @@ class Admission:
         if credentials is None:
             kind = kind_of(peer.proof.principal)
             if kind in self._accept:
-                return self.admit(peer, peer.proof.principal, 0.0, now)
+                return self.admit(peer, peer.proof.principal, 0.0, 0, now)
             if ANONYMOUS in self._accept:
-                return self.admit(peer, "", 0.0, now)
+                return self.admit(peer, "", 0.0, 0, now)
             text = f"the SETUP has no credentials, and the transport proves none; this broker accepts {self._accepted}"
             return self.refuse(peer, UNAUTHENTICATED, text, f"no credentials, and {kind} is not in auth.accept", now)
         kind = JWT if credentials.type == BEARER else USER
@@ -103,12 +107,18 @@ class Admission:
         self.asks.clear()
         return asks
 
-    def admit(self, peer: Peer, principal: str, expires_at: float, now: float) -> Ending | None:
+    def admit(self, peer: Peer, principal: str, expires_at: float, issued_at_ms: int, now: float) -> Ending | None:
         """Lets the connection in as this principal; None unless there are too many of it.
 
-        `expires_at`: seconds, monotonic; 0.0: it holds as long as the connection.
+        `expires_at`: seconds, monotonic; 0.0: it holds as long as the connection. `issued_at_ms`: since the epoch, of a
+        token; 0: it does not say when.
         """
         self._answered(peer)
+        peer.login.issued_at_ms = issued_at_ms if kind_of(principal) == JWT else peer.connected_at_ms
+        if self._revocations.covers(principal or ANONYMOUS, peer.login.issued_at_ms):
+            revoked = self._revoke(peer, principal or ANONYMOUS, REJECTED_SETUP, now)
+            if revoked is not None:
+                return revoked
         role = self._roles.find(principal)
         if self._roles.is_on and role is None:
             text = f"{principal or ANONYMOUS} has no role"
@@ -154,7 +164,7 @@ class Admission:
         """Its credentials hold no longer; None with `observe`."""
         peer.login.expires_at = 0.0
         text = "the token of this connection has expired; connect again with a new one"
-        return self._cut_off(peer, AUTH_REFUSED, EXPIRED, text, peer.principal, now)
+        return self._cut_off(peer, Ending(peer, EXPIRED, text, CONNECTION_ERROR), AUTH_REFUSED, peer.principal, now)
 
     def judge_again(self, peer: Peer, gone: set[str], now: float) -> Ending | None:
         """Looks at a connection that was let in, since something has changed; None: it goes on, or `observe` lets it.
@@ -162,19 +172,26 @@ class Admission:
         `gone`: principals whose credentials hold no longer.
         """
         who = peer.principal or ANONYMOUS
-        if who in gone:
-            text = "the credentials of this connection hold no longer; connect again with others"
-            return self._cut_off(peer, REVOKED, TAKEN_BACK, text, f"{who} has no such credentials any more", now)
+        if who in gone or self._revocations.covers(who, peer.login.issued_at_ms):
+            return self._revoke(peer, who, CONNECTION_ERROR, now)
         if self._roles.is_on and self._roles.find(peer.principal) is None:
             text = f"{who} has no role any more"
-            return self._cut_off(peer, AUTH_REFUSED, DENIED, text, text, now)
+            return self._cut_off(peer, Ending(peer, DENIED, text, CONNECTION_ERROR), AUTH_REFUSED, text, now)
         return None
 
-    def _cut_off(self, peer: Peer, kind: int, word: str, text: str, reason: str, now: float) -> Ending | None:
-        """As `refuse`, of a connection that is open. `kind`: of the event."""
-        self.refused[word] = self.refused.get(word, 0) + 1
-        tell_peer(self._event_log, kind, peer, self._event_log.wall(now), "", word, reason)
-        return Ending(peer, word, text, CONNECTION_ERROR) if self._is_required else None
+    def _revoke(self, peer: Peer, who: str, code: int, now: float) -> Ending | None:
+        """The credentials of the connection hold no longer, see `_cut_off`. `code`: of the ERROR."""
+        text = "the credentials of this connection hold no longer; connect again with others"
+        principal = who if who != ANONYMOUS else ""
+        return self._cut_off(peer, Ending(peer, TAKEN_BACK, text, code), REVOKED, who, now, principal)
+
+    def _cut_off(
+        self, peer: Peer, ending: Ending, kind: int, reason: str, now: float, principal: str = ""
+    ) -> Ending | None:
+        """Tells why it has lost its right; None with `observe`. `kind`: of the event; the others as of `refuse`."""
+        self.refused[ending.word] = self.refused.get(ending.word, 0) + 1
+        tell_peer(self._event_log, kind, peer, self._event_log.wall(now), "", ending.word, reason, "", principal)
+        return ending if self._is_required else None
 
     @property
     def _accepted(self) -> str:

@@ -1,10 +1,10 @@
-"""All connections judged anew, because roles or credentials have changed: a part of them in each turn of the loop.
+"""All connections judged anew, because rights have changed: a part of them in each turn of the event loop.
 
     begin ──► take ──► a connection ──► `Admission` and `Registration` judge it
                └─────► None: this turn has had its part
 
-Decides whom to look at and when; connections that come meanwhile are judged by what is in force already. Knows neither
-roles nor identities.
+Decides whom to look at and when. Connections that come meanwhile are judged by what is in force already. What changes
+meanwhile has all looked at once more when the others have been, so that changes without end keep nobody from its turn.
 """
 
 from typing import Final
@@ -14,23 +14,31 @@ from rsocket_wire.rsocket.connection import OPEN
 
 LOOKS_N: Final = 400  # connections in one turn; 2 ms at 5 µs each, which a look takes interpreted
 ENDING_N: Final = 20  # looks that the end of one counts as: its route leaves, and its requests end
+_ALL: Final = -1  # among the ids: all connections, from the oldest one on
 
 
 class Review:
     """Of the connections of one broker."""
 
-    def __init__(self, peers: dict[int, Peer]) -> None:
-        self.unjudged: Final[list[int]] = []  # ids, the oldest last; empty: all are judged
+    def __init__(self, peers: dict[int, Peer], is_on: bool) -> None:
+        self.unjudged: Final[list[int]] = []  # ids, the next one last; empty: all are judged
         self.gone: Final[set[str]] = set()  # principals whose credentials hold no longer
         self._peers: Final = peers
+        self._is_on: Final = is_on  # else nobody is judged
         self._looks_n = 0  # that are left in this turn
 
-    def begin(self, gone: set[str]) -> None:
-        """Has all connections judged, from the first one on."""
+    def begin(self) -> None:
+        """Has all connections judged."""
+        if not self._is_on or (self.unjudged and self.unjudged[0] == _ALL):
+            return
         if not self.unjudged:
             self.gone.clear()
+        self.unjudged.insert(0, _ALL)
+
+    def take_back(self, gone: set[str]) -> None:
+        """As `begin`; credentials of these principals hold no longer."""
+        self.begin()
         self.gone.update(gone)
-        self.unjudged[:] = sorted(self._peers, reverse=True)
 
     def begin_turn(self) -> None:
         """`take` may give as many as fit into a turn."""
@@ -39,8 +47,12 @@ class Review:
     def take(self) -> Peer | None:
         """The next one that was let in as a client; None: there is none, or not in this turn."""
         while self.unjudged and self._looks_n > 0:
+            number = self.unjudged.pop()
+            if number == _ALL:
+                self.unjudged.extend(sorted(self._peers, reverse=True))
+                continue
             self._looks_n -= 1
-            peer = self._peers.get(self.unjudged.pop())
+            peer = self._peers.get(number)
             if peer is not None and _is_client(peer):
                 return peer
         return None

@@ -202,9 +202,9 @@ class Shell:
         self._pending_input[peer.id] = PendingInput(peer, has_frames, now)
         link.pause()
 
-    def admit(self, peer: Peer, principal: str, expires_at: float) -> None:
+    def admit(self, peer: Peer, principal: str, expires_at: float, issued_at_ms: int) -> None:
         """See `Core.admit`: what the peer has sent meanwhile is worked off."""
-        self.core.admit(peer, principal, expires_at, self._clock())
+        self.core.admit(peer, principal, expires_at, self._clock(), issued_at_ms)
         self._work_off_soon()
         self.wake()
 

@@ -30,6 +30,7 @@ class Login:
         self.reach: Reach | None = None  # what it may address; None: everything
         self.judged_at = 0  # generation of the table by which `Peer.latest_metadata` was found to be all right; 0: none
         self.usage_key = ""  # under which `Quotas` counts it; empty: it has no quota
+        self.issued_at_ms = 0  # its credentials, since the epoch; such as do not say it: when it came
         self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
 
 

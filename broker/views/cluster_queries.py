@@ -14,7 +14,7 @@ from typing import Final
 from broker.cluster.links.dials import Dial
 from broker.cluster.links.neighbour import Neighbour
 from broker.cluster.member import Member
-from broker.cluster.messages import RedirectMessage
+from broker.cluster.messages import RedirectMessage, RevocationMessage
 from broker.core import Core
 from broker.forwarding.interbroker.annotations import Path
 from broker.forwarding.interbroker.remote import Remote
@@ -81,6 +81,22 @@ def redirect(core: Core, moment: Moment, service: str) -> schemas.RedirectView |
     """Where the requests of this service go; None: where they ask for."""
     found = core.cluster.redirects.get(service)
     return _redirect_view(core, found, moment) if found is not None else None
+
+
+def revocations(core: Core, part: Part) -> Listed[schemas.RevocationView]:
+    """Identities whose credentials hold no longer, by name; those of the file last."""
+    told = [_revocation_view(core, each) for _, each in sorted(core.cluster.revocations.by_principal.items())]
+    of_file = [
+        schemas.RevocationView(principal, True, before_ms, 0, "", "")
+        for principal, before_ms in sorted(core.lifecycle.revocations.of_file.items())
+    ]
+    return part.listed([*told, *of_file], lambda view: view)
+
+
+def revocation(core: Core, principal: str) -> schemas.RevocationView | None:
+    """What an operator has revoked of this identity; None: nothing."""
+    found = core.cluster.revocations.by_principal.get(principal)
+    return _revocation_view(core, found) if found is not None else None
 
 
 def link_states(core: Core) -> dict[str, int]:
@@ -173,6 +189,18 @@ def _dial_view(dial: Dial, moment: Moment) -> schemas.DialView:
 def _path_view(path: Path, moment: Moment) -> schemas.PathView:
     way = path.way.split(">") if path.way else []
     return schemas.PathView(path.ingress, way, path.hops_n, path.requests, moment.since(path.last_at))
+
+
+def _revocation_view(core: Core, found: RevocationMessage) -> schemas.RevocationView:
+    member = core.cluster.members.get(found.broker_id)
+    return schemas.RevocationView(
+        principal=found.principal,
+        is_of_file=False,
+        before_ms=found.before_ms,
+        set_at_ms=found.timestamp_ms,
+        broker_id=id_text(found.broker_id),
+        broker=member.name if member is not None else "",
+    )
 
 
 def _redirect_view(core: Core, found: RedirectMessage, moment: Moment) -> schemas.RedirectView:

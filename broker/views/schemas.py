@@ -238,6 +238,17 @@ class RedirectView(msgspec.Struct, frozen=True):
     broker: str  # its name; empty: that broker is not known any more
 
 
+class RevocationView(msgspec.Struct, frozen=True):
+    """One identity whose credentials hold no longer, if they were issued before some moment."""
+
+    principal: Annotated[str, KEY]
+    is_of_file: Annotated[bool, KEY]  # of `auth.revocations`; else an operator of the cluster has set it
+    before_ms: Annotated[int, FIRST]  # that moment, since the epoch
+    set_at_ms: Annotated[int, FIRST]  # 0: it is of the file
+    broker_id: str  # where it was set; empty: it is of the file
+    broker: str  # its name; empty: that broker is not known any more
+
+
 class ClusterView(msgspec.Struct, frozen=True):
     """The brokers that know each other, in one look."""
 

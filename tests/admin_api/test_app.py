@@ -134,7 +134,7 @@ async def test_the_page_has_the_state_and_links_that_work(client: Api) -> None:
     assert "eu-1" in page
     assert "3 of 2 services" in page
     links = [part.partition('"')[0] for part in page.split('href="')[1:]]
-    assert len(links) == 18
+    assert len(links) == 19
     for link in links:
         async with client.get(link) as answer:
             assert answer.status == 200, link

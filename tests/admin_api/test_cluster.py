@@ -254,3 +254,49 @@ async def test_one_redirect_too_many_is_409(net: Net) -> None:
         net.worlds["b1"].core.cluster.set_redirect(f"s{number}", "green", net.now)
     detail = f"{MAX_REDIRECTS} redirects are set, the limit is {MAX_REDIRECTS}"
     assert await refusal(net, "PUT", GREEN, b'{"to": "green"}') == (409, "over-limit", detail)
+
+
+# Revocations
+
+ORDERS = "/api/v1/revocations/certificate:spiffe%3A%2F%2Facme%2Forders%207"
+
+
+async def test_credentials_are_revoked_at_one_broker_and_hold_at_none(net: Net) -> None:
+    body = await change(net, "b1", "PUT", ORDERS, before_ms=1_700_000_000_000)
+    set_at_ms, broker_id = body.pop("set_at_ms"), body.pop("broker_id")
+    who = "certificate:spiffe://acme/orders 7"
+    assert body == {"principal": who, "is_of_file": False, "before_ms": 1_700_000_000_000, "broker": "b1"}
+    net.worlds["b3"].core.set_revocations({"jwt:ada": 1_800_000_000_000})
+    net.advance(0.5)
+    listed = (await get(net, "b3", "/api/v1/revocations"))["items"]
+    assert [(each["principal"], each["is_of_file"], each["broker"]) for each in listed] == [
+        (who, False, "b1"),
+        ("jwt:ada", True, ""),
+    ]
+    assert (listed[0]["set_at_ms"], listed[0]["broker_id"]) == (set_at_ms, broker_id)
+    assert await say(net, "b3", "revocations") == [
+        "identity issued before set at",
+        f"{who} 2023-11-14 22:13:20 b1",
+        "jwt:ada 2027-01-15 08:00:00 the file",
+    ]
+    assert (await change(net, "b3", "DELETE", ORDERS))["principal"] == who
+    net.advance(0.5)
+    assert await say(net, "b1", "revocations") == ["nothing is revoked"]
+
+
+async def test_credentials_are_revoked_from_the_terminal(net: Net) -> None:
+    before = ("--before", "2026-03-01T08:30:00Z")
+    said = "credentials of jwt:ada issued before 2026-03-01 08:30:00 are revoked"
+    assert await say(net, "b1", "revoke", "jwt:ada", *before) == [said]
+    assert json.loads("".join(await say(net, "b1", "revoke", "user:bob", "--json")))["before_ms"] > 1_700_000_000_000
+    assert await say(net, "b1", "unrevoke", "jwt:ada") == ["credentials of jwt:ada hold again"]
+    assert list(net.worlds["b1"].core.cluster.revocations.by_principal) == ["user:bob"]
+
+
+async def test_what_cannot_be_revoked_is_400_and_what_is_not_404(net: Net) -> None:
+    path = "/api/v1/revocations/ada"
+    told = "'ada' is no identity of at most 1024 bytes, as jwt:orders-7"
+    assert await refusal(net, "PUT", path) == (400, "bad-revocation", told)
+    told = 'before_ms must be milliseconds since the epoch, not "now"'
+    assert await refusal(net, "PUT", path, b'{"before_ms": "now"}') == (400, "bad-body", told)
+    assert await refusal(net, "DELETE", path) == (404, "no-such-revocation", "nothing of 'ada' is revoked here")

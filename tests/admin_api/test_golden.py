@@ -41,7 +41,7 @@ VIEWS = [
     for endpoint in ENDPOINTS
     if endpoint.path.startswith(f"{ROOT}/") and not endpoint.path.startswith((EVENTS, LIMITS, DOCUMENT))
 ]
-CHANGES = {"drain", "undrain", "redirect", "unredirect", "close"}
+CHANGES = {"drain", "undrain", "redirect", "unredirect", "revoke", "unrevoke", "close"}
 GROUPS = {"samwise", "feed"}
 LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES - GROUPS)]
 LISTS += [["connections", "--closed"], ["samwise", "status"], ["samwise", "messages", "--dead"]]
@@ -69,6 +69,8 @@ def middle(gateway: FakeGateway, feed: FakeFeed) -> FakeAdmin:
     world.core.lifecycle.drains.drain_route(route_id(2), 1.5, 0.0, True, world.now)
     world.core.congested(orders.peer)
     world.core.cluster.set_redirect("bills", "billing", world.now)
+    world.core.cluster.set_revocation("jwt:orders-7", world.at_ms, world.now)
+    world.core.set_revocations({"user:ada": world.at_ms - 1000})
     net.advance(1)
     came(world, "b1", times=3)
     came(world, *(f"x{number}" for number in range(20)))

@@ -58,6 +58,13 @@ class AuthOptions:
         (0, 60),
         form=TIME,
     )
+    revocations: str = option(
+        "",
+        "File with a line TIME IDENTITY for each identity whose credentials hold no longer if they were issued before "
+        "that time, as `2026-03-01T08:30:00Z jwt:orders-7`. It is read again on SIGHUP.",
+        '"/etc/rsocket-broker/revocations"',
+        form="file",
+    )
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,8 @@ class Doorman:
             expires_at = 0.0
             if verified.expires_at_s:
                 expires_at = self._clock() + verified.expires_at_s - self._wall()
-            shell.admit(ask.peer, identity_text(ask.kind, verified.name), expires_at)
+            issued_at_ms = int(verified.issued_at_s * 1000)
+            shell.admit(ask.peer, identity_text(ask.kind, verified.name), expires_at, issued_at_ms)
 
 
 def make_doorman(config: Config) -> Doorman | None:

@@ -49,7 +49,7 @@ class TokenVerifier:
         subject = claims["sub"]
         if not isinstance(subject, str):
             raise NotAccepted("its subject is no text")
-        return Verified(checked_name(subject), float(claims["exp"]) + LEEWAY_S)
+        return Verified(checked_name(subject), float(claims["exp"]) + LEEWAY_S, float(claims.get("iat", 0.0)))
 
     def prepare(self) -> None:
         self._keys.prepare()

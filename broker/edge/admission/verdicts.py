@@ -17,6 +17,7 @@ class Verified:
 
     name: str
     expires_at_s: float = 0.0  # since the epoch; 0.0: they do not expire
+    issued_at_s: float = 0.0  # since the epoch; 0.0: they do not say when
 
 
 class NotAccepted(Exception):

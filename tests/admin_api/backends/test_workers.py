@@ -271,6 +271,16 @@ async def test_a_redirect_is_set_once_and_known_to_all(workers: Workers) -> None
     assert await workers.problem("DELETE", "/api/v1/redirects/orders") == (404, "no-such-redirect")
 
 
+async def test_credentials_are_revoked_once_and_for_all(workers: Workers) -> None:
+    await workers.change("PUT", "/api/v1/revocations/jwt:ada")
+    workers.net.pump()
+    assert await workers.items("/api/v1/revocations", "principal", "broker") == [("jwt:ada", "w1")]
+    await workers.change("DELETE", "/api/v1/revocations/jwt:ada")
+    workers.net.pump()
+    assert await workers.items("/api/v1/revocations", "principal") == []
+    assert await workers.problem("DELETE", "/api/v1/revocations/jwt:ada") == (404, "no-such-revocation")
+
+
 async def test_brokers_and_links_are_those_of_all_workers(workers: Workers) -> None:
     assert await workers.items("/api/v1/brokers", "name", "is_self", "hops", "routes") == [
         ("w1", True, 0, 2),

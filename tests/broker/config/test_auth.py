@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import auth
-from broker.config.auth import read_users
+from broker.config.auth import read_revocations, read_users
 from broker.config.settings import settings_of
 from rsocket_wire.wire.tags import Tag
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
@@ -192,3 +192,27 @@ def test_roles_reach_the_core_in_their_order_and_need_that_somebody_is_known(fol
     assert mistakes_of(folder, f"[role.orders]\n{said.partition('[role')[0]}") == [
         "broker.toml:1: role.orders: needs auth.mode: who a connection is must be known"
     ]
+
+
+def test_revocations_are_moments_and_identities_one_in_a_line(folder: Path) -> None:
+    path = folder / "revocations"
+    path.write_text(
+        "# what was stolen\n\n2026-03-01T08:30:00Z jwt:orders-7\n2026-03-01T09:30:00+02:00 certificate:CN=a b\n"
+        "2026-03-02T00:00:00Z jwt:orders-7\n2026-03-01T00:00:00Z jwt:orders-7\n"
+    )
+    found = read_revocations(str(path))
+    assert found == {"jwt:orders-7": 1_772_409_600_000, "certificate:CN=a b": 1_772_350_200_000}
+    write_pem(folder)
+    no_identities = [f"2026-03-01T08:30:00Z {who}" for who in ("", "jwt", "jwt:", "role:a", "anonymous:a")]
+    for line in ("jwt:orders-7", "1969-01-01T00:00:00Z jwt:a", "x jwt:a", *no_identities):
+        path.write_text(f"\n{line}\n")
+        text = '"revocations" has no TIME IDENTITY in line 2, as 2026-03-01T08:30:00Z jwt:orders-7'
+        said = '[auth]\nmode = "required"\naccept = ["anonymous"]\nrevocations = "revocations"\n'
+        assert mistakes_of(folder, said) == [f"broker.toml:4: auth.revocations: {text}"]
+
+
+def test_so_many_revocations_of_a_file_and_no_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "MAX_REVOCATIONS", 1)
+    (folder / "revocations").write_text("2026-03-01T08:30:00Z jwt:a\n2026-03-01T08:30:00Z jwt:b\n")
+    with pytest.raises(ValueError, match="has 2 identities, 1 can be used"):
+        read_revocations(str(folder / "revocations"))

@@ -122,6 +122,7 @@ ROLES = """
 mode = "required"
 accept = ["user", "anonymous"]
 users = "{folder}/users"
+revocations = "{folder}/revocations"
 
 [role.staff]
 who = ["user:{who}"]
@@ -136,6 +137,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Server]:
     """A broker that knows the user `ada`."""
     write_roles(tmp_path, "*")
     write_users(tmp_path, "ada", "bob")
+    (tmp_path / "revocations").write_text("2026-03-01T08:30:00Z user:ada\n")
     flags = {"server.listen": ("tcp://127.0.0.1:0",), "admin.listen": "off"}
     sources = Sources(str(tmp_path / "broker.toml"), {}, flags)
     made = Server(sources.load().config, sources=sources)
@@ -178,7 +180,7 @@ async def test_roles_and_users_are_in_force_for_those_who_are_there(
         guarded.reload()
         assert (await end_of(bob)).startswith("revoked: ")
         await ada.ping()
-        await until(lambda: "broker: files reloaded: auth.users" in caplog.messages)
+        await until(lambda: "broker: files reloaded: auth.users, auth.revocations" in caplog.messages)
     assert not [line for line in caplog.messages if "roles changed" in line]
     write_roles(tmp_path, "eve")
     text = (tmp_path / "broker.toml").read_text().replace("[role.default]", "")
@@ -192,8 +194,8 @@ async def test_roles_and_users_are_in_force_for_those_who_are_there(
 @pytest.mark.parametrize(
     ("more", "users", "text"),
     [
-        ("[role.x]\nwho = 7\n", None, "broker.toml:12: role.x.who: must be"),
-        ("[role.x]\n[role.y]\n", None, "broker.toml:11: role.x: needs who: the identities that have it, and 1 more"),
+        ("[role.x]\nwho = 7\n", None, "broker.toml:13: role.x.who: must be"),
+        ("[role.x]\n[role.y]\n", None, "broker.toml:12: role.x: needs who: the identities that have it, and 1 more"),
         ("", "ada ada\n", "auth.users"),
     ],
 )
@@ -212,6 +214,17 @@ async def test_a_mistake_in_roles_or_users_changes_neither(
     write_roles(tmp_path, "*")
     write_users(tmp_path, "ada")
     await log_in(guarded, "ada")
+
+
+async def test_revocations_of_the_file_are_in_force_for_those_who_are_there(guarded: Server, tmp_path: Path) -> None:
+    ada, bob = await log_in(guarded, "ada"), await log_in(guarded, "bob")
+    (tmp_path / "revocations").write_text("9000-01-01T00:00:00Z user:ada\n")
+    guarded.reload()
+    assert (await end_of(ada)).startswith("revoked: ")
+    await bob.ping()
+    wire = await Wire.connect(guarded.listeners[0])
+    wire.setup(encode_well_known_entry(AUTHENTICATION_ID, Credentials(SIMPLE, "ada", "ada").encode()))
+    assert (await end_of(wire)).startswith("revoked: ")
 
 
 # Tokens of the REST API

@@ -48,8 +48,8 @@ class FakeShell:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
 
-    def admit(self, peer: object, principal: str, expires_at: float) -> None:
-        self.told.append((principal, expires_at))
+    def admit(self, peer: object, principal: str, expires_at: float, issued_at_ms: int) -> None:
+        self.told.append((principal, expires_at, issued_at_ms))
 
     def refuse_credentials(self, peer: object, word: str, text: str, reason: str) -> None:
         self.told.append((word, text, reason))
@@ -58,8 +58,8 @@ class FakeShell:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (Verified("ada"), ("user:ada", 0.0)),
-        (Verified("ada", 5_060.0), ("user:ada", 160.0)),
+        (Verified("ada"), ("user:ada", 0.0, 0)),
+        (Verified("ada", 5_060.0, 4_990.5), ("user:ada", 160.0, 4_990_500)),
         (
             NotAccepted("another password"),
             ("unauthenticated", "the credentials are not accepted", "user: another password"),

@@ -29,11 +29,11 @@ async def verify(folder: Path, token: str, raw: bytes = b"") -> Verified:
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
-async def test_a_token_gives_its_subject_and_its_end(tmp_path: Path, algorithm: str) -> None:
+async def test_a_token_gives_its_subject_its_end_and_when_it_was_issued(tmp_path: Path, algorithm: str) -> None:
     by = signer("RS256" if algorithm == "PS256" else algorithm)
     ends_at = int(time.time()) + 60
-    verified = await verify(tmp_path, by.sign(algorithm, exp=ends_at), key_set(by))
-    assert verified == Verified("orders-7", ends_at + LEEWAY_S)
+    verified = await verify(tmp_path, by.sign(algorithm, exp=ends_at, iat=ends_at - 90), key_set(by))
+    assert verified == Verified("orders-7", ends_at + LEEWAY_S, ends_at - 90)
 
 
 def part(said: dict[str, Any]) -> str:
