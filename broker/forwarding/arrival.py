@@ -29,6 +29,8 @@ class Login:
         self.is_asked = False  # its credentials are being judged: nothing that it has sent is looked at until then
         self.reach: Reach | None = None  # what it may address; None: everything
         self.judged_at = 0  # generation of the table by which `Peer.latest_metadata` was found to be all right; 0: none
+        self.origin = b""  # of its latest ADDRESS with one that is all right
+        self.origin_at = 0  # generation of the table by which that was found; 0: none, or each request is counted
         self.usage_key = ""  # under which `Quotas` counts it; empty: it has no quota
         self.issued_at_ms = 0  # its credentials, since the epoch; such as do not say it: when it came
         self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never

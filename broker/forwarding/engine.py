@@ -29,7 +29,7 @@ from broker.routing.bitmaps import Slots
 from broker.routing.health.breakers import Breakers
 from broker.routing.query import Query
 from broker.routing.table import Route
-from broker.routing.targets import Target
+from broker.routing.targets import ORIGIN_AT, ORIGIN_TO, Target
 from rsocket_wire.errors import REJECTED as REJECTED_CODE
 from rsocket_wire.errors import Refusal
 from rsocket_wire.rsocket.connection import is_fatal
@@ -174,8 +174,17 @@ class Engine(RequestContext):
             request.address_to = to
             target = self.resolve(peer, data, at, to)
             is_latest = metadata_to - metadata_at <= MAX_LATEST_BYTES and not frame.flags & FOLLOWS
-            if self.denials.is_on and not self.may_ask(peer, frame.stream_id, frame.kind, request, target, is_latest):
-                return
+            if self.denials.is_on:
+                login = peer.login
+                if (
+                    login.origin_at != target.generation
+                    or target.observed is not None
+                    or data[at + ORIGIN_AT : at + ORIGIN_TO] != login.origin
+                ):
+                    if not self.may_ask(peer, frame.stream_id, frame.kind, request, target, is_latest):
+                        return
+                elif is_latest:
+                    login.judged_at = target.generation
             if is_latest:
                 peer.latest_metadata = data[metadata_at:metadata_to]
                 peer.latest_target = target
@@ -286,6 +295,7 @@ class Engine(RequestContext):
             return
         login.reach = reach
         login.judged_at = 0
+        login.origin_at = 0
         peer.latest_target = None
         if reach is not None and peer.begun and not self.query.only_observes:
             self._end_beyond(

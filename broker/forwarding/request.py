@@ -110,11 +110,13 @@ class RequestContext:
         would be reached. To be asked where identities are judged.
         `is_latest`: the request is `Peer.latest_metadata`.
         """
-        peer.login.judged_at = 0
-        if peer.login.usage_key:
+        login = peer.login
+        login.judged_at = 0
+        is_counted = False
+        if login.usage_key:
             if not self._may_use(peer, stream_id, kind, request, target):
                 return False
-            is_latest = False  # the next one is counted, too
+            is_counted = True
         if target.refusal is not None and target.refusal.word not in FOR_NOW:
             return True  # it is refused for what it is
         data = request.data
@@ -126,8 +128,11 @@ class RequestContext:
             if isinstance(owner, Peer) and owner.principal != peer.principal:
                 why = f"the origin of the ADDRESS, {route.id_text}, is a route of another identity"
         if not why:
-            if is_latest:
-                peer.login.judged_at = target.generation
+            if not is_counted:  # else the next one is, too
+                login.origin = origin
+                login.origin_at = target.generation
+                if is_latest:
+                    login.judged_at = target.generation
             return True
         if self.query.only_observes:
             self.denials.note(peer, why, "observed")

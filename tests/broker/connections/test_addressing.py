@@ -248,6 +248,24 @@ def test_the_origin_of_an_address_is_no_route_of_another_identity() -> None:
     assert reached(services) == [1]
 
 
+def test_of_many_addresses_each_origin_is_looked_at() -> None:
+    world = world_of()
+    services = [service(world, 1, "billing")]
+    asker = caller(world)
+    service(world, 7, "mail")
+    text = f"the origin of the ADDRESS, {id_text(route_id(7))}, is a route of another identity"
+    for turn in range(3):
+        asker.request(REQUEST_RESPONSE, 8 * turn + 1, with_origin(8))  # nobody's
+        asker.request(REQUEST_RESPONSE, 8 * turn + 3, with_origin(9))
+        assert len(reached(services)) == 1
+        asker.request(REQUEST_RESPONSE, 8 * turn + 5, with_origin(7))
+        assert asker.one() == denied(8 * turn + 5, text)
+    late = service(world, 9, "mail")
+    asker.request(REQUEST_RESPONSE, 41, with_origin(9))
+    assert asker.one() == denied(41, text.replace(id_text(route_id(7)), id_text(route_id(9))))
+    late.lose()
+
+
 def test_a_connection_names_its_own_route_and_those_of_its_identity() -> None:
     world = world_of()
     billing = [service(world, 1, "CN=ada-x")]
