@@ -24,6 +24,7 @@ from broker.config.load import ConfigErrors, Sources
 from broker.config.options import Config
 from broker.config.sections.admin_checks import AdminToken, tokens_of
 from broker.config.sections.auth import RoleOptions
+from broker.config.sections.files import bad_file
 from broker.connections.admission import OFF, REQUIRED
 from rsocket_wire.errors import BrokerError
 
@@ -61,10 +62,8 @@ def read_files(config: Config) -> Reloaded:
     revoked = config.auth.revocations if config.auth.mode != OFF else ""
     try:
         revocations = read_revocations(revoked) if revoked else {}
-    except OSError as error:
-        raise BrokerError("bad-config", f"auth.revocations: {revoked} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BrokerError("bad-config", f"auth.revocations: {revoked} {error}") from None
+    except (OSError, ValueError) as error:
+        raise bad_file("auth.revocations", revoked, error) from None
     tokens = tokens_of(config.admin.tokens)
     return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations)
 

@@ -21,6 +21,7 @@ from broker.access.roles import DEFAULT, Offer, Role
 from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.sections.auth import RoleOptions, RouteTags
+from broker.config.sections.files import file_mistakes, lines_of
 from broker.config.toml import either, shown_value
 from broker.config.urls import Place
 from rsocket_wire.errors import BrokerError
@@ -63,21 +64,9 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
         found.append(("auth.accept", lack, ""))
     if JWT in accept and values["jwt.keys"] and "jwt.keys" not in wrong:
         found += [("jwt.keys", text, "") for text in _fault_of_keys(str(values["jwt.keys"]))]
-    if USER in accept and values["auth.users"] and "auth.users" not in wrong:
-        try:
-            read_users(str(values["auth.users"]))
-        except OSError:
-            pass  # said already
-        except ValueError as error:
-            found.append(("auth.users", f"{shown_value(values['auth.users'])} {error}", ""))
-    if values["auth.revocations"] and "auth.revocations" not in wrong:
-        try:
-            read_revocations(str(values["auth.revocations"]))
-        except OSError:
-            pass  # said already
-        except ValueError as error:
-            found.append(("auth.revocations", f"{shown_value(values['auth.revocations'])} {error}", ""))
-    return found
+    if USER in accept:
+        found += file_mistakes("auth.users", values, wrong, read_users)
+    return found + file_mistakes("auth.revocations", values, wrong, read_revocations)
 
 
 def _mistakes_of_hook(url: str, is_asked: bool) -> list[tuple[str, str, str]]:
@@ -165,14 +154,8 @@ def roles_of(tables: Mapping[str, RoleOptions]) -> tuple[Role, ...]:
 def read_users(path: str) -> dict[str, str]:
     """Names and hashes of a file of users; OSError, ValueError with a sentence that quotes no line."""
     users: dict[str, str] = {}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = _USER.fullmatch(line.strip())
+    for number, line in lines_of(path):
+        match = _USER.fullmatch(line)
         if match is None or not is_user_line(line):
             raise ValueError(f"has no NAME:$argon2… in line {number}; rsocket-broker password makes them")
         if match[1] in users:
@@ -187,14 +170,8 @@ def read_revocations(path: str) -> dict[str, int]:
     """Identities, and before when what was issued for them holds no longer, milliseconds since the epoch; OSError,
     ValueError with a sentence."""
     found: dict[str, int] = {}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        moment, _, who = line.strip().partition(" ")
+    for number, line in lines_of(path):
+        moment, _, who = line.partition(" ")
         try:
             before_ms = int(datetime.fromisoformat(moment).astimezone(UTC).timestamp() * 1000)
         except (ValueError, OverflowError):

@@ -11,11 +11,10 @@ import hmac
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.config.toml import either, shown_value
-from rsocket_wire.errors import BrokerError
+from broker.config.sections.files import bad_file, file_mistakes, lines_of
+from broker.config.toml import either
 
 VIEWER: Final = "viewer"
 READER: Final = "reader"
@@ -66,14 +65,8 @@ def is_token_name(name: str) -> bool:
 
 def read_tokens(path: str) -> tuple[AdminToken, ...]:
     """The tokens of a file, which may be none; OSError, ValueError with a sentence that quotes no line."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
     tokens: dict[str, AdminToken] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
+    for number, line in lines_of(path):
         token = _read_line(line)
         if token is None:
             raise ValueError(
@@ -94,24 +87,13 @@ def tokens_of(path: str) -> tuple[AdminToken, ...] | None:
         return None
     try:
         return read_tokens(path)
-    except OSError as error:
-        raise BrokerError("bad-config", f"admin.tokens: {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BrokerError("bad-config", f"admin.tokens: {path} {error}") from None
+    except (OSError, ValueError) as error:
+        raise bad_file("admin.tokens", path, error) from None
 
 
 def admin_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[str, str, str]]:
     """What is wrong with the file of tokens; as `cluster_mistakes`."""
-    path = str(values["admin.tokens"] or "")
-    if not path or "admin.tokens" in wrong:
-        return []
-    try:
-        read_tokens(path)
-    except OSError:
-        pass  # said already
-    except ValueError as error:
-        return [("admin.tokens", f"{shown_value(path)} {error}", "")]
-    return []
+    return file_mistakes("admin.tokens", values, wrong, read_tokens)
 
 
 def role_text() -> str:

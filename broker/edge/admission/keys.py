@@ -25,7 +25,8 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from broker.config.auth import HTTPS, MAX_KEYS_BYTES, read_key_set
-from broker.edge.admission.verdicts import Unavailable, bad_file
+from broker.config.sections.files import bad_file
+from broker.edge.admission.verdicts import Unavailable
 
 ASK_AGAIN_S: Final = 30.0  # so often at most because of an unknown key: strangers can name any
 RETRY_S: Final = 5.0  # after a reading that failed

@@ -18,7 +18,8 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from broker.config.auth import read_users
-from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified, bad_file
+from broker.config.sections.files import bad_file
+from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
 from rsocket_wire.wire.authentication import Credentials
 
 AT_ONCE_N: Final = 2  # verified; the others wait

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.authentication import Credentials
 
 MAX_NAME_BYTES: Final = 255  # of an identity: it is shown to operators, and stands in lines of the log
@@ -49,9 +48,3 @@ def checked_name(name: str) -> str:
     if not name or not name.isprintable() or len(name.encode()) > MAX_NAME_BYTES:
         raise NotAccepted(f"its name is not printable text of 1 to {MAX_NAME_BYTES} bytes")
     return name
-
-
-def bad_file(option: str, path: str, error: OSError | ValueError) -> BrokerError:
-    """Why nothing can be had from the file of that option."""
-    why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-    return BrokerError("bad-config", f"{option}: {path} {why}")

@@ -1,0 +1,40 @@
+"""Files that options name: their lines, and what is said of one that is not what it should be."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from broker.config.toml import shown_value
+from rsocket_wire.errors import BrokerError
+
+
+def lines_of(path: str) -> Iterator[tuple[int, str]]:
+    """Numbers and lines of a text, without those that are empty or comments; OSError, ValueError with a sentence."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line.strip()
+
+
+def bad_file(option: str, path: str, error: OSError | ValueError) -> BrokerError:
+    """Why nothing can be had from the file of that option."""
+    why = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+    return BrokerError("bad-config", f"{option}: {path} {why}")
+
+
+def file_mistakes(
+    option: str, values: Mapping[str, object], wrong: set[str], read: Callable[[str], object]
+) -> list[tuple[str, str, str]]:
+    """What `read` has against the file of that option, if there is one; as `cluster_mistakes`."""
+    path = str(values[option] or "")
+    if not path or option in wrong:
+        return []
+    try:
+        read(path)
+    except OSError:
+        pass  # said already
+    except ValueError as error:
+        return [(option, f"{shown_value(path)} {error}", "")]
+    return []
