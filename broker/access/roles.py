@@ -119,24 +119,17 @@ class Role:
         self.offers: Final = offers
         self.quota: Final = quota  # not of its digest: each broker counts for itself
 
-    def obstacle(self, tags: list[Tag], principal: str) -> str:
-        """Why a route with these tags, those of its service and id among them, may not be announced; empty: it may."""
-        return self.refusal(self.find_obstacle(tags, principal, False), False)
-
     def __str__(self) -> str:
         """All of it, on one line; two roles that differ are written differently."""
         return repr((self.name, self.who, self.offers, self.address))
 
     def may_address(self, tags: list[Tag], name: str) -> bool:
-        """A route with these tags may be addressed by an identity of this name; as `address_obstacle`."""
-        return any(not offer.obstacle(tags, name, True) for offer in self.address)
-
-    def address_obstacle(self, tags: list[Tag], principal: str) -> str:
-        """Why a route with these tags, those of its service and id among them, may not be addressed; empty: it may."""
-        return self.refusal(self.find_obstacle(tags, principal, True), True)
+        """A route with these tags may be addressed by an identity of this name; as `find_obstacle`."""
+        return any(offer.find_obstacle(tags, name, True) is None for offer in self.address)
 
     def find_obstacle(self, tags: list[Tag], principal: str, is_address: bool) -> Obstacle | None:
-        """What keeps a route with these tags from being announced, or addressed; None: nothing.
+        """What keeps a route with these tags, those of its service and id among them, from being announced, or
+        addressed; None: nothing.
 
         Of several entries that of the first one for its service, else its service.
         """
@@ -173,7 +166,7 @@ class Roles:
         self._default: Role | None = None  # None: who fits no role has none
         self._found: Final[dict[str, Role | None]] = {}
         self._by_name: dict[str, Role] = {}
-        self.count = 0
+        self.is_on = False  # there are some
         self.digest = b""  # 8 bytes that are equal where the roles and their order are, for other brokers
         self.replace(roles)
 
@@ -184,7 +177,7 @@ class Roles:
         self._default = others[0] if others else None
         self._found.clear()
         self._by_name = {role.name: role for role in roles}
-        self.count = len(roles)
+        self.is_on = len(roles) > 0
         text = "\n".join([str(role) for role in self._roles + others])
         self.digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
         self._exact = {}
@@ -195,11 +188,6 @@ class Roles:
                     self._open.setdefault(len(who) - 1, {}).setdefault(who[:-1], at)
                 else:
                     self._exact.setdefault(who, at)
-
-    @property
-    def is_on(self) -> bool:
-        """There are some."""
-        return self.count > 0
 
     def find_named(self, name: str) -> Role | None:
         """The role of this name; None: there is none."""

@@ -6,6 +6,7 @@ import pytest
 
 from broker.access.roles import Offer, Role, Roles
 from rsocket_wire.wire.tags import Tag
+from tests.broker.access.refusals import refusal_of
 
 STOCK = Offer([("service", ["stock"]), ("environment", ["prod", "stage*"])])
 OPEN = Offer([("service", ["*"])], [Offer([("service", ["billing", "${name}"])]), Offer([("region", ["eu", "us"])])])
@@ -43,16 +44,16 @@ def test_an_entry_fits_by_all_values_to_announce_and_by_one_to_address_and_to_ex
 
 def test_a_role_allows_to_address_what_one_of_its_entries_fits_and_nothing_else() -> None:
     role = Role("orders", ["user:*"], [], [STOCK, Offer([("service", ["billing", "${name}-*"])])])
-    assert role.address_obstacle(tags("service=ada-cache"), "user:ada") == ""
-    assert role.address_obstacle(tags("service=eve-cache"), "user:ada") == (
+    assert refusal_of(role, tags("service=ada-cache"), "user:ada", True) == ""
+    assert refusal_of(role, tags("service=eve-cache"), "user:ada", True) == (
         "the role orders does not allow to address this route: service=eve-cache"
     )
     only = Role("orders", ["user:*"], [], [STOCK])
-    assert only.address_obstacle(tags("service=stock", "environment=test"), "user:ada") == (
+    assert refusal_of(only, tags("service=stock", "environment=test"), "user:ada", True) == (
         "the role orders does not allow to address this route: environment=test"
     )
     silent = Role("orders", ["user:*"], [STOCK])
-    assert silent.address_obstacle(tags("service=stock", "environment=prod"), "user:ada") != ""
+    assert refusal_of(silent, tags("service=stock", "environment=prod"), "user:ada", True) != ""
 
 
 def test_of_several_entries_the_one_for_the_service_says_what_is_in_the_way() -> None:

@@ -10,6 +10,7 @@ from broker.config import auth
 from broker.config.auth import read_revocations, read_users
 from broker.config.settings import settings_of
 from rsocket_wire.wire.tags import Tag
+from tests.broker.access.refusals import refusal_of
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
 from tests.broker.config.test_warnings import warnings_of
 from tests.broker.edge.admission.signers import key_set, signer
@@ -188,7 +189,7 @@ def test_roles_reach_the_core_in_their_order_and_need_that_somebody_is_known(fol
     assert str(config.role["orders"].announce[0]) == "service=a region=eu|us except b=c*"
     tags = [Tag.of("service", "a"), Tag.of("region", "eu"), Tag.of("b", "c7")]
     text = "the role orders does not allow to announce this route: b=c* is excepted"
-    assert settings_of(config).roles[0].obstacle(tags, "uid:7") == text
+    assert refusal_of(settings_of(config).roles[0], tags, "uid:7") == text
     assert mistakes_of(folder, f"[role.orders]\n{said.partition('[role')[0]}") == [
         "broker.toml:1: role.orders: needs auth.mode: who a connection is must be known"
     ]

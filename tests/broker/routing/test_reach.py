@@ -7,6 +7,7 @@ import random
 from broker.access.roles import Offer, Role
 from broker.routing.reach import MAX_BUILT, MAX_CHANGES, MAX_REACHES
 from broker.routing.table import Table
+from tests.broker.access.refusals import refusal_of
 from tests.broker.routing.made import joined, route_id, table_of
 
 PROD = Offer([("service", ["stock"]), ("environment", ["prod"])])
@@ -20,7 +21,7 @@ def role(*address: Offer, name: str = "some") -> Role:
 
 def seen(table: Table, of: Role, principal: str) -> list[int]:
     """Slots of the routes that may be addressed, by a look at each of them."""
-    return sorted(each.slot for each in table.routes() if not of.address_obstacle(each.tags, principal))
+    return sorted(each.slot for each in table.routes() if not refusal_of(of, each.tags, principal, True))
 
 
 def test_a_set_follows_the_table_whether_it_catches_up_or_is_made_anew() -> None:
