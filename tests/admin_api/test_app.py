@@ -21,7 +21,7 @@ from tests.admin_api.fakes import FakeAdmin
 from tests.admin_api.feed import FakeFeed
 from tests.admin_api.gateway import FakeGateway
 from tests.fakes import World
-from tests.spark_sink.report.chromium import browser
+from tests.system.support.chromium import browser
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 NOBODY = "00000000-0000-0000-0000-0000000000ff"

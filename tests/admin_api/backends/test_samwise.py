@@ -25,7 +25,7 @@ from tests.admin_api.fakes import FakeAdmin
 from tests.admin_api.gateway import STATE as ITS_STATE
 from tests.admin_api.gateway import FakeGateway, destination, letter
 from tests.client_sdk.gateways.samwise.messages import publish_to
-from tests.spark_sink.report.chromium import browser
+from tests.system.support.chromium import browser
 
 STATE = "/api/v1/samwise"
 MESSAGES = "/api/v1/samwise/messages"

@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from spark_sink.report.facts import Facts, read_facts
 from spark_sink.report.page import html_report
-from tests.spark_sink.report.chromium import Page, browser
 from tests.spark_sink.report.tables import NOON, Made, Rows, event_row, traffic_row, write
 from tests.spark_sink.report.test_page import MADE_AT, PLOTS, evil_facts
+from tests.system.support.chromium import Page, browser
 
 # Of a plot: how many pieces that draw something are in it, and whether it has place to be seen.
 DRAWN = """Object.fromEntries([...document.querySelectorAll('.drawing')].map((plot) => [plot.id.slice(5), [

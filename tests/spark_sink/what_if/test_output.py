@@ -23,8 +23,8 @@ from spark_sink.what_if.output import as_json, percent, print_simulation
 from spark_sink.what_if.page import write_page
 from spark_sink.what_if.question import Question
 from tests.fakes import address
-from tests.spark_sink.report.chromium import browser
 from tests.spark_sink.what_if.histories import History, asked, name_of
+from tests.system.support.chromium import browser
 
 SCRIPT = re.compile(r"<script[^>]*>(.*?)</script>", re.DOTALL)
 
