@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import socket
-from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
@@ -21,7 +20,6 @@ from tests.admin_api.fakes import FakeAdmin
 from tests.admin_api.feed import FakeFeed
 from tests.admin_api.gateway import FakeGateway
 from tests.fakes import World
-from tests.system.support.chromium import browser
 
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 NOBODY = "00000000-0000-0000-0000-0000000000ff"
@@ -168,16 +166,6 @@ async def test_no_script_runs_in_an_answer_and_none_stands_in_a_frame(client: Ap
     assert all(policy[1] == f"style-src 'sha256-{each}'" for each in hashes)
     assert len(hashes) == (path == "/")
     assert "style=" not in page
-
-
-@pytest.mark.interop
-@pytest.mark.slow
-async def test_a_browser_shows_the_page_under_its_policy(client: Api, needs_chromium: str, tmp_path: Path) -> None:
-    async with browser(needs_chromium, tmp_path / "browser") as page:
-        await page.open(str(client.make_url("/")), "document.readyState == 'complete'")
-        assert await page.value("getComputedStyle(document.body).maxWidth") == "736px"
-        assert page.errors == []
-        assert not await page.obeys_scripts()
 
 
 # Refusals

@@ -1,6 +1,7 @@
 """A page in a real browser, over the DevTools protocol: what it drew, what it said, what it asked the network for."""
 
 import asyncio
+import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator
@@ -27,13 +28,17 @@ SWITCHES = (
 
 
 class Page:
-    """One tab. `errors`: what the console and the page's scripts complained of; `requests`: URLs it asked for."""
+    """One tab. `errors`: what the console and the page's scripts complained of; `requests`: URLs it asked for.
+
+    `sites`: pages of the test by their URLs. The browser takes them for what is there, and asks nobody.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._number = 0
         self.errors: list[str] = []
         self.requests: list[str] = []
+        self.sites: dict[str, str] = {}
 
     async def ask(self, method: str, **values: Any) -> dict[str, Any]:
         """A command's result; what the page reports meanwhile is kept."""
@@ -46,11 +51,13 @@ class Page:
                     assert "error" not in message, message
                     result: dict[str, Any] = message["result"]
                     return result
-                self._note(message)
+                await self._note(message)
 
-    def _note(self, message: dict[str, Any]) -> None:
+    async def _note(self, message: dict[str, Any]) -> None:
         method, values = message.get("method"), message.get("params", {})
-        if method == "Runtime.exceptionThrown":
+        if method == "Fetch.requestPaused":
+            await self._serve(values["requestId"], self.sites[values["request"]["url"]])
+        elif method == "Runtime.exceptionThrown":
             self.errors.append(str(values["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled" and values["type"] in ("error", "warning", "assert"):
             self.errors.append(str(values["args"]))
@@ -58,6 +65,19 @@ class Page:
             self.errors.append(str(values["entry"]))
         elif method == "Network.requestWillBeSent":
             self.requests.append(values["request"]["url"])
+
+    async def _serve(self, id: str, html: str) -> None:
+        """Answers a request of the browser; what it says to that is not looked at."""
+        body = base64.b64encode(html.encode()).decode()
+        headers = [{"name": "Content-Type", "value": "text/html"}]
+        values = {"requestId": id, "responseCode": 200, "responseHeaders": headers, "body": body}
+        await self._socket.send_json({"id": 0, "method": "Fetch.fulfillRequest", "params": values})
+
+    async def visit(self, url: str, html: str) -> None:
+        """Opens a page that is not there."""
+        self.sites[url] = html
+        await self.ask("Fetch.enable", patterns=[{"urlPattern": site} for site in self.sites])
+        await self.open(url, "document.readyState == 'complete'")
 
     async def value(self, expression: str) -> Any:
         """What this JavaScript gives; a promise is awaited."""
@@ -90,9 +110,9 @@ class Page:
 
 
 @contextlib.asynccontextmanager
-async def browser(program: str, folder: Path) -> AsyncIterator[Page]:
+async def browser(program: str, folder: Path, *switches: str) -> AsyncIterator[Page]:
     """A browser with one empty tab; `folder`: new, for what it keeps."""
-    command = [program, *SWITCHES, f"--user-data-dir={folder}", "--window-size=1400,1000", "about:blank"]
+    command = [program, *SWITCHES, *switches, f"--user-data-dir={folder}", "--window-size=1400,1000", "about:blank"]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
