@@ -4,7 +4,7 @@
     |1| type id     |  payload     |   0x00 simple, 0x01 bearer
     +-+-------------+----------- … +
     +-+-------------+----------- … +----------- … +
-    |0| length      |  type, ASCII |  payload     |   the same types may be written by their names
+    |0| length      |  type, ASCII |  payload     |   the same types may be written by their names (D-96)
     +-+-------------+----------- … +----------- … +
 
     simple   | length of the name (16) | name, UTF-8 | password, UTF-8 |
@@ -25,6 +25,7 @@ AUTHENTICATION_MIME: Final = b"message/x.rsocket.authentication.v0"
 SIMPLE: Final = "simple"
 BEARER: Final = "bearer"
 TYPE_IDS: Final[dict[str, int]] = {SIMPLE: 0x00, BEARER: 0x01}  # extension "Well-known Authentication Types"
+NAMED_BYTES: Final = 6  # of the name of a type: both have as many
 MAX_NAME_BYTES: Final = 255  # of a user: 65,535 could be said, and each is shown to operators
 
 _TYPES_BY_ID: Final[dict[int, str]] = {number: name for name, number in TYPE_IDS.items()}
@@ -63,9 +64,11 @@ def decode_authentication(raw: bytes) -> Credentials:
         if not kind:
             raise InvalidFrame(f"authentication type: id 0x{head & 0x7F:02x} is unknown, 0x00 and 0x01 are known")
     else:
-        kind = reader.pull_bytes(head, "authentication type").decode("ascii", "replace")
+        # D-96: the extension says its length, those who write it say one less. No type of five bytes is known.
+        length = NAMED_BYTES if head == NAMED_BYTES - 1 else head
+        kind = reader.pull_bytes(length, "authentication type").decode("ascii", "replace")
         if kind not in TYPE_IDS:
-            raise InvalidFrame(f"authentication type: a name of {head} bytes is unknown, simple and bearer are known")
+            raise InvalidFrame(f"authentication type: a name of {length} bytes is unknown, simple and bearer are known")
     if kind == BEARER:
         token = reader.pull_text(reader.left, "token")
         if not token:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from rsocket_wire.errors import BrokerError, InvalidFrame
 from rsocket_wire.rsocket.metadata import entries
 from rsocket_wire.wire.authentication import (
     AUTHENTICATION_ID,
+    AUTHENTICATION_MIME,
     BEARER,
     MAX_NAME_BYTES,
     SIMPLE,
@@ -22,8 +24,9 @@ from rsocket_wire.wire.authentication import (
     decode_authentication,
 )
 
-VECTORS = Path(__file__).resolve().parents[2] / "vectors" / "broker_frames.json"
-# The extension's tables: a type's id or name, then its payload. Those of Spring Security have the ids.
+VECTORS = Path(__file__).resolve().parents[2] / "vectors"
+SPRING = json.loads((VECTORS / "authentication.json").read_text())  # credentials: type, name, secret; null: refused
+# The extension's tables: a type's id or name, then its payload.
 SIMPLE_BYTES = bytes.fromhex("80 0003") + b"adalovelace"
 BEARER_BYTES = bytes.fromhex("81") + b"token-123"
 
@@ -49,7 +52,8 @@ def test_what_the_extension_draws_is_read(raw: bytes, expected: tuple[str, str, 
 
 def test_what_others_send_is_read_and_written_likewise() -> None:
     """npm's rsocket-broker-client-js in a SETUP, and the helpers of rsocket-py."""
-    vector = next(each for each in json.loads(VECTORS.read_text()) if each["name"] == "js_setup_composite")
+    frames = json.loads((VECTORS / "broker_frames.json").read_text())
+    vector = next(each for each in frames if each["name"] == "js_setup_composite")
     raw = bytes.fromhex(vector["hex"])
     (entry,) = [each for each in entries(raw) or () if each.id == AUTHENTICATION_ID]
     assert said(decode_authentication(raw[entry.start : entry.end])) == (BEARER, "", "token-123")
@@ -61,12 +65,31 @@ def test_what_others_send_is_read_and_written_likewise() -> None:
     )
 
 
+@pytest.mark.parametrize("vector", SPRING, ids=[each["name"] for each in SPRING])
+def test_what_spring_security_and_rsocket_java_send_is_read(vector: dict[str, Any]) -> None:
+    raw = bytes.fromhex(vector["hex"])
+    if vector["is_setup"]:
+        found = entries(raw) or []
+        assert [each.mime for each in found] == [AUTHENTICATION_MIME, b"text/plain"]
+        raw = raw[found[0].start : found[0].end]
+    if vector["credentials"] is None:
+        with pytest.raises(InvalidFrame):
+            decode_authentication(raw)
+        return
+    credentials = Credentials(*vector["credentials"])
+    assert said(decode_authentication(raw)) == said(credentials)
+    if not vector["name"].endswith("by_name"):
+        assert credentials.encode() == raw
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
         (b"", "authentication type: needs 1 bytes at offset 0, 0 are left"),
         (b"\x82secret", "authentication type: id 0x02 is unknown, 0x00 and 0x01 are known"),
-        (b"\x05plain", "authentication type: a name of 5 bytes is unknown, simple and bearer are known"),
+        (b"\x04basic", "authentication type: a name of 4 bytes is unknown, simple and bearer are known"),
+        (b"\x05plain.", "authentication type: a name of 6 bytes is unknown, simple and bearer are known"),
+        (b"\x05simpl", "authentication type: needs 6 bytes at offset 1, 5 are left"),
         (b"\x06simp", "authentication type: needs 6 bytes at offset 1, 4 are left"),
         (b"\x00", "authentication type: a name of 0 bytes is unknown, simple and bearer are known"),
         (b"\x81", "token: is empty"),
