@@ -4,7 +4,8 @@ const readline = require("node:readline");
 const { RSocketConnector } = require("rsocket-core");
 const { TcpClientTransport } = require("rsocket-tcp-client");
 const { WebsocketClientTransport } = require("rsocket-websocket-client");
-const { decodeCompositeMetadata, encodeCompositeMetadata } = require("rsocket-composite-metadata");
+const { decodeCompositeMetadata, encodeBearerAuthMetadata, encodeCompositeMetadata, encodeSimpleAuthMetadata, WellKnownMimeType } =
+  require("rsocket-composite-metadata");
 const WebSocket = require("ws");
 
 const COMPOSITE = "message/x.rsocket.composite-metadata.v0";
@@ -70,8 +71,19 @@ function transport(url) {
   return new TcpClientTransport({ connectionOptions: { host: hostname, port: Number(port) } });
 }
 
-async function connect(url, { mime = COMPOSITE, setup, responder, fragment, resume } = {}) {
-  const metadata = setup && (mime === COMPOSITE ? encodeCompositeMetadata([[MIME, setup]]) : setup);
+// What a SETUP carries: a ROUTE_SETUP, if any, and credentials, `["ada", "lovelace"]` or `["token"]`, in composite metadata.
+function setupMetadata(mime, setup, credentials) {
+  if (mime !== COMPOSITE) return setup;
+  const entries = setup ? [[MIME, setup]] : [];
+  if (credentials) {
+    const encode = credentials.length === 2 ? encodeSimpleAuthMetadata : encodeBearerAuthMetadata;
+    entries.push([WellKnownMimeType.MESSAGE_RSOCKET_AUTHENTICATION, encode(...credentials)]);
+  }
+  return entries.length ? encodeCompositeMetadata(entries) : undefined;
+}
+
+async function connect(url, { mime = COMPOSITE, setup, credentials, responder, fragment, resume } = {}) {
+  const metadata = setupMetadata(mime, setup, credentials);
   return new RSocketConnector({
     transport: transport(url),
     setup: { payload: { data: Buffer.alloc(0), metadata }, metadataMimeType: mime, dataMimeType: "text/plain", keepAlive: 5000, lifetime: 20000 },

@@ -1,5 +1,5 @@
-// rsocket-js 1.0.0-alpha.3 as a caller and as a service: node peer.cjs '{"url":…,"name":…,"number":…,"tags":…,"mime":…,"fragment":…,"resume":…}'
-// (`resume`: the token of a session that survives broken sockets.)
+// rsocket-js 1.0.0-alpha.3 as a caller and as a service: node peer.cjs '{"url":…,"name":…,"number":…,"tags":…,"mime":…,"fragment":…,"resume":…,"credentials":…}'
+// (`resume`: the token of a session that survives broken sockets. `credentials`: `["ada","lovelace"]` or `["token"]`.)
 //
 // As a service it does what the request's data says:  fail · hang · count N · halves · anything else: an echo.
 // As a caller it obeys the test's commands; a stream or channel has a handle, and what it got stays readable.
@@ -146,7 +146,8 @@ class Inbox {
 
 async function main() {
   const setup = options.number ? routeSetup(options.number, name, options.tags) : undefined;
-  const rsocket = await connect(options.url, { mime, setup, responder, fragment: options.fragment, resume: options.resume });
+  const { credentials, fragment, resume } = options;
+  const rsocket = await connect(options.url, { mime, setup, credentials, responder, fragment, resume });
   rsocket.onClose((error) => say({ event: "closed", error: error ? told(error) : null }));
 
   const handles = new Map();

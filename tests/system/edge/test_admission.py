@@ -120,6 +120,42 @@ async def test_a_certificate_is_enough_or_a_token_and_a_certificate_of_others_is
     assert "jwt: it is no JSON Web Token" in text
 
 
+@pytest.mark.parametrize(
+    ("alternatives", "subject", "identity"),
+    [
+        ("URI:spiffe://acme/shop/orders", "/O=Acme/CN=orders", "certificate:spiffe://acme/shop/orders"),
+        ("DNS:orders.shop,DNS:other.shop", "/O=Acme/CN=orders", "certificate:orders.shop"),
+        (
+            "email:a@b,IP:10.0.0.1,DNS:orders.shop,URI:https://acme/orders,URI:spiffe://acme/one,URI:spiffe://acme/two",
+            "/O=Acme/CN=orders",
+            "certificate:spiffe://acme/one",
+        ),
+        ("", "/O=Acme/CN=orders", "certificate:CN=orders,O=Acme"),
+        ("URI:CN=admin", "/O=Acme/CN=orders", "certificate:CN=orders,O=Acme"),
+        ("", "/O=Acme\\, Inc./OU=a+CN=b", "certificate:CN=b+OU=a,O=Acme\\, Inc."),
+        ("", "/", ""),
+    ],
+)
+async def test_certificates_of_openssl_have_the_identity_that_the_rule_says(
+    authority: Authority, alternatives: str, subject: str, identity: str
+) -> None:
+    authority.sign("named", f"subjectAltName={alternatives}\n" if alternatives else "", subject)
+    said = {
+        "auth.mode": "required",
+        "auth.accept": ("certificate",),
+        "tls.client_ca": str(authority.root),
+        "tls.certificate": str(authority.certificate("broker")),
+        "tls.key": str(authority.key("broker")),
+    }
+    async with local_broker(listen=("tls://127.0.0.1:0",), options=said) as broker:
+        if not identity:
+            with pytest.raises(Unauthenticated):
+                await connect(broker, ssl=authority.client_context("named"))
+            return
+        async with connect(broker, ssl=authority.client_context("named")):
+            assert principals(broker) == [identity]
+
+
 async def test_keys_are_fetched_over_https_from_who_is_trusted(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
