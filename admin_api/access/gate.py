@@ -21,9 +21,10 @@ from aiohttp import web
 from admin_api.access.local_token import LocalToken
 from admin_api.access.roles import ANYBODY, SUFFICES, needed_role
 from admin_api.errors import AdminError, Handler, shown
-from broker.cluster.links.admissions import Guesses
 from broker.config.hosts import is_local
 from broker.config.sections.admin_checks import VIEWER, AdminToken, find_token
+from broker.connections.guesses import Guesses
+from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
 
 BEARER: Final = "bearer"
@@ -82,7 +83,7 @@ class Gate:
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != BEARER:
             return None
-        address = request.remote or "unix"
+        address = address_of(request.remote) if request.remote else "unix"
         # Before it is looked at: who had to wait for a wrong one only would know it as soon as nothing comes.
         delay_s = self._guesses.delay_s(address, self._clock())
         if delay_s:
@@ -90,7 +91,7 @@ class Gate:
         token = find_token([*(self._tokens() or ()), self.local.known], text.strip()[:MAX_TOKEN])
         if token is not None and self._wall() < token.expires_at_s:
             return token
-        self._guesses.proved_wrong(address, self._clock())
+        self._guesses.count_wrong(address, self._clock())
         why = f"the token {token.name} has expired" if token is not None else "a wrong token"
         STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: {why}")
         raise AdminError("wrong-token", "no token that holds is like this one: it is wrong, expired or revoked")

@@ -1,6 +1,6 @@
 """Who is no broker of the cluster and would be one: by guessing its secret, by the wrong door, without encryption."""
 
-from broker.cluster.links.admissions import WRONG_PER_S
+from broker.connections.guesses import WRONG_PER_S
 from broker.connections.rate_limits import BURST_S
 from broker.server import Server
 from rsocket_wire.errors import REJECTED_RESUME, REJECTED_SETUP

@@ -8,21 +8,18 @@ holds places in vain keeps nobody away, and must be faster than a proof to do so
 that strangers keep no known broker away, however many addresses they have. Known are the addresses of brokers that are
 dialled, because somebody configured or a linked broker told that, and of those that have proved who they are.
 
-Wrong proofs slow their address down: what comes from there is answered SLOW_S later, so that nobody guesses fast.
+Wrong proofs slow their address down: what comes from there is answered later, so that nobody guesses fast (`guesses`).
 """
 
 from typing import Final
 
 from broker.cluster.links.neighbour import Neighbour
-from broker.connections.rate_limits import SPENT, TokenBucket
+from broker.connections.guesses import Guesses
 
 MAX_GREETING: Final = 64  # connections that have said they are brokers and not proved it
 MAX_STRANGERS: Final = 32  # of them from addresses of which no broker is known; the others are kept for known ones
 MAX_PER_ADDRESS: Final = 8  # of these strangers from one address
 MAX_KNOWN: Final = 2048  # addresses of brokers: all that are dialled, and as many that dial
-WRONG_PER_S: Final = 1  # wrong proofs of one address, and ten times as many at once: more slow it down
-SLOW_S: Final = 1.0  # by so much: less than GREET_S, so that a broker behind the same address is linked all the same
-MAX_SLOWED: Final = 1024  # addresses of which wrong proofs are remembered
 
 
 class Displaced:
@@ -36,34 +33,11 @@ class Displaced:
         )
 
 
-class Guesses:
-    """Wrong proofs, or wrong tokens of the REST API, by address: who has too many of them is answered late."""
-
-    def __init__(self) -> None:
-        self._wrong: Final = TokenBucket(WRONG_PER_S)
-        self._wrong_until: Final[dict[str, float]] = {}  # by address: when its bucket is full again; oldest first
-
-    def proved_wrong(self, address: str, now: float) -> None:
-        """Counts a wrong proof from there."""
-        full_at = self._wrong.spend(self._wrong_until.pop(address, 0.0), now)
-        self._wrong_until[address] = full_at if full_at != SPENT else now + self._wrong.burst_n / WRONG_PER_S
-        if len(self._wrong_until) > MAX_SLOWED:
-            del self._wrong_until[next(iter(self._wrong_until))]
-
-    def delay_s(self, address: str, now: float) -> float:
-        """Returns how long whoever comes from there waits for an answer, seconds."""
-        full_at = self._wrong_until.get(address, 0.0)
-        if full_at <= now:
-            self._wrong_until.pop(address, None)
-            return 0.0
-        return SLOW_S if self._wrong.spend(full_at, now) == SPENT else 0.0
-
-
-class Admissions(Guesses):
+class Admissions:
     """The places of one broker."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.guesses: Final = Guesses()  # at the secret
         self._places: Final[dict[int, Neighbour]] = {}  # by number of the connection, oldest first
         self._known: Final[dict[str, bool]] = {}  # addresses of brokers; first that which was not met for longest
 

@@ -112,7 +112,7 @@ class Handshakes:
             self.refuse(displaced.neighbour.peer, Refusal("over-limit", displaced.text), now)
         neighbour.info = info
         neighbour.name = info.name
-        delay_s = self.admissions.delay_s(peer.address, now)
+        delay_s = self.admissions.guesses.delay_s(peer.address, now)
         if delay_s:
             neighbour.answer_at = now + delay_s
         else:
@@ -142,7 +142,7 @@ class Handshakes:
             return False  # it was refused
         refusal = authentication.refusal_of_proof(neighbour, first, info.proof)
         if refusal is not None and neighbour.stage == GREETED:
-            self.admissions.proved_wrong(peer.address, now)
+            self.admissions.guesses.count_wrong(peer.address, now)
         if refusal is None and (info.id, info.name, info.version) != (first.id, first.name, first.version):
             refusal = Refusal("bad-broker", "its id, name or version changed during the handshake")
         if refusal is None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.config.option import CORE, option
+from broker.connections.guesses import WRONG_PER_S
 from rsocket_wire.wire.tags import MAX_TAGS
 
 MAX_ROUTE_TAGS: Final = MAX_TAGS - 3  # a ROUTE_ADD has ServiceName, RouteId and the state (D-63) beside them
@@ -43,6 +44,15 @@ class LimitOptions:
         "limit.",
         "100",
         "connections",
+        within=(0, 1_000_000),
+    )
+    max_wrong_logins_per_s: int = option(
+        WRONG_PER_S,
+        "Wrong passwords and tokens of connections per second and address (of IPv6: a /64), with bursts of ten times "
+        "as many; beyond it logins from there wait for their turn, and others are verified first. Raise it where many "
+        "clients share the address of a proxy. 0: no limit.",
+        "20",
+        "logins per second",
         within=(0, 1_000_000),
     )
     max_lifetime_s: float = option(

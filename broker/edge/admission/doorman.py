@@ -1,6 +1,6 @@
 """The doorman: has the credentials verified that the core asks about, and answers.
 
-    core ── take_asks ──► take ──► a task each ──► verifier of their kind ──► admit, or refuse ──► core
+    core ── take_asks ──► take ──► a task each ──► queue of its verifier ──► admit, or refuse ──► core
 
 Decides nothing about what is acceptable (`connections.admission` does). Whoever is not answered within
 `limits.setup_timeout_s` is refused by the core; then the task ends, too.
@@ -18,6 +18,9 @@ from typing import Final
 from broker.access.identities import JWT, USER, identity_text
 from broker.config.options import Config
 from broker.connections.admission import NOT_ACCEPTED, UNAUTHENTICATED, UNAVAILABLE, Ask
+from broker.connections.guesses import WRONG_PER_S
+from broker.edge.admission.attempts import Attempts
+from broker.edge.admission.queue import LoginQueue
 from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verifier
 from broker.edge.shell import Shell
 from broker.limited_log import STRANGERS
@@ -35,10 +38,14 @@ class Doorman:
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        wrong_per_s: int = WRONG_PER_S,
     ) -> None:
-        """`verifiers` by kind of identity. `clock`: of the core; `wall`: seconds since the epoch."""
+        """`verifiers` by kind of identity. `clock`: of the core; `wall`: seconds since the epoch. `wrong_per_s`:
+        limits.max_wrong_logins_per_s."""
         self.shell: Shell | None = None  # None until there is one, which is before anybody asks
         self._verifiers: Final = verifiers
+        attempts = Attempts(wrong_per_s)
+        self._queues: Final = {kind: LoginQueue(verifier, attempts) for kind, verifier in verifiers.items()}
         self._timeout_s: Final = timeout_s
         self._clock: Final = clock
         self._wall: Final = wall
@@ -67,6 +74,8 @@ class Doorman:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        for queue in self._queues.values():
+            queue.stop()
         for verifier in self._verifiers.values():
             await verifier.close()
 
@@ -75,7 +84,7 @@ class Doorman:
         assert shell is not None  # it has handed the ask out
         try:
             async with asyncio.timeout(self._timeout_s):
-                verified = await self._verifiers[ask.kind].verify(ask.credentials)
+                verified = await self._queues[ask.kind].verify(_origin_of(ask), ask.credentials)
         except NotAccepted as error:
             shell.refuse_credentials(ask.peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{ask.kind}: {error}")
         except Unavailable as error:
@@ -115,4 +124,12 @@ def make_doorman(config: Config) -> Doorman | None:
         from broker.edge.admission.passwords import PasswordVerifier
 
         verifiers[USER] = PasswordVerifier(auth.users)
-    return Doorman(verifiers, config.limits.setup_timeout_s) if verifiers else None
+    if not verifiers:
+        return None
+    limits = config.limits
+    return Doorman(verifiers, limits.setup_timeout_s, wrong_per_s=limits.max_wrong_logins_per_s)
+
+
+def _origin_of(ask: Ask) -> str:
+    """Whose turns it takes: all that one address asks, or through a Unix socket one user of this machine."""
+    return ask.peer.address or ask.peer.proof.principal

@@ -25,7 +25,7 @@ import msgspec
 from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified, checked_name
 from rsocket_wire.wire.authentication import Credentials
 
-ANSWER_S: Final = 1.0  # for an answer, connecting and waiting for others included
+ANSWER_S: Final = 1.0  # for an answer, connecting included
 AT_ONCE_N: Final = 16  # requests to the hook; the others wait
 MAX_WAITING: Final = 1_024
 MAX_KEPT: Final = 10_000  # answers; beyond that the oldest go
@@ -51,6 +51,9 @@ class _Kept(NamedTuple):
 class HookVerifier:
     """Verifies credentials of one kind by asking."""
 
+    at_once_n: int = AT_ONCE_N
+    max_waiting: int = MAX_WAITING
+
     def __init__(
         self,
         kind: str,
@@ -71,7 +74,6 @@ class HookVerifier:
         self._salt: Final = secrets.token_bytes(32)
         self._kept: Final[OrderedDict[bytes, _Kept]] = OrderedDict()  # the oldest first
         self._session: aiohttp.ClientSession | None = None  # from the first question on
-        self._waiting_n = 0
 
     async def verify(self, credentials: Credentials) -> Verified:
         """Whose they are; NotAccepted, Unavailable."""
@@ -102,9 +104,6 @@ class HookVerifier:
             await self._session.close()
 
     async def _ask(self, credentials: Credentials) -> Answer:
-        if self._waiting_n >= MAX_WAITING:
-            raise Unavailable(f"{self._waiting_n} logins wait for the hook")
-        self._waiting_n += 1
         try:
             async with asyncio.timeout(ANSWER_S):
                 raw = await self._post(credentials)
@@ -112,8 +111,6 @@ class HookVerifier:
             raise Unavailable(f"the hook has not answered within {ANSWER_S:g} s") from None
         except (OSError, aiohttp.ClientError) as error:
             raise Unavailable(f"the hook cannot be asked: {type(error).__name__}") from None
-        finally:
-            self._waiting_n -= 1
         try:
             answer = msgspec.json.decode(raw, type=Answer)
         except (msgspec.MsgspecError, RecursionError):

@@ -19,11 +19,11 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 
 from broker.config.auth import read_users
 from broker.config.sections.files import bad_file
-from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
+from broker.edge.admission.verdicts import NotAccepted, Verified
 from rsocket_wire.wire.authentication import Credentials
 
 AT_ONCE_N: Final = 2  # verified; the others wait
-MAX_WAITING: Final = 256  # at 50 ms each half of them are done in the time that a SETUP has
+MAX_WAITING: Final = 256  # at 50 ms each a third of them are done in the time that a SETUP has
 
 _log: Final = logging.getLogger(__name__)
 
@@ -31,30 +31,26 @@ _log: Final = logging.getLogger(__name__)
 class PasswordVerifier:
     """Verifies passwords of the users of one file."""
 
+    at_once_n: int = AT_ONCE_N
+    max_waiting: int = MAX_WAITING
+
     def __init__(self, path: str) -> None:
         """OSError, ValueError: the file is not what it should be."""
         self._path: Final = path
         self._hasher: Final = PasswordHasher()
         self._threads: Final = ThreadPoolExecutor(AT_ONCE_N, "password")
-        self._waiting_n = 0
         self._stamp = _stamp(path)
         self._users = read_users(path)
         self._changed: set[str] = set()  # names that are gone, or have another password, since the last `commit`
         self._prepared: tuple[tuple[int, int, int], dict[str, str]] | None = None  # what was read, until `commit`
 
     async def verify(self, credentials: Credentials) -> Verified:
-        """Whose password it is; NotAccepted, Unavailable."""
+        """Whose password it is; NotAccepted."""
         self._look_at_file()
-        if self._waiting_n >= MAX_WAITING:
-            raise Unavailable(f"{self._waiting_n} passwords are being verified")
         known = self._users.get(credentials.name)
         hashed = known or next(iter(self._users.values()))  # for the time that it takes
-        self._waiting_n += 1
-        try:
-            loop = asyncio.get_running_loop()
-            fits = await loop.run_in_executor(self._threads, self._fits, hashed, credentials.secret)
-        finally:
-            self._waiting_n -= 1
+        loop = asyncio.get_running_loop()
+        fits = await loop.run_in_executor(self._threads, self._fits, hashed, credentials.secret)
         if known is None or not fits:
             raise NotAccepted("no such user, or another password")
         return Verified(credentials.name)

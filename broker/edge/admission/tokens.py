@@ -16,6 +16,8 @@ from broker.edge.admission.verdicts import NotAccepted, Verified, checked_name
 from rsocket_wire.wire.authentication import Credentials
 
 LEEWAY_S: Final = 10  # that clocks of brokers and of those who sign may differ
+AT_ONCE_N: Final = 256  # verified; nearly all of them wait for keys that are being read
+MAX_WAITING: Final = 4096  # a second's worth
 MAX_HEADERS: Final = 64  # that are remembered; at one more all are forgotten
 _ACCEPTED: Final = frozenset(name for names in ALGORITHMS.values() for name in names)
 # What operators are told: texts of the library may quote the token.
@@ -27,10 +29,20 @@ _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (jwt.MissingRequiredClaimError, "it lacks exp, sub, iss or aud"),
     (jwt.InvalidSignatureError, "its signature is wrong"),
 )
+_SIGNED: Final = (  # found when the signature was verified
+    jwt.ExpiredSignatureError,
+    jwt.ImmatureSignatureError,
+    jwt.InvalidAudienceError,
+    jwt.InvalidIssuerError,
+    jwt.MissingRequiredClaimError,
+)
 
 
 class TokenVerifier:
     """Verifies tokens of one issuer for one audience."""
+
+    at_once_n: int = AT_ONCE_N
+    max_waiting: int = MAX_WAITING
 
     def __init__(self, keys: Keys, issuer: str, audience: str) -> None:
         self._keys: Final = keys
@@ -96,4 +108,4 @@ class TokenVerifier:
             )
         except (jwt.PyJWTError, RecursionError) as error:
             reason = next((text for kind, text in _REASONS if isinstance(error, kind)), "it is malformed")
-            raise NotAccepted(reason) from None
+            raise NotAccepted(reason, is_guess=not isinstance(error, _SIGNED)) from None

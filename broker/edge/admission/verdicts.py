@@ -22,6 +22,11 @@ class Verified:
 class NotAccepted(Exception):
     """They do not; the text says to operators why."""
 
+    def __init__(self, text: str, is_guess: bool = True) -> None:
+        """`is_guess`: False where nobody could have made them who does not know a secret."""
+        super().__init__(text)
+        self.is_guess: Final = is_guess
+
 
 class Unavailable(Exception):
     """Nobody can tell now; the text says to operators why."""
@@ -29,6 +34,9 @@ class Unavailable(Exception):
 
 class Verifier(Protocol):
     """Of credentials of one kind."""
+
+    at_once_n: int  # that it verifies at a time
+    max_waiting: int  # that may wait for it
 
     async def verify(self, credentials: Credentials) -> Verified:
         """Whose they are; NotAccepted, Unavailable."""

@@ -12,8 +12,8 @@ from admin_api.access.gate import Gate
 from admin_api.access.local_token import LocalToken
 from admin_api.app import make_app
 from admin_api.errors import Handler
-from broker.cluster.links.admissions import SLOW_S, WRONG_PER_S
 from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, ROLES, VIEWER, AdminToken, digest_of
+from broker.connections.guesses import SLOW_S, WRONG_PER_S
 from broker.connections.rate_limits import BURST_S
 from tests.admin_api.asking import Api, refusal
 from tests.admin_api.fakes import FakeAdmin, shop

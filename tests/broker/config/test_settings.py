@@ -68,13 +68,13 @@ def test_no_two_options_are_one_setting() -> None:
 
 
 def test_every_option_of_the_sections_of_the_core_reaches_it() -> None:
-    """What bounds sockets is the edge's."""
+    """What bounds sockets and logins is the edge's."""
     names = {*options_of(Settings).values(), *(doc.name for doc in SERVICE_KEYS.values())}
     assert [
         doc.name
         for doc in OPTIONS.values()
         if doc.section in ("routing", "protection", "limits", "annotations") and doc.name not in names
-    ] == ["limits.stuck_s", "annotations.version"]
+    ] == ["limits.max_wrong_logins_per_s", "limits.stuck_s", "annotations.version"]
 
 
 @pytest.mark.parametrize(("text", "every_n"), [("flows", 0), ("all", 1), ("1/2", 2), ("1/1000000", 1_000_000)])

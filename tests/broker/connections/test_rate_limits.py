@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.connections.guesses import MAX_SLOWED, SLOW_S, WRONG_PER_S, Guesses
 from broker.connections.rate_limits import BURST_S, SPENT, TokenBucket
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
@@ -155,3 +156,37 @@ def test_answers_that_a_caller_does_not_read_count_as_buffered() -> None:
     world.pump()
     assert caller.peer.bytes_out - before == waiting > 10 * 9
     assert caller.peer.buffered_bytes == 0
+
+
+# Wrong secrets
+
+
+def test_so_many_wrong_secrets_of_an_address_slow_it_down_for_a_while_and_no_other() -> None:
+    guesses, burst_n = Guesses(), int(WRONG_PER_S * BURST_S)
+    for _ in range(burst_n):
+        assert guesses.delay_s("10.1.1.1", 100.0) == 0.0
+        guesses.count_wrong("10.1.1.1", 100.0)
+    assert [guesses.delay_s(each, 100.5) for each in ("10.1.1.1", "10.1.1.2")] == [SLOW_S, 0.0]
+    assert [guesses.delay_s("10.1.1.1", at) for at in (101.1, 100.0 + BURST_S)] == [0.0, 0.0]
+    assert guesses._wrong_until == {}
+
+
+def test_those_that_are_being_tried_count_as_if_they_were_wrong() -> None:
+    guesses = Guesses(2)
+    guesses.count_wrong("10.1.1.1", 100.0)
+    assert [guesses.has_room("10.1.1.1", tried_n, 100.0) for tried_n in (18, 19)] == [True, False]
+
+
+def test_0_is_no_bound() -> None:
+    guesses = Guesses(0)
+    for _ in range(1000):
+        guesses.count_wrong("10.1.1.1", 100.0)
+    assert (guesses.delay_s("10.1.1.1", 100.0), guesses._wrong_until) == (0.0, {})
+
+
+def test_so_many_slow_addresses_are_remembered() -> None:
+    guesses = Guesses()
+    for number in range(MAX_SLOWED + 1):
+        for _ in range(12):
+            guesses.count_wrong(str(number), 100.0)
+    assert [guesses.delay_s(each, 100.0) for each in ("0", "1", str(MAX_SLOWED))] == [0.0, SLOW_S, SLOW_S]

@@ -19,6 +19,9 @@ CANNOT = "the credentials cannot be verified now; try again later"
 class FakeVerifier:
     """Gives or raises the same for everybody; None: never answers."""
 
+    at_once_n = 2
+    max_waiting = 2
+
     def __init__(self, answer: Verified | Exception | None) -> None:
         self.answer = answer
         self.prepared_n = 0

@@ -147,20 +147,3 @@ async def test_no_more_than_so_many_answers_are_kept(hook: Hook, monkeypatch: py
     await verifier.verify(ADA)
     assert len(verifier._kept) == 1  # the others are too old
     await verifier.close()
-
-
-async def test_no_more_than_so_many_logins_wait_for_it(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_module, "MAX_WAITING", 2)
-    hook.answer = None
-    verifier = hook.verifier()
-    waiting = [asyncio.create_task(verifier.verify(ADA)) for _ in range(2)]
-    while len(hook.asked) < 2:
-        await asyncio.sleep(0)
-    with pytest.raises(Unavailable, match="2 logins wait for the hook"):
-        await verifier.verify(ADA)
-    for each in waiting:
-        each.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    hook.answer = {"allowed": True}
-    assert await verifier.verify(ADA) == Verified("ada")
-    await verifier.close()

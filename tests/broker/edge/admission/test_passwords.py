@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from broker.edge.admission import passwords
 from broker.edge.admission.passwords import PasswordVerifier
-from broker.edge.admission.verdicts import NotAccepted, Unavailable, Verified
+from broker.edge.admission.verdicts import NotAccepted, Verified
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.authentication import SIMPLE, Credentials
 
@@ -63,15 +61,6 @@ async def test_the_file_is_read_again_when_it_changes_and_a_mistake_changes_noth
     (line,) = caplog.messages
     assert line.endswith("has no NAME:$argon2… in line 1; rsocket-broker password makes them")
     assert "marley" not in line
-    await verifier.close()
-
-
-async def test_a_flood_of_logins_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    verifier = PasswordVerifier(write(tmp_path, ada="lovelace"))
-    monkeypatch.setattr(passwords, "MAX_WAITING", 3)
-    asked = await asyncio.gather(*(verifier.verify(ask("ada", "lovelace")) for _ in range(5)), return_exceptions=True)
-    assert [type(each) for each in asked] == [Verified] * 3 + [Unavailable] * 2
-    assert await verifier.verify(ask("ada", "lovelace")) == Verified("ada")
     await verifier.close()
 
 

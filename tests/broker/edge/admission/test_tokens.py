@@ -63,6 +63,13 @@ def key_in_the_token() -> str:
 
 ALGORITHM = "its algorithm is not RS256, PS256, ES256 or EdDSA"
 UNKNOWN = "no known key has its id and algorithm"
+SIGNED = (  # what is said of no guess
+    "it has expired",
+    "it does not hold yet",
+    "it is for another audience",
+    "it is of another issuer",
+    "it lacks exp, sub, iss or aud",
+)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +103,7 @@ async def test_what_does_not_hold_is_told_to_operators_without_the_token(
     with pytest.raises(NotAccepted) as raised:
         await verify(tmp_path, token())
     assert str(raised.value) == reason
+    assert raised.value.is_guess == (reason not in SIGNED)
 
 
 async def test_a_key_that_names_its_algorithm_verifies_no_other(tmp_path: Path) -> None:

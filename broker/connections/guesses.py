@@ -1,0 +1,49 @@
+"""Wrong secrets by address: proofs of brokers, passwords and tokens of logins, tokens of the REST API.
+
+Decides which address has had too many wrong ones, and how long it has to wait. What the wait is, whoever asks decides:
+for an answer that comes late, or for its turn. An address is what `edge.origins` calls one: of IPv6 a /64.
+"""
+
+from typing import Final
+
+from broker.connections.rate_limits import SPENT, TokenBucket
+
+WRONG_PER_S: Final = 1  # of one address, and ten times as many at once: more slow it down
+SLOW_S: Final = 1.0  # by so much: less than GREET_S, so that a broker behind the same address is linked all the same
+MAX_SLOWED: Final = 1024  # addresses of which wrong ones are remembered
+
+
+class Guesses:
+    """Of one kind of asking."""
+
+    def __init__(self, wrong_per_s: int = WRONG_PER_S) -> None:
+        """0: nobody is slowed down."""
+        self._wrong: Final = TokenBucket(wrong_per_s)
+        self._wrong_until: Final[dict[str, float]] = {}  # by address: when its bucket is full again; oldest first
+
+    def count_wrong(self, address: str, now: float) -> None:
+        """One more of that address."""
+        if not self._wrong.per_s:
+            return
+        full_at = self._wrong.spend(self._wrong_until.pop(address, 0.0), now)
+        self._wrong_until[address] = full_at if full_at != SPENT else now + self._wrong.burst_n / self._wrong.per_s
+        if len(self._wrong_until) > MAX_SLOWED:
+            del self._wrong_until[next(iter(self._wrong_until))]
+
+    def has_room(self, address: str, tried_n: int, now: float) -> bool:
+        """One more of that address may be tried beside `tried_n` others, should all of them be wrong."""
+        if not self._wrong.per_s:
+            return True
+        full_at = self._full_at(address, now) + tried_n / self._wrong.per_s
+        return self._wrong.spend(full_at, now) != SPENT
+
+    def delay_s(self, address: str, now: float) -> float:
+        """Returns how long whoever comes from there waits for an answer, seconds."""
+        return 0.0 if self.has_room(address, 0, now) else SLOW_S
+
+    def _full_at(self, address: str, now: float) -> float:
+        full_at = self._wrong_until.get(address, 0.0)
+        if full_at > now:
+            return full_at
+        self._wrong_until.pop(address, None)
+        return now
