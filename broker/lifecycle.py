@@ -195,7 +195,8 @@ class Lifecycle:
     def end_for_cluster(self, now: float) -> None:
         """Ends the connections that the cluster has decided to end, and lets it go on with what waited for that."""
         while (ending := self.cluster.take_ending()) is not None:
-            if isinstance(ending, ReplacedElsewhere) and self.migration.let_finish(ending.peer, ending.text, now):
+            is_moved = isinstance(ending, ReplacedElsewhere) and ending.may_finish
+            if is_moved and self.migration.let_finish(ending.peer, ending.text, now):
                 self._withdraw(ending.peer, "replaced", now)
             else:
                 self.carry_out(ending, now)

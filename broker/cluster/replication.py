@@ -6,11 +6,12 @@
     spec "Emitting ROUTE_ADD Frames": frames will be ignored if the information in the table has a newer timestamp.
     spec "Handling ROUTE_SETUP Frames": a broker cluster MUST only allow one connection for a given Route Id.
 
-Decides which broker has a route (D-08, D-09, D-47). Does not know links: what is to be told stands in `updates`.
+Decides which broker has a route (D-08, D-09, D-47, D-97). Does not know links: what is to be told stands in `updates`.
 """
 
 from typing import Final
 
+from broker.access.holders import holder_in, is_kept
 from broker.cluster.contradictions import Contradictions
 from broker.cluster.gossip import GossipEntry, GossipState, redirect_key, revocation_key
 from broker.cluster.member import Member
@@ -32,12 +33,16 @@ from rsocket_wire.wire.keys import BROKER_EXTENSION, Key
 from rsocket_wire.wire.tags import Tag, filled
 
 # What a broker adds to a ROUTE_ADD of its own ("A Broker MAY chose to add additional tags"), as the last tag: letters,
-# together. Those that are not known say nothing. D-63
+# together. Those that are not known say nothing. D-63. Capital ones, and what belongs to them, are `access.holders`'.
 STATE: Final = Key.extension(BROKER_EXTENSION, 1)
 MAX_STAMP_MS: Final = 1 << 52  # in 140,000 years: a later one could never be outdone
 IS_DRAINING: Final = b"d"  # it gets no new requests
 IS_CONGESTED: Final = b"c"  # it gets some only when nobody else is left
 IS_BEHIND: Final = b"w"  # it has much to read: callers that send it more wait, as those do that its own broker has
+
+
+REPLACED: Final = "replaced"
+TAKEN: Final = "route-taken"
 
 
 class Update:
@@ -49,11 +54,12 @@ class Update:
 
 
 class ReplacedElsewhere(Ending):
-    """A connection ends, or its route leaves, because one with its Route Id came at another broker (D-09)."""
+    """A connection ends, or its route leaves, because one with its Route Id is at another broker (D-09, D-97)."""
 
-    def __init__(self, peer: Peer, text: str, route_id: bytes) -> None:
-        super().__init__(peer, "replaced", text)
+    def __init__(self, peer: Peer, word: str, text: str, route_id: bytes) -> None:
+        super().__init__(peer, word, text)
         self.route_id: Final = route_id
+        self.may_finish: Final = word == REPLACED  # else it is another identity's, and nobody has moved
 
 
 class Replication:
@@ -109,6 +115,7 @@ class Replication:
         self._said[route.id] = state
         route.timestamp_ms = at_ms
         self._publish(GossipEntry(key, at_ms, raw, False), 0, now, True)
+        self.settle(route.id, now, None)  # another identity's at another broker may be the older one
 
     def _log_unadvertised(self, route: Route, key: bytes, at_ms: int, error: BrokerError, now: float) -> None:
         """Withdraws what others remember of a route, because no ROUTE_ADD can say what it is now."""
@@ -226,11 +233,11 @@ class Replication:
         self.settle(route_id, now, None)
 
     def settle(self, route_id: bytes, now: float, frame: RouteAdd | None) -> None:
-        """Puts the newest of what brokers say of a route into the table. `frame`: what has just been said, decoded."""
-        best: GossipEntry | None = None
-        for entry in self.gossip.route_entries(route_id):
-            if best is None or (entry.timestamp_ms, entry.key) > (best.timestamp_ms, best.key):
-                best = entry
+        """Puts the newest of what brokers say of a route into the table. `frame`: what has just been said, decoded.
+
+        The newest of the identity that was there first, where brokers keep the Route Id for it (D-97).
+        """
+        best = _choose(self.gossip.route_entries(route_id))
         route = self._table.find(route_id)
         if best is None:
             if route is not None and isinstance(route.owner, Remote):
@@ -249,16 +256,16 @@ class Replication:
     def _put(self, frame: RouteAdd, member: Member, route: Route | None, now: float) -> None:
         tags, state = without_state(frame.tags)
         new = Route(frame.route_id, frame.service_name, tags, member.remote)
+        new.holder = holder_in(state)
         if route is not None:
             owner = route.owner
             if isinstance(owner, Peer):
-                # D-09: a newer connection with this Route Id came at another broker.
-                text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
                 if route.id not in self._replaced:
                     self._replaced.add(route.id)
-                    self._endings.append(ReplacedElsewhere(owner, text, route.id))
+                    self._endings.append(_give_way(owner, route, new, member))
                 return
-            if owner is member.remote and route.service == new.service and route.tags == new.tags:
+            is_same = owner is member.remote and route.service == new.service and route.tags == new.tags
+            if is_same and route.holder == new.holder:
                 route.timestamp_ms = frame.timestamp_ms
                 self._mask(route, state, now)
                 return
@@ -343,12 +350,53 @@ class Replication:
         owner = route.owner
         if isinstance(owner, Peer) and (owner.is_congested or now < owner.told_until):
             state += IS_BEHIND
-        return state
+        return state + route.holder
 
 
 def route_key(route_id: bytes, broker_id: bytes) -> bytes:
     """Of what one broker says of one route, see `gossip`."""
     return b"R" + route_id + broker_id
+
+
+def _choose(entries: list[GossipEntry]) -> GossipEntry | None:
+    """What counts of what brokers say of one route; None: nobody has it."""
+    newest = _newest(entries)
+    if newest is None or len(entries) == 1:
+        return newest
+    if not is_kept(_holder_in(newest)):
+        return newest
+    first = newest
+    for entry in entries:
+        is_older = (entry.timestamp_ms, entry.key) < (first.timestamp_ms, first.key)
+        if is_older and is_kept(_holder_in(entry)):
+            first = entry
+    holder = _holder_in(first)
+    return _newest([entry for entry in entries if _holder_in(entry) == holder])
+
+
+def _newest(entries: list[GossipEntry]) -> GossipEntry | None:
+    best: GossipEntry | None = None
+    for entry in entries:
+        if best is None or (entry.timestamp_ms, entry.key) > (best.timestamp_ms, best.key):
+            best = entry
+    return best
+
+
+def _holder_in(entry: GossipEntry) -> bytes:
+    """Whose Route Id it is at the broker that says so."""
+    frame = decode_frame(entry.raw)
+    assert isinstance(frame, RouteAdd)  # no other is live
+    return holder_in(without_state(frame.tags)[1])
+
+
+def _give_way(owner: Peer, route: Route, new: Route, member: Member) -> ReplacedElsewhere:
+    """How the connection ends whose route is one of another broker's from now on."""
+    if is_kept(route.holder) and is_kept(new.holder) and route.holder != new.holder:
+        text = f"the Route Id {route.id_text} is that of a route of another identity at the broker {member.name}"
+        return ReplacedElsewhere(owner, TAKEN, text, route.id)
+    # D-09: a newer connection with this Route Id came at another broker.
+    text = f"another connection came with the Route Id {route.id_text} at the broker {member.name}"
+    return ReplacedElsewhere(owner, REPLACED, text, route.id)
 
 
 def with_state(tags: list[Tag], state: bytes) -> list[Tag]:

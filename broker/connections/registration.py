@@ -9,9 +9,10 @@ have to end, and tells other brokers of routes that joined and left.
 
 from typing import Final
 
+from broker.access.holders import holder_of, keeps_out
 from broker.access.identities import ANONYMOUS
 from broker.access.roles import Obstacle, Roles
-from broker.connections.admission import OFF, REQUIRED
+from broker.connections.admission import OBSERVE, OFF, REQUIRED
 from broker.connections.drains import Drains
 from broker.connections.ending import Ending
 from broker.connections.rate_limits import SPENT, TokenBucket
@@ -84,13 +85,15 @@ class Registration:
         old = self._table.find(setup.route_id)
         ending: Ending | None = None
         if old is not None and old is not peer.route:
+            # D-97: an identity keeps what it has.
+            if self._settings.auth_mode != OFF and self._is_taken(peer, old):
+                text = f"the Route Id {old.id_text} is that of a route of another identity"
+                self._tell_denied(peer, setup.service_name, None, "route-taken", text, now)
+                if self._settings.auth_mode == REQUIRED:
+                    return _refused(peer, "route-taken", text, code)
             # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
             owner = old.owner
             if isinstance(owner, Peer):  # else its own broker does, when it hears of this one
-                # D-97: an identity keeps what it has.
-                if self._settings.auth_mode == REQUIRED and owner.principal != peer.principal:
-                    text = f"the Route Id {old.id_text} is that of a route of another identity"
-                    return _refused(peer, "route-taken", text, code)
                 text = f"another connection came with the Route Id {old.id_text}"
                 ending = Ending(owner, "replaced", text)
         usage = self._engine.denials.quotas.find(peer)
@@ -100,6 +103,13 @@ class Registration:
             if self._settings.auth_mode == REQUIRED:
                 return _refused(peer, "over-limit", text, code)
         return Announcement(setup, ending, old)
+
+    def _is_taken(self, peer: Peer, route: Route) -> bool:
+        """The route is another identity's, here or at another broker."""
+        owner = route.owner
+        if isinstance(owner, Peer):
+            return owner.principal != peer.principal
+        return keeps_out(route.holder, peer.principal, self._settings.auth_mode == OBSERVE)
 
     def judge_again(self, peer: Peer, now: float) -> Ending | None:
         """Looks at the route of a peer, since roles have changed; None: it may keep it, or that is only observed."""
@@ -151,6 +161,8 @@ class Registration:
         """
         mine = peer.route
         route = Route(setup.route_id, setup.service_name, setup.tags, peer)
+        if self._settings.auth_mode != OFF:
+            route.holder = holder_of(peer.principal, self._settings.auth_mode == OBSERVE)
         at_ms = self._event_log.wall(now)
         stamp_ms = max(at_ms, old.timestamp_ms + 1) if old is not None else at_ms  # D-08, whatever the clocks did
         load: Load | None = None

@@ -5,6 +5,7 @@ Decides nothing about where a request goes: for clients the `engine` does, for o
 
 from typing import Final
 
+from broker.access.holders import keeps_out
 from broker.forwarding.drops import Drops
 from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_pairs import MimePairs
@@ -125,7 +126,11 @@ class RequestContext:
         route = self.query.table.find(origin)
         if route is not None and route is not peer.route:
             owner = route.owner
-            if isinstance(owner, Peer) and owner.principal != peer.principal:
+            if isinstance(owner, Peer):
+                is_foreign = owner.principal != peer.principal
+            else:
+                is_foreign = keeps_out(route.holder, peer.principal, self.query.only_observes)
+            if is_foreign:
                 why = f"the origin of the ADDRESS, {route.id_text}, is a route of another identity"
         if not why:
             if not is_counted:  # else the next one is, too

@@ -28,6 +28,7 @@ class Route:
     """One offered destination: who it is. Changed tags are a new Route in the old one's place, with the same load."""
 
     __slots__ = (
+        "holder",
         "id",
         "id_text",
         "joined_at_ms",
@@ -66,6 +67,7 @@ class Route:
         self.prefix_key = -1
         self.prefix = b""
         self.mark = 0  # in the digest of the table, from the moment when it joins
+        self.holder = b""  # whose Route Id it is, see `access.holders`; empty: nobody says
 
     def tag_texts(self) -> list[tuple[str, str]]:
         """Names and values of its tags, as events and digests have them: no value is an empty one."""

@@ -331,7 +331,7 @@ def test_roles_are_only_observed_with_observe() -> None:
         wire = connect(world, announcement(1, "payments"), origin=origin)
         assert (wire.is_closed, wire.peer.route is not None) == (False, True)
     names = [event.name for event in world.events()]
-    assert [names.count(name) for name in ("Denied", "AuthRefused")] == [2, 1]
+    assert [names.count(name) for name in ("Denied", "AuthRefused")] == [3, 1]  # the Route Id, too
 
 
 def test_a_route_id_belongs_to_who_has_it() -> None:
