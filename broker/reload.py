@@ -25,7 +25,7 @@ from broker.config.options import Config
 from broker.config.sections.admin_checks import AdminToken, tokens_of
 from broker.config.sections.auth import RoleOptions
 from broker.config.sections.files import bad_file
-from broker.connections.admission import OFF, REQUIRED
+from broker.connections.admission import OFF
 from rsocket_wire.errors import BrokerError
 
 NOTHING: Final = "SIGHUP: no option names a file that is read again, and the roles are as they were"
@@ -54,7 +54,7 @@ def read_files(config: Config) -> Reloaded:
     accepting: ssl.SSLContext | None = None
     if any(listen.is_tls for listen in all_listeners(config)):
         auth = config.auth
-        is_optional = auth.mode == REQUIRED and auth.accept != (CERTIFICATE,)  # then admission refuses who has nothing
+        is_optional = auth.mode != OFF and auth.accept != (CERTIFICATE,)  # then admission judges who has none
         accepting = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version, is_optional)
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):

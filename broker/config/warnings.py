@@ -6,7 +6,7 @@ Decides what is worth a warning; nothing here keeps a broker from its start.
 from typing import Final
 from urllib.parse import urlsplit
 
-from broker.access.identities import ANONYMOUS, UID
+from broker.access.identities import ANONYMOUS, CERTIFICATE, UID
 from broker.config.certificates import is_open_to_all
 from broker.config.options import Config
 from broker.config.sections.samwise import RabbitmqOptions
@@ -47,6 +47,9 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     if config.auth.users and is_open_to_all(config.auth.users):
         found.append(("auth.users", f"every user of this machine may read the file; {CHMOD}", ""))
     auth = config.auth
+    if auth.mode == "observe" and config.tls.client_ca and auth.accept != (CERTIFICATE,):
+        text = 'clients without a certificate, which TLS refuses with "off", are let in while this is "observe"'
+        found.append(("auth.mode", text, ""))
     if auth.mode == "required" and not {UID, ANONYMOUS} & set(auth.accept):
         text = 'the gateway connects without credentials: accept "uid", with a unix:// listener as the first one'
         if config.samwise.endpoints:

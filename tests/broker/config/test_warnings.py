@@ -34,6 +34,17 @@ def test_listeners_that_other_machines_reach_in_the_clear_are_warned_of(folder: 
     ]
 
 
+def test_who_gets_through_tls_only_while_admission_observes_is_warned_of(folder: Path) -> None:
+    write_pem(folder)
+    (folder / "key").chmod(0o600)
+    text = '[tls]\ncertificate = "certificate"\nkey = "key"\nclient_ca = "certificate"\n[auth]\nmode = "observe"\n'
+    assert warnings_of(folder, text + 'accept = ["certificate"]\n') == []
+    assert warnings_of(folder, text + 'accept = ["certificate", "uid"]\n') == [
+        "broker.toml:6: auth.mode: clients without a certificate, which TLS refuses with "
+        '"off", are let in while this is "observe"'
+    ]
+
+
 def test_links_in_the_clear_are_warned_of(folder: Path) -> None:
     text = '[cluster]\nsecret = "one that is long enough"\nplaintext = true\nlisten = ["tcp://0.0.0.0:1"]\n'
     (folder / "broker.toml").touch(0o600)

@@ -15,6 +15,7 @@ from client_sdk.testing import LocalBroker, local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.conftest import StartBroker
 from tests.system.support.certificates import Authority
+from tests.system.support.wires import Closed, Wire
 
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
@@ -154,6 +155,28 @@ async def test_certificates_of_openssl_have_the_identity_that_the_rule_says(
             return
         async with connect(broker, ssl=authority.client_context("named")):
             assert principals(broker) == [identity]
+
+
+@pytest.mark.parametrize(
+    ("mode", "accept", "is_let_in"),
+    [
+        ("off", ("jwt", "certificate"), False),
+        ("observe", ("certificate",), False),
+        ("observe", ("jwt", "certificate"), True),
+    ],
+)
+async def test_tls_refuses_who_has_no_certificate_unless_admission_judges_other_kinds(
+    mode: str, accept: tuple[str, ...], is_let_in: bool, authority: Authority, tmp_path: Path
+) -> None:
+    files = {name.replace("__", "."): str(path) for name, path in authority.broker_options().items()}
+    said = options(tmp_path, *accept, mode=mode) | {"tls.client_ca": str(authority.root)} | files
+    trusting = ssl.create_default_context(cafile=str(authority.root))
+    async with local_broker(listen=("tls://127.0.0.1:0",), options=said) as broker:
+        if is_let_in:
+            await (await Wire.caller(broker._server.listeners[0], trusting)).close()
+        else:
+            with pytest.raises(Closed):
+                await Wire.caller(broker._server.listeners[0], trusting)
 
 
 async def test_keys_are_fetched_over_https_from_who_is_trusted(
