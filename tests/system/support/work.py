@@ -48,7 +48,7 @@ class Work:
         return orders
 
     async def ask(self, client: Client, name: str) -> None:
-        """One after another, until the end."""
+        """One after another, until the end or until one fails."""
         number = 0
         while not self.is_ending:
             number += 1
@@ -62,3 +62,4 @@ class Work:
                 assert items == [data + b"/%d" % each for each in range(20)]
             except Exception as error:
                 self.failures.append(f"{name}, {client.broker}, {data!r}: {type(error).__name__} {error}")
+                return
