@@ -25,9 +25,9 @@ AUTHENTICATION_MIME: Final = b"message/x.rsocket.authentication.v0"
 SIMPLE: Final = "simple"
 BEARER: Final = "bearer"
 TYPE_IDS: Final[dict[str, int]] = {SIMPLE: 0x00, BEARER: 0x01}  # extension "Well-known Authentication Types"
-NAMED_BYTES: Final = 6  # of the name of a type: both have as many
 MAX_NAME_BYTES: Final = 255  # of a user: 65,535 could be said, and each is shown to operators
 
+_NAMED_BYTES: Final = 6  # of the name of a type: both have as many
 _TYPES_BY_ID: Final[dict[int, str]] = {number: name for name, number in TYPE_IDS.items()}
 
 
@@ -65,7 +65,7 @@ def decode_authentication(raw: bytes) -> Credentials:
             raise InvalidFrame(f"authentication type: id 0x{head & 0x7F:02x} is unknown, 0x00 and 0x01 are known")
     else:
         # D-96: the extension says its length, those who write it say one less. No type of five bytes is known.
-        length = NAMED_BYTES if head == NAMED_BYTES - 1 else head
+        length = _NAMED_BYTES if head == _NAMED_BYTES - 1 else head
         kind = reader.pull_bytes(length, "authentication type").decode("ascii", "replace")
         if kind not in TYPE_IDS:
             raise InvalidFrame(f"authentication type: a name of {length} bytes is unknown, simple and bearer are known")
