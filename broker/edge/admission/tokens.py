@@ -19,6 +19,7 @@ LEEWAY_S: Final = 10  # that clocks of brokers and of those who sign may differ
 AT_ONCE_N: Final = 256  # verified; nearly all of them wait for keys that are being read
 MAX_WAITING: Final = 4096  # a second's worth
 MAX_HEADERS: Final = 64  # that are remembered; at one more all are forgotten
+MAX_MOMENT_S: Final = 253_402_300_799  # since the epoch: the last second of the year 9999
 _ACCEPTED: Final = frozenset(name for names in ALGORITHMS.values() for name in names)
 # What operators are told: texts of the library may quote the token.
 _REASONS: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -61,7 +62,7 @@ class TokenVerifier:
         subject = claims["sub"]
         if not isinstance(subject, str):
             raise NotAccepted("its subject is no text")
-        return Verified(checked_name(subject), float(claims["exp"]) + LEEWAY_S, float(claims.get("iat", 0.0)))
+        return Verified(checked_name(subject), _moment(claims["exp"]) + LEEWAY_S, _moment(claims.get("iat", 0)))
 
     def prepare(self) -> None:
         self._keys.prepare()
@@ -87,7 +88,7 @@ class TokenVerifier:
         except (jwt.PyJWTError, RecursionError):  # its JSON may be a thousand brackets
             raise NotAccepted("it is no JSON Web Token") from None
         algorithm, id = header.get("alg"), header.get("kid", "")
-        if algorithm not in _ACCEPTED or not isinstance(id, str):
+        if not isinstance(algorithm, str) or algorithm not in _ACCEPTED or not isinstance(id, str):
             raise NotAccepted("its algorithm is not RS256, PS256, ES256 or EdDSA")
         if len(self._headers) >= MAX_HEADERS:
             self._headers.clear()
@@ -109,3 +110,10 @@ class TokenVerifier:
         except (jwt.PyJWTError, RecursionError) as error:
             reason = next((text for kind, text in _REASONS if isinstance(error, kind)), "it is malformed")
             raise NotAccepted(reason, is_guess=not isinstance(error, _SIGNED)) from None
+
+
+def _moment(said: Any) -> float:
+    """Seconds since the epoch, of a claim that the library takes for some; NotAccepted for what no clock shows."""
+    if not 0 <= int(said) <= MAX_MOMENT_S:
+        raise NotAccepted("it is malformed")
+    return float(said)

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jwt.algorithms import ECAlgorithm
 
 from broker.edge.admission.keys import Keys, fetch_keys
-from broker.edge.admission.tokens import LEEWAY_S, MAX_HEADERS, TokenVerifier
+from broker.edge.admission.tokens import LEEWAY_S, MAX_HEADERS, MAX_MOMENT_S, TokenVerifier
 from broker.edge.admission.verdicts import NotAccepted, Verified
 from rsocket_wire.wire.authentication import BEARER, Credentials
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
@@ -61,6 +64,21 @@ def key_in_the_token() -> str:
     return other.sign(headers={"jwk": other.jwk, "kid": "one"})
 
 
+def written(claims: str = "", header: str = '{"alg": "ES256", "kid": "one"}') -> str:
+    """A token by the usual signer with this text as its claims, or the usual ones, and this header."""
+    by = signer()
+    parts = (header.encode(), claims.encode() or base64.urlsafe_b64decode(by.sign().split(".")[1] + "=="))
+    head = ".".join(base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in parts)
+    signature = ECAlgorithm(ECAlgorithm.SHA256).sign(head.encode(), by.key)
+    return f"{head}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def claims(exp: str = str(int(time.time()) + 60), **more: str) -> str:
+    """Claims that hold but for these, each as JSON."""
+    said = {"sub": '"orders-7"', "iss": f'"{ISSUER}"', "aud": f'"{AUDIENCE}"', "exp": exp, **more}
+    return "{" + ", ".join(f'"{name}": {value}' for name, value in said.items()) + "}"
+
+
 ALGORITHM = "its algorithm is not RS256, PS256, ES256 or EdDSA"
 UNKNOWN = "no known key has its id and algorithm"
 SIGNED = (  # what is said of no guess
@@ -89,6 +107,28 @@ SIGNED = (  # what is said of no guess
         (key_in_the_token, "its signature is wrong"),
         (lambda: signer("ES256", "other").sign(), UNKNOWN),
         (lambda: signer("EdDSA").sign(), UNKNOWN),  # the id of a key for another algorithm
+        (lambda: written(header='{"alg": "RS256", "kid": "one"}'), UNKNOWN),
+        (lambda: written(header='{"alg": "ES256", "kid": "one", "alg": "none"}'), ALGORITHM),  # the last one counts
+        (lambda: written(header='{"alg": ["ES256"], "kid": "one"}'), ALGORITHM),
+        (lambda: written(header='{"alg": {}, "kid": "one"}'), ALGORITHM),
+        (lambda: written(header='{"alg": "ES256", "kid": 1}'), "it is no JSON Web Token"),
+        (lambda: written(header='{"alg": "ES256", "kid": "one", "crit": ["x"], "x": 1}'), "it is no JSON Web Token"),
+        (lambda: written("[" * 9000), "it is malformed"),
+        (lambda: written(claims(more="[" * 5000 + "]" * 5000)), "it is malformed"),
+        (lambda: written(claims(exp="1" + "0" * 400)), "it is malformed"),
+        (lambda: written(claims(exp="253402300800")), "it is malformed"),
+        (lambda: written(claims(exp="1e400")), "it is malformed"),
+        (lambda: written(claims(iat="-1e308")), "it is malformed"),
+        (lambda: written(claims(iat="-1" + "0" * 400)), "it is malformed"),
+        (lambda: written(claims(exp="null")), "it lacks exp, sub, iss or aud"),
+        (lambda: written(claims(sub="7")), "it is malformed"),
+        (lambda: written(claims(sub='"\\ud800"')), "its name is not printable text of 1 to 255 bytes"),
+        (lambda: written(claims(aud='{"rsocket-broker": 1}')), "it is for another audience"),
+        (lambda: signer().sign() + "!", "it is no JSON Web Token"),
+        (lambda: signer().sign() + "\n", "it is no JSON Web Token"),
+        (lambda: signer().sign().replace(".", "+.", 1), "it is no JSON Web Token"),
+        (lambda: signer().sign() + ".AAAA.AAAA", "it is no JSON Web Token"),  # encrypted ones have five parts
+        (lambda: signer().sign().rpartition(".")[0] + ".", "its signature is wrong"),
         (unsigned, ALGORITHM),
         (signed_with_the_public_key, ALGORITHM),
         (lambda: f"{base64.urlsafe_b64encode(b'[' * 9000).rstrip(b'=').decode()}.a.b", "it is no JSON Web Token"),
@@ -104,6 +144,31 @@ async def test_what_does_not_hold_is_told_to_operators_without_the_token(
         await verify(tmp_path, token())
     assert str(raised.value) == reason
     assert raised.value.is_guess == (reason not in SIGNED)
+
+
+async def test_of_a_claim_that_is_there_twice_the_last_counts(tmp_path: Path) -> None:
+    """RFC 7519, section 4: refuse them, or take the last."""
+    twice = claims()[:-1] + ', "sub": "billing"}'
+    assert (await verify(tmp_path, written(twice))).name == "billing"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(["sub", "iss", "aud", "exp", "iat", "nbf", "jti"]), JSON, max_size=3))
+async def test_whatever_a_signed_token_says_it_holds_or_it_does_not(tmp_path: Path, more: dict[str, Any]) -> None:
+    token = written(json.dumps(json.loads(claims()) | more))
+    try:
+        verified = await verify(tmp_path, token)
+    except NotAccepted:
+        return
+    assert 0 <= verified.issued_at_s <= MAX_MOMENT_S
+    assert time.time() < verified.expires_at_s <= MAX_MOMENT_S + LEEWAY_S
 
 
 async def test_a_key_that_names_its_algorithm_verifies_no_other(tmp_path: Path) -> None:
