@@ -312,6 +312,10 @@ class Core:
         """See `Lifecycle.end`."""
         self.lifecycle.end(peer, word, text, now, code)
 
+    def has_asks(self) -> bool:
+        """Tells whether there are credentials to be verified."""
+        return bool(self.lifecycle.admission.asks)
+
     def take_asks(self) -> list[Ask]:
         """Takes credentials to be verified; `admit` or `refuse` is the answer to each."""
         return self.lifecycle.admission.take_asks()
@@ -437,8 +441,10 @@ class Core:
         return len(self._dirty) > 0
 
     def has_more(self) -> bool:
-        """Tells whether there are writes, or work."""
-        return bool(self._dirty or self._fan_outs or self._records_due or self.lifecycle.review.unjudged)
+        """Tells whether there are writes, work, or credentials of connections that go on meanwhile."""
+        if self._dirty or self._fan_outs or self._records_due:
+            return True
+        return bool(self.lifecycle.review.unjudged or self.lifecycle.admission.asks)
 
     def take_writes(self) -> list[Peer]:
         """Peers with output (`Peer.take_output`) or to be closed after it (`Peer.is_ending`)."""

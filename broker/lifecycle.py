@@ -26,6 +26,7 @@ from broker.connections.limits import ConnectionLimits
 from broker.connections.migration import Departure, Migration
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
+from broker.connections.renewals import Renewals
 from broker.connections.review import Review
 from broker.connections.sessions import Sessions
 from broker.event_log.route_events import tell_peer, tell_slow
@@ -39,6 +40,7 @@ from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_SETUP, Refusal
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.connection import CLOSES, NEW, NOTHING, is_fatal
 from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.notices import renewals_in
 from rsocket_wire.timers import Timers
 from rsocket_wire.wire.frames import ADDRESS
 
@@ -64,6 +66,7 @@ class Lifecycle:
         self.back_pressure: Final = BackPressure(settings, engine, table.masks, self.limits)
         self.migration: Final = Migration(state.id, settings.drain_grace_s, table, event_log)
         self.drains: Final = Drains(table, engine, event_log, self.migration, self.limits.peers)
+        self._renewals: Final = Renewals(state.id, self.admission, self.migration, event_log)
         self.cluster: Final = Cluster(state, engine, self.drains, self.revocations, self.review, rng, entropy, now)
         self._close_reasons: Final = CloseReasons()
         self._registration: Final = Registration(settings, self.roles, table, engine, self.drains, event_log)
@@ -220,14 +223,19 @@ class Lifecycle:
         """A turn of the connections that are judged anew."""
         self.review.begin_turn()
         while (peer := self.review.take()) is not None:
-            ending = self.admission.judge_again(peer, self.review.gone, now)
-            ending = ending or self._registration.judge_again(peer, now)
-            if ending is not None:
+            if not self._judge_anew(peer, self.review.gone, now):
                 self.review.ended()
-                self._deny_requests(peer, now)
-                self.carry_out(ending, now)
-            else:
-                self.engine.set_role(peer, self.roles.find(peer.principal), now)
+
+    def _judge_anew(self, peer: Peer, gone: set[str], now: float) -> bool:
+        """Looks at a connection whose rights may have changed, see `Admission.judge_again`; False: it has ended."""
+        ending = self.admission.judge_again(peer, gone, now)
+        ending = ending or self._registration.judge_again(peer, now)
+        if ending is not None:
+            self._deny_requests(peer, now)
+            self.carry_out(ending, now)
+            return False
+        self.engine.set_role(peer, self.roles.find(peer.principal), now)
+        return True
 
     def _deny_requests(self, peer: Peer, now: float) -> None:
         """Ends the requests that the peer serves: who has asked is told why."""
@@ -358,12 +366,26 @@ class Lifecycle:
 
     def admit(self, peer: Peer, principal: str, expires_at: float, issued_at_ms: int, now: float) -> None:
         """The credentials of a connection hold, see `Admission.admit`; nothing if it has ended."""
-        if peer.login.is_asked and not peer.is_ending and not peer.is_lost:
+        if peer.is_ending or peer.is_lost:
+            return
+        if peer.login.is_renewing:
+            if self._renewals.renew(peer, principal, expires_at, issued_at_ms, now) and self._judge_anew(
+                peer, set(), now
+            ):
+                self._renewals.confirm(peer, now)
+                self.watch(
+                    peer, now + self.sessions.ttl_s if peer.is_suspended else now
+                )  # it may end sooner than before
+        elif peer.login.is_asked:
             self._go_on(peer, self.admission.admit(peer, principal, expires_at, issued_at_ms, now), now)
 
     def refuse(self, peer: Peer, word: str, text: str, reason: str, now: float) -> None:
         """They do not, see `Admission.refuse`; nothing if it has ended."""
-        if peer.login.is_asked and not peer.is_ending and not peer.is_lost:
+        if peer.is_ending or peer.is_lost:
+            return
+        if peer.login.is_renewing:
+            self._renewals.refuse(peer, word, text, reason, now)
+        elif peer.login.is_asked:
             self._go_on(peer, self.admission.refuse(peer, word, text, reason, now), now)
 
     def _go_on(self, peer: Peer, ending: Ending | None, now: float) -> None:
@@ -390,6 +412,7 @@ class Lifecycle:
             self.announce(peer, raw, REJECTED_SETUP, now)
         if not peer.is_ending:
             self._handshake.welcome(peer, now)
+            self._renewals.welcome(peer, now)
 
     def _handle_resume(self, newcomer: Peer, frame: FrameCursor) -> None:
         """A RESUME as the first frame: the peer that it means goes on with this transport."""
@@ -450,16 +473,25 @@ class Lifecycle:
         if self.cluster.knows(peer) and not is_request:
             self._handle_link(peer, frame.data[start : frame.end], now)
         elif to - at < 6:
-            departure = self.migration.receive(peer, frame.data[start : frame.end], now)
-            if departure is not None:
-                self._depart(departure, now)
-            else:
-                self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
+            self._handle_word(peer, frame.data[start : frame.end], now)
         elif is_request:
             if peer.max_streams:  # else it is a broker that has not proved it yet
                 self.engine.handle_push(peer, frame, at, to)
         else:
             self.announce(peer, frame.data[at:to], CONNECTION_ERROR, now)
+
+    def _handle_word(self, peer: Peer, metadata: bytes, now: float) -> None:
+        """A METADATA_PUSH of a client that has no broker frame: it has moved, or logs in anew."""
+        departure = self.migration.receive(peer, metadata, now)
+        renewals = renewals_in(metadata) if departure is None else []
+        if departure is not None:
+            self._depart(departure, now)
+        elif renewals:
+            ending = self._renewals.receive(peer, renewals, now)
+            if ending is not None:
+                self.carry_out(ending, now)
+        else:
+            self.engine.ignored += 1  # nothing for a broker in it, and a push has no answer
 
     def _handle_link(self, peer: Peer, metadata: bytes, now: float) -> None:
         """A METADATA_PUSH of another broker: one entry after the other, as each may end connections."""

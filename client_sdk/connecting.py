@@ -29,6 +29,7 @@ from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
 from client_sdk.reconnect.manager import ConnectionManager
+from client_sdk.reconnect.renewal import Renewal
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.services.advertisement import Advertisement
 from client_sdk.services.responder import ServiceResponder
@@ -171,8 +172,9 @@ def connect(
     mime_type     of broker frames; "message/x.rsocket.broker.frame.v0" for the Java broker
     connect_timeout_s  for each URL: socket, TLS, and the broker's acceptance of the SETUP
     ssl           for tls:// and wss://; None: the system's certificates
-    credentials   a Token or a Password, or an async function that gives one, which is asked at each attempt to connect;
-                  sent over TLS or within this machine only. None: the broker wants none, or a certificate in `ssl`
+    credentials   a Token or a Password, or an async function that gives one, which is asked at each attempt to connect,
+                  and again before it expires, while the connection goes on; sent over TLS or within this machine only.
+                  None: the broker wants none, or a certificate in `ssl`
 
     What calls do unless they say otherwise:
 
@@ -249,6 +251,7 @@ def connect(
             advertisement=advertisement,
             settings=settings,
             credentials=credentials,
+            renewal=None if credentials is None else Renewal(credentials, Clock(), random.random),
         )
         manager = ConnectionManager(brokers, origin, Backoff(), Clock())
         cache = MetadataCache(

@@ -1,8 +1,8 @@
 """What a client proves who it is with: a token, or a name and a password, sent in the SETUP of each connection.
 
-`connect(credentials=...)` takes one of them, or an async function that is asked for one at each attempt to connect: so
-a token that expires is replaced by the next connection. They are sent over TLS only, or within this machine: everybody
-on the way could read them.
+`connect(credentials=...)` takes one of them, or an async function that is asked for one at each attempt to connect, and
+again before it expires, where the broker says when that is. They are sent over TLS only, or within this machine:
+everybody on the way could read them.
 """
 
 import ipaddress
@@ -42,17 +42,22 @@ Credentials = Token | Password
 CredentialsSource = Credentials | Callable[[], Awaitable[Credentials]]
 
 
-async def credentials_entry(source: CredentialsSource) -> bytes:
-    """The entry of a SETUP's metadata; ValueError for what cannot be sent, and whatever the function raises."""
+async def encoded_credentials(source: CredentialsSource) -> bytes:
+    """As an entry has them; ValueError for what cannot be sent, and whatever the function raises."""
     given = source if isinstance(source, Token | Password) else await source()
     if isinstance(given, Token):
         credentials = authentication.Credentials(authentication.BEARER, "", given.token)
     else:
         credentials = authentication.Credentials(authentication.SIMPLE, given.name, given.password)
     try:
-        return encode_well_known_entry(authentication.AUTHENTICATION_ID, credentials.encode())
+        return credentials.encode()
     except BrokerError as error:
         raise ValueError(f"credentials: {error.text}") from None
+
+
+async def credentials_entry(source: CredentialsSource) -> bytes:
+    """The entry of a SETUP's metadata; raises as `encoded_credentials`."""
+    return encode_well_known_entry(authentication.AUTHENTICATION_ID, await encoded_credentials(source))
 
 
 def may_carry_credentials(target: Target) -> bool:

@@ -57,6 +57,14 @@ class Ask:
         self.credentials: Final = credentials
 
 
+class Unfit:
+    """Why credentials are not even verified."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        self.text: Final = text  # for who has sent them
+        self.reason: Final = reason  # for operators
+
+
 class Admission:
     """Who is let in to one broker."""
 
@@ -89,16 +97,22 @@ class Admission:
             text = f"the SETUP has no credentials, and the transport proves none; this broker accepts {self._accepted}"
             return self.refuse(peer, UNAUTHENTICATED, text, f"no credentials, and {kind} is not in auth.accept", now)
         kind = JWT if credentials.type == BEARER else USER
-        if not peer.proof.is_private:
-            text = "passwords and tokens are accepted over TLS only; use tls or wss"
-            return self.refuse(peer, UNAUTHENTICATED, text, f"{kind} without TLS", now)
-        if kind not in self._accept:
-            return self.refuse(peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{kind} is not in auth.accept", now)
-        if len(credentials.secret) > MAX_SECRET_BYTES:
-            return self.refuse(peer, UNAUTHENTICATED, NOT_ACCEPTED, f"{kind} of {len(credentials.secret)} bytes", now)
+        unfit = self.find_unfit(peer, kind, credentials)
+        if unfit is not None:
+            return self.refuse(peer, UNAUTHENTICATED, unfit.text, unfit.reason, now)
         peer.login.is_asked = True
         peer.held_n += 1
         self.asks.append(Ask(peer, kind, credentials))
+        return None
+
+    def find_unfit(self, peer: Peer, kind: str, credentials: Credentials) -> Unfit | None:
+        """Why these credentials of that kind are not verified; None: they are to be."""
+        if not peer.proof.is_private:
+            return Unfit("passwords and tokens are accepted over TLS only; use tls or wss", f"{kind} without TLS")
+        if kind not in self._accept:
+            return Unfit(NOT_ACCEPTED, f"{kind} is not in auth.accept")
+        if len(credentials.secret) > MAX_SECRET_BYTES:
+            return Unfit(NOT_ACCEPTED, f"{kind} of {len(credentials.secret)} bytes")
         return None
 
     def take_asks(self) -> list[Ask]:
@@ -149,10 +163,28 @@ class Admission:
         is known.
         """
         self._answered(peer)
-        self.refused[word] = self.refused.get(word, 0) + 1
-        at_ms = self._event_log.wall(now)
-        tell_peer(self._event_log, AUTH_REFUSED, peer, at_ms, "", word, reason, "", principal)
+        self.count_refusal(peer, word, reason, now, principal)
         return Ending(peer, word, text, REJECTED_SETUP) if self._is_required else None
+
+    def count_refusal(self, peer: Peer, word: str, reason: str, now: float, principal: str = "") -> None:
+        """Tells operators that credentials are refused, or would be; as `refuse`."""
+        self.refused[word] = self.refused.get(word, 0) + 1
+        tell_peer(self._event_log, AUTH_REFUSED, peer, self._event_log.wall(now), "", word, reason, "", principal)
+
+    def renew(self, peer: Peer, expires_at: float, issued_at_ms: int, now: float) -> bool:
+        """The connection has other credentials of its principal from now on, else as `admit`; False: they are revoked
+        already, and nothing changes."""
+        at_ms = self._event_log.wall(now)
+        issued_at_ms = issued_at_ms if kind_of(peer.principal) == JWT else at_ms
+        if self._is_required and self._revocations.covers(peer.principal, issued_at_ms):
+            return False
+        peer.login.issued_at_ms = issued_at_ms
+        peer.login.expires_at = expires_at
+        role = self._roles.find(peer.principal)
+        text = f"{peer.principal}, renewed"
+        name = role.name if role is not None else ""
+        tell_peer(self._event_log, ADMITTED, peer, at_ms, "", kind_of(peer.principal), text, name)
+        return True
 
     def late(self, peer: Peer, now: float) -> Ending | None:
         """Nobody has answered in time; as `refuse`."""

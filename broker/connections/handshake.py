@@ -25,7 +25,7 @@ from rsocket_wire.errors import CONNECTION_ERROR, REJECTED_RESUME, REJECTED_SETU
 from rsocket_wire.rsocket.frames import RESUME, Resume, decode_resume, encode_lease
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN
-from rsocket_wire.rsocket.notices import Notice, client_id_of
+from rsocket_wire.rsocket.notices import client_id_of
 from rsocket_wire.rsocket.resumption import Session
 from rsocket_wire.wire.frames import BROKER_INFO
 
@@ -142,8 +142,7 @@ class Handshake:
         peer.client_id = client_id_of(setup.metadata)
         reason = self._close_reasons.take(peer.client_id, now) if peer.client_id else ""
         if reason:
-            notice = Notice(self._migration.urls, False, 0, reason)
-            peer.send(notice.encode(self._broker_id, self._event_log.wall(now)))
+            peer.send(self._migration.notice(reason).encode(self._broker_id, self._event_log.wall(now)))
 
     def find(self, newcomer: Peer, frame: FrameCursor) -> FoundSession:
         """Reads a RESUME: the peer that it means goes on with the newcomer's transport."""

@@ -84,6 +84,11 @@ class Migration:
         """Tells whether the client was asked to move and has not said that it has."""
         return self.is_leaving and peer.id in self._clients
 
+    def notice(self, last_end: str = "", expires_in_ms: int = 0, login: str = "") -> Notice:
+        """What clients are told now, and what is for one of them alone."""
+        within_ms = self._within_ms if self.is_leaving else 0
+        return Notice(self.urls, self.is_leaving, within_ms, last_end, expires_in_ms, login)
+
     # What other brokers there are
 
     def wants_urls(self, now: float) -> bool:
@@ -198,8 +203,7 @@ class Migration:
 
     def _tell_all(self, now: float) -> None:
         """Tells all clients, in this tick and the next ones."""
-        notice = Notice(self.urls, self.is_leaving, self._within_ms if self.is_leaving else 0)
-        self._push = notice.encode(self._broker_id, self._event_log.wall(now))
+        self._push = self.notice().encode(self._broker_id, self._event_log.wall(now))
         self._due = list(self._clients)
 
     def _is_quiet(self) -> bool:

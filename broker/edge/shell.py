@@ -228,6 +228,7 @@ class Shell:
     def _work_off_pending(self) -> None:
         """A turn of each connection with pending input, and of what goes to many."""
         self._is_working_off = False
+        self._hand_out_asks()
         self.core.work(self._clock())
         if self.core.events_n >= EVENTS_N:
             self._hand_out()
@@ -351,7 +352,7 @@ class Shell:
         """Writes what the core has, at the end of this turn of the loop."""
         if self._is_waking:
             return
-        if self.core.has_work():
+        if self.core.has_work() or self.core.has_asks():
             self._work_off_soon()
         if self.core.has_writes():
             self._is_waking = True

@@ -33,6 +33,9 @@ class Login:
         self.origin_at = 0  # generation of the table by which that was found; 0: none, or each request is counted
         self.usage_key = ""  # under which `Quotas` counts it; empty: it has no quota
         self.issued_at_ms = 0  # its credentials, since the epoch; such as do not say it: when it came
+        self.is_renewing = False  # other credentials of it are being verified; it goes on meanwhile
+        self.renewals_n = 0  # that it has sent since then
+        self.renewals_from = 0.0  # seconds, monotonic; see `renewals.WINDOW_S`
         self.expires_at = 0.0  # when they do not hold any more, seconds, monotonic; 0.0: never
 
 

@@ -22,6 +22,7 @@ from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
 from client_sdk.io.dispatch import Responder
 from client_sdk.protocol.settings import Settings
+from client_sdk.reconnect.renewal import Renewal
 from client_sdk.services.advertisement import Advertisement
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.rsocket.notices import MAX_NOTICE_URLS, find_notice
@@ -47,12 +48,13 @@ class Brokers:
         settings: Settings | None = None,
         look_up: Callable[[str, int], Awaitable[list[str]]] | None = None,
         credentials: CredentialsSource | None = None,
+        renewal: Renewal | None = None,
     ) -> None:
         """`targets`: the configured ones, one at least. `chance` gives numbers in [0, 1).
 
         `advertisement`: added to each SETUP as it is then; None: a caller only. `settings` of each connection.
         `look_up` gives the addresses of a host and port, or raises OSError; None: the system's resolver.
-        `credentials`: added to each SETUP, and asked for anew each time; None: there are none.
+        `credentials`: added to each SETUP, and asked for anew each time; None: there are none. `renewal`: of them.
         """
         self._targets: Final = list(targets)  # the one that was reached last comes first
         self._learned: list[Target] = []  # bounded by MAX_LEARNED_URLS, and one
@@ -65,6 +67,7 @@ class Brokers:
         self._settings: Final = settings
         self._look_up: Final = addresses_of if look_up is None else look_up
         self._credentials: Final = credentials
+        self.renewal: Final = renewal
         # Whoever wants encryption everywhere is not led to a place without.
         self._wants_encryption: Final = all(target.scheme in _ENCRYPTED for target in targets)
         self._reached: Target | None = None  # None until the first connection
@@ -131,6 +134,8 @@ class Brokers:
         if notice.last_end:
             self.last_end = notice.last_end
             _log.warning("the broker ended the connection before this one: %s", notice.last_end)
+        if self.renewal is not None:
+            self.renewal.hear(connection, notice)
         if not connection.is_retired:
             learned = [target for target in map(self._target_of, notice.urls) if target is not None]
             # A broker that knows of no other one says nothing against those that were there.

@@ -71,6 +71,8 @@ class ConnectionManager:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
+            if self.brokers.renewal is not None:
+                await self.brokers.renewal.close()
             if farewell is not None:
                 await farewell()
             for connection in [self.connection, *self._retired]:
@@ -147,6 +149,8 @@ class ConnectionManager:
         self.states.publish(Change(state, self.brokers.url, reason))
 
     def _end(self) -> None:
+        if self.brokers.renewal is not None:
+            self.brokers.renewal.stop()
         self._closed.set()
         self._show(State.CLOSED, None if self._is_closing else self._reason)
 

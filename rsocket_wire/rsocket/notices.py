@@ -10,6 +10,11 @@
 
     client -> broker   METADATA_PUSH   entry message/x.rsocket.broker.client.v0: |version|1|       "I have moved"
     client -> broker   SETUP           the same entry: |version|2|16 bytes|    "you may tell me, and I am this one"
+    client -> broker   METADATA_PUSH   the same entry: |version|3|credentials| "I log in anew" (D-100)
+    broker -> client   METADATA_PUSH   as above, with
+
+        expires-in-ms    for how long the credentials of the connection hold, a decimal number
+        login            `renewed`, or why credentials that were sent anew are refused: a code word, a colon, a sentence
 
 Who does not know the mime type ignores it, as composite metadata demands. Decides only what stands there.
 """
@@ -32,9 +37,14 @@ CLIENT_URL: Final = Key.text("client-url")
 STATE: Final = Key.text("state")
 MOVE_WITHIN_MS: Final = Key.text("move-within-ms")
 LAST_END: Final = Key.text("last-end")
+EXPIRES_IN_MS: Final = Key.text("expires-in-ms")
+LOGIN: Final = Key.text("login")
 DRAINING: Final = "draining"
 CLIENT_ID_BYTES: Final = 16
+RENEWED: Final = "renewed"
+MAX_EXPIRES_MS: Final = 999_999_999_999  # 31 years; longer is taken for that
 _IS_CLIENT: Final = 2  # behind the version: the id follows
+_RENEWS: Final = 3  # behind the version: credentials follow
 
 # What a client says of itself.
 NOTHING: Final = 0
@@ -45,16 +55,27 @@ MAY_BE_TOLD_ENTRY: Final = encode_entry(CLIENT_MIME, bytes([VERSION]))
 HAS_MOVED_ENTRY: Final = encode_entry(CLIENT_MIME, bytes([VERSION, 1]))
 
 _CLIENT_HEAD: Final = bytes([VERSION, _IS_CLIENT])
+_RENEWAL_HEAD: Final = bytes([VERSION, _RENEWS])
 
 
 class Notice:
     """What a broker tells its clients."""
 
-    def __init__(self, urls: list[str], is_draining: bool, move_within_ms: int, last_end: str = "") -> None:
+    def __init__(
+        self,
+        urls: list[str],
+        is_draining: bool,
+        move_within_ms: int,
+        last_end: str = "",
+        expires_in_ms: int = 0,
+        login: str = "",
+    ) -> None:
         self.urls: Final = urls  # of other brokers
         self.is_draining: Final = is_draining  # the broker is about to leave
         self.move_within_ms: Final = move_within_ms  # 0 unless it is
         self.last_end: Final = last_end  # why the connection before this one ended; empty: it was told, or did not end
+        self.expires_in_ms: Final = expires_in_ms  # its credentials; 0: that is not told
+        self.login: Final = login  # RENEWED, or why its new credentials are refused; empty: none were sent
 
     def encode(self, broker_id: bytes, at_ms: int) -> bytes:
         """The METADATA_PUSH; URLs that no tag can hold, and those beyond MAX_NOTICE_URLS, are left out."""
@@ -68,6 +89,10 @@ class Notice:
             metadata.append(Tag(MOVE_WITHIN_MS, str(self.move_within_ms).encode()))
         if self.last_end:
             metadata.append(Tag(LAST_END, _shortened(self.last_end)))
+        if self.expires_in_ms:
+            metadata.append(Tag(EXPIRES_IN_MS, str(min(self.expires_in_ms, MAX_EXPIRES_MS)).encode()))
+        if self.login:
+            metadata.append(Tag(LOGIN, _shortened(self.login)))
         info = BrokerInfo(broker_id, at_ms, metadata).encode()
         return encode_metadata_push(encode_entry(MIME_TYPE.encode(), info))
 
@@ -102,6 +127,23 @@ def client_id_of(metadata: bytes) -> bytes:
     return b""
 
 
+def renewal_entry(credentials: bytes) -> bytes:
+    """The entry of a client that logs in anew; `credentials`: as `authentication` writes them."""
+    return encode_entry(CLIENT_MIME, _RENEWAL_HEAD + credentials)
+
+
+def renewals_in(metadata: bytes) -> list[bytes]:
+    """The credentials with which a client logs in anew, as composite metadata says; more than one is a fault."""
+    found: list[bytes] = []
+    if CLIENT_MIME not in metadata:
+        return found
+    for entry in entries(metadata) or []:
+        content = metadata[entry.start : entry.end]
+        if entry.mime == CLIENT_MIME and content[:2] == _RENEWAL_HEAD:
+            found.append(content[2:])
+    return found
+
+
 def find_notice(metadata: bytes) -> Notice | None:
     """What a broker says in a METADATA_PUSH; None when somebody else does, or it cannot be read.
 
@@ -122,7 +164,9 @@ def _read(info: BrokerInfo) -> Notice:
     urls: list[str] = []
     is_draining = False
     last_end = ""
+    login = ""
     move_within_ms = 0
+    expires_in_ms = 0
     for tag in info.metadata:
         value = tag.value or ""
         if tag.key == CLIENT_URL and len(urls) < MAX_NOTICE_URLS:
@@ -131,9 +175,20 @@ def _read(info: BrokerInfo) -> Notice:
             is_draining = value == DRAINING
         elif tag.key == LAST_END:
             last_end = value
-        elif tag.key == MOVE_WITHIN_MS and value.isascii() and value.isdigit():
-            move_within_ms = MAX_MOVE_MS if len(value) > 9 else min(int(value), MAX_MOVE_MS)
-    return Notice(urls, is_draining, move_within_ms if is_draining else 0, last_end)
+        elif tag.key == LOGIN:
+            login = value
+        elif tag.key == MOVE_WITHIN_MS:
+            move_within_ms = _number(value, MAX_MOVE_MS)
+        elif tag.key == EXPIRES_IN_MS:
+            expires_in_ms = _number(value, MAX_EXPIRES_MS)
+    return Notice(urls, is_draining, move_within_ms if is_draining else 0, last_end, expires_in_ms, login)
+
+
+def _number(text: str, most: int) -> int:
+    """The decimal number, `most` for a larger one; 0 for what is none."""
+    if not text.isascii() or not text.isdigit():
+        return 0
+    return most if len(text) > 12 else min(int(text), most)
 
 
 def _shortened(text: str) -> bytes:

@@ -33,6 +33,7 @@ class Peer(StreamPeer):
         self.joined: dict[int, tuple[Peer, int]] = {}  # stream id here -> (other peer, stream id there)
         self.may_be_told = False
         self.has_moved = asyncio.Event()
+        self.renewals: asyncio.Queue[bytes] = asyncio.Queue()  # credentials with which it has logged in anew
 
     def tell(self, *urls: str, **more: str) -> None:
         """A BROKER_INFO that names other brokers; `more` are further entries of its metadata, - written as _."""
@@ -57,6 +58,8 @@ class Peer(StreamPeer):
             self.receive_setup(raw)
         elif kind == frames.PUSH and entries_of(frame.body) == {CLIENT_MIME: b"\x01\x01"}:
             self.has_moved.set()
+        elif kind == frames.PUSH and entries_of(frame.body).get(CLIENT_MIME, b"")[:2] == b"\x01\x03":
+            self.renewals.put_nowait(entries_of(frame.body)[CLIENT_MIME][2:])
         elif kind in REQUESTS and kind != frames.FNF and self.broker.answer is not None:
             self.broker.answer(self, frame)
         elif kind in REQUESTS or kind == frames.PUSH:

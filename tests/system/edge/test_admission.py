@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
 
 from broker.edge.admission.keys import fetch_keys
+from broker.edge.admission.tokens import LEEWAY_S
 from client_sdk import Password, Service, Token, Unauthenticated, address, connect
+from client_sdk.reconnect import renewal
 from client_sdk.testing import LocalBroker, local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.conftest import StartBroker
@@ -69,6 +72,30 @@ async def test_a_token_and_a_password_let_in_and_nothing_else_does(tmp_path: Pat
             assert (credentials is None) == ("this broker accepts jwt or user" in raised.value.text)
             assert not raised.value.is_transient
         assert len(broker._server.core.peers()) == 2
+
+
+async def test_a_token_is_renewed_under_traffic_and_nobody_notices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that holds for less than two seconds is replaced long before."""
+    for name, number in (("LEAD_SHARE", 0.95), ("SPREAD_SHARE", 0.0), ("MIN_LEAD_S", 0.0), ("MIN_DELAY_S", 0.02)):
+        monkeypatch.setattr(renewal, name, number)
+    lives = [600, 2 - LEEWAY_S]
+
+    async def fresh() -> Token:
+        return Token(signer().sign(exp=int(time.time()) + lives.pop()))
+
+    async with (
+        local_broker(options=options(tmp_path, "jwt", "user")) as broker,
+        connect(broker, service=echo(), credentials=fresh),
+        connect(broker, credentials=Password("ada", "lovelace")) as caller,
+    ):
+        first = next(peer for peer in broker._server.core.peers() if peer.caller_service == "echo")
+        assert 0 < first.login.expires_at - time.monotonic() <= 2
+        while first.login.expires_at < time.monotonic() + 500:
+            assert (await caller.request_response(address("echo"), b"x", timeout_s=5)).data == b"x"
+        await caller.request_response(address("echo"), b"x", timeout_s=5)
+        assert (lives, first.is_ending, broker._server.core.lifecycle.limits.accepted_n) == ([], False, 2)
 
 
 async def test_with_observe_everybody_is_let_in_and_counted(tmp_path: Path) -> None:
