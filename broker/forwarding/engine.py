@@ -22,6 +22,7 @@ from broker.forwarding.pending import PendingRequest, PendingRequests
 from broker.forwarding.push import PushRouter
 from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
 from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut, owner_of
+from broker.forwarding.rights import Rights
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.forwarding.unicast import Splice
@@ -298,23 +299,18 @@ class Engine(RequestContext):
         login.origin_at = 0
         peer.latest_target = None
         if reach is not None and peer.begun and not self.query.only_observes:
-            self._end_beyond(
-                peer, reach.slots(), f"the role {reach.role.name} does not allow this request any more", now
-            )
+            self._end_beyond(peer, Rights(self.query.table, reach), now)
         if peer.waiting_n:
             self._look_again_at(peer, now)
 
-    def _end_beyond(self, peer: Peer, slots: Slots, text: str, now: float) -> None:
-        """Ends what a client has asked of routes that are in none of these slots."""
+    def _end_beyond(self, peer: Peer, rights: Rights, now: float) -> None:
+        """Ends what a client has asked of routes that it may not reach."""
         for stream in list(peer.streams.values()):
             if isinstance(stream, Splice):
-                if stream.caller is peer and stream.route.slot >= 0 and not slots.has(stream.route.slot):
-                    stream.deny(text, now)
+                if stream.caller is peer and not rights.allow(stream.route, stream.server):
+                    stream.deny(rights.text, now)
             elif isinstance(stream, MulticastCall):
-                for branch in list(stream.branches.values()):
-                    route = branch.route
-                    if route is not None and route.slot >= 0 and not slots.has(route.slot):
-                        branch.deny(text, now)
+                stream.narrow(rights, now)
 
     def _look_again_at(self, peer: Peer, now: float) -> None:
         """Decides anew upon the requests of a client that wait."""

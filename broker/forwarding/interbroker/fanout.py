@@ -25,6 +25,7 @@ from broker.forwarding.multicast.call import Branch, MulticastCall
 from broker.forwarding.multicast.opening import BranchRequest, Opening, open_multicast, push_to_all
 from broker.forwarding.peer import Peer
 from broker.forwarding.request import CongestedRequest, Request, RequestContext, deadline_at, owner_of
+from broker.forwarding.rights import Rights
 from broker.forwarding.traffic.flows import COMPLETED, Flow
 from broker.routing.table import Route
 from broker.routing.targets import Target
@@ -40,12 +41,16 @@ class LinkBranch(Branch):
     route (any more) is no answer: then the branch has left.
     """
 
-    __slots__ = ("_broker", "_is_heard")
+    __slots__ = ("_broker", "_is_heard", "_routes")
 
-    def __init__(self, call: MulticastCall, server: Peer) -> None:
+    def __init__(self, call: MulticastCall, server: Peer, routes: list[Route]) -> None:
         super().__init__(call, server, None)
+        self._routes: Final = routes
         self._broker: Final = server.link.name if server.link is not None else ""  # no address: callers get to see it
         self._is_heard = False
+
+    def is_within(self, rights: Rights) -> bool:
+        return are_within(self._routes, self.server, rights)
 
     @property
     def service(self) -> str:
@@ -63,13 +68,18 @@ class LinkBranch(Branch):
 class LinkRequest(BranchRequest):
     """What is sent over a link."""
 
-    __slots__ = ()
+    __slots__ = ("_routes",)
 
-    def __init__(self, link: Peer, raw: bytes) -> None:
+    def __init__(self, link: Peer, raw: bytes, routes: list[Route]) -> None:
+        """`routes`: that it is for, as far as rights count here."""
         super().__init__(link, None, raw)
+        self._routes: Final = routes
+
+    def is_within(self, rights: Rights) -> bool:
+        return are_within(self._routes, self.server, rights)
 
     def open(self, call: MulticastCall, frame: FrameCursor) -> None:
-        call.enter_branch(LinkBranch(call, self.server), frame)
+        call.enter_branch(LinkBranch(call, self.server, self._routes), frame)
 
 
 class Group:
@@ -79,6 +89,7 @@ class Group:
         self.hop: Final = hop
         self.remote: Final = remote  # the first of them
         self.names: Final[list[str]] = [remote.name]
+        self.routes: Final[list[Route]] = []  # of a client's request, where identities are judged: that it is for
 
 
 class Groups:
@@ -87,15 +98,16 @@ class Groups:
     def __init__(self) -> None:
         self._by_hop: Final[dict[int, Group]] = {}  # by the peer's number; bounded by the links
 
-    def add(self, remote: Remote) -> None:
-        """One that a way leads to; twice is as good as once."""
+    def add(self, remote: Remote) -> Group:
+        """One that a way leads to; twice is as good as once. Where it belongs to."""
         hop = remote.via
         assert hop is not None  # whoever calls has looked
         group = self._by_hop.get(hop.id)
         if group is None:
-            self._by_hop[hop.id] = Group(hop, remote)
+            group = self._by_hop[hop.id] = Group(hop, remote)
         elif remote.name not in group.names:
             group.names.append(remote.name)
+        return group
 
     def all(self) -> list[Group]:
         """One for each next hop."""
@@ -124,7 +136,9 @@ class LinkFanout:
                 local.append(route)
                 routes_n += 1
             elif isinstance(owner, Remote) and goes(owner, role):
-                groups.add(owner)
+                group = groups.add(owner)
+                if context.denials.is_on:
+                    group.routes.append(route)
                 if is_behind(route):
                     context.congested_requests.append(CongestedRequest(peer, route))
                 routes_n += 1
@@ -175,7 +189,8 @@ class LinkFanout:
                 annotated = prefix + metadata
             else:
                 annotated = context.translated(request.mimes, group.hop, metadata, raw_address, not is_push) or b""
-            parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, annotated)))
+            raw = rewritten(frame, frame.stream_id, request.metadata_to, annotated)
+            parts.append(LinkRequest(group.hop, raw, group.routes))
         flow = context.flow(peer, target, None, frame.kind)
         self._open(peer, frame, request, target, flow, parts, routes_n)
 
@@ -199,7 +214,8 @@ class LinkFanout:
                 entry = self._annotations.redirected(section, copy_override(group.names, service, section.role_part))
             except BrokerError:
                 continue  # no room for one more name: too many hops for this copy
-            parts.append(LinkRequest(group.hop, rewritten(frame, frame.stream_id, request.metadata_to, entry + rest)))
+            raw = rewritten(frame, frame.stream_id, request.metadata_to, entry + rest)
+            parts.append(LinkRequest(group.hop, raw, []))
         self._open(peer, frame, request, None, self._context.flows.relayed, parts, 0)
 
     # Parts
@@ -240,6 +256,11 @@ class LinkFanout:
             call.add_step(opening)
         elif opening.advance(len(parts), now):
             opening.advance(0, now)  # that was all
+
+
+def are_within(routes: list[Route], server: Peer, rights: Rights) -> bool:
+    """The rights allow all of these routes behind a link: what goes there is one request, and ends as one."""
+    return all(rights.allow(route, server) for route in routes)
 
 
 def goes(remote: Remote, role: str) -> bool:

@@ -21,6 +21,7 @@ from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
 from broker.forwarding.multicast.window import Window
 from broker.forwarding.outbound import LARGE_BYTES
 from broker.forwarding.peer import Peer
+from broker.forwarding.rights import Rights
 from broker.forwarding.stream import Stream
 from broker.forwarding.traffic.flows import CALLER_LOST, CANCELLED, COMPLETED, FAILED, ROUTE_LOST, Flow
 from broker.forwarding.unicast import is_request_n, spare_for_link, verdict_of
@@ -87,6 +88,10 @@ class Branch(Stream):
         self.lost(now)
         return True
 
+    def is_within(self, rights: Rights) -> bool:
+        """Its caller may still reach all that it stands for."""
+        return self.route is None or rights.allow(self.route, self.server)
+
     @property
     def service(self) -> str:
         """Whose answer it is, for the caller."""
@@ -124,6 +129,7 @@ class MulticastCall(Stream):
         "is_whole",
         "model",
         "opened_n",
+        "rights",
         "routes_n",
         "timer",
     )
@@ -139,6 +145,7 @@ class MulticastCall(Stream):
         self.is_opening = True  # not all branches have the first frame
         self.is_finished = False
         self.timer: Timer | None = None  # when the caller has set a deadline (D-41)
+        self.rights: Rights | None = None  # None: those with which the caller has asked are in force
         self._opened_at: Final = now
         self.opened_n = 0  # branches, ever
         self.choice = 0  # see `RequestContext.choice`
@@ -260,6 +267,22 @@ class MulticastCall(Stream):
         """The caller's deadline has passed."""
         text = f"{len(self.branches)} routes have not ended the request within {now - self._opened_at:.3f} s"
         self.fail(Refusal("deadline", text, CANCELED), FAILED, now)
+
+    def narrow(self, rights: Rights, now: float) -> None:
+        """The caller has other rights: branches beyond them end, and with the last one the call, with `denied:`."""
+        self.rights = rights
+        beyond = [branch for branch in self.branches.values() if not branch.is_within(rights)]
+        if beyond and len(beyond) == len(self.branches) and not self.is_opening:
+            self.deny(rights.text, now)
+            return
+        for branch in beyond:
+            branch.deny(rights.text, now)
+
+    def deny(self, text: str, now: float) -> None:
+        if self.model != frames.REQUEST_FNF:  # which has no answer
+            self.tell_failed(Refusal("denied", text, CANCELED))
+        self.flow = self.flow.ended_with("denied")
+        self.finish(FAILED, now)
 
     def payload_of_caller(self, frame: FrameCursor) -> None:
         """A fragment of the request goes to all; the caller is not done."""

@@ -13,6 +13,7 @@ from broker.forwarding.multicast.steps import CallSteps, Step, StepQueue
 from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import Reassembly
 from broker.forwarding.request import RequestContext
+from broker.forwarding.rights import Rights
 from broker.forwarding.traffic.flows import Flow
 from broker.routing.table import Route
 from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
@@ -35,6 +36,10 @@ class BranchRequest:
         if self.route is not None and self.route.owner is not self.server:
             return False
         return not self.server.is_ending and not self.server.is_lost
+
+    def is_within(self, rights: Rights) -> bool:
+        """The caller, which has other rights than when it has asked, may reach all that this is for."""
+        return self.route is None or rights.allow(self.route, self.server)
 
     def open(self, call: MulticastCall, frame: FrameCursor) -> None:
         """Opens the branch with this first frame, which is `raw`."""
@@ -69,7 +74,7 @@ class Opening(Step):
         for part in parts:
             if not call.wants_branches:
                 break
-            if not part.is_there:
+            if not part.is_there or (call.rights is not None and not part.is_within(call.rights)):
                 continue
             self._cursor.feed(part.raw, now)
             self._cursor.advance()

@@ -9,6 +9,7 @@ import pytest
 from broker.access.roles import Offer, Role
 from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
+from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.traffic.denials import MAX_IDENTITIES
 from rsocket_wire.errors import CANCELED, REJECTED
 from rsocket_wire.rsocket.frames import CANCEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, encode_request
@@ -16,7 +17,20 @@ from rsocket_wire.wire.annotations import ANNOTATIONS_MIME, Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address
 from rsocket_wire.wire.ids import id_text
 from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY
-from tests.fakes import Wire, World, address, addressed, announcement, composite, error, route_id, setup, tags_of
+from tests.fakes import (
+    Wire,
+    World,
+    address,
+    addressed,
+    announcement,
+    cancelled,
+    composite,
+    error,
+    framed,
+    route_id,
+    setup,
+    tags_of,
+)
 
 ANY = Offer([("service", ["*"])])
 SERVICES = Role("services", ["certificate:CN=service-*"], [ANY])
@@ -205,6 +219,34 @@ def test_requests_that_a_new_role_does_not_allow_end_and_others_go_on() -> None:
         services[0].answer(stream_id, b"yes")
     assert sorted(frame.stream_id for frame in asker.received()) == [1, 5, 5]
     assert world.left_over() == []
+
+
+def test_a_request_at_a_route_that_has_changed_its_tags_is_judged_by_what_it_is_now() -> None:
+    world = world_of()
+    services = shop(world)
+    asker = caller(world)
+    for stream_id in (1, 3):
+        asker.request(REQUEST_STREAM, stream_id, address(environment="prod"))
+    got = [cancelled(frame.stream_id) for frame in services[0].received()]
+    services[0].announce(1, "stock", environment="test")
+    assert asker.received() == []  # what runs goes on, until rights change
+    world.core.engine.set_role(asker.peer, Role("orders", ["*"], [], ORDERS.address), world.now)
+    world.pump()
+    text = "denied: the role orders does not allow this request any more"
+    assert (services[0].received(), asker.received()) == (got, [error(at, CANCELED, text) for at in (1, 3)])
+
+
+def test_to_a_multicast_that_has_not_begun_everywhere_a_new_role_counts() -> None:
+    world = world_of()
+    wires = [service(world, number, "stock", environment="prod") for number in range(1, MAX_BRANCHES_PER_TURN + 50)]
+    test = service(world, 5000, "stock", environment="test")
+    asker = caller(world, "ada")
+    world.core.engine.set_role(asker.peer, Role("all", ["*"], [], [ANY]), world.now)
+    raw = encode_request(REQUEST_STREAM, 1, b"x", addressed(STOCK_ALL), 8)
+    world.core.receive(asker.peer, framed(raw), world.now)  # the branches open in the turns that follow
+    world.core.engine.set_role(asker.peer, ORDERS, world.now)
+    world.pump()
+    assert (sum(len(wire.received()) for wire in wires), test.received()) == (len(wires), [])
 
 
 def test_sticky_choices_of_two_roles_do_not_unsettle_each_other() -> None:

@@ -7,12 +7,20 @@ import pytest
 from broker.access.roles import Offer, Role
 from broker.core import CoreSettings
 from broker.forwarding.interbroker.annotations import RouterAnnotations
-from rsocket_wire.errors import REJECTED, InvalidFrame
-from rsocket_wire.rsocket.frames import METADATA_PUSH, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.errors import CANCELED, REJECTED, InvalidFrame
+from rsocket_wire.rsocket.frames import (
+    METADATA_PUSH,
+    NEXT,
+    PAYLOAD,
+    REQUEST_CHANNEL,
+    REQUEST_FNF,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+)
 from rsocket_wire.wire.annotations import Annotations
 from rsocket_wire.wire.frames import MULTICAST
-from tests.fakes import Wire, address, addressed, announcement, error, route_id, setup
-from tests.topology import Net, in_a_line, linked
+from tests.fakes import Wire, address, addressed, announcement, cancelled, error, route_id, setup
+from tests.topology import Net, in_a_line, linked, route_text
 
 ANY = Offer([("service", ["*"])])
 TENANT = "a b/c%,é"
@@ -87,6 +95,46 @@ def test_what_is_decided_once_more_is_decided_for_the_role(kind: int) -> None:
         assert reached(found) == expected
         net.release()
         net.advance(0.5)
+
+
+def prod(*more: tuple[str, list[str]]) -> Role:
+    return Role(
+        "all prod", ["certificate:prod"], [], [Offer([("service", ["stock"]), ("environment", ["prod"]), *more])]
+    )
+
+
+@pytest.mark.parametrize("kind", [REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL])
+@pytest.mark.parametrize(
+    ("role", "stays", "says"),
+    [
+        (prod(("tenant", ["other"])), [1, 2, 30], []),
+        (prod(("route_id", [route_text(1), route_text(2)])), [1], []),  # those behind one link end together
+        (prod(("tenant", ["nobody"])), [], ["denied: the role all prod does not allow this request any more"]),
+    ],
+)
+def test_copies_at_other_brokers_end_when_the_role_does_not_allow_them_any_more(
+    kind: int, role: Role, stays: list[int], says: list[str]
+) -> None:
+    net = net_of()
+    found = services(net)
+    found[1] = net.worlds["b1"].connect(origin=("", "certificate:service"))
+    found[1].send(setup(announcement(1, "stock", environment="prod", tenant="other")))
+    net.advance(0.5)
+    asker = caller(net, "prod")
+    asker.request(kind, 1, STOCK)
+    net.pump()
+    got = {number: wire.received()[0].stream_id for number, wire in found.items() if wire.frames}
+    assert sorted(got) == [1, 2, 30]
+    for world in net.worlds.values():
+        world.core.set_roles([SERVICES, role, TENANTS], net.now)
+    net.pump()
+    assert asker.received() == [error(1, CANCELED, text) for text in says]
+    for number, stream_id in got.items():
+        assert found[number].received() == [cancelled(stream_id)] * (number not in stays)
+    if stays:
+        found[stays[-1]].answer(got[stays[-1]], b"yes", NEXT)
+        net.pump()
+        assert [frame.data for frame in asker.received() if frame.kind == PAYLOAD] == [b"yes"]
 
 
 def test_a_role_that_another_broker_has_not_is_denied_there() -> None:
