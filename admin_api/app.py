@@ -7,13 +7,15 @@ how a question is answered (`backends`).
 import os
 from typing import Final
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from admin_api.access.gate import Gate
+from admin_api.access.trail import Trail
 from admin_api.backends.one import OneBroker
-from admin_api.backends.workers import Backend, Workers
-from admin_api.bodies import MAX_BODY_BYTES
+from admin_api.backends.workers import NOTES, Backend, Workers
+from admin_api.bodies import MAX_BODY_BYTES, ChangeNote
 from admin_api.changes import CHANGES, Change, check_allowed
 from admin_api.endpoints import ENDPOINTS, Endpoint, Endpoints
 from admin_api.errors import AdminError, Handler, problems, shown, with_missing
@@ -34,6 +36,7 @@ HEADERS: Final = {
 }
 
 
+NAMES: Final = {(each.operation.method, each.operation.template): each.name for each in CHANGES}
 GATE: Final = web.AppKey("GATE", Gate)  # of an application that has one
 
 
@@ -58,9 +61,19 @@ def make_workers_app(
     return app_of(Workers(supervisor, samwise, feed), gate)
 
 
+def make_worker_app(process: BrokerProcess) -> web.Application:
+    """The application of one worker, which its supervisor asks, and tells of changes."""
+    backend = OneBroker(process)
+    app = app_of(backend)
+    app.router.add_put(NOTES, _take_note(backend))
+    return app
+
+
 def app_of(backend: Backend, gate: Gate | None = None) -> web.Application:
     """The application that asks this backend, and closes it in the end."""
-    guards = [problems, known_host_only(backend.config), *([gate.guard] if gate is not None else [])]
+    guards = [problems, known_host_only(backend.config)]
+    if gate is not None:
+        guards += [Trail(backend.tell_changed, NAMES).tell, gate.guard]
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     common = Endpoints(backend)
     for endpoint in ENDPOINTS:
@@ -139,6 +152,14 @@ def _change_handler(backend: Backend, change: Change) -> Handler:
         reject_unknown(request, ())
         value, missing = await change.change(backend, request)
         return with_missing(json_response(value), missing)
+
+    return handle
+
+
+def _take_note(backend: Backend) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await backend.tell_changed(msgspec.json.decode(await request.read(), type=ChangeNote))
+        return web.Response()
 
     return handle
 

@@ -43,6 +43,18 @@ class RevocationBody(msgspec.Struct):
     before_ms: Annotated[int, Meta(description="milliseconds since the epoch")] | UnsetType = UNSET
 
 
+class ChangeNote(msgspec.Struct, frozen=True):
+    """One request to change something and what came of it: what the event Changed is made of, told to one worker."""
+
+    operation: str  # `drain`, `redirect` …
+    subject: str  # what was to be changed: a Route Id, a service …
+    where_from: str  # `admin 10.0.0.4`
+    principal: str  # who asked, `token:grafana`; empty: nobody said
+    role: str  # of that
+    word: str  # code word of the refusal; empty: it is done
+    text: str  # a sentence for people
+
+
 class Terms(msgspec.Struct, frozen=True):
     """How something is drained, see `broker.connections.drains`."""
 

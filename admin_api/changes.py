@@ -41,6 +41,11 @@ class Change(NamedTuple):
     operation: Operation
     change: Callable[[Backend, web.Request], Awaitable[Answer[object]]]
 
+    @property
+    def name(self) -> str:
+        """`drain`, `undrain`, `redirect` …"""
+        return self.change.__name__
+
 
 def changing(
     method: str,
@@ -72,9 +77,19 @@ async def redirect(backend: Backend, request: web.Request) -> Answer[RedirectVie
     return await backend.redirect(request.match_info["service"], await destination_of(request))
 
 
+async def unredirect(backend: Backend, request: web.Request) -> Answer[RedirectView]:
+    """They go to it again."""
+    return await backend.unredirect(request.match_info["service"])
+
+
 async def revoke(backend: Backend, request: web.Request) -> Answer[RevocationView]:
     """Credentials of an identity hold no longer."""
     return await backend.revoke(request.match_info["principal"], await moment_of(request, time.time_ns() // 1_000_000))
+
+
+async def unrevoke(backend: Backend, request: web.Request) -> Answer[RevocationView]:
+    """They hold again."""
+    return await backend.unrevoke(request.match_info["principal"])
 
 
 async def close(backend: Backend, request: web.Request) -> Answer[ClosedConnectionView]:
@@ -118,7 +133,7 @@ CHANGES: Final = (
         "DELETE",
         REDIRECT,
         RedirectView,
-        lambda backend, asked: backend.unredirect(asked.match_info["service"]),
+        unredirect,
         "ends a redirect",
         ("no-such-redirect",),
     ),
@@ -135,7 +150,7 @@ CHANGES: Final = (
         "DELETE",
         REVOCATION,
         RevocationView,
-        lambda backend, asked: backend.unrevoke(asked.match_info["principal"]),
+        unrevoke,
         "ends a revocation",
         ("no-such-revocation",),
     ),

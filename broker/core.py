@@ -28,7 +28,15 @@ from broker.event_log.log import EventLog
 from broker.event_log.route_events import tell_denied, tell_dropped
 from broker.event_log.snapshots import Snapshots
 from broker.event_log.start_event import started_tags
-from broker.events import BROKER_LOAD, BROKER_STARTED, BROKER_STOPPED, FILES_RELOADED, FlowRecord, LifecycleEvent
+from broker.events import (
+    BROKER_LOAD,
+    BROKER_STARTED,
+    BROKER_STOPPED,
+    CHANGED,
+    FILES_RELOADED,
+    FlowRecord,
+    LifecycleEvent,
+)
 from broker.forwarding.arrival import NOTHING_SPECIAL, Arrival
 from broker.forwarding.engine import ZERO_N, Engine
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
@@ -389,6 +397,13 @@ class Core:
     def tell_reloaded(self, options: str, now: float) -> None:
         """Tells that the files of these options were read again, which the edge has done."""
         self._event_log.tell(FILES_RELOADED, self._event_log.wall(now), detail=options)
+
+    def tell_changed(
+        self, tags: list[tuple[str, str]], peer: str, word: str, text: str, principal: str, role: str, now: float
+    ) -> None:
+        """Tells what an operator has changed, or was refused, which the REST API knows; see `events.CHANGED`."""
+        at_ms = self._event_log.wall(now)
+        self._event_log.tell(CHANGED, at_ms, "", "", tags, peer, word, text, principal=principal, role=role)
 
     # Time
 

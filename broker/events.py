@@ -75,10 +75,14 @@ ROLES_CHANGED: Final = 38
 REVOKED: Final = 39
 REVOCATION_SET: Final = 40
 REVOCATION_REMOVED: Final = 41
+CHANGED: Final = 42
 
 # Tags of Denied: which tag of the route was in the way.
 TAG: Final = "tag"
 VALUE: Final = "value"
+# Of Changed: what was asked for.
+OPERATION: Final = "operation"
+SUBJECT: Final = "subject"
 
 KIND_NAMES: Final[dict[int, str]] = {
     BROKER_STARTED: "BrokerStarted",
@@ -122,6 +126,7 @@ KIND_NAMES: Final[dict[int, str]] = {
     REVOKED: "Revoked",
     REVOCATION_SET: "RevocationSet",
     REVOCATION_REMOVED: "RevocationRemoved",
+    CHANGED: "Changed",
 }
 
 # Outcomes of a request by their numbers, see `broker.forwarding.traffic.flows`.
@@ -290,17 +295,20 @@ LIFECYCLE_MEANINGS: Final[dict[str, str]] = {
     "kind": "what happened, as a number that never changes its meaning",
     "at_ms": "when it happened",
     "tags": "tags of the route; of EventsDropped `records`, `first_seq` and `last_seq`; of Denied the `tag` that "
-    "was in the way and its `value`; of BrokerStarted, TableDigest and BrokerLoad what is said of them below",
-    "peer": "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id",
+    "was in the way and its `value`; of Changed `operation` and `subject`; of BrokerStarted, TableDigest and "
+    "BrokerLoad what is said of them below",
+    "peer": "the connection, `tcp 10.0.0.4:5123`; of a route of another broker `broker` and its id; of Changed `admin` "
+    "and the address of who asked",
     "reason": "why: a code word of docs/errors.md, or `left`; of RouteEjected `errors-in-row`; of AnnotationsRefused "
-    "what is wrong with them; of Admitted the kind of the identity",
+    "what is wrong with them; of Admitted the kind of the identity; of Changed the code word of a refusal",
     "detail": "a sentence for people; of RouteSeen the number of its slot",
     "uptime_ms": "how long the route was in the table of this broker, or the connection that ended had lived",
     "requests": "requests that the route had served; of EventsDropped: that are missing; of AnnotationsRefused: that "
     "were refused since the last such event",
     "choices": "choices that the broker had made by then: a request whose `choice` is greater was chosen after it",
-    "principal": "identity of the connection, `jwt:orders-7`; empty: it is anonymous, not known yet, or there is none",
-    "role": "of Admitted, AuthRefused and Denied the role of that identity; empty: it has none",
+    "principal": "identity of the connection, `jwt:orders-7`; empty: it is anonymous, not known yet, or there is none; "
+    "of Changed who asked, `token:grafana`",
+    "role": "of Admitted, AuthRefused, Denied and Changed the role of that identity; empty: it has none",
 }
 FLOW_MEANINGS: Final[dict[str, str]] = {
     **_SHARED_MEANINGS,

@@ -205,6 +205,7 @@ _LINES: Final = {
     events.BROKER_JOINED: "cluster: a broker is reachable{detail}",
     events.BROKER_LEFT: "cluster: a broker is unreachable{detail}",
     events.FILES_RELOADED: "broker: files reloaded{detail}",
+    events.CHANGED: "{peer}{detail}",
 }
 
 
@@ -224,6 +225,8 @@ def event_line(event: events.LifecycleEvent) -> str:
         line = "link {peer}: requests dropped{why}"
     if event.kind == events.DIGEST_MISMATCH and event.reason == "roles":
         line = "link {peer}: {roles}"
+    if event.kind == events.CHANGED and event.reason:
+        line = "{peer}{detail}: refused: {word}"
     if event.kind == events.DENIED and not event.service:
         line = "peer {peer}: {requests} not allowed{why}"
     return line.format(
@@ -231,6 +234,7 @@ def event_line(event: events.LifecycleEvent) -> str:
         service=event.service,
         peer=event.peer,
         roles=event.detail,
+        word=event.reason,
         tags=_tags(event),
         after=f"after {_seconds(event)}",
         requests=f"{event.requests} requests",

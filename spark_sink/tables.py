@@ -5,10 +5,10 @@
     <tables>/gaps/date=2026-11-20/<broker>-<epoch>.died.parquet      a broker that ended without a word
     <tables>/_checkpoints/                                           what the pipeline has read; belongs to the tables
 
-Rows of `traffic`, `callers`, `rejections`, `calls`, `access` and `denials` are partials: sums of what one batch saw of
-a minute, of `calls` a day, so that the same minute can stand in many files. Whoever reads adds them up: counts and sums
-with +, maxima with max, histograms bucket by bucket. A record that comes late is just one more partial, and brokers
-merge like batches do.
+Rows of `traffic`, `callers`, `rejections`, `calls`, `access`, `denials` and `changes` are partials: sums of what one
+batch saw of a minute, of `calls` a day, so that the same minute can stand in many files. Whoever reads adds them up:
+counts and sums with +, maxima with max, histograms bucket by bucket. A record that comes late is just one more partial,
+and brokers merge like batches do.
 
 `traffic_by_hour`, `traffic_by_day` and so on are roll-ups: the same sums of an hour or a day. A batch that writes a
 minute writes its hour and its day, too, so each of the three tells of the same requests and none waits for another.
@@ -50,6 +50,7 @@ GAPS: Final = "gaps"
 ACCESS: Final = "access"
 DENIALS: Final = "denials"
 CALLS: Final = "calls"
+CHANGES: Final = "changes"
 CHECKPOINTS: Final = "_checkpoints"
 
 # Outcomes that the service or the broker is to blame for; a request that its caller gave up is no failure.
@@ -174,7 +175,22 @@ REFUSED: Final = Partial(
     has_max=False,
     has_span=True,
 )
-OTHERS: Final = (IDENTIFIED, JUDGED, REFUSED)  # partials without roll-ups
+OPERATED: Final = Partial(
+    CHANGES,
+    (
+        *(_EVENT_MINUTE, *ORIGIN_COLUMNS[:2]),
+        Column("principal", TEXT, "who asked, `token:grafana`; empty: it is not known"),
+        Column("role", TEXT, "the role of that; empty: it has none"),
+        Column("peer", TEXT, "`admin` and the address of who asked"),
+        Column("operation", TEXT, "`drain`, `undrain`, `redirect`, `unredirect`, `revoke`, `unrevoke`, `close` …"),
+        Column("subject", TEXT, "what was to be changed: a Route Id, `region=eu`, a service, an identity, a number"),
+        Column("word", TEXT, "code word of the refusal, see the REST API; empty: it was done"),
+    ),
+    (_TIMES,),
+    has_max=False,
+    has_span=True,
+)
+OTHERS: Final = (IDENTIFIED, JUDGED, REFUSED, OPERATED)  # partials without roll-ups
 
 # Flow records are added up by all keys that any of the tables needs first, and the tables are made of these sums.
 FINEST: Final = Partial(

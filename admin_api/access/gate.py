@@ -14,13 +14,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from admin_api.access.local_token import LocalToken
 from admin_api.access.roles import ANYBODY, SUFFICES, needed_role
-from admin_api.errors import AdminError, Handler, shown
+from admin_api.errors import AdminError, Handler
 from broker.config.hosts import is_local
 from broker.config.sections.admin_checks import VIEWER, AdminToken, find_token
 from broker.connections.guesses import Guesses
@@ -30,14 +30,20 @@ from broker.limited_log import STRANGERS
 BEARER: Final = "bearer"
 FORWARDED: Final = ("Forwarded", "X-Forwarded-For")  # a proxy says so
 MAX_TOKEN: Final = 512  # characters that are looked at; ours have 47
-NOBODY: Final = "nobody"
 KIND: Final = "AdminToken (wrong)"  # of lines
 LOCAL_HELP: Final = "rsocket-broker ctl finds that of this machine by itself"
-CHANGING: Final = ("PUT", "DELETE")
-
 Tokens = Sequence[AdminToken]
 
-_log: Final = logging.getLogger("broker")
+
+class Caller(NamedTuple):
+    """Who asks, when it has said so."""
+
+    principal: str  # `token:grafana`
+    role: str
+
+
+NOBODY: Final = Caller("", "")
+CALLER: Final = web.RequestKey("CALLER", Caller)  # of a request with a token that holds
 
 
 class Gate:
@@ -69,14 +75,12 @@ class Gate:
         token = await self._token_of(request)
         if token is None:
             self._check_without(request, needed)
-        elif needed not in SUFFICES[token.role]:
-            text = f"the token {token.name} has the role {token.role}, this needs {needed}"
-            raise AdminError("role-not-enough", text)
-        response = await handler(request)
-        if request.method in CHANGING:
-            who = token.name if token is not None else NOBODY
-            _log.info("admin %s: %s %s, asked by %s", request.remote, request.method, shown(request.path), who)
-        return response
+        else:
+            request[CALLER] = Caller(f"token:{token.name}", token.role)
+            if needed not in SUFFICES[token.role]:
+                text = f"the token {token.name} has the role {token.role}, this needs {needed}"
+                raise AdminError("role-not-enough", text)
+        return await handler(request)
 
     async def _token_of(self, request: web.Request) -> AdminToken | None:
         """The token that it brings; None: it brings none. AdminError "wrong-token"."""

@@ -15,13 +15,14 @@ from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.feed import Feed
 from admin_api.backends.lists import Listing
 from admin_api.backends.samwise import SamwiseGateway
-from admin_api.bodies import Terms
+from admin_api.bodies import ChangeNote, Terms
 from admin_api.errors import AdminError, shown
 from admin_api.metrics import Metrics
 from admin_api.processes import BrokerProcess, GatewayProcess, state_of
 from broker.config.options import Config
 from broker.connections.drains import Drains
 from broker.core import Core
+from broker.events import OPERATION, SUBJECT
 from broker.views import cluster_queries, queries, schemas
 from broker.views.queries import TagFilter
 from broker.views.schemas import Listed, Moment, Part
@@ -171,6 +172,15 @@ class OneBroker:
         if not self._change(lambda core, now: end_connection(core, number, now)):
             raise AdminError("no-such-connection", f"no connection has the number {number}")
         return Answer(queries.closed(self._core, Part(limit=1)).items[0])
+
+    async def tell_changed(self, note: ChangeNote) -> None:
+        """Tells of a change that was asked for, and what came of it."""
+        tags = [(OPERATION, note.operation), (SUBJECT, note.subject)]
+        self._process.change(
+            lambda core, now: core.tell_changed(
+                tags, note.where_from, note.word, note.text, note.principal, note.role, now
+            )
+        )
 
     async def close(self) -> None:
         """Asks nothing more; called once, when the API ends."""

@@ -23,7 +23,7 @@ from admin_api.backends.lists import BROKERS, Listing
 from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
 from admin_api.backends.one import OneBroker
 from admin_api.backends.samwise import SamwiseGateway
-from admin_api.bodies import Terms
+from admin_api.bodies import ChangeNote, Terms
 from admin_api.errors import AdminError
 from admin_api.metrics import log_lines
 from admin_api.parameters import BROKER, TAG
@@ -37,6 +37,7 @@ from broker.views.schemas import Listed, Part
 
 ROUTES: Final = "/api/v1/routes"
 CONNECTIONS: Final = "/api/v1/connections"
+NOTES: Final = "/api/v1/notes"  # of a worker, which nobody but its supervisor asks
 WORKER_STRIDE: Final = 1000  # connection 42 of worker 3 is 42003 for operators
 SUPERVISOR: Final = 0  # among the numbers of workers
 
@@ -241,6 +242,13 @@ class Workers:
             raise error
         (reply,) = check([reply])
         return Answer(placed(reply.decode(schemas.ClosedConnectionView), worker))
+
+    async def tell_changed(self, note: ChangeNote) -> None:
+        """One worker writes the event, so that there is one."""
+        body = msgspec.json.encode(note)
+        for number in self._numbers():
+            if await self._client.ask(number, NOTES, (), "PUT", body) is not None:
+                return
 
     def _returned(self, worker: int) -> None:
         """A worker was started again: what is drained is drained there, too."""

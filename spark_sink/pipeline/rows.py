@@ -10,13 +10,16 @@ import pyarrow.compute as pc
 from broker.events import (
     ADMITTED,
     AUTH_REFUSED,
+    CHANGED,
     DENIED,
     EVENTS_DROPPED,
+    OPERATION,
     REVOKED,
     ROUTE_LEFT,
     ROUTE_REMOVED,
     ROUTE_REPLACED,
     ROUTE_SEEN,
+    SUBJECT,
     TAG,
     VALUE,
 )
@@ -30,6 +33,7 @@ from spark_sink.tables import (
     LEFT,
     LIFECYCLE,
     MINUTE,
+    OPERATED,
     PARTIALS,
     REFUSED,
     REJECTIONS,
@@ -81,6 +85,7 @@ def tables_of_events(events: pa.Table) -> dict[str, pa.Table]:
         GAPS: _dropped(events.filter(pc.equal(kinds, EVENTS_DROPPED))),
         JUDGED.name: _counted(JUDGED, events.filter(pc.is_in(kinds, _JUDGING)), _access_row),
         REFUSED.name: _counted(REFUSED, events.filter(pc.equal(kinds, DENIED)), _denial_row),
+        OPERATED.name: _counted(OPERATED, events.filter(pc.equal(kinds, CHANGED)), _change_row),
     }
 
 
@@ -143,6 +148,18 @@ def _denial_row(event: dict[str, Any]) -> dict[str, Any]:
         "tag_value": told.get(VALUE),
         "reason": event["detail"],
         "times": event["requests"] or 1,
+    }
+
+
+def _change_row(event: dict[str, Any]) -> dict[str, Any]:
+    told = dict(event["tags"] or ())
+    return {
+        "principal": event["principal"],
+        "role": event["role"],
+        "peer": event["peer"],
+        "operation": told.get(OPERATION),
+        "subject": told.get(SUBJECT),
+        "word": event["reason"],
     }
 
 

@@ -1,6 +1,6 @@
 """The facts as tables of texts, in chapters: what a terminal, Markdown and the page's tables are printed from."""
 
-from spark_sink.report.access.sections import admissions_section, denials_section
+from spark_sink.report.access.sections import admissions_section, changes_section, denials_section
 from spark_sink.report.facts import DEFAULT_TAG, Facts
 from spark_sink.report.feed.sections import consumers_section, feeds_section, lacking_section, trouble_section
 from spark_sink.report.messages.sections import dead_letters_section, deliveries_section
@@ -84,8 +84,8 @@ def chapters(facts: Facts) -> list[Chapter]:
         cluster.append(routes.routes_over_time_section(facts))
     if facts.loads.rows:
         cluster.append(routes.loads_section(facts))
-    has_access = facts.access.rows or facts.access.denied_rows
-    access = [admissions_section(facts), denials_section(facts)]
+    has_access = facts.access.rows or facts.access.denied_rows or facts.access.changed_rows
+    access = [admissions_section(facts), denials_section(facts), changes_section(facts)]
     has_messages = facts.messages.delivered or facts.messages.dead
     messages = [deliveries_section(facts), dead_letters_section(facts)]
     files = [make(facts) for make in (feeds_section, consumers_section, lacking_section, trouble_section)]

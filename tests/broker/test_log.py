@@ -115,6 +115,9 @@ LINES = {
     "cluster: a broker is unreachable: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
     "table: digest=0f routes=2": told(events.TABLE_DIGEST, tags=DIGEST),
     "broker: files reloaded: tls.key": told(events.FILES_RELOADED, detail="tls.key"),
+    "admin 10.0.0.4: PUT /api/v1/drains/broker, asked by token:ci": told(
+        events.CHANGED, peer="admin 10.0.0.4", detail="PUT /api/v1/drains/broker, asked by token:ci"
+    ),
     "load: cpu_permille=250 in_flight=3": told(events.BROKER_LOAD, tags=[("cpu_permille", "250"), ("in_flight", "3")]),
     "broker: events dropped: 12 records": told(events.EVENTS_DROPPED, detail="12 records"),
 }

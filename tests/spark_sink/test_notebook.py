@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.events import (
+    CHANGED,
     DELIVERED,
     EVENTS_DROPPED,
     POSTED,
@@ -34,10 +35,11 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     seen = told(301, ROUTE_SEEN, route_id="r", service="orders")
     left = told(302, ROUTE_LEFT, route_id="r", service="orders", reason="closed")
     lost = told(303, EVENTS_DROPPED, tags=[("records", "3")], reason="backlog-full")
+    changed = told(307, CHANGED, principal="token:ci", tags=[("operation", "drain"), ("subject", "broker")])
     reached = MessageRecord(304, BEFORE_MIDNIGHT_MS, "0" * 32, "orders", "new", "a", DELIVERED, "", 0, 1, 1)
     called = flow(random.Random(1), 306)._replace(principal="jwt:orders-7", requests=0, histogram=[])
     posted = FileRecord(305, BEFORE_MIDNIGHT_MS, "data", POSTED, BEFORE_MIDNIGHT_MS, path="a")
-    seal(folder / "events", [seen, left, lost, reached, posted, called], header=header_with(first_number=50))
+    seal(folder / "events", [seen, left, lost, reached, posted, called, changed], header=header_with(first_number=50))
     seal_requests(folder / "events", range(1000, 1050))
     run_once(None, folder / "events", folder / "tables")
     return folder / "tables"

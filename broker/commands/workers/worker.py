@@ -16,7 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from admin_api.app import make_app, start_unix
+from admin_api.app import make_worker_app, start_unix
 from broker.commands.process import Collector, heed_signals, prepare, run, stop_at_eof
 from broker.commands.workers.messages import BEAT, BEAT_S, StartReport
 from broker.commands.workers.plan import Assignment
@@ -47,7 +47,7 @@ async def _serve(assignment: Assignment) -> int:
     try:
         await server.start()
         if assignment.admin_path:
-            admin = await start_unix(make_app(server), assignment.admin_path)
+            admin = await start_unix(make_worker_app(server), assignment.admin_path)
     except BrokerError as error:
         _say(StartReport(error=error.text))
         if server.is_ready:

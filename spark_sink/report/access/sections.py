@@ -31,3 +31,15 @@ def denials_section(facts: Facts) -> Section:
         nothing="Nothing was denied.",
         of=(access.denied_count, "row"),
     )
+
+
+def changes_section(facts: Facts) -> Section:
+    access = facts.access
+    return of_records(
+        "What operators have changed",
+        f"who = principal | role | from = peer | operation | subject | word | {_TIMES}",
+        access.changed_rows,
+        "By the REST API. With a word it was refused.",
+        nothing="Nothing was changed.",
+        of=(access.changed_count, "row"),
+    )

@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from admin_api.app import app_of, make_app, make_workers_app, start_unix
+from admin_api.access.gate import Gate
+from admin_api.access.local_token import LocalToken
+from admin_api.app import app_of, make_worker_app, make_workers_app, start_unix
 from admin_api.backends.workers import Workers as WorkersBackend
 from admin_api.backends.workers import plan_pages
 from admin_api.errors import MISSING
 from broker.config.options import Config
 from broker.config.sections.process import AdminOptions, BrokerOptions
+from broker.events import CHANGED, LifecycleEvent
 from broker.views.schemas import Part, WorkerView
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import REQUEST_RESPONSE
@@ -107,7 +110,7 @@ async def workers(socket_folder: Path) -> AsyncIterator[Workers]:
     for number, name in supervisor.names.items():
         admin = FakeAdmin(net.worlds[name])
         admin.config = Config(admin=AdminOptions(changes="all"))  # as of a worker
-        runners.append(await start_unix(make_app(admin), supervisor.admin_path(number)))
+        runners.append(await start_unix(make_worker_app(admin), supervisor.admin_path(number)))
     async with api_of(make_workers_app(supervisor)) as client:
         yield Workers(net, supervisor, client)
     for runner in runners:
@@ -243,6 +246,21 @@ async def test_a_drain_is_for_all_workers(workers: Workers) -> None:
     await workers.change("DELETE", "/api/v1/drains/tags/region/eu")
     assert await workers.problem("DELETE", "/api/v1/drains/tags/region/eu") == (404, "no-such-drain")
     assert await workers.items("/api/v1/drains", "kind") == []
+
+
+async def test_one_worker_tells_who_has_asked_for_a_change(workers: Workers, tmp_path: Path) -> None:
+    local = LocalToken(str(tmp_path / "token"))
+    local.write(0)
+    assert local.file is not None
+    by = {"Authorization": f"Bearer {local.file.read_text().strip()}"}
+    async with (
+        api_of(make_workers_app(workers.supervisor, gate=Gate(lambda: None, local))) as client,
+        client.put("/api/v1/drains/tags/region/eu", headers=by) as answer,
+    ):
+        assert answer.status == 200
+    told = [event for name in ("w1", "w2") for event in workers.net.worlds[name].core.take_events()]
+    changes = [event for event in told if isinstance(event, LifecycleEvent) and event.kind == CHANGED]
+    assert [(each.principal, dict(each.tags)["subject"]) for each in changes] == [("token:local", "region=eu")]
 
 
 async def test_a_worker_that_was_started_again_drains_what_the_others_do(workers: Workers) -> None:

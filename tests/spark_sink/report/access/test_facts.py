@@ -4,7 +4,7 @@ import random
 from datetime import timedelta
 from pathlib import Path
 
-from spark_sink.report.access.facts import MAX_ACCESS, MAX_DENIALS
+from spark_sink.report.access.facts import MAX_ACCESS, MAX_CHANGES, MAX_DENIALS
 from spark_sink.report.chapters import chapters
 from spark_sink.report.facts import read_facts
 from tests.spark_sink.report import reference
@@ -52,6 +52,22 @@ def test_identities_and_denials_equal_plain_python(tmp_path: Path) -> None:
     assert (access.admitted, access.denied) == (admitted, sum(row["times"] for row in denials))
     since = read_facts(tmp_path, NOON + timedelta(minutes=30)).access
     assert since.denied == sum(row["times"] for row in denials if row["minute"] >= NOON + timedelta(minutes=30))
+
+
+def test_changes_equal_plain_python_and_the_latest_is_first(tmp_path: Path) -> None:
+    who = {"principal": ["token:local", "token:<b>", ""], "role": ["admin", "operator"], "peer": ["admin 10.0.0.4"]}
+    what = {"operation": ["drain", "close"], "subject": [f"service-{number}" for number in range(9)]}
+    changes = made(3, 80, **who, **what, word=["", "role-not-enough"])
+    write(tmp_path, {"lifecycle": [event_row("BrokerStarted")], "changes": changes})
+    access = read_facts(tmp_path).access
+    keys = ["principal", "role", "peer", "operation", "subject", "word"]
+    rows = [tuple(vars(row).values()) for row in access.changed_rows]
+    assert len(rows) == MAX_CHANGES < access.changed_count == len(told(changes, keys))
+    assert set(rows) < told(changes, keys)
+    ends = [row.last_us for row in access.changed_rows]
+    assert ends == sorted(ends, reverse=True)
+    [chapter] = [each for each in chapters(read_facts(tmp_path)) if each.name == "access"]
+    assert [len(section.rows) for section in chapter.sections] == [0, 0, MAX_CHANGES]
 
 
 def test_identities_have_a_chapter_where_there_are_any(tmp_path: Path) -> None:
