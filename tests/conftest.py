@@ -21,6 +21,7 @@ from broker.limited_log import STRANGERS
 from broker.server import Server
 from tests.golden import Golden
 from tests.interop.node import Node, NodeMissing, install
+from tests.system.support.certificates import BROKER_NAMES, Authority
 from tests.system.support.processes import BrokerProcess
 from tests.system.support.waits import until
 
@@ -129,6 +130,15 @@ def needs_openssl() -> str:
     if path is None:
         missing("openssl is not installed: apt install openssl")
     return path
+
+
+@pytest.fixture(scope="session")
+def authority(needs_openssl: str, tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """One that has signed `broker` and `client`."""
+    made = Authority(needs_openssl, tmp_path_factory.mktemp("authority"), "ours")
+    made.sign("broker", BROKER_NAMES)
+    made.sign("client")
+    return made
 
 
 @pytest.fixture(scope="session")
