@@ -13,16 +13,21 @@ from admin_api.access.local_token import LocalToken
 from admin_api.app import make_app, start_admin
 from broker.config.load import Sources
 from broker.server import Server
+from rsocket_wire.wire.authentication import AUTHENTICATION_MIME, SIMPLE, Credentials
+from tests.fakes import composite, setup
+from tests.system.support.wires import Wire
 
 CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 LISTEN: Final = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 
 
 @contextlib.asynccontextmanager
-async def running(file: Path | None = None, **options: object) -> AsyncIterator[Server]:
-    """A broker, and nobody is waited for at its end. `options`: `limits__max_frame_bytes=…`; `file`: of more, TOML."""
-    variables = {f"RSB_{name.upper()}": str(value) for name, value in options.items()}
-    flags: Mapping[str, Any] = {"server.listen": LISTEN, "admin.listen": "off"}
+async def running(
+    options: Mapping[str, object], file: Path | None = None, listen: tuple[str, ...] = LISTEN
+) -> AsyncIterator[Server]:
+    """A broker, and nobody is waited for at its end. `file`: of more options, TOML."""
+    variables = {f"RSB_{name.upper().replace('.', '__')}": str(value) for name, value in options.items()}
+    flags: Mapping[str, Any] = {"server.listen": listen, "admin.listen": "off"}
     sources = Sources(str(file) if file is not None else None, variables, flags)
     server = Server(sources.load().config, sources=sources)
     await server.start()
@@ -65,6 +70,25 @@ async def asked(server: Server, token_file: Path) -> AsyncIterator[Asked]:
             yield Asked(f"http://127.0.0.1:{port}", token_file.read_text().strip(), session)
     finally:
         await admin.cleanup()
+
+
+def credentials_of(name: str) -> Credentials:
+    """Those of a user of `write_users`."""
+    return Credentials(SIMPLE, name, name)
+
+
+def login(credentials: Credentials, announced: bytes = b"", token: bytes | None = None) -> bytes:
+    """A SETUP. `announced`: see `announcement`; `token`: of the session that it asks for."""
+    metadata = composite((AUTHENTICATION_MIME.decode(), credentials.encode())) + announced
+    return setup(metadata, token=token)
+
+
+async def user(url: str, name: str, announced: bytes = b"") -> Wire:
+    """The connection of a user of `write_users` that is let in."""
+    wire = await Wire.connect(url)
+    wire.send(login(credentials_of(name), announced))
+    await wire.ping()
+    return wire
 
 
 def write_users(path: Path, names: Sequence[str]) -> Path:

@@ -141,19 +141,19 @@ async def test_all_credentials_that_are_refused_get_their_word_and_stand_nowhere
     (tmp_path / "keys.json").write_bytes(key_set(signer()))
     (tmp_path / "secret").write_text(f"{PLANTED} of the cluster")
     options: dict[str, Any] = {
-        "auth__mode": "required",
-        "auth__accept": "jwt,user",
-        "auth__users": write_users(tmp_path / "users", ["ada"]),
-        "jwt__keys": tmp_path / "keys.json",
-        "jwt__issuer": ISSUER,
-        "jwt__audience": AUDIENCE,
-        "cluster__secret_file": tmp_path / "secret",
-        "log__frames": "*",
-        "limits__max_wrong_logins_per_s": 1000,
+        "auth.mode": "required",
+        "auth.accept": "jwt,user",
+        "auth.users": write_users(tmp_path / "users", ["ada"]),
+        "jwt.keys": tmp_path / "keys.json",
+        "jwt.issuer": ISSUER,
+        "jwt.audience": AUDIENCE,
+        "cluster.secret_file": tmp_path / "secret",
+        "log.frames": "*",
+        "limits.max_wrong_logins_per_s": 1000,
     }
     secrets: set[str] = set()
     said_to: dict[str, list[Frame]] = {}
-    async with running(**options) as server, asked(server, tmp_path / "token") as api:
+    async with running(options) as server, asked(server, tmp_path / "token") as api:
         for at, (name, attempt) in enumerate(ATTEMPTS.items()):
             said = attempt.said()
             secrets.update(secrets_of(said))

@@ -84,7 +84,7 @@ class Attacked:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def attacked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Attacked]:
     folder = tmp_path_factory.mktemp("attacked")
-    async with running(server__origins=SHOP) as server, asked(server, folder / "token") as admin:
+    async with running({"server.origins": SHOP}) as server, asked(server, folder / "token") as admin:
         yield Attacked(server, admin)
 
 
