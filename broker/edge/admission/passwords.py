@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -24,6 +26,7 @@ from rsocket_wire.wire.authentication import Credentials
 
 AT_ONCE_N: Final = 2  # verified; the others wait
 MAX_WAITING: Final = 256  # at 50 ms each a third of them are done in the time that a SETUP has
+NICE: Final = 19  # of the threads: the event loop goes first where CPUs are few
 
 _log: Final = logging.getLogger(__name__)
 
@@ -38,7 +41,7 @@ class PasswordVerifier:
         """OSError, ValueError: the file is not what it should be."""
         self._path: Final = path
         self._hasher: Final = PasswordHasher()
-        self._threads: Final = ThreadPoolExecutor(AT_ONCE_N, "password")
+        self._threads: Final = ThreadPoolExecutor(AT_ONCE_N, "password", _stand_back)
         self._stamp = _stamp(path)
         self._users = read_users(path)
         self._changed: set[str] = set()  # names that are gone, or have another password, since the last `commit`
@@ -94,6 +97,12 @@ class PasswordVerifier:
             self._take(read_users(self._path))
         except (OSError, ValueError) as error:
             _log.warning("auth.users: %s cannot be read, the users stay as they were: %s", self._path, error)
+
+
+def _stand_back() -> None:
+    """Lets the system prefer the event loop to this thread and those that argon2 starts from it, where it can."""
+    if sys.platform == "linux":  # elsewhere niceness is the process's
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 def _stamp(path: str) -> tuple[int, int, int]:

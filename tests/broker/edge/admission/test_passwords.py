@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
 
-from broker.edge.admission.passwords import PasswordVerifier
+from broker.edge.admission.passwords import NICE, PasswordVerifier
 from broker.edge.admission.verdicts import NotAccepted, Verified
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.authentication import SIMPLE, Credentials
@@ -88,4 +90,21 @@ async def test_a_mistake_in_the_file_is_told_and_changes_nothing(tmp_path: Path)
     with pytest.raises(BrokerError, match=r"auth.users: \S+ cannot be read: No such file or directory"):
         verifier.prepare()
     assert verifier.commit() == set()
+    await verifier.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere niceness is the process's")
+async def test_the_event_loop_goes_before_what_verifies(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Looking(PasswordVerifier):
+        def _fits(self, hashed: str, password: str) -> bool:
+            seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            return super()._fits(hashed, password)
+
+    verifier = Looking(write(tmp_path, ada="lovelace"))
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    await verifier.verify(ask("ada", "lovelace"))
+    assert seen == [NICE]
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
     await verifier.close()
