@@ -3,20 +3,27 @@
     python -m benchmarks.beside consumer PORT BYTES_PER_S    reads that much of streams that it asked a lot of
     python -m benchmarks.beside service PORT                 answers as `stopped`, until it is sent SIGSTOP
     python -m benchmarks.beside feeder PORT                  sends requests to `stopped` all the time
+    python -m benchmarks.beside logins PORT FILE PER_S ADDRESSES_N ARE_RIGHT
+                                                             connects with each credentials of the file in turn
 
 A consumer takes streams of the generator's `echo` and has WAITING_BYTES of them on the way to it: more than the mark
 above which the broker calls a peer congested, less than the limit at which it ends it. Each says `ready` once it is.
 """
 
+import base64
 import socket
 import sys
 import time
+from collections import deque
 from contextlib import suppress
+from itertools import count
+from pathlib import Path
 from typing import Final
 
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
-from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
+from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry, encode_well_known_entry
+from rsocket_wire.wire.authentication import AUTHENTICATION_ID
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from rsocket_wire.wire.tags import Tag
 
@@ -29,6 +36,7 @@ READS_PER_S: Final = 10
 RETRY_S: Final = 0.02  # until the generator's service is there
 FED_PER_S: Final = 200  # requests of FED_BYTES
 FED_BYTES: Final = 4096
+OPEN_N: Final = 50  # connections of who logs in, the last ones
 
 
 def connect(port: int, metadata: bytes | None = None) -> socket.socket:
@@ -106,10 +114,35 @@ def feed(port: int) -> None:
         time.sleep(1 / FED_PER_S)
 
 
-def main(role: str, port: int, bytes_per_s: int = 0) -> None:
+def log_in(port: int, path: str, per_s: int, addresses_n: int, are_right: int) -> None:
+    """So many connections a second, from so many addresses in turn; ends when one with right credentials is refused."""
+    lines = Path(path).read_bytes().splitlines()
+    entries = [encode_well_known_entry(AUTHENTICATION_ID, base64.b64decode(line)) for line in lines]
+    setups = [framed(frames.Setup(COMPOSITE_MIME, "a/b", 20_000_000, 90_000_000, entry).encode()) for entry in entries]
+    asked = framed(frames.encode_keepalive(b"", respond=True))
+    opened: deque[socket.socket] = deque()
+    print("ready", flush=True)
+    began_s = time.monotonic()
+    for number in count():
+        made = socket.socket()
+        made.bind((f"127.0.1.{1 + number % addresses_n}", 0))
+        made.connect(("127.0.0.1", port))
+        made.sendall(setups[number % len(setups)] + asked)
+        opened.append(made)
+        if len(opened) > OPEN_N:
+            oldest = opened.popleft()
+            if are_right and oldest.recv(9, socket.MSG_WAITALL)[7] >> 2 != frames.KEEPALIVE:
+                raise SystemExit("right credentials were refused")
+            oldest.close()
+        time.sleep(max(0.0, began_s + number / per_s - time.monotonic()))
+
+
+def main(role: str, port: int, *words: str) -> None:
     """Until it is killed."""
     if role == "consumer":
-        consume(port, bytes_per_s)
+        consume(port, int(words[0]))
+    elif role == "logins":
+        log_in(port, words[0], *map(int, words[1:]))
     elif role == "service":
         serve(port)
     else:
@@ -117,4 +150,4 @@ def main(role: str, port: int, bytes_per_s: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

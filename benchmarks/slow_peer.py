@@ -34,9 +34,9 @@ HEAD: Final = ("traffic", "beside", "CPU µs each", "ratio", "each/s", "ratio", 
 
 
 @contextmanager
-def process(broker: RunningBroker, role: str, *numbers: int, is_awaited: bool = True) -> Iterator[int]:
+def process(broker: RunningBroker, role: str, *words: object, is_awaited: bool = True) -> Iterator[int]:
     """One process of `beside.py`; its process id. `is_awaited`: it says when it is ready."""
-    started = start_module("beside", role, broker.port, *numbers, cpus=choose_cpus()[1])
+    started = start_module("beside", role, broker.port, *words, cpus=choose_cpus()[1])
     try:
         if is_awaited:
             hear(started)
