@@ -15,7 +15,7 @@ SHARED ?= -n 4 --dist loadgroup
 # its own modules again: a quarter of a minute for each process, and a second for each broker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-compiled build/compiled bench docs lint types clean
+.PHONY: demo test test-compiled build/compiled bench fuzz docs lint types clean
 
 demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in three to four minutes
 	$(BIN)/rsocket-broker demo
@@ -32,6 +32,15 @@ build/compiled: $(VENV)/dev ## a copy of the packages with the core compiled; ma
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler
 	$(BIN)/python -m benchmarks.compare
 	$(BIN)/python -m benchmarks.readme
+
+# What runs at night; a minute of each is enough to try a change.
+FUZZ_S ?= 1800
+FUZZ ?= $(notdir $(wildcard tests/fuzz/corpus/*))
+
+fuzz: $(VENV)/dev $(VENV)/fuzz ## what strangers may send, each kind for half an hour (FUZZ_S=60 FUZZ=authentication), guided by coverage
+	@status=0; for each in $(FUZZ); do echo "== $$each"; \
+		$(BIN)/python -m tests.fuzz.long_run $$each -max_total_time=$(FUZZ_S) -timeout=20 || status=1; \
+	done; exit $$status
 
 docs: $(VENV)/docs ## the documents and the reference of client_sdk as a site in build/docs; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
@@ -63,6 +72,11 @@ $(VENV)/dev: $(VENV)/base
 
 $(VENV)/docs: $(VENV)/base
 	$(INSTALL) --editable '.[docs]'
+	@touch $@
+
+# libFuzzer for Python: Linux and CPython 3.11 to 3.13.
+$(VENV)/fuzz: $(VENV)/base
+	$(INSTALL) --editable '.[fuzz]'
 	@touch $@
 
 # Strangers that tests talk to and that PyPI has as source only: without a C compiler those tests are skipped.

@@ -13,7 +13,6 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE
 from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import World, address, addressed, composite, fragments
-from tests.fuzz.fuzz_receive import main
 from tests.fuzz.play import play
 
 ENDLESS_S = 60  # one test of this file takes a few seconds
@@ -104,14 +103,3 @@ def test_every_byte_of_a_setup_may_be_wrong() -> None:
             wire = World().connect()
             wire.send(SETUP_FRAME[:at] + bytes([value]) + SETUP_FRAME[at + 1 :])
             assert wire.is_closed or wire.peer.is_open
-
-
-def test_a_file_of_a_long_run_can_be_played_again(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
-    pytest_file = tmp_path / "crash-1"
-    pytest_file.write_bytes(b"\x0f\x01\x00\x02")
-    try:
-        import atheris  # noqa: F401
-    except ImportError:
-        assert main(["fuzz_receive", str(pytest_file)]) == 0
-        assert "no rule was broken" in capsys.readouterr().out
-        assert main(["fuzz_receive"]) == 2
