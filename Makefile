@@ -15,7 +15,7 @@ SHARED ?= -n 4 --dist loadgroup
 # its own modules again: a quarter of a minute for each process, and a second for each broker.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-compiled build/compiled bench fuzz docs lint types clean
+.PHONY: demo test test-compiled build/compiled bench fuzz audit sbom docs lint types clean
 
 demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in three to four minutes
 	$(BIN)/rsocket-broker demo
@@ -41,6 +41,12 @@ fuzz: $(VENV)/dev $(VENV)/fuzz ## what strangers may send, each kind for half an
 	@status=0; for each in $(FUZZ); do echo "== $$each"; \
 		$(BIN)/python -m tests.fuzz.long_run $$each -max_total_time=$(FUZZ_S) -timeout=20 || status=1; \
 	done; exit $$status
+
+audit: $(VENV)/dev $(VENV)/audit ## known holes in what users install; where no advisories can be had it says so
+	@$(BIN)/python -m tests.supply_chain.audit
+
+sbom: $(VENV)/dev $(VENV)/audit ## what users install, as CycloneDX in build/sbom.json
+	@$(BIN)/python -m tests.supply_chain.sbom build/sbom.json
 
 docs: $(VENV)/docs ## the documents and the reference of client_sdk as a site in build/docs; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
@@ -77,6 +83,10 @@ $(VENV)/docs: $(VENV)/base
 # libFuzzer for Python: Linux and CPython 3.11 to 3.13.
 $(VENV)/fuzz: $(VENV)/base
 	$(INSTALL) --editable '.[fuzz]'
+	@touch $@
+
+$(VENV)/audit: $(VENV)/base
+	$(INSTALL) --editable '.[audit]'
 	@touch $@
 
 # Strangers that tests talk to and that PyPI has as source only: without a C compiler those tests are skipped.
