@@ -76,12 +76,13 @@ class ConnectionLimits:
     def exchange(self, peer: Peer, newcomer: Peer) -> None:
         """The peer is about to be resumed on the transport of the newcomer, and each is counted where it is from.
 
-        So the newcomer takes the peer's old place with it. Who was admitted by credentials stays who it was.
+        So the newcomer takes the peer's old place with it. Who was admitted stays who it was, nobody included (D-96).
         """
         peer.bytes_in += newcomer.bytes_in
         newcomer.bytes_in = 0
         peer.address, newcomer.address = newcomer.address, peer.address
-        if peer.principal == peer.proof.principal:
+        is_admitted = self._settings.auth_mode != "off" and not peer.principal
+        if peer.principal == peer.proof.principal and not is_admitted:
             peer.principal, newcomer.principal = newcomer.principal, peer.principal
         peer.shared_origin = peer.principal or peer.address
         peer.proof = newcomer.proof

@@ -159,6 +159,20 @@ def test_a_session_whose_right_has_ended_is_not_resumed() -> None:
     assert again.one() == error(0, REJECTED_RESUME, NO_SESSION)
 
 
+def test_a_session_that_was_let_in_as_nobody_stays_nobody_whatever_its_next_transport_proves() -> None:
+    world = world_of(mode="required")
+    wire = world.connect(origin=("10.0.0.4", ""))
+    wire.send(setup(token=b"t"))
+    wire.lose()
+    again = world.connect(origin=("10.0.0.4", "certificate:CN=x"))
+    again.send(Resume(b"t", 0, 0).encode())
+    assert (again.is_closed, again.peer.principal, again.peer.proof.principal) == (False, "", "certificate:CN=x")
+    assert again.peer in world.core.peers()
+    again.lose()
+    world.advance(world.core.settings.resume_ttl_s + 100.0)
+    assert world.core.lifecycle.limits.origins() == (0, 0)
+
+
 def test_so_many_are_judged_in_a_turn_and_the_rest_in_the_next_ones() -> None:
     world = world_of()
     wires = [connect(world, "uid:7") for _ in range(LOOKS_N + 1)]
