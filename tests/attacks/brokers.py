@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import aiohttp
 from argon2 import PasswordHasher
+from yarl import URL
 
 from admin_api.access.gate import Gate
 from admin_api.access.local_token import LocalToken
@@ -56,7 +57,8 @@ class Asked:
         """Status and body."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         headers |= options.pop("headers", {})
-        async with self._session.request(method, self.url + path, headers=headers, **options) as answer:
+        url = URL(self.url + path, encoded=True)  # as it stands, with its dots
+        async with self._session.request(method, url, headers=headers, **options) as answer:
             return answer.status, await answer.text()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -16,10 +17,12 @@ from admin_api.access import gate
 from admin_api.bodies import MAX_BODY_BYTES
 from admin_api.listener import AdminListener, Bounds
 from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, VIEWER, digest_of
+from broker.config.sections.events import EventOptions
 from broker.connections.guesses import SLOW_S, WRONG_PER_S
 from broker.connections.rate_limits import BURST_S
 from broker.limited_log import STRANGERS
 from broker.server import Server
+from spark_sink.event_files.layout import segment_name
 from tests.attacks.brokers import Asked, asked, running
 from tests.conftest import StartBroker
 from tests.system.support.waits import soon, until
@@ -138,6 +141,26 @@ def test_what_others_can_read_is_warned_of(start_broker: StartBroker, tmp_path: 
     assert "CLUSTER__SECRET_FILE: every user of this machine may read the file" in broker.errors
 
 
+async def test_nothing_is_sent_but_event_files(server: Server, api: Asked, tmp_path: Path) -> None:
+    broker_id, epoch = "7f3a0000-0000-4000-8000-000000000001", 1_700_000_000_000
+    (tmp_path / "secret").write_text("not for everybody")
+    for name in ("flows", "lifecycle"):
+        (tmp_path / "events" / name).mkdir(parents=True)
+        (tmp_path / "events" / name / segment_name(broker_id, epoch, 1)).symlink_to(tmp_path / "secret")
+    server.config = replace(server.config, events=EventOptions(dir=str(tmp_path / "events")))
+    assert await status(api, "GET", EVENTS, api.token) == 200
+    run = f"{broker_id}-{epoch}"
+    for path in (
+        f"{run}/flows/1",
+        f"{run}/..%2f..%2f/1",
+        f"{run}/%2e%2e/secret",
+        "..%2fsecret",
+        f"{run}/x/1",
+    ):
+        code, said = await api.ask("GET", f"{EVENTS}/{path}", api.token)
+        assert (code in (400, 404), "not for everybody" in said) == (True, False), path
+
+
 # From another machine
 
 
@@ -170,6 +193,15 @@ async def test_a_token_does_what_its_role_may(tokened: Asked) -> None:
     }
     expected = {VIEWER: [200, 403, 403], READER: [403, 200, 403], OPERATOR: [200, 403, 200], ADMIN: [200, 200, 200]}
     assert allowed == expected
+
+
+async def test_nobody_changes_something_and_is_not_named(tokened: Asked, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for token, code in ((OPERATOR, 200), (VIEWER, 403), ("guess", 401)):
+        assert await status(tokened, "PUT", DRAIN, f"rsb_{token}") == code
+    await until(lambda: len([line for line in caplog.messages if DRAIN in line]) == 2)
+    told = [line for line in caplog.messages if DRAIN in line]
+    assert [[name in line for line in told] for name in (OPERATOR, VIEWER)] == [[True, False], [False, True]]
 
 
 async def test_guesses_at_tokens_are_slowed_down_and_stand_nowhere(

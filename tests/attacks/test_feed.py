@@ -43,12 +43,19 @@ TAGS = {"exchange": "xpublic", "origin": "0123456789abcdef"}
 class Attacked:
     """A mirror that takes posts of an attacker from a broker; `site` has files of the attacker."""
 
-    def __init__(self, folder: Path, site: Site, told: asyncio.Queue[bytes]) -> None:
+    def __init__(
+        self, folder: Path, site: Site, told: asyncio.Queue[bytes], reports: Kept, subscriber: Subscriber
+    ) -> None:
         self.root = folder / "mirror"
         self.outside = folder / "outside"
         self.site = site
-        self.reports = Kept()
+        self.reports = reports
+        self.subscriber = subscriber
         self._told = told
+
+    def post(self, path: str, data: bytes) -> None:
+        """A file that is as it is announced."""
+        self._told.put_nowait(self.site.post(path, self.site.put(path, data)))
 
     async def tell(self, *bodies: bytes, reports_n: int | None = None) -> dict[str, int]:
         """Posts these and one that is good, which arrives; the codes of so many others, None: of all, by path."""
@@ -67,7 +74,7 @@ class Attacked:
 
 
 @asynccontextmanager
-async def attacked(folder: Path, **mirror: Any) -> AsyncIterator[Attacked]:
+async def attacked(folder: Path, tries: int = 1, **mirror: Any) -> AsyncIterator[Attacked]:
     told: asyncio.Queue[bytes] = asyncio.Queue()
     evil = Service(SERVICE, tags=TAGS)
 
@@ -90,13 +97,19 @@ async def attacked(folder: Path, **mirror: Any) -> AsyncIterator[Attacked]:
         (folder / name).mkdir()
     (folder / "outside" / "f").write_bytes(b"mine")
     async with local_broker() as url, Site(folder / "site").serving() as site, connect(url, service=evil):
-        made = Attacked(folder, site, told)
-        source = source_of(url)
+        source, reports = source_of(url), Kept()
         options = SubscriberOptions(
-            **{"root": made.root, "memory": folder / "memory.db", "mirror": MirrorOptions(**mirror), "tries": 1},
-            **{"first_pause_s": 0.01, "is_synced": False, "user": "me", "host": "here"},
+            root=folder / "mirror",
+            memory=folder / "memory.db",
+            mirror=MirrorOptions(**mirror),
+            tries=tries,
+            first_pause_s=0.01,
+            is_synced=False,
+            user="me",
+            host="here",
         )
-        subscriber = Subscriber([source], options, reports={source.name: made.reports})
+        subscriber = Subscriber([source], options, reports={source.name: reports})
+        made = Attacked(folder, site, told, reports, subscriber)
         await subscriber.start()
         try:
             yield made

@@ -24,9 +24,10 @@ GIB = 1 << 30
 
 
 class Attacked:
-    """A gateway that runs, and what its service got."""
+    """A gateway that runs, and what its service got. `url`: of the broker."""
 
-    def __init__(self, serving: Serving, call: Call, got: list[bytes]) -> None:
+    def __init__(self, url: str, serving: Serving, call: Call, got: list[bytes]) -> None:
+        self.url = url
         self.serving = serving
         self.call = call
         self._got = got
@@ -44,22 +45,28 @@ class Attacked:
         return StreamTransport(*await asyncio.open_unix_connection(path))
 
 
-@asynccontextmanager
-async def attacked(folder: Path, **options: Any) -> AsyncIterator[Attacked]:
-    """A gateway with these options, and the service `orders`, at a broker."""
-    got: list[bytes] = []
-    service = Service("orders")
+def taking(name: str, got: list[bytes]) -> Service:
+    """A service that notes what it gets."""
+    service = Service(name)
 
     @service.request_response()
     async def take(data: bytes) -> bytes:
         got.append(data)
         return b"taken"
 
+    return service
+
+
+@asynccontextmanager
+async def attacked(folder: Path, **options: Any) -> AsyncIterator[Attacked]:
+    """A gateway with these options, and the service `orders`, at a broker."""
+    got: list[bytes] = []
+    service = taking("orders", got)
     async with local_broker() as url, connect(url, service=service):
         given = assigned(folder, url)
         given = replace(given, options=replace(given.options, **options))
         async with gateway(given) as serving, calling(serving.endpoints[0]) as call:
-            yield Attacked(serving, call, got)
+            yield Attacked(url, serving, call, got)
 
 
 async def test_garbage_is_answered_and_reaches_nobody(tmp_path: Path) -> None:

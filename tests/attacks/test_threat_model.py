@@ -1,4 +1,5 @@
-"""docs/threat-model.md is held to the sources: what it names is there, and each script of this folder has its row."""
+"""docs/threat-model.md is held to the sources: what it names is there, each script of this folder has its row, and each
+row a script against what runs."""
 
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ from tests.conformance.table import ROOT, dangling_in, functions_in, is_test, ro
 
 PAGE = ROOT / "docs/threat-model.md"
 COLUMNS = ["#", "actor", "what is tried", "what happens", "bounded by", "tests"]
+RUNNING = ("tests/attacks/", "tests/system/")  # tests of brokers, gateways and mirrors that run, over real sockets
 ALWAYS = ("always", "none: the modes of the files")  # no option bounds it
 
 
@@ -38,6 +40,12 @@ def test_each_test_of_a_row_exists() -> None:
     tests = {row[0]: names_in(row[5]) for row in rows()}
     assert [id for id, names in tests.items() if not names] == []
     assert [name for names in tests.values() for name in names if not is_test(name)] == []
+
+
+def test_each_row_is_tried_at_what_runs() -> None:
+    """And not only at a part of it: a defence that is not wired up would hold there."""
+    tests = {row[0]: names_in(row[5]) for row in rows()}
+    assert [id for id, names in tests.items() if not any(name.startswith(RUNNING) for name in names)] == []
 
 
 def test_what_bounds_a_threat_is_an_option_or_a_limit() -> None:
