@@ -80,6 +80,8 @@ CHANGED: Final = 42
 # Tags of Denied: which tag of the route was in the way.
 TAG: Final = "tag"
 VALUE: Final = "value"
+
+ISSUED_BEFORE: Final = "issued_before"  # tag of RevocationSet: before when, milliseconds since the epoch
 # Of Changed: what was asked for.
 OPERATION: Final = "operation"
 SUBJECT: Final = "subject"

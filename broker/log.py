@@ -191,7 +191,7 @@ _LINES: Final = {
     events.DENIED: "peer {peer}: service {service} may not be announced{why}",
     events.ROLES_CHANGED: "broker: roles changed{detail}",
     events.REVOKED: "peer {peer}: revoked{detail}",
-    events.REVOCATION_SET: "credentials revoked{detail}",
+    events.REVOCATION_SET: "credentials revoked{detail}{before}",
     events.REVOCATION_REMOVED: "credentials no longer revoked{detail}",
     events.ANNOTATIONS_REFUSED: "peer {peer}: annotations of {requests} refused{why}",
     events.BREAKER_OPENED: "service {service}: requests are refused{detail}",
@@ -240,6 +240,7 @@ def event_line(event: events.LifecycleEvent) -> str:
         requests=f"{event.requests} requests",
         detail=_behind_colon(event.detail),
         why=_behind_colon(_why(event)),
+        before=_before(event),
     )
 
 
@@ -251,8 +252,22 @@ def one_line(text: str) -> str:
 
 
 def _moment(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-    return moment.replace("+00:00", "Z")
+    return _iso(record.created)
+
+
+def _iso(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _before(event: events.LifecycleEvent) -> str:
+    """`, issued before 2026-03-01T08:30:00.125Z`; what another broker says may be later than any date."""
+    text = dict(event.tags).get(events.ISSUED_BEFORE, "") if event.kind == events.REVOCATION_SET else ""
+    if not text:
+        return ""
+    try:
+        return f", issued before {_iso(int(text) / 1000)}"
+    except (ValueError, OverflowError, OSError):
+        return f", issued before {text} ms"
 
 
 def _seconds(event: events.LifecycleEvent) -> str:

@@ -13,7 +13,7 @@ from broker.cluster.messages import MAX_PRINCIPAL_BYTES, RevocationMessage
 from broker.cluster.replication import Replication
 from broker.cluster.state import ClusterState
 from broker.connections.review import Review
-from broker.events import REVOCATION_REMOVED, REVOCATION_SET
+from broker.events import ISSUED_BEFORE, REVOCATION_REMOVED, REVOCATION_SET
 from rsocket_wire.errors import BrokerError
 
 MAX_BEFORE_MS: Final = 253_402_300_799_999  # the end of the year 9999, for programs that read it as a date
@@ -61,7 +61,8 @@ class ToldRevocations:
         if message.before_ms:
             self.by_principal[principal] = message
             self._revocations.told[principal] = message.before_ms
-            self._event_log.tell(REVOCATION_SET, at_ms, detail=f"{principal}, issued before {message.before_ms} ms")
+            tags = [(ISSUED_BEFORE, str(message.before_ms))]
+            self._event_log.tell(REVOCATION_SET, at_ms, tags=tags, detail=principal)
             self._review.begin()
         elif self.by_principal.pop(principal, None) is not None:
             del self._revocations.told[principal]

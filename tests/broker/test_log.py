@@ -115,6 +115,12 @@ LINES = {
     "cluster: a broker is unreachable: eu-3 (7)": told(events.BROKER_LEFT, detail="eu-3 (7)"),
     "table: digest=0f routes=2": told(events.TABLE_DIGEST, tags=DIGEST),
     "broker: files reloaded: tls.key": told(events.FILES_RELOADED, detail="tls.key"),
+    "credentials revoked: jwt:a, issued before 2026-03-01T08:30:00.125Z": told(
+        events.REVOCATION_SET, detail="jwt:a", tags=[("issued_before", "1772353800125")]
+    ),
+    "credentials revoked: jwt:b, issued before 18446744073709551615 ms": told(
+        events.REVOCATION_SET, detail="jwt:b", tags=[("issued_before", str(2**64 - 1))]
+    ),
     "admin 10.0.0.4: PUT /api/v1/drains/broker, asked by token:ci": told(
         events.CHANGED, peer="admin 10.0.0.4", detail="PUT /api/v1/drains/broker, asked by token:ci"
     ),
