@@ -11,7 +11,7 @@ import msgspec
 
 from broker.commands import terminal
 from broker.log import one_line
-from client_sdk import Connecting, Payload, Request, Service, connect
+from client_sdk import Client, Connecting, Payload, Request, Service, State, connect
 
 DRAIN_S = 5.0  # for what still runs when enough has come
 
@@ -114,10 +114,24 @@ async def _serve(connecting: Connecting, offered: OfferedService, service: Servi
     async with connecting as client:
         terminal.complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
         waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(offered.done.wait())]
+        telling = asyncio.ensure_future(_tell(client, service.name))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
-                wait.cancel()
+            for task in (*waits, telling):
+                task.cancel()
         await client.drain(DRAIN_S)
     return 0
+
+
+async def _tell(client: Client, name: str) -> None:
+    """A line when the connection has ended, and why; one when the service is offered again."""
+    is_away = False
+    async for change in client.changes():
+        if change.state is State.RECONNECTING and not is_away:
+            is_away = True
+            why = "" if change.reason is None else f": {change.reason.word}: {change.reason.text}"
+            terminal.complain(f"the connection has ended{why}")
+        elif change.state is State.CONNECTED and is_away:
+            is_away = False
+            terminal.complain(f"offering {name!r} again at {change.broker}")

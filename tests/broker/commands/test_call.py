@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 
 from broker.commands import terminal
 from broker.commands.main import main
-from client_sdk import Password, Service, address, sync
+from broker.commands.offer import _tell
+from client_sdk import Change, ConnectionLost, Password, Service, State, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.client_sdk.sync.orders import Orders
@@ -311,6 +312,28 @@ def test_offer_answers_with_json_until_it_is_interrupted(broker: SyncLocalBroker
         command.process.send_signal(signal.SIGINT)
         assert command.end()[0] == terminal.EXIT_INTERRUPTED
     assert run("offer", "stock", broker, "--json", "--answer", "{").exit_code == 2
+
+
+async def test_offer_says_why_its_connection_has_ended_and_when_it_is_offered_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Changing:
+        async def changes(self) -> AsyncIterator[Change]:
+            for state, reason in (
+                (State.CONNECTED, None),
+                (State.MOVING, None),
+                (State.CONNECTED, None),
+                (State.RECONNECTING, ConnectionLost("they hold no longer", word="revoked")),
+                (State.RECONNECTING, ConnectionLost("they hold no longer", word="revoked")),
+                (State.CONNECTED, None),
+            ):
+                yield Change(state, "tcp://a:1", reason)
+
+    await _tell(Changing(), "stock")  # type: ignore[arg-type]  # of a client it asks nothing else
+    assert capsys.readouterr().err.splitlines() == [
+        "rsocket-broker: the connection has ended: revoked: they hold no longer",
+        "rsocket-broker: offering 'stock' again at tcp://a:1",
+    ]
 
 
 # What can go wrong outside of it: one line, no traceback
