@@ -6,7 +6,8 @@ the REST API, and of the configuration the roles.
                                                     by the roles and users, and else go on
 
 Decides which these are and makes of them what listeners and the dialer use; users and keys of tokens are the doorman's.
-All else in the configuration is read at the start only, and so is the secret of the cluster.
+All else in the configuration is read at the start only, and so is the secret of the cluster: which options have changed
+and count from the next start, a line of the log says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Final, NamedTuple
 
 from broker.access.identities import CERTIFICATE
@@ -21,13 +23,14 @@ from broker.config.auth import read_revocations
 from broker.config.certificates import client_context, fault_of_pair, server_context
 from broker.config.cluster import all_listeners, is_in_cluster
 from broker.config.load import ConfigErrors, Sources
-from broker.config.options import Config
+from broker.config.options import SECTIONS, TABLES, Config
 from broker.config.sections.admin_checks import AdminToken, tokens_of
 from broker.config.sections.auth import RoleOptions
 from broker.config.sections.files import bad_file
 from broker.connections.admission import OFF
 from rsocket_wire.errors import BrokerError
 
+_ROLES: Final = "role"  # the only tables that are read again
 NOTHING: Final = "SIGHUP: no option names a file that is read again, and the roles are as they were"
 
 _log: Final = logging.getLogger("broker")
@@ -68,15 +71,20 @@ def read_files(config: Config) -> Reloaded:
     return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations)
 
 
-def read_again(config: Config, sources: Sources | None, prepare: Callable[[], None] | None = None) -> Reloaded | None:
+def read_again(
+    config: Config, sources: Sources | None, prepare: Callable[[], None] | None = None, is_worker: bool = False
+) -> Reloaded | None:
     """As `read_files` for a broker that runs; None: nothing is to change, and the log says why.
 
     `sources`: of the configuration, for its roles; None: these stay. `prepare` reads what the doorman has to.
+    `is_worker`: its supervisor says which options have changed.
     """
+    has_roles = config.auth.mode != OFF
     try:
         files = read_files(config)
-        if sources is not None and config.auth.mode != OFF:
-            files = files._replace(roles=sources.load().config.role)
+        found = sources.load().config if sources is not None and has_roles else None
+        if found is not None:
+            files = files._replace(roles=found.role)
         if prepare is not None:
             prepare()
     except ConfigErrors as errors:
@@ -86,6 +94,8 @@ def read_again(config: Config, sources: Sources | None, prepare: Callable[[], No
     except BrokerError as error:
         _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
         return None
+    if sources is not None and not is_worker:
+        _tell_changed(config, found or _find_config(sources))
     if not files.options and files.roles == config.role:
         _log.warning("broker: %s", NOTHING)
         return None
@@ -106,3 +116,34 @@ def files_of(config: Config) -> tuple[str, ...]:
         named |= {"auth.users": config.auth.users, "jwt.keys": config.jwt.keys}
         named["auth.revocations"] = config.auth.revocations
     return tuple(name for name, path in named.items() if path)
+
+
+def changed_options(old: object, new: object, prefix: str = "") -> list[str]:
+    """Names of options, and of tables of their own, that two configurations have different, without the roles."""
+    found: list[str] = []
+    for each in fields(old):  # type: ignore[arg-type]  # a section, as `Config` is
+        name = prefix + each.name
+        before, after = getattr(old, each.name), getattr(new, each.name)
+        if before == after or name == _ROLES:
+            continue
+        if name in TABLES:
+            found += [f"{name}.{key}" for key in sorted({*before, *after}) if before.get(key) != after.get(key)]
+        else:
+            found += changed_options(before, after, f"{name}.") if name in SECTIONS else [name]
+    return found
+
+
+def _tell_changed(config: Config, found: Config | None) -> None:
+    """`found`: what the sources say now; None: nothing that can be read."""
+    changed = changed_options(config, found) if found is not None else []
+    if changed:
+        _log.warning("broker: SIGHUP: what has changed counts from the next start: %s", ", ".join(changed))
+
+
+def _find_config(sources: Sources) -> Config | None:
+    """What the sources say now; None: they have mistakes, which the next start would tell, and the log does."""
+    try:
+        return sources.load().config
+    except ConfigErrors as errors:
+        _log.warning("broker: SIGHUP: the configuration has a mistake: %s", errors.mistakes[0])
+        return None

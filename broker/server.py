@@ -192,7 +192,8 @@ class Server:
             self._is_reload_due = not self.is_stopping
             return
         doorman = self._doorman
-        files = read_again(self.config, self._sources, doorman.prepare if doorman is not None else None)
+        prepare = doorman.prepare if doorman is not None else None
+        files = read_again(self.config, self._sources, prepare, is_worker=bool(self._link_path))
         if files is None:
             return
         if self._handshakes is not None and files.accepting is not None:

@@ -10,6 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from broker.config.load import Sources, load
+from broker.reload import NOTHING, read_again
 from broker.server import Server
 from rsocket_wire.rsocket.metadata import encode_well_known_entry
 from rsocket_wire.wire.authentication import AUTHENTICATION_ID, SIMPLE, Credentials
@@ -225,6 +226,38 @@ async def test_revocations_of_the_file_are_in_force_for_those_who_are_there(guar
     wire = await Wire.connect(guarded.listeners[0])
     wire.setup(encode_well_known_entry(AUTHENTICATION_ID, Credentials(SIMPLE, "ada", "ada").encode()))
     assert (await end_of(wire)).startswith("revoked: ")
+
+
+# Options that count from the next start
+
+
+async def test_what_has_changed_and_is_not_read_again_is_named_without_values(
+    guarded: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "broker.toml"
+    more = '[cluster]\nsecret = "planted-planted-planted-planted"\n[service.orders]\nchooser = "random"\n'
+    file.write_text(file.read_text().replace('"anonymous"', '"uid"') + "[limits]\nmax_connections = 7\n" + more)
+    guarded.reload()
+    names = "auth.accept, limits.max_connections, cluster.secret, service.orders"
+    assert caplog.messages == [f"broker: SIGHUP: what has changed counts from the next start: {names}"]
+
+
+async def test_with_auth_off_a_mistake_in_the_configuration_is_told_and_files_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("")
+    sources = Sources(str(file), {}, {})
+    config = sources.load().config
+    file.write_text("[limits]\nmax_connections = 7\n")
+    assert read_again(config, sources) is None
+    assert read_again(config, sources, is_worker=True) is None
+    file.write_text("[limits]\nmax_connections = true\n")
+    assert read_again(config, sources) is None
+    texts = [line.removeprefix("broker: ") for line in caplog.messages]
+    told = "SIGHUP: what has changed counts from the next start: limits.max_connections"
+    assert (texts[:3], texts[4]) == ([told, NOTHING, NOTHING], NOTHING)
+    assert texts[3].startswith(f"SIGHUP: the configuration has a mistake: {file}:2: limits.max_connections: ")
 
 
 # Tokens of the REST API
