@@ -14,6 +14,7 @@ Nothing here reads a clock, waits, logs or raises on what a peer sends.
 
 from typing import Final
 
+from broker.access.certificates import RevokedCertificates
 from broker.access.identities import NO_PROOF, Proof
 from broker.access.roles import Role
 from broker.cluster.settings import ClusterSettings
@@ -150,7 +151,7 @@ class Core:
         refusal = self.lifecycle.limits.enter(peer, address, proof, self.lifecycle.sessions.suspended_n)
         if refusal:
             self.lifecycle.end(peer, "over-limit", refusal, now, REJECTED_SETUP)
-        else:
+        elif not self.lifecycle.end_revoked(peer, now):
             self.lifecycle.watch(peer, now + self.settings.setup_timeout_s)
         return peer
 
@@ -169,6 +170,8 @@ class Core:
         peer.arrival = arrival
         # One too many or not: a broker that is full of clients needs the others more than ever.
         self.lifecycle.limits.enter(peer, address, proof, self.lifecycle.sessions.suspended_n)
+        if self.lifecycle.end_revoked(peer, now):
+            return peer
         setup = self.cluster.dialled(peer, url, now)
         peer.connection.begin(setup)
         self.engine.set_mimes(peer, setup)
@@ -350,6 +353,10 @@ class Core:
     def set_revocations(self, before_ms: dict[str, int]) -> None:
         """These are those of the configured file from now on, by principal, else as `set_roles`."""
         self.lifecycle.set_revocations(before_ms)
+
+    def set_revoked_certificates(self, revoked: RevokedCertificates) -> None:
+        """Certificates that their authorities have revoked; connections with one of them, links too, end in `work`."""
+        self.lifecycle.set_revoked_certificates(revoked)
 
     def take_back(self, gone: set[str]) -> None:
         """The credentials of these principals hold no longer; connections with them end in `work`."""

@@ -10,6 +10,7 @@ decide. Streams other than 0, and when time passes, are the core's.
 
 from typing import Final
 
+from broker.access.certificates import RevokedCertificates
 from broker.access.revocations import Revocations
 from broker.access.roles import Role, Roles
 from broker.cluster.cluster import Cluster
@@ -27,7 +28,7 @@ from broker.connections.migration import Departure, Migration
 from broker.connections.rate_limits import SPENT, TokenBucket
 from broker.connections.registration import Registration
 from broker.connections.renewals import Renewals
-from broker.connections.review import Review
+from broker.connections.review import Review, is_admitted
 from broker.connections.sessions import Sessions
 from broker.event_log.route_events import tell_peer, tell_slow
 from broker.events import PEER_CLOSED, ROLES_CHANGED
@@ -219,12 +220,28 @@ class Lifecycle:
         self.revocations.of_file = before_ms
         self.review.begin()
 
+    def set_revoked_certificates(self, revoked: RevokedCertificates) -> None:
+        """These are those of the configured lists from now on."""
+        self.revocations.certificates = revoked
+        self.review.begin_all()
+
     def judge_some(self, now: float) -> None:
         """A turn of the connections that are judged anew."""
         self.review.begin_turn()
         while (peer := self.review.take()) is not None:
-            if not self._judge_anew(peer, self.review.gone, now):
+            has_ended = self.end_revoked(peer, now)
+            if not has_ended and self.review.is_on and is_admitted(peer):
+                has_ended = not self._judge_anew(peer, self.review.gone, now)
+            if has_ended:
                 self.review.ended()
+
+    def end_revoked(self, peer: Peer, now: float) -> bool:
+        """Ends a connection for its certificate, which TLS took for a good one; False: it is one."""
+        ending = self.admission.judge_certificate(peer, now)
+        if ending is not None:
+            self._deny_requests(peer, now)
+            self.carry_out(ending, now)
+        return ending is not None
 
     def _judge_anew(self, peer: Peer, gone: set[str], now: float) -> bool:
         """Looks at a connection whose rights may have changed, see `Admission.judge_again`; False: it has ended."""

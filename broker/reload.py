@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Final, NamedTuple
 
+from broker.access.certificates import RevokedCertificates
 from broker.access.identities import CERTIFICATE
 from broker.config.auth import read_revocations
-from broker.config.certificates import client_context, fault_of_pair, server_context
+from broker.config.certificates import client_context, fault_of_pair, read_revoked, server_context
 from broker.config.cluster import all_listeners, is_in_cluster
 from broker.config.load import ConfigErrors, Sources
 from broker.config.options import SECTIONS, TABLES, Config
@@ -45,6 +46,7 @@ class Reloaded(NamedTuple):
     roles: Mapping[str, RoleOptions]  # by name
     tokens: tuple[AdminToken, ...] | None  # of the REST API; None: none are configured
     revocations: dict[str, int]  # of `auth.revocations`, see `read_revocations`
+    revoked_certificates: RevokedCertificates
 
 
 def read_files(config: Config) -> Reloaded:
@@ -54,11 +56,17 @@ def read_files(config: Config) -> Reloaded:
     if fault is not None:
         which, text = fault
         raise BrokerError("bad-config", f"tls.{which}: {getattr(tls, which)} {text}")
+    try:
+        lists = read_revoked(tls.client_crl) if tls.client_crl else RevokedCertificates()
+    except (OSError, ValueError) as error:
+        raise bad_file("tls.client_crl", tls.client_crl, error) from None
     accepting: ssl.SSLContext | None = None
     if any(listen.is_tls for listen in all_listeners(config)):
         auth = config.auth
         is_optional = auth.mode != OFF and auth.accept != (CERTIFICATE,)  # then admission judges who has none
-        accepting = server_context(tls.certificate, tls.key, tls.client_ca, tls.min_version, is_optional)
+        accepting = server_context(
+            tls.certificate, tls.key, tls.client_ca, tls.min_version, is_optional, tls.client_crl
+        )
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
@@ -68,7 +76,7 @@ def read_files(config: Config) -> Reloaded:
     except (OSError, ValueError) as error:
         raise bad_file("auth.revocations", revoked, error) from None
     tokens = tokens_of(config.admin.tokens)
-    return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations)
+    return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations, lists)
 
 
 def read_again(
@@ -109,6 +117,7 @@ def files_of(config: Config) -> tuple[str, ...]:
         "tls.certificate": tls.certificate,
         "tls.key": tls.key,
         "tls.client_ca": tls.client_ca,
+        "tls.client_crl": tls.client_crl,
         "cluster.ca": config.cluster.ca,
         "admin.tokens": config.admin.tokens,
     }

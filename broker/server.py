@@ -126,6 +126,8 @@ class Server:
             files = read_files(config)
             self.tokens = files.tokens
             self.core.set_revocations(files.revocations)
+            if files.revoked_certificates.by_issuer:
+                self.core.set_revoked_certificates(files.revoked_certificates)
             self._handshakes = self._make_handshakes(files)
             if config.events.dir:
                 self.event_pipe = EventPipe()
@@ -208,6 +210,9 @@ class Server:
             self.change(lambda core, now: core.take_back(gone))
         if files.revocations != self.core.lifecycle.revocations.of_file:
             self.change(lambda core, now: core.set_revocations(files.revocations))
+        revoked = files.revoked_certificates
+        if revoked.by_issuer != self.core.lifecycle.revocations.certificates.by_issuer:
+            self.change(lambda core, now: core.set_revoked_certificates(revoked))
         if files.roles != self.config.role:
             self.config = replace(self.config, role=files.roles)
             self.change(lambda core, now: core.set_roles(list(roles_of(files.roles)), now))

@@ -119,8 +119,8 @@ CODE_WORDS: Final[dict[str, tuple[int, str]]] = {
     "expired": (CONNECTION_ERROR, "the token of the connection has expired; connect again with a new one"),
     "revoked": (
         CONNECTION_ERROR,
-        "the credentials of the connection hold no longer: an operator has taken them back; connect with others; in "
-        "answer to a SETUP, as REJECTED_SETUP: the same",
+        "the credentials of the connection hold no longer: an operator has taken them back, or an authority its "
+        "certificate; connect with others; in answer to a SETUP, as REJECTED_SETUP: the same",
     ),
     "keepalive-timeout": (CONNECTION_ERROR, "nothing arrived within the lifetime that the SETUP promised"),
     "slow-peer": (CONNECTION_ERROR, "bytes wait for the peer, and it has read none of them for `limits.stuck_s`"),

@@ -54,10 +54,13 @@ class CertificateNames:
 class Proof:
     """What a transport alone says of who is at its other end."""
 
-    def __init__(self, principal: str = "", subject: str = "", is_private: bool = False) -> None:
+    def __init__(
+        self, principal: str = "", subject: str = "", is_private: bool = False, certificate: bytes = b""
+    ) -> None:
         self.principal: Final = principal  # text of the identity; empty: nothing
         self.subject: Final = subject  # see `CertificateNames`
         self.is_private: Final = is_private  # nobody else can read what is said: encrypted, or only on this machine
+        self.certificate: Final = certificate  # see `certificates.certificate_id`; empty: it has shown none
 
 
 NO_PROOF: Final = Proof()

@@ -7,6 +7,8 @@ configured file and operators of the whole cluster, others know.
 
 from typing import Final
 
+from broker.access.certificates import RevokedCertificates
+
 MAX_REVOCATIONS: Final = 10_000  # principals of each source; whole providers are taken out of `jwt.issuer` instead
 
 
@@ -16,6 +18,7 @@ class Revocations:
     def __init__(self) -> None:
         self.of_file: dict[str, int] = {}  # bounded by MAX_REVOCATIONS, as the next
         self.told: Final[dict[str, int]] = {}  # by operators
+        self.certificates = RevokedCertificates()  # by their authorities, whoever they are of
 
     def before_ms(self, principal: str) -> int:
         """Its credentials issued before that moment hold no longer; 0: all hold."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.config.auth import auth_mistakes, read_routes, role_mistakes
-from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots
+from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots, read_revoked
 from broker.config.cluster import cluster_mistakes
 from broker.config.extras import lack_of_events
 from broker.config.hosts import read_name, read_origin
@@ -42,6 +42,7 @@ from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import TOKEN_VARIABLE, admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
+from broker.config.sections.files import file_mistakes
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
@@ -435,6 +436,11 @@ def _check_certificates(found: _Findings) -> None:
         elif (fault := fault_of_pair(certificate, key)) is not None:
             which, text = fault
             found.blame(f"tls.{which}", f"{shown_value(certificate if which == CERTIFICATE else key)} {text}")
+    for mistake in file_mistakes("tls.client_crl", found.values, found.wrong, read_revoked):
+        found.blame(*mistake)
+    is_listed = found.values["tls.client_crl"] and "tls.client_crl" not in found.wrong
+    if is_listed and not found.values["tls.client_ca"] and "tls.client_ca" not in found.wrong:
+        found.blame("tls.client_crl", "needs tls.client_ca: the authorities whose certificates are accepted")
     for name, doc, roots in found.all_values():
         if doc.key in CA_KEYS and roots and name not in found.wrong and (text := fault_of_roots(str(roots))):
             found.blame(name, f"{shown_value(roots)} {text}")

@@ -3,11 +3,12 @@
 Decides what is worth a warning; nothing here keeps a broker from its start.
 """
 
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 from broker.access.identities import ANONYMOUS, CERTIFICATE, UID
-from broker.config.certificates import is_open_to_all
+from broker.config.certificates import expired_at, is_open_to_all, read_revoked, unlisted_authorities
 from broker.config.options import Config
 from broker.config.sections.samwise import RabbitmqOptions
 from broker.config.toml import shown_value
@@ -44,6 +45,10 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     if config.tls.key and is_open_to_all(config.tls.key):
         text = f"every user of this machine may read {shown_value(config.tls.key)}; {CHMOD}"
         found.append(("tls.key", text, ""))
+    if config.tls.client_crl:
+        found += [
+            ("tls.client_crl", text, "") for text in _faults_of_lists(config.tls.client_crl, config.tls.client_ca)
+        ]
     if config.auth.users and is_open_to_all(config.auth.users):
         found.append(("auth.users", f"every user of this machine may read the file; {CHMOD}", ""))
     auth = config.auth
@@ -74,3 +79,17 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
             text = f"every user of this machine may read {shown_value(file)}, which holds a password; {CHMOD}"
             found.append((f"feed.broker.{name}.url", text, ""))
     return found
+
+
+def _faults_of_lists(path: str, client_ca: str) -> list[str]:
+    """For whom lists of revoked certificates leave no way in."""
+    revoked = read_revoked(path)
+    found = [
+        f"{shown_value(path)} has a list that has expired, at {moment:%Y-%m-%dT%H:%M:%SZ}: certificates of its "
+        "authority are refused"
+        for moment in expired_at(revoked, datetime.now(UTC))
+    ]
+    return found + [
+        f"{shown_value(path)} has no list of {name}: its certificates are refused"
+        for name in unlisted_authorities(client_ca, revoked)
+    ]

@@ -211,6 +211,18 @@ class Admission:
             return self._cut_off(peer, Ending(peer, DENIED, text, CONNECTION_ERROR), AUTH_REFUSED, text, now)
         return None
 
+    def judge_certificate(self, peer: Peer, now: float) -> Ending | None:
+        """Looks whether the certificate is revoked that the other end has shown, client or broker; None: it is not.
+
+        Whatever `auth.mode` is: nobody gets through TLS with it any more, either.
+        """
+        if not self._revocations.certificates.covers(peer.proof.certificate):
+            return None
+        self.refused[TAKEN_BACK] = self.refused.get(TAKEN_BACK, 0) + 1
+        text = "the certificate of this connection is revoked"
+        tell_peer(self._event_log, REVOKED, peer, self._event_log.wall(now), "", TAKEN_BACK, text)
+        return Ending(peer, TAKEN_BACK, text)
+
     def _revoke(self, peer: Peer, who: str, code: int, now: float) -> Ending | None:
         """The credentials of the connection hold no longer, see `_cut_off`. `code`: of the ERROR."""
         text = "the credentials of this connection hold no longer; connect again with others"

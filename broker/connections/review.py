@@ -24,12 +24,17 @@ class Review:
         self.unjudged: Final[list[int]] = []  # ids, the next one last; empty: all are judged
         self.gone: Final[set[str]] = set()  # principals whose credentials hold no longer
         self._peers: Final = peers
-        self._is_on: Final = is_on  # else nobody is judged
+        self.is_on: Final = is_on  # else nobody is judged but by certificates
         self._looks_n = 0  # that are left in this turn
 
     def begin(self) -> None:
         """Has all connections judged."""
-        if not self._is_on or (self.unjudged and self.unjudged[0] == _ALL):
+        if self.is_on:
+            self.begin_all()
+
+    def begin_all(self) -> None:
+        """The same; where nobody is judged otherwise, by the certificates that they have shown."""
+        if self.unjudged and self.unjudged[0] == _ALL:
             return
         if not self.unjudged:
             self.gone.clear()
@@ -45,7 +50,7 @@ class Review:
         self._looks_n = LOOKS_N
 
     def take(self) -> Peer | None:
-        """The next one that was let in as a client; None: there is none, or not in this turn."""
+        """The next one; None: there is none, or not in this turn."""
         while self.unjudged and self._looks_n > 0:
             number = self.unjudged.pop()
             if number == _ALL:
@@ -53,7 +58,7 @@ class Review:
                 continue
             self._looks_n -= 1
             peer = self._peers.get(number)
-            if peer is not None and _is_client(peer):
+            if peer is not None and not peer.is_ending and not peer.is_lost:
                 return peer
         return None
 
@@ -62,8 +67,9 @@ class Review:
         self._looks_n -= ENDING_N
 
 
-def _is_client(peer: Peer) -> bool:
-    if peer.is_ending or peer.is_lost or peer.link is not None or not peer.begins:
+def is_admitted(peer: Peer) -> bool:
+    """It was let in as a client."""
+    if peer.link is not None or not peer.begins:
         return False
     # Without streams it is a broker that has not proved it yet, and serves nobody.
     return peer.connection.state == OPEN and not peer.login.is_asked and peer.max_streams > 0

@@ -9,6 +9,7 @@ import socket
 import struct
 from typing import Any, Final, NamedTuple
 
+from broker.access.certificates import certificate_id
 from broker.access.identities import NO_PROOF, UID, CertificateNames, Proof, identity_text, names_of_certificate
 from broker.forwarding.arrival import FOR_ALL
 
@@ -44,7 +45,8 @@ def origin_of(transport: asyncio.BaseTransport) -> Origin:
     if not certificate:
         return Origin(address, Proof(is_private=is_private))
     names = _names_of(certificate)
-    return Origin(address, Proof(names.identity, names.subject, is_private), certificate_names(certificate))
+    proof = Proof(names.identity, names.subject, is_private, _id_of_certificate(transport))
+    return Origin(address, proof, certificate_names(certificate))
 
 
 def is_loopback(address: str) -> bool:
@@ -114,6 +116,16 @@ def _names_of(certificate: dict[str, Any]) -> CertificateNames:
     """Of a certificate as `ssl` gives it."""
     subject = tuple(tuple(step) for step in certificate.get("subject", ()))
     return names_of_certificate(subject, tuple(certificate.get("subjectAltName", ())))
+
+
+def _id_of_certificate(transport: asyncio.BaseTransport) -> bytes:
+    """By which lists of revoked ones name it; empty if it cannot be read."""
+    connection = transport.get_extra_info("ssl_object")
+    raw = connection.getpeercert(binary_form=True) if connection is not None else None
+    try:
+        return certificate_id(raw) if raw else b""
+    except ValueError:
+        return b""
 
 
 def _owner_of(transport: asyncio.BaseTransport) -> str:

@@ -47,6 +47,7 @@ def modules() -> list[str]:
         "admin_api/bodies.py",
         "admin_api/listener.py",
         "admin_api/shared.py",
+        "broker/config/certificates.py",
         "broker/config/sections/admin_checks.py",
         "broker/limited_log.py",
         "rsocket_wire/upgrade.py",

@@ -132,6 +132,14 @@ class TlsOptions:
         '"/etc/rsocket-broker/clients.pem"',
         form="file",
     )
+    client_crl: str = option(
+        "",
+        "Lists of revoked certificates (CRL), PEM, one of each authority of client_ca, which must not have expired. "
+        "Clients and brokers with a certificate on one of them are refused, and connections that are there end when "
+        "the file is read again on SIGHUP.",
+        '"/etc/rsocket-broker/clients.crl"',
+        form="file",
+    )
     min_version: TlsVersion = option("1.2", "Lowest TLS version that is accepted. 1.0 and 1.1 are insecure.", '"1.3"')
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.access.certificates import ISSUER_BYTES, RevokedCertificates
+from broker.access.identities import Proof
 from broker.access.roles import Offer, Role
 from broker.connections.review import ENDING_N, LOOKS_N
 from broker.core import CoreSettings
@@ -10,12 +14,14 @@ from rsocket_wire.rsocket.frames import REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RE
 from rsocket_wire.wire.frames import MULTICAST
 from tests.broker.resuming import NO_SESSION
 from tests.fakes import Wire, World, address, announcement, cancelled, error, routes_in, setup
+from tests.topology import line, linked
 
 ANY = Offer([("service", ["*"])])
 ALL = Role("all", ["*"], [ANY], [ANY])
 ORDERS = Role("orders", ["certificate:CN=orders"], [Offer([("service", ["orders"]), ("region", ["eu", "us"])])], [ANY])
 OTHERS = Role("default", [], [], [ANY])
 DENIED = "denied: the connection that served orders may do so no more"
+ONE, TWO = bytes(ISSUER_BYTES) + b"\x07", bytes(ISSUER_BYTES) + b"\x08"
 GONE = "revoked: the credentials of this connection hold no longer; connect again with others"
 
 
@@ -190,3 +196,56 @@ def test_so_many_are_judged_in_a_turn_and_the_rest_in_the_next_ones() -> None:
     world.core.set_roles([ALL], world.now)  # begins anew, and forgets nobody that is to end
     world.pump()
     assert {wire.is_closed for wire in wires} == {True}
+
+
+# Certificates
+
+
+def listing(*ids: bytes) -> RevokedCertificates:
+    revoked = RevokedCertificates()
+    for each in ids:
+        revoked.by_issuer.setdefault(each[:ISSUER_BYTES], set()).add(each[ISSUER_BYTES:])
+    return revoked
+
+
+def showing(world: World, id: bytes) -> Wire:
+    """A client, with the certificate of this id."""
+    wire = connect(world, "certificate:CN=orders")
+    wire.peer.proof = Proof("certificate:CN=orders", certificate=id)
+    return wire
+
+
+@pytest.mark.parametrize("mode", ["off", "observe", "required"])
+def test_who_has_shown_a_certificate_that_is_now_revoked_ends_whatever_the_mode_is(mode: str) -> None:
+    world = world_of(mode=mode) if mode != "off" else World()
+    one, two, none = showing(world, ONE), showing(world, TWO), connect(world, "uid:7")
+    early = world.connect(origin=("10.0.0.4", "certificate:CN=orders"))  # it has said nothing yet
+    early.peer.proof = one.peer.proof
+    world.core.set_revoked_certificates(listing(ONE))
+    world.pump()
+    assert [wire.is_closed for wire in (one, two, none, early)] == [True, False, False, True]
+    assert one.one() == error(0, CONNECTION_ERROR, "revoked: the certificate of this connection is revoked")
+    assert told(world, "Revoked") == [("Revoked", "revoked", "the certificate of this connection is revoked")] * 2
+    world.core.set_revoked_certificates(listing(TWO))
+    world.pump()
+    assert (two.is_closed, world.core.has_work()) == (True, False)
+
+
+def test_a_link_with_a_certificate_that_is_now_revoked_ends() -> None:
+    net = linked(line(2))
+    world = net.worlds["b1"]
+    (peer,) = [each for each in world.core.peers() if each.link is not None]
+    peer.proof = Proof("certificate:CN=b2", certificate=ONE)
+    world.core.set_revoked_certificates(listing(ONE))
+    net.advance(0.1)
+    assert peer.end_reason == "revoked"
+
+
+def test_who_comes_with_one_that_tls_did_not_know_to_be_revoked_ends_at_once() -> None:
+    """The handshake began before the list was read."""
+    world = world_of()
+    world.core.set_revoked_certificates(listing(ONE))
+    proof = Proof("certificate:CN=orders", certificate=ONE)
+    assert world.core.connected("tls 10.0.0.4:1", True, world.now, "10.0.0.4", proof).end_reason == "revoked"
+    assert world.core.dialled("tls 10.0.0.4:2", True, world.now, "tls://b:1", "10.0.0.4", proof).end_reason == "revoked"
+    assert world.core.connected("tls 10.0.0.4:3", True, world.now, "10.0.0.4").end_reason == ""

@@ -44,6 +44,18 @@ class Authority:
         made = ("-in", str(wanted), "-out", str(self.certificate(name)), "-extfile", str(extra))
         self._run("x509", "-req", "-days", "2", *signer, *made)
 
+    def revoke(self, *names: str, of: str = "list", period: tuple[str, ...] = ("-crldays", "2")) -> Path:
+        """A list of these certificates and of those that it has revoked before, in `<of>.crl`."""
+        settings, made = self._folder / "ca.cnf", self._folder / f"{of}.crl"
+        index = self._folder / "index.txt"
+        settings.write_text(f"[ca]\ndefault_ca=x\n[x]\ndatabase={index}\ndefault_md=sha256\n")
+        index.touch()
+        itself = ("-config", str(settings), "-cert", str(self.root), "-keyfile", str(self.key(self._name)))
+        for name in names:
+            self._run("ca", *itself, "-revoke", str(self.certificate(name)))
+        self._run("ca", *itself, "-gencrl", *period, "-out", str(made))
+        return made
+
     def broker_options(self) -> dict[str, Path]:
         """Of a broker process that shows the certificate `broker`."""
         return {"tls__certificate": self.certificate("broker"), "tls__key": self.key("broker")}
