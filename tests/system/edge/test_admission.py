@@ -11,7 +11,6 @@ import pytest
 from argon2 import PasswordHasher
 
 from broker.edge.admission.keys import fetch_keys
-from broker.edge.admission.tokens import LEEWAY_S
 from client_sdk import Password, Service, Token, Unauthenticated, address, connect
 from client_sdk.reconnect import renewal
 from client_sdk.testing import LocalBroker, local_broker
@@ -77,10 +76,10 @@ async def test_a_token_and_a_password_let_in_and_nothing_else_does(tmp_path: Pat
 async def test_a_token_is_renewed_under_traffic_and_nobody_notices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A token that holds for less than two seconds is replaced long before."""
-    for name, number in (("LEAD_SHARE", 0.95), ("SPREAD_SHARE", 0.0), ("MIN_LEAD_S", 0.0), ("MIN_DELAY_S", 0.02)):
+    """Clocks of the test: of a token of a minute new ones are asked for at once, and not at four fifths."""
+    for name, number in (("LEAD_SHARE", 1.0), ("SPREAD_SHARE", 0.0), ("MIN_LEAD_S", 0.0), ("MIN_DELAY_S", 0.02)):
         monkeypatch.setattr(renewal, name, number)
-    lives = [600, 2 - LEEWAY_S]
+    lives = [600, 60]
 
     async def fresh() -> Token:
         return Token(signer().sign(exp=int(time.time()) + lives.pop()))
@@ -91,7 +90,6 @@ async def test_a_token_is_renewed_under_traffic_and_nobody_notices(
         connect(broker, credentials=Password("ada", "lovelace")) as caller,
     ):
         first = next(peer for peer in broker._server.core.peers() if peer.caller_service == "echo")
-        assert 0 < first.login.expires_at - time.monotonic() <= 2
         while first.login.expires_at < time.monotonic() + 500:
             assert (await caller.request_response(address("echo"), b"x", timeout_s=5)).data == b"x"
         await caller.request_response(address("echo"), b"x", timeout_s=5)
