@@ -335,7 +335,7 @@ class ClusterWorld:
 
     def judge_again(self, asked: Asked) -> None:
         """What must end of an open request, since its caller has another role."""
-        if asked.is_waiting or not asked.at:
+        if asked.is_waiting or not asked.at or not asked.has_answer:
             return
         said = self.role_of(asked.caller.who) or []
         bad = {
@@ -347,7 +347,7 @@ class ClusterWorld:
         for number in list(asked.at):
             if number in bad or asked.members[number][0] in links:
                 asked.gone[number] = asked.at.pop(number)
-        if asked.gone and not asked.at and asked.has_answer:
+        if asked.gone and not asked.at:
             asked.must_end = asked.must_end or "denied"
 
     def revoke(self) -> None:
