@@ -111,16 +111,17 @@ def _taken(data: bytes, is_whole: bool) -> bytes | str | None:
     client = UpgradeClient("ws://b1.example:7001/rsocket")
     key = KEY.search(client.request())
     assert key is not None
-    said = data.replace(PLACE, accept_key(key[1].decode()).encode())
+    accepted = accept_key(key[1].decode())
+    said = data.replace(PLACE, accepted.encode())
     rest = said
     try:
         for piece in [said] if is_whole else _pieces(said):
             rest = rest[len(piece) :]
             found = client.feed(piece)
             if found is not None:
-                return found + rest
+                return (found + rest).replace(accepted.encode(), PLACE)
     except ConnectionError as error:
-        return str(error)
+        return str(error).replace(accepted, PLACE.decode())
     return None
 
 
