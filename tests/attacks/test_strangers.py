@@ -1,8 +1,10 @@
 """Who has no credentials, wrong ones, or those of somebody else, and what else it can do before anybody knows it."""
 
+import asyncio
 import io
 import logging
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -10,20 +12,23 @@ from broker.connections.admission import NOT_ACCEPTED
 from broker.edge import origins
 from broker.edge.admission import keys
 from broker.edge.admission.passwords import PasswordVerifier
+from broker.limited_log import LINES_PER_S, STRANGERS
 from broker.log import TextFormatter
 from rsocket_wire.errors import REJECTED_RESUME, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import KEEPALIVE, REQUEST_RESPONSE, Resume, encode_request
+from rsocket_wire.rsocket.frames import KEEPALIVE, REQUEST_RESPONSE, Resume, encode_metadata_push, encode_request
 from rsocket_wire.wire.authentication import BEARER, SIMPLE, Credentials
+from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
 from tests.attacks.brokers import credentials_of, login, user, write_users
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.broker.resuming import NO_SESSION
 from tests.conftest import MakeServer
-from tests.fakes import address, addressed, announcement, error, setup
-from tests.system.support.waits import until
+from tests.fakes import address, addressed, announcement, composite, error, route_id, setup, tags_of
+from tests.system.support.waits import soon, until
 from tests.system.support.wires import Wire, url_of
 
 REFUSED = error(0, REJECTED_SETUP, f"unauthenticated: {NOT_ACCEPTED}")
 MANY = 60
+FLOOD_N = 100  # lines that there would be
 
 
 def users(folder: Path, *names: str) -> dict[str, object]:
@@ -152,3 +157,87 @@ async def test_a_session_is_resumed_by_its_own_identity_alone(make_server: MakeS
     again.send(Resume(b"known", 0, 0).encode())
     assert (await again.receive()).kind != KEEPALIVE
     await again.ping()
+
+
+# The log (D-67)
+
+
+class Said:
+    """Lines since the test began."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+        self._before = dict(STRANGERS.lines)
+
+    def counts(self, kind: str) -> tuple[int, int]:
+        """How many were written, and how many only counted."""
+        pairs = [(kind, True), (kind, False)]
+        written, counted = [STRANGERS.lines.get(pair, 0) - self._before.get(pair, 0) for pair in pairs]
+        return written, counted
+
+    def lines(self, words: str) -> list[str]:
+        return [text for text in self._caplog.messages if words in text]
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Said:
+    caplog.set_level(logging.INFO)
+    return Said(caplog)
+
+
+async def test_connections_that_come_and_fail(make_server: MakeServer, said: Said) -> None:
+    server = await make_server()
+    for _ in range(FLOOD_N):
+        wire = await Wire.connect(server.listeners[0])
+        wire.send(b"no frame")
+        await wire.rest()
+        await wire.close()
+    await until(lambda: sum(said.counts("PeerClosed")) == FLOOD_N)
+    written, counted = said.counts("PeerClosed")
+    assert (written + counted, counted > 0) == (FLOOD_N, True)
+    STRANGERS.flush()
+    assert len(said.lines("closed after")) == written
+    numbers = [int(text.split()[1]) for text in said.lines("more like it within a second: PeerClosed (bad-setup)")]
+    assert sum(numbers) == counted
+
+
+async def test_routes_that_are_announced_again_and_again(make_server: MakeServer, said: Said) -> None:
+    """One connection that changes its route: 70 bytes were 1,800 of log."""
+    server = await make_server()
+    wire = await Wire.caller(server.listeners[0])
+    sent = 0
+    for number in range(FLOOD_N):
+        raw = RouteSetup(route_id(number + 1), "orders", tags_of({f"a{each}": "x" * 100 for each in range(8)})).encode()
+        push = encode_metadata_push(composite((MIME_TYPE, raw)))
+        sent += len(push)
+        wire.send(push)
+    await wire.ping()
+    await until(lambda: sum(said.counts("RouteJoined")) == FLOOD_N)
+    assert said.counts("RouteJoined")[0] <= 2 * LINES_PER_S
+    STRANGERS.flush()
+    assert sum(len(text) for text in said.lines("")) < sent
+
+
+async def test_what_is_no_websocket_again_and_again(make_server: MakeServer, said: Said) -> None:
+    server = await make_server()
+    url = urlsplit(server.listeners[1])
+    for _ in range(FLOOD_N):
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(b"GARBAGE\r\n\r\n")
+        await soon(reader.read())
+        writer.close()
+    await until(lambda: sum(said.counts("WebSocketUpgrade")) == FLOOD_N)
+    assert len(said.lines("no WebSocket")) == said.counts("WebSocketUpgrade")[0] < FLOOD_N
+
+
+async def test_others_are_told_as_ever_while_somebody_floods(make_server: MakeServer, said: Said) -> None:
+    server = await make_server()
+    for _ in range(3 * LINES_PER_S):
+        wire = await Wire.connect(server.listeners[0])
+        wire.send(b"no frame")
+        await wire.rest()
+        await wire.close()
+    await Wire.service(server.listeners[2], "orders", 7)
+    await until(lambda: said.lines(f"route {route_id(7).hex()[:8]}"))
+    (line,) = said.lines(": joined from unix")
+    assert "orders" in line
