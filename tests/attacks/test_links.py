@@ -10,7 +10,7 @@ from broker.connections.rate_limits import BURST_S
 from broker.edge import origins
 from broker.server import Server
 from rsocket_wire.errors import REJECTED_RESUME, REJECTED_SETUP
-from rsocket_wire.rsocket.frames import KEEPALIVE, Resume
+from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, METADATA_PUSH, Resume
 from tests.conformance import scripts
 from tests.conformance.links import OCTETS, proof, value_of
 from tests.conftest import MakeServer
@@ -54,6 +54,14 @@ async def guess(wire: Wire, number: int, said: bytes = bytes(32)) -> Frame:
     """A proof that is none, and the last that comes then."""
     prove(wire, number, said)
     return (await wire.rest())[-1]
+
+
+def tls_options(authority: Authority, principals: str) -> dict[str, object]:
+    """Of a broker whose neighbours show certificates of this authority, with one of these names."""
+    files = {"tls.certificate": authority.certificate("broker"), "tls.key": authority.key("broker")}
+    trusted = {"cluster.ca": authority.root, "tls.client_ca": authority.root, "cluster.auth": "tls"}
+    named = {"broker.name": "b1", "cluster.principals": principals, "cluster.listen": "tls://127.0.0.1:0"}
+    return files | trusted | named
 
 
 def linked(server: Server) -> list[str]:
@@ -112,16 +120,29 @@ async def test_a_certificate_of_somebody_else_is_none_of_a_broker(
 ) -> None:
     """Of a client, and of another broker; both are of the authority that signs those of brokers."""
     authority.sign("a1", "subjectAltName=DNS:a1.example\n")
-    files = {"tls.certificate": authority.certificate("broker"), "tls.key": authority.key("broker")}
-    trusted = {"cluster.ca": authority.root, "tls.client_ca": authority.root, "cluster.auth": "tls"}
-    named = {"broker.name": "b1", "cluster.principals": "certificate:a1.example"}
-    server = await make_server(**files, **trusted, **named, **{"cluster.listen": "tls://127.0.0.1:0"})
+    server = await make_server(**tls_options(authority, "certificate:a1.example"))
     for name, number in (("client", 1), ("a1", 2)):
         _, heard = await greet(server, number, authority.client_context(name))
         assert heard.text.startswith("wrong-secret:")
     wire, heard = await greet(server, 1, authority.client_context("a1"))
     wire.send(scripts.push(says(1)))
     await until(lambda: linked(server) == ["a1"])
+
+
+async def test_a_subject_of_which_one_attribute_reads_like_two_is_none_of_a_broker(
+    make_server: MakeServer, authority: Authority
+) -> None:
+    """Of the same authority; attributes are compared one by one (D-66)."""
+    authority.sign("forged", "subjectAltName=DNS:a1\n", "/O=Acme, commonName=broker-1")
+    authority.sign("real", "subjectAltName=DNS:a1\n", "/O=Acme/CN=broker-1")
+    authority.sign("comma", "subjectAltName=DNS:a2.example\n", "/O=Acme, Inc./CN=broker-2")
+    principals = "organizationName=Acme, commonName=broker-1; O=Acme\\, Inc., CN=broker-2"
+    server = await make_server(**tls_options(authority, principals))
+    for name, number, is_let_in in (("forged", 1, False), ("real", 1, True), ("comma", 2, True)):
+        _, heard = await greet(server, number, authority.client_context(name))
+        assert (heard.kind, heard.data[:13] == b"wrong-secret:") == (
+            (METADATA_PUSH, False) if is_let_in else (ERROR, True)
+        )
 
 
 async def test_a_broker_announces_so_many_routes_and_no_more(make_server: MakeServer) -> None:

@@ -1,17 +1,12 @@
 """Where connections come from: limits per address and per principal, on real sockets."""
 
 import os
-import ssl
 
 import pytest
 
 from broker.edge.origins import address_of
 from broker.edge.websocket import WebSocketLink
-from rsocket_wire.errors import REJECTED_SETUP
-from tests.conformance.links import AT_MS
-from tests.conformance.scripts import COMPOSITE, FORWARDING, broker_info, composite, ident, setup, u32
 from tests.conftest import MakeServer, StartBroker
-from tests.fakes import Frame, error
 from tests.system.edge.test_arrivals import are_closed, opened
 from tests.system.support.certificates import Authority
 from tests.system.support.shells import FakeTransport
@@ -103,39 +98,3 @@ async def test_a_verified_certificate_is_a_principal(
     text = "over-limit: 1 connections of certificate:CN=orders are open, limits.max_connections_per_principal is 1"
     assert await refusal(url, surplus) == text
     await Wire.caller(url, authority.client_context("billing"))
-
-
-async def greeting(url: str, context: ssl.SSLContext) -> Frame:
-    """What a connection that says it is a broker gets first."""
-    wire = await Wire.connect(url, context)
-    raw = broker_info(AT_MS, ("name", "b9"), ("qd.annotations-version", u32(1)), broker=ident(0xB9))
-    wire.send(setup(COMPOSITE, composite((FORWARDING, raw)), "application/octet-stream"))
-    frame = await wire.receive()
-    await wire.close()
-    return frame
-
-
-async def test_a_certificate_is_a_brokers_when_all_parts_of_its_subject_are(
-    start_broker: StartBroker, authority: Authority
-) -> None:
-    """One of the same authority with one attribute that reads like two is none."""
-    authority.sign("forged", subject="/O=Acme, commonName=broker-1")
-    authority.sign("real", "subjectAltName=DNS:b9\n", "/O=Acme/CN=broker-1")
-    authority.sign("comma", "subjectAltName=DNS:b9.example\n", "/O=Acme, Inc./CN=broker-2")
-    broker = start_broker(
-        *LISTEN,
-        **authority.broker_options(),
-        tls__client_ca=authority.root,
-        broker__name="b1",
-        cluster__auth="tls",
-        cluster__principals="organizationName=Acme, commonName=broker-1; O=Acme\\, Inc., CN=broker-2",
-    )
-    url = broker.url("tls")
-    forged, real, comma = [await greeting(url, authority.client_context(name)) for name in ("forged", "real", "comma")]
-    assert (real.name, comma.name) == ("METADATA_PUSH", "METADATA_PUSH")
-    who = "'certificate:O=Acme\\\\, commonName=broker-1'"
-    assert forged == error(
-        0,
-        REJECTED_SETUP,
-        f"wrong-secret: the principal of its certificate is {who}, which is not among cluster.principals",
-    )
