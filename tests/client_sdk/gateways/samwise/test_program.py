@@ -68,15 +68,6 @@ async def test_a_caller_that_may_stops_it_and_is_answered(tmp_path: Path, action
     assert [each.name for each in (tmp_path / "stored").iterdir()] == ["messages.db"]
 
 
-async def test_a_caller_that_may_not_stop_it_is_refused(tmp_path: Path) -> None:
-    given = assigned(tmp_path)
-    async with gateway(replace(given, options=replace(given.options, controls=()))) as serving:
-        async with calling(serving.endpoints[0]) as call:
-            for action in (b"stop", b"restart", b"status"):
-                assert (await call().ask([b"120", action]))[0] == b"-1"
-        assert not serving.wish.done()
-
-
 async def test_two_gateways_do_not_use_one_folder(tmp_path: Path) -> None:
     given = assigned(tmp_path)
     other = replace(given, options=replace(given.options, endpoints=(f"ipc://{tmp_path}/other",)))
