@@ -2,10 +2,10 @@
 
 from broker.event_log.log import EventLog
 from broker.events import DENIED, REQUESTS_DROPPED, ROUTE_ADDED, ROUTE_JOINED, SLOW_PEER_ENDED
-from broker.forwarding.drops import Dropped
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.peer import Peer
 from broker.forwarding.traffic.denials import Denied
+from broker.forwarding.traffic.drops import Dropped
 from broker.routing.table import Route
 from rsocket_wire.wire.ids import id_text
 

@@ -6,7 +6,6 @@ Decides nothing about where a request goes: for clients the `engine` does, for o
 from typing import Final
 
 from broker.access.holders import keeps_out
-from broker.forwarding.drops import Drops
 from broker.forwarding.interbroker.retry import RetryableSplice
 from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.mime_translation import BROKER, COMPOSITE, Mimes, passes, translate
@@ -15,6 +14,7 @@ from broker.forwarding.peer import Peer
 from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.denials import Denials
+from broker.forwarding.traffic.drops import Drops
 from broker.forwarding.traffic.flows import MODEL_NAMES, REJECTED, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import RequestLog
 from broker.routing.fair_shares import UNKNOWN
