@@ -148,7 +148,7 @@ NUMBERS: Final[tuple[Number[Look], ...]] = (
     counter(
         "broker_lost_metadata_entries",
         "Composite metadata entries that could not be translated for a route's metadata MIME type",
-        lambda of: of.engine.lost_entries_n,
+        lambda of: of.engine.mime_pairs.lost_entries_n,
     ),
     counter(
         "broker_transport_bytes",

@@ -226,8 +226,8 @@ class Core:
                     if engine.extra_n != extra_n:
                         most_n -= engine.extra_n - extra_n
                         extra_n = engine.extra_n
-                elif (frame.flags & _LOOKED_AT or frame.kind == ERROR) and not self._passes(peer, frame):
-                    pass
+                elif (frame.flags & _LOOKED_AT or frame.kind == ERROR or peer.items) and not self._passes(peer, frame):
+                    engine.apply_decisions()
                 elif stream_id & 1 == begins:  # the peer began it
                     stream.from_caller(frame)
                     if self._decisions:
@@ -568,7 +568,7 @@ class Core:
             return
         if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
             return
-        fault = self.engine.handle_request(peer, frame)
+        fault = self.engine.handle_first(peer, frame)
         if fault:
             self.lifecycle.end(peer, "bad-frame", fault, frame.now)
 
@@ -590,7 +590,7 @@ class Core:
         if frame.flags & FOLLOWS and size < self._small_bytes and self._floods(peer, frame):
             return False
         if is_sound(frame):
-            return True
+            return self.engine.later.pass_on(peer, frame)
         if frame.flags & IGNORE:
             self.engine.ignored += 1
             return False

@@ -485,7 +485,7 @@ class Lifecycle:
     def _handle_push(self, peer: Peer, frame: FrameCursor) -> None:
         now = frame.now
         start = frame.start + frames.HEADER_BYTES  # of the metadata, whatever the M flag says: D-25
-        at, to = self.engine.find_address(peer, frame.data, start, frame.end, False)
+        at, to, has_claim = self.engine.find_address(peer, frame.data, start, frame.end, False)
         is_request = to - at >= 6 and frame.data[at + 4] >> 2 == ADDRESS
         if self.cluster.knows(peer) and not is_request:
             self._handle_link(peer, frame.data[start : frame.end], now)
@@ -493,7 +493,7 @@ class Lifecycle:
             self._handle_word(peer, frame.data[start : frame.end], now)
         elif is_request:
             if peer.max_streams:  # else it is a broker that has not proved it yet
-                self.engine.handle_push(peer, frame, at, to)
+                self.engine.handle_push(peer, frame, at, to, has_claim)
         else:
             self.announce(peer, frame.data[at:to], CONNECTION_ERROR, now)
 

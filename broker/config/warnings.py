@@ -61,6 +61,11 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
             found.append(("samwise.endpoints", text, ""))
         if config.feed.is_used:
             found.append(("auth.accept", text.replace("gateway", "feed"), ""))
+    told = [f"service.{name}.identity" for name, own in config.service.items() if own.get("identity")]
+    told += ["routing.identity"] if config.routing.identity else []
+    for name in told if auth.mode == "off" else []:
+        text = "nobody proves who it is but by a certificate or a Unix socket, all others are anonymous"
+        found.append((name, f"auth.mode is off: {text}", ""))
     if config.cluster.secret_file and is_open_to_all(config.cluster.secret_file):
         found.append(("cluster.secret_file", f"every user of this machine may read the file; {CHMOD}", ""))
     if secrets_file and is_open_to_all(secrets_file):

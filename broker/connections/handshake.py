@@ -92,7 +92,7 @@ class Handshake:
         metadata = setup.metadata or b""
         if metadata:
             login = peer.login
-            login.frame_at, login.frame_to = self._engine.find_address(peer, metadata, 0, len(metadata), False)
+            login.frame_at, login.frame_to, _ = self._engine.find_address(peer, metadata, 0, len(metadata), False)
         return None
 
     def is_of_broker(self, peer: Peer) -> bool:

@@ -84,6 +84,7 @@ class ConnectionLimits:
         is_admitted = self._settings.auth_mode != "off" and not peer.principal
         if peer.principal == peer.proof.principal and not is_admitted:
             peer.principal, newcomer.principal = newcomer.principal, peer.principal
+            peer.login.caller_entry = b""
         peer.shared_origin = peer.principal or peer.address
         peer.proof = newcomer.proof
 

@@ -20,6 +20,7 @@ from broker.event_log.log import EventLog
 from broker.event_log.route_events import owner_text, tell_route
 from broker.events import DENIED, ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE_REPLACED, TAG, VALUE
 from broker.forwarding.engine import Engine
+from broker.forwarding.mime_translation import COMPOSITE
 from broker.forwarding.peer import Peer
 from broker.forwarding.settings import Settings
 from broker.routing.health.loads import Load
@@ -78,6 +79,10 @@ class Registration:
             text = self._obstacle(peer, setup.route_id, setup.service_name, setup.tags, now)
             if text:
                 return _refused(peer, "denied", text, code)
+        policy = self._table.loads.policies.of(setup.service_name)
+        if policy.identity and self._engine.mimes[peer.mimes].kind != COMPOSITE:  # D-102
+            text = f"{setup.service_name} is told who its callers are (identity), for which it needs composite metadata"
+            return _refused(peer, "bad-route", text, code)
         limit = self._settings.max_tags_per_route
         if len(setup.tags) > limit:
             text = f"{len(setup.tags)} tags, limits.max_tags_per_route is {limit}"

@@ -31,6 +31,7 @@ class Login:
         self.judged_at = 0  # generation of the table by which `Peer.latest_metadata` was found to be all right; 0: none
         self.origin = b""  # of its latest ADDRESS with one that is all right
         self.origin_at = 0  # generation of the table by which that was found; 0: none, or each request is counted
+        self.caller_entry = b""  # what services are told of it, see `callers`; empty until one wants to know
         self.usage_key = ""  # under which `Quotas` counts it; empty: it has no quota
         self.issued_at_ms = 0  # its credentials, since the epoch; such as do not say it: when it came
         self.is_renewing = False  # other credentials of it are being verified; it goes on meanwhile

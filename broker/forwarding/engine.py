@@ -8,6 +8,7 @@ the first frame of a request it is out of the way: `unicast` and `multicast` pas
 from typing import Final
 
 from broker.access.roles import Role
+from broker.forwarding.callers import caller_for, reader_key
 from broker.forwarding.interbroker.annotations import RouterAnnotations
 from broker.forwarding.interbroker.egress import Egress
 from broker.forwarding.interbroker.fanout import LinkFanout
@@ -20,13 +21,12 @@ from broker.forwarding.multicast.opening import BranchRequest, Opening, open_mul
 from broker.forwarding.peer import Peer
 from broker.forwarding.pending import PendingRequest, PendingRequests
 from broker.forwarding.push import PushRouter
-from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly
-from broker.forwarding.request import Request, RequestContext, blocked_of, deadline_at, is_cut, owner_of
+from broker.forwarding.reassembly import COUNT, LOOK_AGAIN, REFUSE_CUT, Reassembly, is_cut
+from broker.forwarding.request import Request, RequestContext, RouteSetupInRequest, blocked_of, deadline_at, owner_of
 from broker.forwarding.rights import Rights
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.flows import COMPLETED
 from broker.forwarding.unicast import Splice
-from broker.routing.bitmaps import Slots
 from broker.routing.health.breakers import Breakers
 from broker.routing.query import Query
 from broker.routing.table import Route
@@ -48,12 +48,11 @@ from rsocket_wire.rsocket.frames import (
     initial_n,
     request_parts,
 )
-from rsocket_wire.rsocket.framing import FrameCursor
+from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import CUT
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
-from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.frames import MULTICAST
 
-MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 # As how many frames that simply pass a frame counts that is more work; measured, interpreted and compiled alike. Misses
 # and frames on stream 0 count three times what they cost: interpreted, a slice of them would last longer than a turn.
 WALK_N: Final = 4  # a walk through the metadata of a request
@@ -63,14 +62,6 @@ MAX_LATEST_BYTES: Final = 512  # of a request's metadata that is remembered per 
 
 # Why a request may wait for a route: there is none, those that are there are on their way out, or grant nothing now.
 WAITED_FOR: Final = ("no-route", "draining", "no-lease")
-
-
-class RouteSetupInRequest:
-    """A ROUTE_SETUP that came with a request."""
-
-    def __init__(self, peer: Peer, raw: bytes) -> None:
-        self.peer: Final = peer
-        self.raw: Final = raw
 
 
 class Engine(RequestContext):
@@ -93,6 +84,15 @@ class Engine(RequestContext):
         self.ignored = 0  # frames that the protocol says to ignore, and pushes that nobody can be told about
         self.is_draining = False  # no new requests
         self._request: Final = Request()
+
+    def handle_first(self, peer: Peer, frame: FrameCursor) -> str:
+        """As `handle_request`; what may follow of a request will be looked through (D-102)."""
+        if peer.items:
+            peer.items.pop(frame.stream_id, None)
+        fault = self.handle_request(peer, frame)
+        if frame.flags & FOLLOWS and not fault and frame.stream_id not in peer.items:
+            self.later.begin(peer, frame.stream_id, b"", True)
+        return fault
 
     def handle_request(self, peer: Peer, frame: FrameCursor) -> str:
         """A frame on a stream id that is not in use; a fault that ends the connection, or an empty text."""
@@ -152,14 +152,14 @@ class Engine(RequestContext):
         if verdict == PASSES:
             self._begin(peer, frame, request)
         elif verdict == STRIP:
-            self._begin_stripped(peer, frame, request)
+            self._begin_with(self.ingress.strip(peer, frame, request), peer, request)
         self.extra_n += MISS_N * (self.query.misses - misses)
         return ""
 
-    def _begin_stripped(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
-        stripped = self.ingress.strip(peer, frame, request)
-        if stripped is not None:
-            self._begin(peer, stripped, request)
+    def _begin_with(self, frame: FrameCursor | None, peer: Peer, request: Request) -> None:
+        """A new request of a client, of which something was taken out; None: it was refused instead."""
+        if frame is not None:
+            self._begin(peer, frame, request)
 
     def _begin(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A new request of a client; `request` knows its metadata. Finds the ADDRESS."""
@@ -169,8 +169,10 @@ class Engine(RequestContext):
         if request.reassembly is None and is_cut(frame, metadata_to):
             self._route_held(self.gather(peer, frame), frame.now)
             return
-        at, to = self.find_address(peer, data, metadata_at, metadata_to, False)
-        if at >= 0:
+        at, to, has_claim = self.find_address(peer, data, metadata_at, metadata_to, False)
+        if has_claim:
+            self._begin_with(self.without_claims(peer, frame, request), peer, request)
+        elif at >= 0:
             request.address_at = at
             request.address_to = to
             target = self.resolve(peer, data, at, to)
@@ -291,6 +293,7 @@ class Engine(RequestContext):
         """
         self.denials.quotas.enter(peer, role)
         login = peer.login
+        login.caller_entry = b""
         reach = self.query.table.reaches.find(role, peer.principal) if role is not None else None
         if login.reach is reach:
             return
@@ -321,10 +324,13 @@ class Engine(RequestContext):
                 at, to = held.address_at, self.address_end(peer, held.metadata, held.address_at)
                 self._let_in(held, self.resolve(peer, held.metadata, at, to), now)
 
-    def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> None:
-        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error. D-23"""
+    def handle_push(self, peer: Peer, frame: FrameCursor, at: int, to: int, has_claim: bool) -> None:
+        """A METADATA_PUSH with an ADDRESS in `frame.data[at:to]`. It has no answer, not even an error. D-23
+
+        `has_claim`: see `find_address`.
+        """
         misses = self.query.misses
-        self._pushes.handle(peer, frame, at, to, self.is_draining)
+        self._pushes.handle(peer, frame, at, to, has_claim, self.is_draining)
         self.extra_n += MISS_N * (self.query.misses - misses)
 
     def _refusal_of(self, peer: Peer, frame: FrameCursor) -> Refusal | None:
@@ -341,6 +347,11 @@ class Engine(RequestContext):
 
     def _route_held(self, reassembly: Reassembly, now: float) -> None:
         """Routes a held request if enough of it is there; refuses it if that will never be."""
+        self._look_at_held(reassembly, now)
+        if reassembly.is_cut:
+            self.later.begin(reassembly.caller, reassembly.caller_id, reassembly.metadata, reassembly.is_whole)
+
+    def _look_at_held(self, reassembly: Reassembly, now: float) -> None:
         self.choice = 0
         peer = reassembly.caller
         metadata = reassembly.metadata
@@ -356,7 +367,7 @@ class Engine(RequestContext):
             else:
                 self.wait(reassembly)
             return
-        at, to = self.find_address(peer, metadata, 0, len(metadata), not reassembly.is_whole)
+        at, to, has_claim = self.find_address(peer, metadata, 0, len(metadata), not reassembly.is_whole)
         if not reassembly.is_whole and (at == CUT or at >= 0):  # D-69: a later ADDRESS may come
             if at >= 0 and not reassembly.needs_whole:
                 reassembly.target = self.resolve(peer, metadata, at, to)  # for its deadline
@@ -364,14 +375,17 @@ class Engine(RequestContext):
                 self.wait(reassembly)
                 return
             at, to = self.find_begun(peer, metadata)
-            if at < 0:
+            if at < 0 or has_claim:  # it has passed, with what it claims, if it goes on in pieces
                 self.wait(reassembly)  # in vain: there is no room
                 return
         frame = self.cursor(reassembly.frames[0], now)
         verdict = PASSES if metadata.find(ANNOTATIONS_MIME) < 0 else self.ingress.admit(peer, frame, request)
         if verdict != PASSES:
             if verdict == STRIP:
-                self._begin_stripped(peer, frame, request)
+                self._begin_with(self.ingress.strip(peer, frame, request), peer, request)
+            return
+        if has_claim:
+            self._begin_with(self.without_claims(peer, frame, request), peer, request)
             return
         if at < 0:
             self.refuse(peer, reassembly.caller_id, reassembly.kind, None, self.no_address(peer, at))
@@ -395,30 +409,11 @@ class Engine(RequestContext):
         if route is not None and route.load.is_watched and frame.kind == REQUEST_RESPONSE:
             why = self.monopoly_of(peer, route.load, frame.now)
             if why is not None:
-                route = self._choose_fairly(peer, target, route, why, frame.now)
+                route = self.choose_fairly(peer, target, route, why, frame.now)
         if route is None:
             self._wait_or_refuse(peer, frame, request, target, blocked_of(target))
             return
         self.give(peer, frame, request, target, route)
-
-    def _choose_fairly(self, peer: Peer, target: Target, route: Route, why: Refusal, now: float) -> Route | None:
-        """Another route than that which was chosen, where this caller has its share of the places: `why` (D-68).
-
-        None: there is no other, and `target.blocked` says so.
-        """
-        found: Route | None = route
-        if target.routing != SHARD:  # whose owner is nobody else
-            barred = Slots()
-            for _ in range(MAX_CHOICES):
-                if found is None:
-                    break
-                barred.add(found.slot)
-                found = self.query.choose_substitute(target, barred, peer.zone, now)
-                if found is not None and self.monopoly_of(peer, found.load, now) is None:
-                    return found
-        target.blocked = why
-        target.blocked_service = route.load.service
-        return None
 
     def give(self, peer: Peer, frame: FrameCursor, request: Request, target: Target, route: Route) -> None:
         """Gives the request to a route of this broker or of another one."""
@@ -432,24 +427,39 @@ class Engine(RequestContext):
                 return
             server = as_it_is
         is_merged = False
+        caller = caller_for(route, server, peer) if route.load.wants_caller else b""
         if peer.mimes != server.mimes and not passes(self.mimes[peer.mimes], self.mimes[server.mimes]):
             if self.must_wait(peer, frame, request, target):
                 return
-            raw = self.translated_first(peer, server, frame, request, target)
+            raw = self.translated_first(peer, server, frame, request, target, caller)
             if not raw:
                 return
             frame = self.cursor(raw, frame.now)
             is_merged = True
+            caller = b""
+        at = to = 0
+        if caller:
+            at, to = request_parts(frame.data, frame.start, frame.end, frame.kind, frame.flags)
+            size = frame.end - frame.start + len(caller)
+            if size > MAX_FRAME_BYTES:
+                self.refuse_large(peer, frame, target, size)
+                return
         kind = frame.kind
         flow = self.flow(peer, target, route, kind)
         if kind == REQUEST_FNF and not frame.flags & FOLLOWS:
             route.load.take()
-            server.forward(frame, server.open_id())
+            if caller:
+                server.forward_rewritten(frame, server.open_id(), caller, frame.data[at : frame.end], to - at)
+            else:
+                server.forward(frame, server.open_id())
             flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self.choice, 1)
         else:
             splice = Splice(peer, frame.stream_id, server, server.open_id(), route, flow, kind, frame.now)
             splice.choice = self.choice
-            splice.open(frame)
+            if caller:
+                splice.open_rewritten(frame, caller, frame.data[at : frame.end], to - at)
+            else:
+                splice.open(frame)
             if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no answer, not even this one
                 splice.timer = self.timers.put(deadline_at(target, request, frame.now), splice)
         if request.reassembly is not None:
@@ -465,10 +475,12 @@ class Engine(RequestContext):
         if self.query.is_spread(target):
             self.fanout.spread(peer, frame, request, target, routes)
             return
-        is_strange = False  # some route cannot read it as it is
+        is_strange = False  # some route cannot read it as it is, or is told who the caller is
         for route in routes:
             mimes = owner_of(route).mimes
-            if mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes]):
+            if route.load.wants_caller or (
+                mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes])
+            ):
                 is_strange = True
         if is_strange and self.must_wait(peer, frame, request, target):
             return
@@ -478,21 +490,22 @@ class Engine(RequestContext):
         credit_n = initial_n(frame.data, frame.start) if kind >= REQUEST_STREAM else 0
         if self.refuse_wide(peer, frame, target, len(routes), len(routes)):
             return
-        frames: dict[int, bytes] = {}  # by the routes' mime types: what to send them
+        frames: dict[int, bytes] = {}  # by `reader_key`: what to send them
         if is_strange:
             for route in routes:
                 server = owner_of(route)
-                if server.mimes not in frames:
-                    raw = self.translated_first(peer, server, frame, request, target)
+                if reader_key(route, server) not in frames:
+                    caller = caller_for(route, server, peer)
+                    raw = self.translated_first(peer, server, frame, request, target, caller)
                     if not raw:
                         return
-                    frames[server.mimes] = raw
+                    frames[reader_key(route, server)] = raw
         flow = self.flow(peer, target, None, kind)
         call = open_multicast(self.steps, peer, stream_id, flow, kind, now, credit_n, len(routes))
         call.choice = self.choice
         call.routes_n = len(routes)
         if is_strange:
-            frame = self.cursor(frames[owner_of(routes[0]).mimes], now)
+            frame = self.cursor(frames[reader_key(routes[0], owner_of(routes[0]))], now)
         call.enter(frame.flags, frame.end - frame.start)
         if target.deadline_ms > 0 and kind != REQUEST_FNF:  # which has no end to wait for
             call.timer = self.timers.put(deadline_at(target, request, now), call)
@@ -501,13 +514,13 @@ class Engine(RequestContext):
             parts: list[BranchRequest] = []
             for route in routes:
                 server = owner_of(route)
-                parts.append(BranchRequest(server, route, frames[server.mimes] if is_strange else whole))
+                parts.append(BranchRequest(server, route, frames[reader_key(route, server)] if is_strange else whole))
             call.add_step(Opening(self, call, parts, request.reassembly, is_strange))
             return
         for route in routes:
             server = owner_of(route)
             if is_strange:
-                frame = self.cursor(frames[server.mimes], now)
+                frame = self.cursor(frames[reader_key(route, server)], now)
             call.open_branch(server, route, frame)
         call.opened(now)
         if request.reassembly is not None:

@@ -16,6 +16,7 @@ class MimePairs:
     def __init__(self) -> None:
         self.by_number: Final[dict[int, Mimes]] = {}  # bounded by who uses them: connections, and `ingress`
         self._by_pair: Final[dict[tuple[str, str], Mimes]] = {}  # the same
+        self.lost_entries_n = 0  # of composite metadata, that routes of another pair could not be given (D-70)
         self._given_n = 0  # numbers, ever
 
     def take(self, metadata_mime: str, data_mime: str) -> int:

@@ -30,6 +30,7 @@ from rsocket_wire.rsocket.metadata import (
     entries,
 )
 from rsocket_wire.rsocket.mimes import encode_mime, mime_id
+from rsocket_wire.wire.caller import is_reserved
 from rsocket_wire.wire.frames import MIME_TYPES, Address, decode_frame
 from rsocket_wire.wire.tags import filled
 
@@ -95,7 +96,7 @@ def translate(metadata: bytes, raw_address: bytes, caller: Mimes, route: Mimes, 
     others = _others(metadata, raw_address) if caller.kind == COMPOSITE else []
     if route.kind == BROKER:
         return _wrapped(metadata, raw_address, address, others)
-    if address.wrapped:
+    if address.wrapped and not is_reserved(route.metadata_mime.encode("ascii", "replace")):  # D-102
         return Translated(address.wrapped, len(others))  # Spec "Wrapping and Unwrapping Metadata in an ADDRESS"
     entry = _entry_of(others, route.metadata_mime)
     if entry is None:

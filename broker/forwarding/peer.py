@@ -18,6 +18,7 @@ from broker.forwarding.stream import HeldCredit, Stream
 from broker.forwarding.traffic.flows import Flow
 from broker.routing.health.loads import Load
 from broker.routing.targets import Target
+from rsocket_wire.rsocket.claims import ClaimFilter
 from rsocket_wire.rsocket.connection import OPEN, Connection
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
@@ -89,6 +90,7 @@ class Peer(Timed):
         "is_lost",
         "is_queueing",
         "is_torn",
+        "items",
         "keepalives_at",
         "latest_at",
         "latest_flow",
@@ -149,8 +151,7 @@ class Peer(Timed):
         # By stream id; odd ones are bounded by max_streams_per_connection, even ones by the callers' bounds.
         self.streams: dict[int, Stream] = {}
         self.flows: dict[int, Flow] = {}  # of its requests in this interval, see `engine`; bounded by flows.MAX_FLOWS
-        # Callers repeat themselves: the metadata of the latest request, its target and its flow are tried first. Saves
-        # a walk through the metadata and three lookups per request (see `engine.handle_request`).
+        # Callers repeat themselves: what the latest request had is tried first (see `engine.handle_request`).
         self.latest_metadata = b""  # empty: none; bounded by engine.MAX_LATEST_BYTES
         self.latest_at = 0  # the ADDRESS in it
         self.latest_to = 0
@@ -185,6 +186,7 @@ class Peer(Timed):
         # REQUEST_N frames that wait until it is not congested any more: by stream id the stream and the sum of them.
         self.held_credit: dict[int, HeldCredit] = {}  # bounded by MAX_HELD_CREDIT beyond the open streams
         self.needs_check = False  # it is in `_to_check`, for one of both reasons
+        self.items: dict[int, ClaimFilter] = {}  # by stream id: what passes of items that have begun, see `callers`
         # By id: callers not read from until it reads, and links, which are; bounded by the connections.
         self.paused_callers: dict[int, Peer] = {}
         # It is not read from meanwhile: the `paused_callers` of congested peers to which it has sent requests, by the

@@ -5,6 +5,7 @@ Decides as the engine does for other requests, but nothing is held, and what a r
 
 from typing import Final
 
+from broker.forwarding.callers import caller_for, reader_key
 from broker.forwarding.interbroker.egress import Egress
 from broker.forwarding.interbroker.fanout import LinkFanout
 from broker.forwarding.interbroker.ingress import PASSES, STRIP, Ingress
@@ -44,8 +45,11 @@ class PushRouter:
         self._request: Final = Request()
         self._is_draining = False  # the broker takes no new requests
 
-    def handle(self, peer: Peer, frame: FrameCursor, at: int, to: int, is_draining: bool) -> None:
-        """One with an ADDRESS in `frame.data[at:to]`; `is_draining`: the broker takes no new requests."""
+    def handle(self, peer: Peer, frame: FrameCursor, at: int, to: int, has_claim: bool, is_draining: bool) -> None:
+        """One with an ADDRESS in `frame.data[at:to]`; `is_draining`: the broker takes no new requests.
+
+        `has_claim`: and with an entry that only brokers may write.
+        """
         self._is_draining = is_draining
         peer.requests += 1
         self._context.choice = 0
@@ -67,14 +71,16 @@ class PushRouter:
                 return
             if found == ANNOTATED:
                 verdict = self._ingress.admit(peer, frame, request)
-        if verdict == PASSES:
-            request.address_at = at
-            request.address_to = to
-            self._push(peer, frame, request)
-        elif verdict == STRIP:
+        if verdict == STRIP:
             stripped = self._ingress.strip(peer, frame, request)
             if stripped is not None:
                 self._begin_push(peer, stripped, request)
+        elif verdict == PASSES and has_claim:
+            self._begin_push(peer, frame, request)
+        elif verdict == PASSES:
+            request.address_at = at
+            request.address_to = to
+            self._push(peer, frame, request)
 
     def _is_only_entry(self, peer: Peer, frame: FrameCursor, at: int, to: int) -> bool:
         """The metadata of the METADATA_PUSH is the broker frame at `at:to`, or a composite with that entry alone."""
@@ -86,7 +92,14 @@ class PushRouter:
 
     def _begin_push(self, peer: Peer, frame: FrameCursor, request: Request) -> None:
         """A METADATA_PUSH of a client with an ADDRESS somewhere in its metadata, which `request` knows."""
-        at, to = self._context.find_address(peer, request.data, request.metadata_at, request.metadata_to, False)
+        at, to, has_claim = self._context.find_address(
+            peer, request.data, request.metadata_at, request.metadata_to, False
+        )
+        if has_claim:
+            honest = self._context.without_claims(peer, frame, request)
+            if honest is not None:
+                self._begin_push(peer, honest, request)
+            return
         if at < 0:
             self._context.refuse(peer, 0, METADATA_PUSH, None, self._context.no_address(peer, at))
             return
@@ -127,14 +140,18 @@ class PushRouter:
             server = self._server_of(peer, frame, request, target, route)
             if server is None:
                 return  # another broker has it
-            if frame.flags == METADATA and passes(
-                self._context.mimes[request.mimes], self._context.mimes[server.mimes]
+            caller = caller_for(route, server, peer)
+            if (
+                not caller
+                and frame.flags == METADATA
+                and passes(self._context.mimes[request.mimes], self._context.mimes[server.mimes])
             ):
                 server.check_later()
                 server.forward(frame, 0)
                 route.load.requests += 1  # no lease speaks of pushes
             else:
-                raw = self._push_for(request.mimes, server, frame.data[request.metadata_at : frame.end], raw_address)
+                metadata = frame.data[request.metadata_at : frame.end]
+                raw = self._push_for(request.mimes, server, metadata, raw_address, caller)
                 if raw:
                     server.request(raw)
                     route.load.requests += 1
@@ -145,23 +162,25 @@ class PushRouter:
             return
         metadata = frame.data[request.metadata_at : frame.end]
         flow = self._context.flow(peer, target, None, METADATA_PUSH)
-        pushes: dict[int, bytes] = {}  # by the routes' mime types: what to send them; empty: they cannot read it
+        pushes: dict[int, bytes] = {}  # by `reader_key`: what to send them; empty: they cannot read it
         parts: list[BranchRequest] = []
         for route in routes:
             server = self._server_of(peer, frame, request, target, route)
             assert server is not None  # or it is a spread
-            found = pushes.get(server.mimes)
+            key = reader_key(route, server)
+            found = pushes.get(key)
             if found is None:
-                found = pushes[server.mimes] = self._push_for(request.mimes, server, metadata, raw_address)
+                caller = caller_for(route, server, peer)
+                found = pushes[key] = self._push_for(request.mimes, server, metadata, raw_address, caller)
             if found:
                 parts.append(BranchRequest(server, route, found))
         push_to_all(self._context.steps, peer, parts, frame.now)
         flow.count(COMPLETED, 0, 1, 0, frame.end - frame.start, 0, frame.now, self._context.choice, len(routes))
 
-    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes) -> bytes:
+    def _push_for(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes, caller: bytes) -> bytes:
         """The METADATA_PUSH as the server can read it; empty where that cannot be: see `translated_first`."""
         try:
-            translated = self._context.translated(mimes, server, metadata, raw_address, False)
+            translated = self._context.translated(mimes, server, metadata, raw_address, False, caller)
         except BrokerError:
             return b""  # a push has no answer
         if translated is None or len(translated) + HEADER_BYTES > MAX_FRAME_BYTES:

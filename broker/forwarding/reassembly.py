@@ -182,3 +182,8 @@ class Reassembly(Stream):
     def _give_up(self, outcome: int, now: float) -> None:
         self.leave()
         self._decisions.append(Decision(COUNT, self, self.target, now, outcome))
+
+
+def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
+    """More of the request's metadata may follow in fragments."""
+    return frame.flags & frames.FOLLOWS != 0 and frame.flags & frames.METADATA != 0 and metadata_to == frame.end

@@ -6,17 +6,20 @@ Decides nothing about where a request goes: for clients the `engine` does, for o
 from typing import Final
 
 from broker.access.holders import keeps_out
+from broker.forwarding.callers import LaterMetadata
 from broker.forwarding.interbroker.retry import RetryableSplice
+from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_pairs import MimePairs
 from broker.forwarding.mime_translation import BROKER, COMPOSITE, Mimes, passes, translate
 from broker.forwarding.multicast.steps import StepQueue
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly
+from broker.forwarding.reassembly import MAX_FRAMES, Decision, Reassembly, is_cut
 from broker.forwarding.settings import Settings
 from broker.forwarding.traffic.denials import Denials
 from broker.forwarding.traffic.drops import Drops
 from broker.forwarding.traffic.flows import MODEL_NAMES, REJECTED, Flow, FlowTable, FlowTexts
 from broker.forwarding.traffic.request_log import RequestLog
+from broker.routing.bitmaps import Slots
 from broker.routing.fair_shares import UNKNOWN
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.query import Query
@@ -25,12 +28,14 @@ from broker.routing.targets import FOR_NOW, ORIGIN_AT, ORIGIN_TO, Target
 from rsocket_wire.errors import CODE_WORDS, BrokerError, Refusal
 from rsocket_wire.errors import REJECTED as REJECTED_CODE
 from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.claims import without_claims
 from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES, FrameCursor
 from rsocket_wire.rsocket.metadata import ABSENT, BROKEN, CUT, broker_frames, find_broker_frame
 from rsocket_wire.timers import Timers
-from rsocket_wire.wire.frames import find_wrapped
+from rsocket_wire.wire.frames import SHARD, find_wrapped
 from rsocket_wire.wire.ints import u24_at
 
+MAX_CHOICES: Final = 32  # for one request, of routes where its caller has its share
 ASKED_N: Final = 16  # full routes that a refused caller is noted at, and gets its share of
 LINK_METADATA_BYTES: Final = 64 << 20  # gathered of one link, where one of its callers has `max_metadata_bytes`
 
@@ -47,12 +52,21 @@ class Request:
         self.metadata_to = 0
         self.address_at = 0
         self.address_to = 0
+        self.caller = b""  # between brokers: the entry that says who the caller is; empty: there is none
         self.rest_at = 0  # between brokers: behind the annotations
         self.mimes = 0  # number of the caller's pair of mime types
         self.is_counted = False  # between brokers: among those that came its way
         self.is_second = False  # it is decided upon once more (D-50): one object for these, another one for all others
         self.began_at = 0.0  # then: when it came, seconds, monotonic
         self.reassembly: Reassembly | None = None  # set when the request came in fragments that were held
+
+
+class RouteSetupInRequest:
+    """A ROUTE_SETUP that came with a request."""
+
+    def __init__(self, peer: Peer, raw: bytes) -> None:
+        self.peer: Final = peer
+        self.raw: Final = raw
 
 
 class CongestedRequest:
@@ -83,7 +97,7 @@ class RequestContext:
         self.timers: Final = Timers()
         self.mime_pairs: Final = MimePairs()
         self.mimes: Final[dict[int, Mimes]] = self.mime_pairs.by_number
-        self.lost_entries_n = 0  # of composite metadata, that routes could not be given (D-70)
+        self.later: Final = LaterMetadata(self.mime_pairs)
         self._scratch: Final = FrameCursor(False)  # frames that are replayed or rebuilt
         query.only_observes = settings.auth_mode == "observe"
 
@@ -162,19 +176,21 @@ class RequestContext:
         self.refuse(peer, stream_id, kind, target, Refusal("over-limit", why))
         return False
 
-    def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int]:
-        """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0). `is_cut`: more metadata follows in fragments."""
+    def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int, bool]:
+        """(from, to) of the ADDRESS, or (ABSENT | CUT | BROKEN, 0), and whether there is an entry that only brokers may
+        write (D-102). `is_cut`: more metadata follows in fragments.
+        """
         kind = self.mimes[peer.mimes].kind
         if kind == COMPOSITE:
-            found, end = find_broker_frame(data, at, to)
+            found, end, has_claim = find_broker_frame(data, at, to)
             if found == ABSENT and is_cut:
-                return CUT, 0
-            return found, end
+                return CUT, 0, has_claim
+            return found, end, has_claim
         if kind == BROKER:
             if is_cut:
-                return CUT, 0
-            return (at, to) if to > at else (ABSENT, 0)
-        return ABSENT, 0
+                return CUT, 0, False
+            return (at, to, False) if to > at else (ABSENT, 0, False)
+        return ABSENT, 0, False
 
     def no_address(self, peer: Peer, found: int) -> Refusal:
         """Why `find_address` has found none."""
@@ -268,13 +284,16 @@ class RequestContext:
         return True
 
     def translated_first(
-        self, peer: Peer, server: Peer, frame: FrameCursor, request: Request, target: Target | None
+        self, peer: Peer, server: Peer, frame: FrameCursor, request: Request, target: Target | None, caller: bytes
     ) -> bytes:
-        """The first frame with metadata that the server can read; empty if that cannot be, and the caller was told."""
+        """The first frame with metadata that the server can read; empty if that cannot be, and the caller was told.
+
+        `caller`: what it is told of the caller, in front of that.
+        """
         metadata = request.data[request.metadata_at : request.metadata_to]
         raw_address = request.data[request.address_at : request.address_to]
         try:
-            translated = self.translated(request.mimes, server, metadata, raw_address, True)
+            translated = self.translated(request.mimes, server, metadata, raw_address, True, caller)
         except BrokerError as error:  # an ADDRESS that we can read and not write: values over 127 bytes of D-21
             self.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
             return b""
@@ -294,15 +313,17 @@ class RequestContext:
             return b""
         return raw
 
-    def translated(self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool) -> bytes | None:
-        """What `translate` makes of it for the server; `mimes`: number of the caller's pair."""
+    def translated(
+        self, mimes: int, server: Peer, metadata: bytes, raw_address: bytes, has_data: bool, caller: bytes = b""
+    ) -> bytes | None:
+        """What `translate` makes of it for the server; `mimes`: number of the caller's pair, `caller`: who it is."""
         caller_mimes = self.mimes[mimes]
         server_mimes = self.mimes[server.mimes]
         if passes(caller_mimes, server_mimes):
-            return metadata
+            return caller + metadata if caller else metadata
         found = translate(metadata, raw_address, caller_mimes, server_mimes, has_data)
-        self.lost_entries_n += found.lost_n
-        return found.metadata
+        self.mime_pairs.lost_entries_n += found.lost_n
+        return caller + found.metadata if caller and found.metadata is not None else found.metadata
 
     def merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
         """Makes one frame of those that were gathered; False, and refused, when it would be too large."""
@@ -316,6 +337,24 @@ class RequestContext:
                 return False
             reassembly.collapse(metadata)
         return True
+
+    def with_metadata(self, peer: Peer, frame: FrameCursor, request: Request, metadata: bytes) -> FrameCursor | None:
+        """The first frame of a client's request with other metadata, which `request` knows then; None: refused."""
+        reassembly = request.reassembly
+        if reassembly is not None:
+            if not self.merge(peer, request, metadata, None):
+                return None
+            raw = reassembly.frames[0]
+        else:
+            raw = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
+        frame = self.cursor(raw, frame.now)
+        self.locate(frame, request)
+        return frame
+
+    def without_claims(self, peer: Peer, frame: FrameCursor, request: Request) -> FrameCursor | None:
+        """The first frame without what only brokers may say, as `with_metadata`. D-102"""
+        metadata = without_claims(request.data[request.metadata_at : request.metadata_to])
+        return self.with_metadata(peer, frame, request, metadata)
 
     def locate(self, frame: FrameCursor, request: Request) -> None:
         """The metadata of the request is that of this frame."""
@@ -366,6 +405,25 @@ class RequestContext:
             if shares.is_over(peer.id, held_n, load.service.awaited_n, now):
                 limit = f"protection.max_in_flight_per_service is {load.service.policy.max_in_flight_per_service}"
                 return _monopoly(held_n, f"service {load.service.name}", limit)
+        return None
+
+    def choose_fairly(self, peer: Peer, target: Target, route: Route, why: Refusal, now: float) -> Route | None:
+        """Another route than that which was chosen, where this caller has its share of the places: `why` (D-68).
+
+        None: there is no other, and `target.blocked` says so.
+        """
+        found: Route | None = route
+        if target.routing != SHARD:  # whose owner is nobody else
+            barred = Slots()
+            for _ in range(MAX_CHOICES):
+                if found is None:
+                    break
+                barred.add(found.slot)
+                found = self.query.choose_substitute(target, barred, peer.zone, now)
+                if found is not None and self.monopoly_of(peer, found.load, now) is None:
+                    return found
+        target.blocked = why
+        target.blocked_service = route.load.service
         return None
 
     def ask_full(self, peer: Peer, target: Target, service: ServiceLoad, now: float) -> None:
@@ -481,11 +539,6 @@ def deadline_at(target: Target, request: Request, now: float) -> float:
     """When the caller's deadline is, monotonic: it runs from the first frame on, also while that was held."""
     began_at = request.reassembly.opened_at if request.reassembly is not None else request.began_at or now
     return began_at + target.deadline_ms / 1000.0
-
-
-def is_cut(frame: FrameCursor, metadata_to: int) -> bool:
-    """More of the request's metadata may follow in fragments."""
-    return frame.flags & frames.FOLLOWS != 0 and frame.flags & frames.METADATA != 0 and metadata_to == frame.end
 
 
 def _monopoly(held_n: int, where: str, limit: str) -> Refusal:

@@ -24,6 +24,7 @@ class Policy:
     eject_max_percent: int = 10  # of a service's routes, but one may always be
     max_in_flight_per_route: int = 1024  # request/responses; 0: no limit
     max_in_flight_per_service: int = 0
+    identity: bool = False  # its requests say who the caller is
 
 
 class Policies:
@@ -36,6 +37,9 @@ class Policies:
         self.limits_services: Final = default.max_in_flight_per_service > 0 or any(
             policy.max_in_flight_per_service > 0 for policy in by_name.values()
         )
+
+        # Some service wants to know who its callers are.
+        self.tells_callers: Final = default.identity or any(policy.identity for policy in by_name.values())
 
     def of(self, service: str) -> Policy:
         """The policy of a service name."""

@@ -114,7 +114,7 @@ def status(
         frames=core.frames_in,
         ignored_frames=core.engine.ignored,
         dropped_requests=core.engine.drops.total_n,
-        lost_metadata_entries=core.engine.lost_entries_n,
+        lost_metadata_entries=core.engine.mime_pairs.lost_entries_n,
         bytes=bytes_view(core),
         added_latency=_durations_view(core.added),
         loop_lag=_durations_view(core.lag),

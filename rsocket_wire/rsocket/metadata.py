@@ -8,6 +8,7 @@ Decides where an entry lies. Entries stand back to back:
 
 from typing import Final
 
+from rsocket_wire.wire.caller import RESERVED, is_reserved
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
 from rsocket_wire.wire.ints import u24_at, u24_bytes
 
@@ -23,38 +24,46 @@ _BROKER_MIME: Final = MIME_TYPE.encode()
 _BROKER_MIME_V0: Final = MIME_TYPE_V0.encode()
 _N: Final = len(_BROKER_MIME)
 _N_V0: Final = len(_BROKER_MIME_V0)
+_N_RESERVED: Final = len(RESERVED)
 
 
-def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """(from, to) of the last whole entry of either broker mime type (D-02, D-69), else (ABSENT | CUT | BROKEN, 0)."""
+def find_broker_frame(data: bytes, at: int, end: int) -> tuple[int, int, bool]:
+    """(from, to) of the last whole entry of either broker mime type (D-02, D-69), else (ABSENT | CUT | BROKEN, 0).
+
+    And whether some entry, whole or not, is one that only brokers may write (D-102): it is found by the same walk.
+    """
     found = ABSENT
     found_end = 0
+    has_claim = False
     for _ in range(MAX_ENTRIES):
         if at == end:
-            return found, found_end
+            return found, found_end, has_claim
         head = data[at]
         at += 1
         is_broker_frame = False
         if head < 0x80:
             length = head + 1
             if end - at < length + 3:
-                return (found, found_end) if found >= 0 else (CUT, 0)
-            if length == _N_V0:
-                is_broker_frame = data[at : at + length] == _BROKER_MIME_V0
+                has_claim = has_claim or is_reserved(data[at : min(at + length, end)])
+                return (found, found_end, has_claim) if found >= 0 else (CUT, 0, has_claim)
+            if length == _N_V0 and data[at : at + length] == _BROKER_MIME_V0:
+                is_broker_frame = True
             elif length == _N:
                 is_broker_frame = data[at : at + length] == _BROKER_MIME
+            elif length >= _N_RESERVED and is_reserved(data[at : at + length]):
+                has_claim = True
             at += length
         elif end - at < 3:
-            return (found, found_end) if found >= 0 else (CUT, 0)
+            return (found, found_end, has_claim) if found >= 0 else (CUT, 0, has_claim)
         length = u24_at(data, at)
         at += 3
         if end - at < length:
-            return (found, found_end) if found >= 0 else (CUT, 0)
+            return (found, found_end, has_claim) if found >= 0 else (CUT, 0, has_claim)
         if is_broker_frame:
             found = at
             found_end = at + length
         at += length
-    return (found, found_end) if at == end else (BROKEN, 0)
+    return (found, found_end, has_claim) if at == end else (BROKEN, 0, has_claim)
 
 
 def custom_entries(data: bytes, at: int, end: int) -> list[tuple[bytes, int, int]]:

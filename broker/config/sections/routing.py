@@ -65,6 +65,12 @@ class RoutingOptions:
         "1.5",
         within=(0.001, 3600),
     )
+    identity: bool = option(
+        POLICY.identity,
+        "Whether each request tells its service who the caller is, in an entry of its metadata: see [security]"
+        "(security.md#who-is-calling). Routes of such a service need composite metadata; others are refused.",
+        "true",
+    )
     strict_hints: bool = option(
         CORE.strict_hints,
         "Whether hints (LBMethod, ShardKey, ShardMethod, StickyRouteKey) among the tags of an ADDRESS must match "

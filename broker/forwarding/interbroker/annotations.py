@@ -2,9 +2,9 @@
 
     composite metadata on a link
 
-    | annotations | caller-mimes | caller's metadata, byte for byte …      of a caller that speaks composite metadata
-    | annotations | caller-mimes | broker mime: ADDRESS as it came |       of one whose metadata is the ADDRESS
-    └─ the prefix: made once ─┘
+    | annotations | caller-mimes | caller | caller's metadata, byte for byte …   of one that speaks composite metadata
+    | annotations | caller-mimes | caller | broker mime: ADDRESS as it came |    of one whose metadata is the ADDRESS
+    └─ the prefix: made once ──┘ └ for services that want to know it, see `callers`
 
 Decides the bytes of the prefix, whether a section may come in here (loops, too many hops), and what its to-override
 asks for. Does not know streams, and chooses no route: `ingress` does with it what it says.
@@ -424,6 +424,17 @@ def without_sections(metadata: bytes) -> bytes:
         metadata = metadata[:begin] + metadata[end:]
         begin, end = find_section(metadata, begin, len(metadata))
     return metadata
+
+
+def behind_sections(metadata: bytes) -> int:
+    """Where a caller's own metadata begins in that of a link: behind the annotations and its mime types; 0: nowhere."""
+    begin, at = find_section(metadata, 0, len(metadata))
+    if begin:
+        return 0
+    head_to = at + len(CALLER_MIMES_HEAD)
+    if metadata[at:head_to] != CALLER_MIMES_HEAD or len(metadata) < head_to + 3:
+        return at
+    return min(len(metadata), head_to + 3 + u24_at(metadata, head_to))
 
 
 def entry_head(mimes: Mimes, size: int) -> bytes:

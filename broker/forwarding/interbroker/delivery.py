@@ -7,6 +7,7 @@ where a request goes: `ingress` does.
 
 from typing import Final
 
+from broker.forwarding.callers import CALLER_HEAD, UNKNOWN_ENTRY
 from broker.forwarding.interbroker.annotations import (
     CALLER_MIMES_HEAD,
     DATA_MIME,
@@ -21,8 +22,8 @@ from broker.forwarding.interbroker.remote import is_behind
 from broker.forwarding.interbroker.rewrite import rewritten
 from broker.forwarding.mime_translation import COMPOSITE, passes
 from broker.forwarding.peer import Peer
-from broker.forwarding.reassembly import Reassembly
-from broker.forwarding.request import TRUNCATED, CongestedRequest, Request, RequestContext, is_cut
+from broker.forwarding.reassembly import Reassembly, is_cut
+from broker.forwarding.request import TRUNCATED, CongestedRequest, Request, RequestContext
 from broker.forwarding.unicast import Splice
 from broker.routing.table import Route
 from broker.routing.targets import ORIGIN_AT
@@ -36,6 +37,8 @@ MAX_CALLER_MIMES: Final = 4096  # pairs of mime types of callers at other broker
 
 _MIMES_HEAD_BYTES: Final = len(CALLER_MIMES_HEAD)
 _MIMES_FIRST: Final = CALLER_MIMES_HEAD[0]
+_CALLER_HEAD_BYTES: Final = len(CALLER_HEAD)
+_CALLER_FIRST: Final = CALLER_HEAD[0]
 
 
 class Delivery:
@@ -80,6 +83,12 @@ class Delivery:
                 return
         self._join(peer, frame, request, route, hop, entry, request.rest_at)
 
+    def _caller_for(self, request: Request, route: Route, server: Peer) -> bytes:
+        """What a route of this broker is told of the caller; empty: its service does not want to know. D-102"""
+        if not route.load.wants_caller or server.link is not None:
+            return b""
+        return request.caller or UNKNOWN_ENTRY
+
     def _deliver(
         self,
         peer: Peer,
@@ -106,12 +115,12 @@ class Delivery:
                 self.annotations.arrived(section.hops_n)
                 if section.hops_n == 1 and section.refusal is None and peer.link is not None and section.head:
                     self.annotations.near = section
-            self._join(peer, frame, request, route, server, b"", start)
+            self._join(peer, frame, request, route, server, self._caller_for(request, route, server), start)
             return
         if self._must_wait(peer, frame, request, server):
             return
         try:
-            metadata = self._metadata_for(frame, request, section, start, server)
+            metadata = self._metadata_for(frame, request, section, start, route, server)
         except BrokerError as error:
             self._refuse(peer, frame, "", Refusal("bad-address", error.text))
             return
@@ -124,13 +133,16 @@ class Delivery:
         is_composite = self._context.mimes[server.mimes].kind == COMPOSITE
         return request.mimes == server.mimes and is_composite and not self._keeps_section
 
-    def _remember(self, request: Request, section: Section, start: int) -> None:
-        """The next request for the route of the section that is like this one needs no second look."""
+    def _remember(self, request: Request, section: Section, start: int, wants_caller: bool) -> None:
+        """The next request for the route of the section that is like this one needs no second look.
+
+        `wants_caller`: then it does, for who its caller is.
+        """
         annotations = self.annotations
         at = request.metadata_at
         if annotations.near is section:
             annotations.near = None
-        if request.address_to - at <= MAX_NEAR_BYTES:
+        if request.address_to - at <= MAX_NEAR_BYTES and not wants_caller:
             origin_at = request.address_at + ORIGIN_AT
             section.head = request.data[at:origin_at]
             section.rest = request.data[origin_at + ORIGIN_BYTES : request.address_to]
@@ -146,7 +158,7 @@ class Delivery:
         return self._waits(peer, frame, request)
 
     def _metadata_for(
-        self, frame: FrameCursor, request: Request, section: Section | None, start: int, server: Peer
+        self, frame: FrameCursor, request: Request, section: Section | None, start: int, route: Route, server: Peer
     ) -> bytes | None:
         """The caller's metadata as this server can read it; BrokerError when that cannot be."""
         context = self._context
@@ -158,12 +170,15 @@ class Delivery:
         if caller.kind == COMPOSITE and passes(caller, reader):
             metadata = data[start:to]
         else:
-            at, end = find_broker_frame(data, start, to)
+            at, end, _ = find_broker_frame(data, start, to)
             if at < 0:
                 raise BrokerError("bad-address", "the metadata of the request holds no ADDRESS")
             raw_address = data[at:end]
             said = data[start:to] if caller.kind == COMPOSITE else raw_address
             metadata = context.translated(request.mimes, server, said, raw_address, frame.kind != frames.METADATA_PUSH)
+        told = self._caller_for(request, route, server)
+        if told and metadata is not None:
+            metadata = told + metadata
         if self._keeps_section and section is not None and reader.kind == COMPOSITE and server.link is None:
             kept = data[request.metadata_at : request.rest_at]
             return kept + metadata if metadata is not None else kept
@@ -226,17 +241,18 @@ class Delivery:
     # Parts
 
     def _read_mimes(self, peer: Peer, frame: FrameCursor, request: Request, section: Section | None) -> int:
-        """Where the caller's own metadata begins; the caller's mime types are known then. -1: refused, or it waits.
+        """Where the caller's own metadata begins; its mime types, and who it is if that was said, are known then.
 
-        Without a section nobody has said anything of them: what stands there is the caller's.
+        -1: refused, or it waits. Without a section nobody has said anything of them: what stands there is the caller's.
         """
         data = request.data
+        request.caller = b""
         at = request.rest_at
         to = request.metadata_to
         head_to = at + _MIMES_HEAD_BYTES
         if section is None or head_to + 3 > to or data[at] != _MIMES_FIRST or data[at:head_to] != CALLER_MIMES_HEAD:
             request.mimes = self.link_mimes if peer.link is not None else peer.mimes
-            return at
+            return at if section is None else self._read_caller(peer, frame, request, at)
         end = head_to + 3 + u24_at(data, head_to)
         if end > to:
             if not self._waits(peer, frame, request):
@@ -255,7 +271,22 @@ class Delivery:
             number = self._context.mime_pairs.take(pair[0], pair[1])
             self.mimes_by_raw[raw] = number
         request.mimes = number
-        return end
+        return self._read_caller(peer, frame, request, end)
+
+    def _read_caller(self, peer: Peer, frame: FrameCursor, request: Request, at: int) -> int:
+        """As `_read_mimes`, behind these. What clients say of it was taken out by the broker that they are at."""
+        data = request.data
+        to = request.metadata_to
+        head_to = at + _CALLER_HEAD_BYTES
+        if head_to + 3 > to or data[at] != _CALLER_FIRST or data[at:head_to] != CALLER_HEAD:
+            return at
+        end = head_to + 3 + u24_at(data, head_to)
+        if end <= to:
+            request.caller = data[at:end]
+            return end
+        if not self._waits(peer, frame, request):
+            self._refuse(peer, frame, "malformed", Refusal(WORD, TRUNCATED))
+        return -1
 
     def _forget_mimes(self) -> None:
         """Forgets the pairs of callers at other brokers: those that come again are read again."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.forwarding.callers import entry_of
 from broker.forwarding.interbroker.annotations import RouterAnnotations, entry_head, is_like_ours, role_part
 from broker.forwarding.interbroker.remote import Remote
 from broker.forwarding.interbroker.retry import RetryableSplice
@@ -71,6 +72,8 @@ class Egress:
         prefix = self._annotations.prefix(
             route, is_streaming, mimes, target.redirected, is_like_ours(frame.data, at, to), role
         )
+        if route.load.wants_caller:
+            prefix += entry_of(peer)
         if mimes.kind != COMPOSITE:  # the rest of the metadata is the content of one entry
             prefix += entry_head(mimes, to - at)
         size = frame.end - frame.start
@@ -150,7 +153,7 @@ class Egress:
         request.mimes = splice.caller.mimes
         context.locate(frame, request)
         # It was found before, so it is found again.
-        request.address_at, request.address_to = context.find_address(
+        request.address_at, request.address_to, _ = context.find_address(
             splice.caller, frame.data, request.metadata_at, request.metadata_to, False
         )
         timer = splice.timer

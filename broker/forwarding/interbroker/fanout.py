@@ -9,6 +9,7 @@ One copy per next hop, that parts as late as it can. Does not know what becomes 
 
 from typing import Final
 
+from broker.forwarding.callers import caller_for, entry_of, reader_key
 from broker.forwarding.interbroker.annotations import (
     RouterAnnotations,
     Section,
@@ -129,6 +130,7 @@ class LinkFanout:
         local: list[Route] = []
         groups = Groups()
         routes_n = 0
+        is_told = False  # some of the others' wants to know who the caller is
         role = role_part(target, context.query.only_observes)
         for route in routes:
             owner = route.owner
@@ -139,6 +141,7 @@ class LinkFanout:
                 group = groups.add(owner)
                 if context.denials.is_on:
                     group.routes.append(route)
+                is_told = is_told or route.load.wants_caller
                 if is_behind(route):
                     context.congested_requests.append(CongestedRequest(peer, route))
                 routes_n += 1
@@ -165,25 +168,29 @@ class LinkFanout:
             return
         metadata = request.data[request.metadata_at : request.metadata_to]
         parts: list[BranchRequest] = []
-        raws: dict[int, bytes] = {}  # by the routes' mime types
+        raws: dict[int, bytes] = {}  # by `reader_key`
         for route in local:
             owner = owner_of(route)
-            if owner.mimes not in raws:
+            key = reader_key(route, owner)
+            if key not in raws:
+                caller = caller_for(route, owner, peer)
                 try:
-                    translated = context.translated(request.mimes, owner, metadata, raw_address, not is_push)
+                    translated = context.translated(request.mimes, owner, metadata, raw_address, not is_push, caller)
                 except BrokerError as error:
                     if not is_push:  # which has no answer
                         context.refuse(peer, frame.stream_id, frame.kind, target, Refusal("bad-address", error.text))
                         return
                     continue
-                raws[owner.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, translated)
-            parts.append(BranchRequest(owner, route, raws[owner.mimes]))
+                raws[key] = rewritten(frame, frame.stream_id, request.metadata_to, translated)
+            parts.append(BranchRequest(owner, route, raws[key]))
         for group in far:
             link = group.hop.link
             if link is not None and link.version:
                 is_odd = is_like_ours(metadata, 0, len(metadata))
                 to = copy_override(group.names, target.redirected, role)
                 prefix = self._annotations.named_prefix(to, is_streaming(frame), mimes, is_odd)
+                if is_told:
+                    prefix += entry_of(peer)
                 if mimes.kind != COMPOSITE:
                     prefix += entry_head(mimes, len(metadata))
                 annotated = prefix + metadata

@@ -11,6 +11,7 @@ be told that it does not hold. Links are never closed for what stands in front o
 from typing import TYPE_CHECKING, Final
 
 from broker.access.roles import Roles
+from broker.forwarding.callers import entry_of, reader_key
 from broker.forwarding.interbroker.annotations import (
     ANNOTATIONS_HEAD,
     MAX_SECTION_KEPT,
@@ -18,6 +19,7 @@ from broker.forwarding.interbroker.annotations import (
     WORD,
     RouterAnnotations,
     Section,
+    behind_sections,
     find_section,
     override_text,
     without_sections,
@@ -36,6 +38,7 @@ from broker.routing.bitmaps import Slots
 from broker.routing.table import Route
 from broker.routing.targets import Target
 from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
+from rsocket_wire.rsocket.claims import without_claims
 from rsocket_wire.rsocket.frames import (
     FOLLOWS,
     HEADER_BYTES,
@@ -91,23 +94,27 @@ class Ingress(Delivery):
         elif not self._waits(peer, frame, request):
             if policy != "accept" or (peer.login.reach is not None and not self._query.only_observes):
                 return STRIP  # D-98: who has a role decides nothing here
-            self.handle(peer, frame, request)
+            told = self._telling(peer, frame, request)
+            if told is not None:
+                self.handle(peer, told, request)
         return DONE
+
+    def _telling(self, peer: Peer, frame: FrameCursor, request: Request) -> FrameCursor | None:
+        """The first frame of a client that may write annotations, with what its broker would say of it behind them.
+
+        As `RequestContext.with_metadata`. D-102
+        """
+        metadata = without_claims(request.data[request.metadata_at : request.metadata_to])
+        at = behind_sections(metadata)
+        if self._query.table.loads.policies.tells_callers and at:
+            metadata = metadata[:at] + entry_of(peer) + metadata[at:]
+        return self._context.with_metadata(peer, frame, request, metadata)
 
     def strip(self, peer: Peer, frame: FrameCursor, request: Request) -> FrameCursor | None:
         """The first frame of a client's request without annotations, which `request` knows then; None: refused."""
         self.annotations.stripped_n += 1
         metadata = without_sections(request.data[request.metadata_at : request.metadata_to])
-        reassembly = request.reassembly
-        if reassembly is not None:
-            if not self._context.merge(peer, request, metadata, None):
-                return None
-            raw = reassembly.frames[0]
-        else:
-            raw = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
-        frame = self._context.cursor(raw, frame.now)
-        self._context.locate(frame, request)
-        return frame
+        return self._context.with_metadata(peer, frame, request, metadata)
 
     # From other brokers
 
@@ -251,6 +258,13 @@ class Ingress(Delivery):
         if link is None or link.version or self._context.settings.require_annotations:
             self._refuse(peer, frame, "missing", Refusal(WORD, "missing: a request between brokers begins with them"))
             return
+        if find_broker_frame(request.data, request.metadata_at, request.metadata_to)[2]:
+            if self._waits(peer, frame, request):
+                return
+            honest = self._context.without_claims(peer, frame, request)  # D-102: who has sent it takes nothing out
+            if honest is None:
+                return
+            frame = honest
         request.rest_at = request.metadata_at
         self._decide(peer, frame, request, None)
 
@@ -282,7 +296,7 @@ class Ingress(Delivery):
         if start < 0:
             return
         data = request.data
-        at, to = find_broker_frame(data, start, request.metadata_to)
+        at, to, _ = find_broker_frame(data, start, request.metadata_to)
         if self._awaits_more(peer, frame, request, at >= 0):
             return
         if at < 0 and self._is_cut(frame, request):
@@ -308,7 +322,7 @@ class Ingress(Delivery):
                 start += request.metadata_at
                 request.rest_at += request.metadata_at
             elif peer.link is not None:
-                self._remember(request, section, start)
+                self._remember(request, section, start, route.load.wants_caller)
             self._deliver(peer, frame, request, section, route, server, start)
         elif frame.kind != REQUEST_FNF and frame.kind != METADATA_PUSH:
             text = f"the route {route.id_text} of {self.annotations.name} no longer matches {target.label}"
@@ -355,7 +369,7 @@ class Ingress(Delivery):
         if start < 0:
             return None
         data = request.data
-        at, to = find_broker_frame(data, start, request.metadata_to)
+        at, to, _ = find_broker_frame(data, start, request.metadata_to)
         if at >= 0 and request.reassembly is None and self._awaits_more(peer, frame, request, True):
             return None
         if at < 0:
@@ -427,19 +441,20 @@ class Ingress(Delivery):
         if self._context.refuse_wide(peer, frame, None, len(local) + len(groups.all())):
             return
         parts: list[BranchRequest] = []
-        raws: dict[int, bytes] = {}  # by the routes' mime types
+        raws: dict[int, bytes] = {}  # by `reader_key`
         for route in local:
             server = owner_of(route)
-            if server.mimes not in raws:
+            key = reader_key(route, server)
+            if key not in raws:
                 if self._must_wait(peer, frame, request, server):
                     return
                 try:
-                    metadata = self._metadata_for(frame, request, section, start, server)
+                    metadata = self._metadata_for(frame, request, section, start, route, server)
                 except BrokerError as error:
                     self._refuse(peer, frame, "", Refusal("bad-address", error.text))
                     return
-                raws[server.mimes] = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
-            parts.append(BranchRequest(server, route, raws[server.mimes]))
+                raws[key] = rewritten(frame, frame.stream_id, request.metadata_to, metadata)
+            parts.append(BranchRequest(server, route, raws[key]))
         if parts and section is not None:
             self.annotations.arrived(section.hops_n)
         if not parts and not groups.all():

@@ -87,6 +87,7 @@ class Load(Timed):
         "shares",
         "slot",
         "term",
+        "wants_caller",
         "warm_at",
         "weight",
     )
@@ -125,6 +126,7 @@ class Load(Timed):
         self.ewma_us = 0.0  # of request/responses, as it was at `ewma_at`
         self.ewma_at = 0.0
         self.lease: Lease | None = None  # when its connection grants requests by LEASE
+        self.wants_caller: Final = service.policy.identity
         self._slow_start_s: Final = service.policy.slow_start_s
         limit = service.policy.max_in_flight_per_route
         self._limit: Final = limit

@@ -91,5 +91,13 @@ def test_a_secret_in_a_file_that_all_may_read_is_warned_of(folder: Path) -> None
     assert warnings_of(folder, "", {"RSB_CLUSTER__SECRET": "one that is long enough"}) == []
 
 
+def test_services_that_are_told_who_calls_where_nobody_proves_it_are_warned_of(folder: Path) -> None:
+    text = "[service.orders]\nidentity = true\n[service.stock]\nidentity = false\n"
+    why = "auth.mode is off: nobody proves who it is but by a certificate or a Unix socket, all others are anonymous"
+    assert warnings_of(folder, text) == [f"broker.toml:2: service.orders.identity: {why}"]
+    assert warnings_of(folder, "[routing]\nidentity = true\n") == [f"broker.toml:2: routing.identity: {why}"]
+    assert warnings_of(folder, text + '[auth]\nmode = "observe"\naccept = ["uid"]\n') == []
+
+
 def test_the_defaults_are_no_reason_for_a_warning() -> None:
     assert load_all(None, {}, {}).warnings == []

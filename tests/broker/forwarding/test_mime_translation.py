@@ -84,7 +84,7 @@ def test_brokers_own_mime_types_are_wrapped_and_unwrapped(
     caller = world.caller(metadata_mime=caller_mime)
     caller.send(frames.encode_request(kind, 1, b"the data", metadata, 8))
     assert service.received() == [moved(frames.encode_request(kind, 1, b"the data", expected, 8), 2)]
-    assert world.core.engine.lost_entries_n == lost_n
+    assert world.core.engine.mime_pairs.lost_entries_n == lost_n
 
 
 def test_a_null_at_the_end_of_an_address_that_something_is_wrapped_into_becomes_an_empty_value() -> None:

@@ -29,7 +29,7 @@ EMPTY = encode_well_known_entry(0x00, b"")
 def find(metadata: bytes) -> bytes | int:
     """The content of the frame found, between other bytes; or ABSENT, CUT, BROKEN."""
     data = b"\x9b" * 5 + metadata + b"\x9b" * 40
-    at, to = find_broker_frame(data, 5, 5 + len(metadata))
+    at, to, _ = find_broker_frame(data, 5, 5 + len(metadata))
     if at < 0:
         assert to == 0
         return at

@@ -305,4 +305,4 @@ def test_what_is_too_wide_is_refused_before_it_is_translated_for_anybody() -> No
     star.caller.send(frames.encode_request(REQUEST_RESPONSE, 1, bytes(5000), REST))
     [refused] = star.caller.received()
     assert refused.text.startswith("over-limit: ")
-    assert star.broker.core.engine.lost_entries_n == 0
+    assert star.broker.core.engine.mime_pairs.lost_entries_n == 0
