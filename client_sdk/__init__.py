@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     )
     from client_sdk.payload import Payload
     from client_sdk.reconnect.state import Change, Changes, State
+    from client_sdk.services.caller import Caller
     from client_sdk.services.gather_answers import Answer
     from client_sdk.services.request import Request
     from client_sdk.services.service import Service
@@ -77,6 +78,7 @@ __all__ = [
     "BYTES",
     "BadAddress",
     "BadRequest",
+    "Caller",
     "Canceled",
     "Change",
     "Changes",
@@ -131,6 +133,7 @@ __all__ = [
 
 _NAMES_OF = {  # the module of each public name
     "addresses": "Address address multicast shard",
+    "services.caller": "Caller",
     "services.gather_answers": "Answer",
     "calls.hedge": "Hedging",
     "calls.retry": "NO_RETRY RetryBudget RetryPolicy",

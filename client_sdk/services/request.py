@@ -8,6 +8,7 @@ from typing import Final
 from client_sdk.addresses import Address
 from client_sdk.errors import Refused
 from client_sdk.metadata import ROUTING_MIME, mime_name, read_entries
+from client_sdk.services.caller import CALLER_MIME, Caller, read_caller
 from rsocket_wire.errors import INVALID, InvalidFrame
 from rsocket_wire.wire.frames import MIME_TYPES, decode_frame
 from rsocket_wire.wire.frames import Address as AddressFrame
@@ -106,6 +107,23 @@ class Request:
                     return None
                 return Address(frame) if isinstance(frame, AddressFrame) else None
         return None
+
+    @property
+    def caller(self) -> Caller | None:
+        """Who the broker says that the caller is; None when it says nothing: the service has no `identity = true`.
+
+        It is what the broker has verified: an entry that the caller itself wrote never comes here.
+
+        >>> Request("request_response", b"", None).caller is None
+        True
+        """
+        content = self.entry(CALLER_MIME)
+        if content is None:
+            return None
+        try:
+            return read_caller(content)
+        except InvalidFrame as error:  # of a broker that is newer
+            raise Refused("bad-metadata", f"who the caller is cannot be read: {error.text}", INVALID) from None
 
     def __repr__(self) -> str:
         return f"<{self.model} {len(self.data)} bytes>"

@@ -14,6 +14,7 @@ from client_sdk import (
     AuthUnavailable,
     BadAddress,
     BadRequest,
+    Caller,
     Canceled,
     Change,
     Changes,
@@ -77,6 +78,9 @@ async def create(data: bytes) -> bytes:
 
 @orders.request_response("who")
 async def who(request: Request) -> Payload:
+    caller: Caller | None = request.caller
+    if caller is not None and caller.identity == "user:nobody":
+        raise BadRequest(caller.role)
     assert_type(request.address, Address | None)
     return Payload(request.data, request.route.encode())
 
