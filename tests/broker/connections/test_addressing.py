@@ -11,7 +11,7 @@ from broker.core import CoreSettings
 from broker.events import FlowRecord, LifecycleEvent
 from broker.forwarding.multicast.steps import MAX_BRANCHES_PER_TURN
 from broker.forwarding.traffic.denials import MAX_IDENTITIES
-from rsocket_wire.errors import CANCELED, REJECTED
+from rsocket_wire.errors import CANCELED, CONNECTION_CLOSE, REJECTED
 from rsocket_wire.rsocket.frames import CANCEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM, encode_request
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME, Annotations
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, Address
@@ -234,6 +234,20 @@ def test_a_request_at_a_route_that_has_changed_its_tags_is_judged_by_what_it_is_
     world.pump()
     text = "denied: the role orders does not allow this request any more"
     assert (services[0].received(), asker.received()) == (got, [error(at, CANCELED, text) for at in (1, 3)])
+
+
+@pytest.mark.parametrize("place", ["prod", "test"])
+def test_a_request_at_a_route_that_has_left_is_judged_by_what_it_was(place: str) -> None:
+    world = world_of()
+    server = service(world, 1, "stock", environment=place)
+    asker = caller(world, "ada")
+    world.core.engine.set_role(asker.peer, Role("all", ["*"], [], [ANY]), world.now)
+    asker.request(REQUEST_STREAM, 1, STOCK)
+    server.fail(0, CONNECTION_CLOSE, "going")  # and it goes on with what it has
+    world.core.engine.set_role(asker.peer, ORDERS, world.now)
+    world.pump()
+    text = "denied: the role orders does not allow this request any more"
+    assert asker.received() == [error(1, CANCELED, text)] * (place == "test")
 
 
 def test_to_a_multicast_that_has_not_begun_everywhere_a_new_role_counts() -> None:
