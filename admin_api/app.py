@@ -14,7 +14,7 @@ from aiohttp.typedefs import Middleware
 from admin_api.access.gate import Gate
 from admin_api.access.trail import Trail
 from admin_api.backends.one import OneBroker
-from admin_api.backends.workers import NOTES, Backend, Workers
+from admin_api.backends.workers import NOTES, REVOKED, Backend, Workers
 from admin_api.bodies import MAX_BODY_BYTES, ChangeNote
 from admin_api.changes import CHANGES, Change, check_allowed
 from admin_api.endpoints import ENDPOINTS, Endpoint, Endpoints
@@ -66,6 +66,7 @@ def make_worker_app(process: BrokerProcess) -> web.Application:
     backend = OneBroker(process)
     app = app_of(backend)
     app.router.add_put(NOTES, _take_note(backend))
+    app.router.add_get(REVOKED, _say_revoked(backend))
     return app
 
 
@@ -74,6 +75,8 @@ def app_of(backend: Backend, gate: Gate | None = None) -> web.Application:
     guards = [problems, known_host_only(backend.config)]
     if gate is not None:
         guards += [Trail(backend.tell_changed, NAMES).tell, gate.guard]
+        if gate.identities is not None:
+            gate.identities.is_revoked = backend.is_revoked
     app = web.Application(middlewares=guards, client_max_size=MAX_BODY_BYTES)
     common = Endpoints(backend)
     for endpoint in ENDPOINTS:
@@ -85,6 +88,8 @@ def app_of(backend: Backend, gate: Gate | None = None) -> web.Application:
         await backend.close()
         if gate is not None:
             gate.local.remove()
+            if gate.identities is not None:
+                await gate.identities.close()
 
     if gate is not None:
         app[GATE] = gate
@@ -160,6 +165,14 @@ def _take_note(backend: Backend) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         await backend.tell_changed(msgspec.json.decode(await request.read(), type=ChangeNote))
         return web.Response()
+
+    return handle
+
+
+def _say_revoked(backend: Backend) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        query = request.query
+        return json_response(await backend.is_revoked(query["principal"], int(query["issued_at_ms"])))
 
     return handle
 

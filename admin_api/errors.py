@@ -51,6 +51,7 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "bad-request": (400, "Bad request"),
     "internal": (500, "Internal error"),
     "not-ready": (503, "Not ready"),
+    "auth-unavailable": (503, "Tokens cannot be verified now"),
     "samwise-unavailable": (503, "Samwise gateway unavailable"),
     "feed-unavailable": (503, "Feed unavailable"),
 }

@@ -17,10 +17,10 @@ from broker import VERSION
 
 JSON_TYPE: Final = "application/json"
 COMMON: Final = ("bad-parameter", "wrong-host", "internal")  # what each operation can refuse
-GUARDED: Final = ("no-token", "wrong-token", "role-not-enough")  # and each that needs a role
+GUARDED: Final = ("no-token", "wrong-token", "role-not-enough", "auth-unavailable")  # and each that needs a role
 TOKEN: Final = "token"  # the name of the way to say who asks
 ROOT: Final = "/api/v1"
-ABOUT_TOKENS: Final = "rsb_…; who looks needs none on the broker's machine, nor elsewhere without admin.tokens"
+ABOUT_TOKENS: Final = "rsb_… or a JWT; who looks needs none on the broker's machine, nor elsewhere where none is known"
 
 _FILLED: Final = re.compile(r"\{(\w+):([^}]+)\}")  # a part of a path to fill in, and what fits there
 _ANY: Final = {"description": "any value"}  # of an `object`, as the values of options are

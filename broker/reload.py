@@ -1,5 +1,5 @@
 """The files that a running broker reads again on SIGHUP: certificates, keys and roots, users, revocations, tokens of
-the REST API, and of the configuration the roles.
+the REST API, and of the configuration the roles, those of the REST API too.
 
     SIGHUP ──► all are read ── a mistake in one ──► nothing changes
                           └─── none ──────────────► new connections get what they say, those that are there are judged
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Final, NamedTuple
 
 from broker.access.certificates import RevokedCertificates
@@ -28,6 +28,7 @@ from broker.config.options import SECTIONS, TABLES, Config
 from broker.config.sections.admin_checks import AdminToken, tokens_of
 from broker.config.sections.auth import RoleOptions
 from broker.config.sections.files import bad_file
+from broker.config.sections.process import AdminOptions
 from broker.connections.admission import OFF
 from rsocket_wire.errors import BrokerError
 
@@ -47,6 +48,7 @@ class Reloaded(NamedTuple):
     tokens: tuple[AdminToken, ...] | None  # of the REST API; None: none are configured
     revocations: dict[str, int]  # of `auth.revocations`, see `read_revocations`
     revoked_certificates: RevokedCertificates
+    admin: AdminOptions  # with the identities that have a role of the REST API
 
 
 def read_files(config: Config) -> Reloaded:
@@ -70,31 +72,33 @@ def read_files(config: Config) -> Reloaded:
     dialling: ssl.SSLContext | None = None
     if is_in_cluster(config.cluster):
         dialling = client_context(ca, tls.certificate, tls.key, tls.min_version)
-    revoked = config.auth.revocations if config.auth.mode != OFF else ""
+    revoked = config.auth.revocations
     try:
         revocations = read_revocations(revoked) if revoked else {}
     except (OSError, ValueError) as error:
         raise bad_file("auth.revocations", revoked, error) from None
     tokens = tokens_of(config.admin.tokens)
-    return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations, lists)
+    return Reloaded(accepting, dialling, files_of(config), config.role, tokens, revocations, lists, config.admin)
 
 
 def read_again(
-    config: Config, sources: Sources | None, prepare: Callable[[], None] | None = None, is_worker: bool = False
+    config: Config, sources: Sources | None, prepare: Sequence[Callable[[], None]] = (), is_worker: bool = False
 ) -> Reloaded | None:
     """As `read_files` for a broker that runs; None: nothing is to change, and the log says why.
 
-    `sources`: of the configuration, for its roles; None: these stay. `prepare` reads what the doorman has to.
+    `sources`: of the configuration, for its roles; None: these stay. `prepare` read what verifiers have to.
     `is_worker`: its supervisor says which options have changed.
     """
     has_roles = config.auth.mode != OFF
     try:
         files = read_files(config)
-        found = sources.load().config if sources is not None and has_roles else None
+        found = sources.load().config if sources is not None and (has_roles or config.admin.jwt_roles) else None
         if found is not None:
-            files = files._replace(roles=found.role)
-        if prepare is not None:
-            prepare()
+            files = files._replace(admin=config.admin.with_roles_of(found.admin))
+            if has_roles:
+                files = files._replace(roles=found.role)
+        for each in prepare:
+            each()
     except ConfigErrors as errors:
         more = f", and {len(errors.mistakes) - 1} more" if len(errors.mistakes) > 1 else ""
         _log.error("broker: SIGHUP: nothing is reloaded: %s%s", errors.mistakes[0], more)
@@ -103,8 +107,8 @@ def read_again(
         _log.error("broker: SIGHUP: nothing is reloaded: %s", error.text)
         return None
     if sources is not None and not is_worker:
-        _tell_changed(config, found or _find_config(sources))
-    if not files.options and files.roles == config.role:
+        _tell_changed(replace(config, admin=files.admin), found or _find_config(sources))
+    if not files.options and (files.roles, files.admin) == (config.role, config.admin):
         _log.warning("broker: %s", NOTHING)
         return None
     return files
@@ -122,8 +126,9 @@ def files_of(config: Config) -> tuple[str, ...]:
         "admin.tokens": config.admin.tokens,
     }
     if config.auth.mode != OFF:
-        named |= {"auth.users": config.auth.users, "jwt.keys": config.jwt.keys}
-        named["auth.revocations"] = config.auth.revocations
+        named["auth.users"] = config.auth.users
+    if config.auth.mode != OFF or config.admin.jwt_roles:
+        named |= {"jwt.keys": config.jwt.keys, "auth.revocations": config.auth.revocations}
     return tuple(name for name, path in named.items() if path)
 
 

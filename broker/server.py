@@ -53,6 +53,7 @@ from rsocket_wire.wire.ids import parse_id
 
 if TYPE_CHECKING:
     from broker.edge.admission.doorman import Doorman
+    from broker.edge.admission.verdicts import Verifier
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ class Server:
         self.listeners: list[str] = []  # the URLs that are listened on for clients, ports as the system gave them
         self.link_listeners: list[str] = []  # the same for other brokers, where these have their own
         self.tokens: tuple[AdminToken, ...] | None = None  # of the REST API; None: not configured, not started
+        self.operators: Verifier | None = None  # of tokens of the REST API, to be read again; None: there are none
         self.is_ready = False
         self.is_stopping = False
         broker_id = parse_id(config.broker.id) if config.broker.id else os.urandom(16)
@@ -194,7 +196,8 @@ class Server:
             self._is_reload_due = not self.is_stopping
             return
         doorman = self._doorman
-        prepare = doorman.prepare if doorman is not None else None
+        readers = [each for each in (doorman, self.operators) if each is not None]
+        prepare = [each.prepare for each in readers]
         files = read_again(self.config, self._sources, prepare, is_worker=bool(self._link_path))
         if files is None:
             return
@@ -205,6 +208,8 @@ class Server:
         self.tokens = files.tokens
         if files.options:
             self.change(lambda core, now: core.tell_reloaded(", ".join(files.options), now))
+        if self.operators is not None:
+            self.operators.commit()
         gone = doorman.commit() if doorman is not None else set()
         if gone:
             self.change(lambda core, now: core.take_back(gone))
@@ -213,6 +218,7 @@ class Server:
         revoked = files.revoked_certificates
         if revoked.by_issuer != self.core.lifecycle.revocations.certificates.by_issuer:
             self.change(lambda core, now: core.set_revoked_certificates(revoked))
+        self.config = replace(self.config, admin=files.admin)
         if files.roles != self.config.role:
             self.config = replace(self.config, role=files.roles)
             self.change(lambda core, now: core.set_roles(list(roles_of(files.roles)), now))

@@ -1,13 +1,14 @@
 """Lets a request in or refuses it, by the token that it brings, the role that it needs and where it comes from.
 
                       from this machine                        from others
-    looking           always                                   with a token, once admin.tokens is set
-    changes, events   with a token: that of this machine       with a token, once admin.tokens is set; before, as
-                      (`local_token`), or one of admin.tokens  admin.changes says
+    looking           always                                   with a token, once there are some
+    changes, events   with a token: that of this machine       with a token, once there are some; before, as
+                      (`local_token`), or another one          admin.changes says
 
-A token that is wrong is refused wherever no token would be needed, too. Whether changes are allowed at all is decided
-behind this (`changes.check_allowed`). A caller whom a proxy on this machine speaks for counts as one from elsewhere
-where that gives it less.
+A token is one of ours, `rsb_…`, or a JSON Web Token of an identity that has a role here (`identities`), which counts as
+one of admin.tokens. One that is wrong is refused wherever no token would be needed, too. Whether changes are allowed at
+all is decided behind this (`changes.check_allowed`). A caller whom a proxy on this machine speaks for counts as one
+from elsewhere where that gives it less.
 """
 
 import asyncio
@@ -18,12 +19,14 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
+from admin_api.access.identities import NO_ROLE, Identities, is_signed
 from admin_api.access.local_token import LocalToken
 from admin_api.access.roles import ANYBODY, SUFFICES, needed_role
 from admin_api.errors import AdminError, Handler
 from broker.config.hosts import is_local
 from broker.config.sections.admin_checks import VIEWER, AdminToken, find_token
 from broker.connections.guesses import Guesses
+from broker.edge.admission.verdicts import NotAccepted, Unavailable
 from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
 
@@ -32,14 +35,15 @@ FORWARDED: Final = ("Forwarded", "X-Forwarded-For")  # a proxy says so
 MAX_TOKEN: Final = 512  # characters that are looked at; ours have 47
 KIND: Final = "AdminToken (wrong)"  # of lines
 LOCAL_HELP: Final = "rsocket-broker ctl finds that of this machine by itself"
+
 Tokens = Sequence[AdminToken]
 
 
 class Caller(NamedTuple):
     """Who asks, when it has said so."""
 
-    principal: str  # `token:grafana`
-    role: str
+    principal: str  # `token:grafana`, `jwt:orders-7`
+    role: str  # empty: it has none
 
 
 NOBODY: Final = Caller("", "")
@@ -53,12 +57,14 @@ class Gate:
         self,
         tokens: Callable[[], Tokens | None],
         local: LocalToken,
+        identities: Identities | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`tokens`: of admin.tokens as they are now; None: it is not set. `clock`, `wall`: seconds, monotonic and since
-        the epoch."""
+        """`tokens`: of admin.tokens as they are now; None: it is not set. `identities`: None where none has a role.
+        `clock`, `wall`: seconds, monotonic and since the epoch."""
         self.local: Final = local
+        self.identities: Final = identities
         self._tokens: Final = tokens
         self._clock: Final = clock
         self._wall: Final = wall
@@ -72,18 +78,20 @@ class Gate:
         needed = needed_role(request.method, resource.canonical) if resource is not None else VIEWER
         if needed == ANYBODY:
             return await handler(request)
-        token = await self._token_of(request)
-        if token is None:
+        caller = await self._caller_of(request)
+        if caller is None:
             self._check_without(request, needed)
         else:
-            request[CALLER] = Caller(f"token:{token.name}", token.role)
-            if needed not in SUFFICES[token.role]:
-                text = f"the token {token.name} has the role {token.role}, this needs {needed}"
+            request[CALLER] = caller
+            if caller.role == NO_ROLE:
+                raise AdminError("role-not-enough", f"{caller.principal} has no role here, this needs {needed}")
+            if needed not in SUFFICES[caller.role]:
+                text = f"{caller.principal} has the role {caller.role}, this needs {needed}"
                 raise AdminError("role-not-enough", text)
         return await handler(request)
 
-    async def _token_of(self, request: web.Request) -> AdminToken | None:
-        """The token that it brings; None: it brings none. AdminError "wrong-token"."""
+    async def _caller_of(self, request: web.Request) -> Caller | None:
+        """By the token that it brings; None: it brings none. AdminError "wrong-token", "auth-unavailable"."""
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != BEARER:
             return None
@@ -92,17 +100,35 @@ class Gate:
         delay_s = self._guesses.delay_s(address, self._clock())
         if delay_s:
             await asyncio.sleep(delay_s)
-        token = find_token([*(self._tokens() or ()), self.local.known], text.strip()[:MAX_TOKEN])
+        text = text.strip()
+        if self.identities is not None and is_signed(text):
+            return await self._identified(self.identities, text, address)
+        token = find_token([*(self._tokens() or ()), self.local.known], text[:MAX_TOKEN])
         if token is not None and self._wall() < token.expires_at_s:
-            return token
-        self._guesses.count_wrong(address, self._clock())
+            return Caller(f"token:{token.name}", token.role)
         why = f"the token {token.name} has expired" if token is not None else "a wrong token"
+        raise self._wrong(address, why, is_guess=True)
+
+    async def _identified(self, identities: Identities, text: str, address: str) -> Caller:
+        """By a JSON Web Token; as `_caller_of`."""
+        try:
+            return Caller(*await identities.find(text))
+        except NotAccepted as error:
+            raise self._wrong(address, f"a token is not accepted: {error}", error.is_guess) from None
+        except Unavailable as error:
+            STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: a token cannot be verified: {error}")
+            raise AdminError("auth-unavailable", "the token cannot be verified now; try again later") from None
+
+    def _wrong(self, address: str, why: str, is_guess: bool) -> AdminError:
+        """`why`: for the log; who asks learns less."""
+        if is_guess:
+            self._guesses.count_wrong(address, self._clock())
         STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: {why}")
-        raise AdminError("wrong-token", "no token that holds is like this one: it is wrong, expired or revoked")
+        return AdminError("wrong-token", "no token that holds is like this one: it is wrong, expired or revoked")
 
     def _check_without(self, request: web.Request, needed: str) -> None:
         """AdminError "no-token" unless this may be asked for without one."""
-        is_here, is_set = is_local(request.remote), self._tokens() is not None
+        is_here, is_set = is_local(request.remote), self._tokens() is not None or self.identities is not None
         if needed == VIEWER:
             is_forwarded = any(name in request.headers for name in FORWARDED)
             if not is_set or (is_here and not is_forwarded):

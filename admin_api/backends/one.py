@@ -182,6 +182,10 @@ class OneBroker:
             )
         )
 
+    async def is_revoked(self, principal: str, issued_at_ms: int) -> bool:
+        """Credentials of this identity that were issued then hold no longer, see `Revocations.covers`."""
+        return self._core.lifecycle.revocations.covers(principal, issued_at_ms)
+
     async def close(self) -> None:
         """Asks nothing more; called once, when the API ends."""
         await self.samwise.close()

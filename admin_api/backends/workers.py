@@ -38,6 +38,7 @@ from broker.views.schemas import Listed, Part
 ROUTES: Final = "/api/v1/routes"
 CONNECTIONS: Final = "/api/v1/connections"
 NOTES: Final = "/api/v1/notes"  # of a worker, which nobody but its supervisor asks
+REVOKED: Final = "/api/v1/revoked"  # likewise
 WORKER_STRIDE: Final = 1000  # connection 42 of worker 3 is 42003 for operators
 SUPERVISOR: Final = 0  # among the numbers of workers
 
@@ -249,6 +250,15 @@ class Workers:
         for number in self._numbers():
             if await self._client.ask(number, NOTES, (), "PUT", body) is not None:
                 return
+
+    async def is_revoked(self, principal: str, issued_at_ms: int) -> bool:
+        """As the first worker that answers knows it; AdminError "not-ready"."""
+        query = [("principal", principal), ("issued_at_ms", str(issued_at_ms))]
+        for number in self._numbers():
+            reply = await self._client.ask(number, REVOKED, query)
+            if reply is not None and reply.is_good:
+                return reply.decode(bool)
+        raise AdminError("not-ready", "no worker answers", ["nobody knows what was revoked"])
 
     def _returned(self, worker: int) -> None:
         """A worker was started again: what is drained is drained there, too."""

@@ -254,10 +254,13 @@ def _say_listening(urls: list[str]) -> None:
 def _admin_of(broker: Server | Supervisor, gateways: GatewayProcesses) -> web.Application:
     """The REST API of this process, before anybody can connect: what it imports keeps the loop from all else."""
     from admin_api.access.gate import Gate
+    from admin_api.access.identities import Identities, make_verifier
     from admin_api.access.local_token import LocalToken
     from admin_api.app import make_app, make_workers_app  # late: aiohttp is a third of a start that can do without
 
-    gate = Gate(lambda: broker.tokens, LocalToken(broker.config.admin.token_file))
+    broker.operators = verifier = make_verifier(broker.config)
+    identities = Identities(verifier, lambda: broker.config.admin) if verifier is not None else None
+    gate = Gate(lambda: broker.tokens, LocalToken(broker.config.admin.token_file), identities)
     if isinstance(broker, Server):
         return make_app(broker, gateways.samwise, gateways.feed, gate)
     return make_workers_app(broker, gateways.samwise, gateways.feed, gate)

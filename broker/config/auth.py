@@ -29,6 +29,7 @@ from rsocket_wire.errors import BrokerError
 OFF: Final = "off"  # of auth.mode
 EXCEPT: Final = "except"  # of an entry of announce or address: no tag can be named so there
 HTTPS: Final = "https://"
+OPERATORS: Final = ("admin.admins", "admin.operators", "admin.viewers", "admin.readers")
 _OR_HOOK: Final = {"auth.users": " or auth.hook", "jwt.keys": " or auth.hook"}
 MAX_KEYS_BYTES: Final = 1 << 20  # of a key set; one of a large provider has some KiB
 MAX_USERS: Final = 100_000  # of one file; more belong into an identity provider
@@ -40,7 +41,7 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
     mode, accept = values["auth.mode"], values["auth.accept"]
     assert isinstance(accept, tuple)  # it is a list
     if mode == OFF or wrong & {"auth.mode", "auth.accept"}:
-        return []
+        return file_mistakes("auth.revocations", values, wrong, read_revocations)
     if not accept:
         return [("auth.mode", f'"{mode}" needs auth.accept: which identities are let in', "")]
     needs: list[tuple[str, str]] = []
@@ -67,6 +68,38 @@ def auth_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[s
     if USER in accept:
         found += file_mistakes("auth.users", values, wrong, read_users)
     return found + file_mistakes("auth.revocations", values, wrong, read_revocations)
+
+
+def operator_mistakes(values: Mapping[str, object], wrong: set[str]) -> list[tuple[str, str, str]]:
+    """What is wrong with the identities that may use the REST API with a token; as `cluster_mistakes`."""
+    found: list[tuple[str, str, str]] = []
+    for name in OPERATORS:
+        who = values[name]
+        assert isinstance(who, tuple)  # it is a list
+        for each in who:
+            if not str(each).startswith(f"{JWT}:"):
+                found.append((name, f"{shown_value(each)} is no identity of a token: it begins with {JWT}:", str(each)))
+    used = [name for name in OPERATORS if values[name]]
+    if not used:
+        return found
+    lacks = [
+        text
+        for names, text in (
+            (("jwt.keys",), "jwt.keys"),
+            (("jwt.issuer",), "jwt.issuer"),
+            (("jwt.audience", "admin.audience"), "admin.audience or jwt.audience"),
+        )
+        if not any(values[name] or name in wrong for name in names)
+    ]
+    found += [(used[0], f"needs {each}", "") for each in lacks]
+    lack = lack_of_auth()
+    if lack:
+        found.append((used[0], lack, ""))
+    accept = values["auth.accept"]
+    is_checked = values["auth.mode"] != OFF and isinstance(accept, tuple) and JWT in accept
+    if values["jwt.keys"] and "jwt.keys" not in wrong and not is_checked:
+        found += [("jwt.keys", text, "") for text in _fault_of_keys(str(values["jwt.keys"]))]
+    return found
 
 
 def _mistakes_of_hook(url: str, is_asked: bool) -> list[tuple[str, str, str]]:

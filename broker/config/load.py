@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config.auth import auth_mistakes, read_routes, role_mistakes
+from broker.config.auth import auth_mistakes, operator_mistakes, read_routes, role_mistakes
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots, read_revoked
 from broker.config.cluster import cluster_mistakes
 from broker.config.extras import lack_of_events
@@ -145,7 +145,7 @@ def load_all(
     _check_files(found)
     _check_certificates(found)
     _check_extras(found)
-    for own_mistakes in (cluster_mistakes, auth_mistakes, admin_mistakes):
+    for own_mistakes in (cluster_mistakes, auth_mistakes, admin_mistakes, operator_mistakes):
         for name, text, needle in own_mistakes(found.values, found.wrong):
             found.blame(name, text, needle)
     for mistakes in (role_mistakes, samwise_mistakes, feed_mistakes):

@@ -34,7 +34,7 @@ def config_warnings(config: Config, secrets_file: str, file: str = "") -> list[W
     admin = config.admin
     if admin.listen is not None and not admin.listen.is_local:
         text = f"{shown_value(admin.listen.address)} is reachable from other machines without authentication"
-        if admin.tokens:
+        if admin.tokens or admin.jwt_roles:
             text = (
                 f"{shown_value(admin.listen.address)} is reachable from other machines and not encrypted: whoever is "
                 "between learns the tokens; listen on this machine, behind a proxy with TLS"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 FOLDER: Final = "rsocket-broker"
 SERVICE_FOLDER: Final = Path("/run") / FOLDER  # that systemd makes for RuntimeDirectory=rsocket-broker
-MAX_TOKEN_BYTES: Final = 256  # ours has 47; a longer file is none
+MAX_TOKEN_BYTES: Final = 16 << 10  # ours has 47, a JSON Web Token 1 or 2 KiB
 TOKEN_FILE: Final = "RSB_ADMIN__TOKEN_FILE"  # the variable of the option by which the broker is told, too
 DEFAULT_PORT: Final = 80
 

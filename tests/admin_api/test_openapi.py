@@ -102,6 +102,7 @@ def test_an_operation_has_its_parameters_its_body_its_answer_and_its_refusals() 
             "404": {"$ref": "#/components/responses/no-such-drain"},
             "421": {"$ref": "#/components/responses/wrong-host"},
             "500": {"$ref": "#/components/responses/internal"},
+            "503": {"$ref": "#/components/responses/auth-unavailable"},
             "default": {"$ref": "#/components/responses/bad-request"},
         },
         "security": [{"token": ["operator"]}],

@@ -29,6 +29,7 @@ from broker.commands.workers.worker_process import COMMAND, READY, WorkerProcess
 from broker.config.load import Sources
 from broker.config.options import Config
 from broker.config.sections.admin_checks import AdminToken, tokens_of
+from broker.edge.admission.verdicts import Verifier
 from broker.reload import read_again
 from broker.views.schemas import WorkerView
 from rsocket_wire.errors import BrokerError
@@ -62,6 +63,7 @@ class Supervisor:
         self.started_at_ms = time.time_ns() // 1_000_000
         self.is_stopping = False
         self.tokens: tuple[AdminToken, ...] | None = None  # see `Server`
+        self.operators: Verifier | None = None  # likewise
         self.on_return: Callable[[int], None] | None = None  # see `Workers`; None: nobody wants to know
         self._sources = sources
         self._workers_n = workers_n
@@ -121,11 +123,14 @@ class Supervisor:
 
     def reload(self) -> None:
         """Has the workers read the files of `broker.reload` again; a mistake in one of them is logged, once."""
-        files = read_again(self.config, self._sources)
+        operators = self.operators
+        files = read_again(self.config, self._sources, [operators.prepare] if operators is not None else [])
         if files is None or self._plan is None:
             return
         self.tokens = files.tokens
-        self.config = replace(self.config, role=files.roles)
+        if operators is not None:
+            operators.commit()
+        self.config = replace(self.config, role=files.roles, admin=files.admin)
         self._plan = replace(self._plan, config=replace(self._plan.config, role=files.roles))
         for worker in self._processes:
             worker.reload(self._plan.assignment(worker.number))

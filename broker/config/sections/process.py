@@ -2,10 +2,11 @@
 
 # ruff: noqa: RUF009 -- option() makes a dataclasses.field, which is what a default may be made by
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from broker.config.option import CORE, MAX_NAME_BYTES, option
+from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, VIEWER
 from broker.config.sections.cluster import Locality
 from broker.config.urls import Listen
 
@@ -179,6 +180,34 @@ class AdminOptions:
         '"/run/rsocket-broker/token"',
         within=(0, 4095),
     )
+    audience: str = option(
+        "",
+        "For whom a JSON Web Token for the REST API must be (aud). Empty: jwt.audience, and then every token for "
+        "connections is one for the API.",
+        '"rsocket-broker-admin"',
+    )
+    admins: tuple[str, ...] = option(
+        (),
+        "Identities that may do everything with a JSON Web Token, which section jwt verifies; a star at the end stands "
+        "for any end. Where these or the next three name some, clients on other machines need a token. They are read "
+        "again on SIGHUP.",
+        '["jwt:ops-lead"]',
+        form="text",
+    )
+    operators: tuple[str, ...] = option((), "Likewise those that may look and change.", '["jwt:ops-*"]', form="text")
+    viewers: tuple[str, ...] = option((), "Likewise those that may look.", '["jwt:grafana", "jwt:dev-*"]', form="text")
+    readers: tuple[str, ...] = option((), "Likewise those that may read event files.", '["jwt:spark"]', form="text")
+
+    @property
+    def jwt_roles(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Roles of tokens and who has them, the first that fits; those that nobody has left out."""
+        found = ((ADMIN, self.admins), (OPERATOR, self.operators), (VIEWER, self.viewers), (READER, self.readers))
+        return tuple((role, who) for role, who in found if who)
+
+    def with_roles_of(self, other: "AdminOptions") -> "AdminOptions":
+        """These, with the identities of others."""
+        own = replace(self, admins=other.admins, operators=other.operators)
+        return replace(own, viewers=other.viewers, readers=other.readers)
 
 
 @dataclass(frozen=True)

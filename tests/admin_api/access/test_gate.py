@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from admin_api.access.gate import Gate
+from admin_api.access.identities import Identities
 from admin_api.access.local_token import LocalToken
 from admin_api.app import make_app
 from admin_api.errors import Handler
@@ -29,11 +30,11 @@ DRAIN = "/api/v1/drains/broker"
 class Gated:
     """An API behind a gate, whose clock stands still."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, identities: Identities | None = None) -> None:
         self.now = 0.0
         self.tokens: list[AdminToken] | None = None
         self.local = LocalToken(str(folder / "token"))
-        gate = Gate(lambda: self.tokens, self.local, lambda: self.now, lambda: self.now)
+        gate = Gate(lambda: self.tokens, self.local, identities, lambda: self.now, lambda: self.now)
         self.admin = FakeAdmin(shop())
         self.app = make_app(self.admin, gate=gate)
         self.app.middlewares.insert(0, _from_elsewhere)
@@ -130,7 +131,7 @@ async def test_a_refusal_says_which_role_is_missing_and_how_to_say_who_one_is(ap
     async with api.put(DRAIN, headers=bearing("rsb_viewer")) as answer:
         said = await answer.json()
         assert (answer.status, said["code"]) == (403, "role-not-enough")
-        assert said["detail"] == "the token t-viewer has the role viewer, this needs operator"
+        assert said["detail"] == "token:t-viewer has the role viewer, this needs operator"
     async with api.put(DRAIN) as answer:
         said = await answer.json()
         assert (answer.status, said["code"]) == (401, "no-token")

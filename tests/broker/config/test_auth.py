@@ -212,6 +212,30 @@ def test_revocations_are_moments_and_identities_one_in_a_line(folder: Path) -> N
         assert mistakes_of(folder, said) == [f"broker.toml:4: auth.revocations: {text}"]
 
 
+SIGNED = """
+[jwt]
+keys = "keys"
+issuer = "https://id.example"
+"""
+
+
+def test_identities_of_the_rest_api_need_keys_an_issuer_and_an_audience(folder: Path) -> None:
+    (folder / "keys").write_text('{"keys": [{"kty": "EC"}]}')
+    own = '[admin]\nviewers = ["jwt:a", "user:b"]\n'
+    said = [each.partition(": ")[2] for each in mistakes_of(folder, own)]
+    assert said == [
+        'admin.viewers: "user:b" is no identity of a token: it begins with jwt:',
+        "admin.viewers: needs jwt.keys",
+        "admin.viewers: needs jwt.issuer",
+        "admin.viewers: needs admin.audience or jwt.audience",
+    ]
+    own = '[admin]\nreaders = ["jwt:a"]\naudience = "admin"\n'
+    assert of_file(folder, own + SIGNED).admin.jwt_roles == (("reader", ("jwt:a",)),)
+    (folder / "keys").write_text("{}")
+    [mistake] = mistakes_of(folder, own + SIGNED)
+    assert 'jwt.keys: "keys" is no JSON Web Key Set' in mistake
+
+
 def test_so_many_revocations_of_a_file_and_no_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "MAX_REVOCATIONS", 1)
     (folder / "revocations").write_text("2026-03-01T08:30:00Z jwt:a\n2026-03-01T08:30:00Z jwt:b\n")

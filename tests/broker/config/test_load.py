@@ -173,7 +173,7 @@ def test_origins_and_names_are_read_as_browsers_say_them(folder: Path) -> None:
 
 
 EVERYTHING_WRONG = """\
-heading = "mine"         # [server]
+quxquux = "mine"         # [server]
 server . stop_grace_s = "10"
 "server"."listen" = [    # an "array" of [several] lines
   "tcp://127.0.0.1:7000", # "]"
@@ -198,7 +198,7 @@ def test_all_mistakes_of_all_sources_come_together_in_order(folder: Path) -> Non
     environ = {"RSB_ROUTING__CHOOSER": "best"}
     flags = {"admin.listen": "here", "log.format": "json"}
     assert mistakes_of(folder, EVERYTHING_WRONG, environ, flags) == [
-        f"broker.toml:1: heading: unknown option outside a section{LISTS_ALL}",
+        f"broker.toml:1: quxquux: unknown option outside a section{LISTS_ALL}",
         'broker.toml:2: server.stop_grace_s: must be a number from 0 to 3600, not "10"',
         f'broker.toml:5: server.listen: "tpc://127.0.0.1:7000" is not a URL of {SCHEMES}',
         'broker.toml:6: server.listen: "ws://:7001" has no host; 0.0.0.0 or [::] listens on all addresses',

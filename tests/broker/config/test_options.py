@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.auth import OPERATORS
 from broker.config.load import ConfigErrors
 from broker.config.options import CHOOSERS, OPTIONS, WRAPPERS, Config, OptionDoc
 from broker.routing.choosers.registry import Methods
@@ -59,6 +60,9 @@ def test_every_example_is_right(folder: Path, doc: OptionDoc) -> None:
     (folder / "curve_key").write_text(f'secret-key = "{"k" * 40}"')
     if doc.name == "server.listen":
         lines.append('[auth]\nmode = "off"')
+    if doc.name in OPERATORS:
+        (folder / "keys").write_text('{"keys": [{"kty": "EC"}]}')
+        lines.append('[jwt]\nkeys = "keys"\nissuer = "https://id.example"\naudience = "rsocket-broker"')
     if doc.name == "cluster.auth":
         lines.append('[broker]\nname = "b"')
     text = "\n".join([f"[{doc.section}]", *NEEDS.get(doc.name, ()), *lines])

@@ -219,7 +219,10 @@ def test_the_configuration_is_shown_as_one_would_write_it() -> None:
     )
     shown = queries.config_view(config)
     assert shown["server"]["listen"] == ["tcp://[::1]:7000", "unix:///run/b.sock"]
-    assert shown["admin"] == {"listen": "127.0.0.1:7070", "changes": "local", "tokens": "", "token_file": ""}
+    assert shown["admin"] == {
+        **{"listen": "127.0.0.1:7070", "changes": "local", "tokens": "", "token_file": "", "audience": ""},
+        **{key: [] for key in ("admins", "operators", "viewers", "readers")},
+    }
     assert shown["service"] == {"orders": {"chooser": "random"}}
     assert shown["samwise.retry"] == {"tries": 3, "interval": 5.0, "threshold": 10.0}
     rabbitmq = shown["samwise.rabbitmq"]["r"]

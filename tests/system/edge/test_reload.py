@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
+from admin_api.access.identities import make_verifier
 from broker.config.load import Sources, load
+from broker.edge.admission.verdicts import NotAccepted
 from broker.reload import NOTHING, read_again
 from broker.server import Server
 from rsocket_wire.rsocket.metadata import encode_well_known_entry
-from rsocket_wire.wire.authentication import AUTHENTICATION_ID, SIMPLE, Credentials
+from rsocket_wire.wire.authentication import AUTHENTICATION_ID, BEARER, SIMPLE, Credentials
+from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.system.support.certificates import BROKER_NAMES, Authority
 from tests.system.support.waits import until
 from tests.system.support.wires import StreamTransport, Wire
@@ -226,6 +229,36 @@ async def test_revocations_of_the_file_are_in_force_for_those_who_are_there(guar
     wire = await Wire.connect(guarded.listeners[0])
     wire.setup(encode_well_known_entry(AUTHENTICATION_ID, Credentials(SIMPLE, "ada", "ada").encode()))
     assert (await end_of(wire)).startswith("revoked: ")
+
+
+async def test_identities_of_the_rest_api_are_read_again_with_their_keys(tmp_path: Path) -> None:
+    file, keys = tmp_path / "broker.toml", tmp_path / "keys.json"
+    keys.write_bytes(key_set(signer()))
+    own = (
+        f'[admin]\nlisten = "off"\nchanges = "off"\n[server]\nlisten = ["tcp://127.0.0.1:0"]\n[jwt]\nkeys = "{keys}"\n'
+    )
+    own += f'issuer = "{ISSUER}"\naudience = "{AUDIENCE}"\n'
+    file.write_text(own.replace("[server]", 'viewers = ["jwt:a"]\n[server]'))
+    sources = Sources(str(file), {}, {})
+    server = Server(sources.load().config, sources=sources)
+    server.operators = verifier = make_verifier(server.config)
+    await server.start()
+    try:
+        assert verifier is not None
+        asked = Credentials(BEARER, "", signer("EdDSA", "new").sign())
+        with pytest.raises(NotAccepted):
+            await verifier.verify(asked)
+        keys.write_bytes(key_set(signer("EdDSA", "new")))
+        file.write_text(own.replace("[server]", 'admins = ["jwt:b"]\n[server]').replace('changes = "off"', ""))
+        server.reload()
+        assert (await verifier.verify(asked)).name == "orders-7"
+        assert (server.config.admin.jwt_roles, server.config.admin.changes) == ((("admin", ("jwt:b",)),), "off")
+    finally:
+        server.wish_stop()
+        server.wish_stop()
+        await server.stop()
+        if verifier is not None:
+            await verifier.close()
 
 
 # Options that count from the next start
