@@ -169,7 +169,7 @@ class Handshake:
 def _may_follow(peer: Peer, newcomer: Peer) -> bool:
     """Who is known may not be followed by somebody else, nor be heard by others (D-39, D-96)."""
     old, new = peer.proof, newcomer.proof
-    if old.principal and old.principal != new.principal:
+    if old.principal != new.principal and (old.principal or peer.principal):
         return False
     return peer.principal == old.principal or new.is_private or not old.is_private
 

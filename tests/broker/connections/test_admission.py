@@ -393,9 +393,9 @@ def test_with_observe_an_expired_token_is_only_told() -> None:
     assert (wire.is_closed, told(world)[-1]) == (False, ("AuthRefused", "expired", "jwt:orders-7"))
 
 
-def suspended(world: World, expires_at: float = 0.0) -> Wire:
+def suspended(world: World, expires_at: float = 0.0, origin: tuple[str, str] = CERTIFICATE) -> Wire:
     """A session that was begun with a token, whose socket broke."""
-    wire = world.connect(origin=CERTIFICATE, is_private=True)
+    wire = world.connect(origin=origin, is_private=True)
     wire.send(setup(entry(TOKEN), token=b"t"))
     (ask,) = world.core.take_asks()
     admit(world, ask, expires_at=expires_at)
@@ -417,6 +417,17 @@ def test_a_session_is_resumed_by_its_transport_only_and_stays_who_it_was() -> No
     again.lose()
     world.advance(100)
     assert world.core.lifecycle.limits.origins() == (0, 0)
+
+
+def test_who_has_a_certificate_does_not_resume_a_session_of_a_token_that_had_none() -> None:
+    world = world_of("jwt", "certificate")
+    old = suspended(world, origin=("10.0.0.4", ""))
+    other = world.connect(name="tcp 127.0.0.1:9", origin=CERTIFICATE, is_private=True)
+    other.send(Resume(b"t", 0, 0).encode())
+    assert other.one() == error(0, REJECTED_RESUME, NO_SESSION)
+    again = world.connect(name="tcp 127.0.0.1:8", origin=("10.0.0.4", ""), is_private=True)
+    again.send(Resume(b"t", 0, 0).encode())
+    assert (again.one(), again.peer is old.peer, again.peer.principal) == (resumed(0), True, "jwt:orders-7")
 
 
 def test_a_session_is_over_when_its_token_is() -> None:
