@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -21,11 +22,14 @@ from broker.config.sections.limits import LimitOptions
 from broker.connections.rate_limits import ConnectionCounter
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.origins import address_of, name_of
+from broker.limited_log import STRANGERS
 
 HANDSHAKE_EXTRA_S: Final = 3.0  # of a TLS handshake beyond the time to the SETUP: it is two or three round trips more
 TOLD_N: Final = 64  # handshakes at a time where all connections are there: whoever is one too many is told so in TLS
 ACCEPTED_N: Final = 64  # in one turn of the loop
 RETRY_S: Final = 1.0  # until somebody is accepted again, when no descriptor was left
+
+KIND: Final = "TlsFailed"  # of lines of the log
 
 Address = tuple[Any, ...]  # of a socket: host, port, and of IPv6 two numbers more
 
@@ -56,20 +60,25 @@ class Handshakes:
         is_address_free = self._by_address.enter(origin)
         number = sock.fileno()
         if len(self._tasks) < room_n and is_address_free and DESCRIPTORS.has_room(number, name_of("tls", address)):
-            task = asyncio.get_running_loop().create_task(self._shake(sock, origin, protocol))
+            task = asyncio.get_running_loop().create_task(self._shake(sock, address, protocol))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
             self._by_address.leave(origin)
             sock.close()
 
-    async def _shake(self, sock: socket.socket, origin: str, protocol: Callable[[], asyncio.Protocol]) -> None:
+    async def _shake(self, sock: socket.socket, address: Address, protocol: Callable[[], asyncio.Protocol]) -> None:
+        origin = address_of(address[0])
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the loops do with those that they accept
             await asyncio.get_running_loop().connect_accepted_socket(
                 protocol, sock, ssl=self.context, ssl_handshake_timeout=self._timeout_s
             )
-        except OSError:  # it took too long, has left, or what it says is no TLS that is accepted here
+        except ssl.SSLError as error:  # what it says is no TLS that is accepted here, or it does not accept ours
+            sock.close()
+            text = f"peer {name_of('tls', address)}: closed: the TLS handshake failed: {_reason(error)}"
+            STRANGERS.say(KIND, origin, logging.WARNING, text)
+        except OSError:  # it took too long, or has left
             sock.close()
         finally:
             self._by_address.leave(origin)
@@ -135,3 +144,9 @@ def bind(infos: Sequence[tuple[int, Address]], backlog: int, shares_port: bool) 
             sock.close()
         raise
     return made
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """What OpenSSL says, in small letters: `certificate verify failed: certificate has expired`."""
+    reason = (error.reason or "unknown").replace("_", " ").lower()
+    return f"{reason}: {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else reason

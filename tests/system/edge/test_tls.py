@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import StartBroker
 from tests.system.support.certificates import Authority
 from tests.system.support.processes import BrokerProcess
-from tests.system.support.waits import soon
+from tests.system.support.waits import soon, until
 from tests.system.support.wires import Closed, Wire
 
 LISTEN = ("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0/rsocket")
@@ -55,6 +55,9 @@ async def test_a_client_ca_lets_its_own_in_and_nobody_else(
         with pytest.raises(REFUSED):  # with TLS 1.3 the client learns it at its first reading
             await soon(Wire.caller(url, context))
     await wire.ping()
+    failed = "closed: the TLS handshake failed: "
+    for reason in ("peer did not return a certificate", "certificate verify failed: unable to get local issuer"):
+        await until(lambda text=failed + reason: text in broker.errors)  # type: ignore[misc]
 
 
 async def test_what_is_no_tls_disturbs_nobody(start_broker: StartBroker, authority: Authority) -> None:
@@ -69,6 +72,7 @@ async def test_what_is_no_tls_disturbs_nobody(start_broker: StartBroker, authori
     with pytest.raises(REFUSED):
         await soon(Wire.caller(broker.url("tls"), ssl.create_default_context()))  # it does not trust our authority
     await wire.ping()
+    assert broker.errors.count("the TLS handshake failed: wrong version number") == 2
     assert "Traceback" not in broker.errors
 
 
