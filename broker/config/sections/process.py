@@ -129,7 +129,8 @@ class TlsOptions:
     )
     client_ca: str = option(
         "",
-        "CA certificates, PEM. When set, every client must present a certificate signed by one of them.",
+        "CA certificates, PEM. When set, every client must present a certificate signed by one of them, unless "
+        "auth.accept names other kinds, too.",
         '"/etc/rsocket-broker/clients.pem"',
         form="file",
     )
