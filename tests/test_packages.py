@@ -161,10 +161,11 @@ def test_wheel_and_sdist_hold_no_tests_and_the_base_is_small(tmp_path: Path) -> 
     (wheel,) = tmp_path.glob("dist/*.whl")
     with tarfile.open(sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}
-    assert tops == PACKAGES | {"pyproject.toml", "README.md", "PKG-INFO", ".gitignore"}
+    assert tops == PACKAGES | {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "PKG-INFO", ".gitignore"}
     with zipfile.ZipFile(wheel) as zipped:
         names = zipped.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    assert {name.split("/")[-1] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
     assert not [name for name in names if name.split("/")[-1].startswith(("test_", "conftest"))]
 
     run(sys.executable, "-m", "venv", "fresh")
