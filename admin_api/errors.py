@@ -47,6 +47,7 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "no-such-file": (404, "No such file"),
     "method-not-allowed": (405, "Method not allowed"),
     "over-limit": (409, "Limit reached"),
+    "too-many-requests": (429, "Too many requests"),
     "wrong-host": (421, "Wrong host"),
     "bad-request": (400, "Bad request"),
     "internal": (500, "Internal error"),
@@ -55,10 +56,11 @@ PROBLEMS: Final[dict[str, tuple[int, str]]] = {
     "samwise-unavailable": (503, "Samwise gateway unavailable"),
     "feed-unavailable": (503, "Feed unavailable"),
 }
-# code word -> header fields beside it (RFC 6750)
-CHALLENGES: Final = {
+# code word -> header fields beside it (RFC 6750, RFC 9110 section 10.2.3)
+FIELDS: Final = {
     "no-token": {"WWW-Authenticate": 'Bearer realm="rsocket-broker"'},
     "wrong-token": {"WWW-Authenticate": 'Bearer realm="rsocket-broker", error="invalid_token"'},
+    "too-many-requests": {"Retry-After": "1"},
     "role-not-enough": {"WWW-Authenticate": 'Bearer realm="rsocket-broker", error="insufficient_scope"'},
 }
 
@@ -108,7 +110,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except AdminError as error:
-        headers = CHALLENGES.get(error.code)
+        headers = FIELDS.get(error.code)
         response = problem_response(
             request, error.code, error.detail, reasons=error.reasons, id=error.id, headers=headers
         )

@@ -1,4 +1,4 @@
-"""What one byte of a peer's input costs, frame type by frame type: `python -m benchmarks.amplification`.
+"""What one byte of input costs, by frame type and by endpoint: `python -m benchmarks.amplification`.
 
 The rule: no input costs more than 100 times its bytes in output and log, nor 100 times the CPU
 that it takes to forward as many bytes, and none holds the event loop for 50 ms. What exceeds that names the option that
@@ -8,6 +8,7 @@ frame, and not how often it may come. Fails when a figure is beyond the rule and
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 import click
 from rich.console import Console
 
+from benchmarks.amplification_endpoints import CONNECTIONS_N, Cost, answers
 from benchmarks.figures import table_of
 from broker.core import COMPILED, CoreSettings
 from broker.events import LifecycleEvent
@@ -51,16 +53,6 @@ class Case(NamedTuple):
     frames_n: int = FRAMES_N
     first: tuple[bytes, ...] = ()  # before that, uncounted
     is_new: bool = False  # each is the first frame of a connection
-
-
-class Cost(NamedTuple):
-    """What all frames of a case cost together."""
-
-    bytes_in: int
-    bytes_out: int
-    log_bytes: int
-    cpu_s: float
-    held_s: float  # the longest of them
 
 
 def to(service: str, flags: int = UNICAST, metadata: tuple[Tag, ...] = (), **tags: str | None) -> bytes:
@@ -173,14 +165,14 @@ def spent(world: World) -> int:
     return written
 
 
-def beyond(case: Case, cost: Cost, baseline: Cost) -> list[str]:
+def beyond(name: str, cost: Cost, baseline: Cost) -> list[str]:
     """What of it is beyond the rule."""
     found: list[str] = []
     for what, factor in zip(("output", "log", "CPU"), factors(cost, baseline), strict=True):
         if factor > MOST:
-            found.append(f"{case.name}: {what} is {factor:.0f} times its input")
+            found.append(f"{name}: {what} is {factor:.0f} times its input")
     if cost.held_s > MOST_HELD_S:
-        found.append(f"{case.name}: one frame takes {cost.held_s * 1000:.0f} ms")
+        found.append(f"{name}: one takes {cost.held_s * 1000:.0f} ms")
     return found
 
 
@@ -203,8 +195,16 @@ def main(share: float) -> None:
         numbers = [f"{factor:.1f}" for factor in factors(cost, baseline)]
         table.add_row(case.name, *numbers, f"{cost.held_s * 1000:.2f}", case.bound)
         if not case.bound:
-            broken += beyond(case, cost, baseline)
-    Console(width=WIDTH).print(table)
+            broken += beyond(case.name, cost, baseline)
+    console = Console(width=WIDTH)
+    console.print(table)
+    table = table_of("for each byte of a request to the REST API", "path", "output", "CPU", "longest, ms", "bounded by")
+    for path, bound, cost in asyncio.run(answers(max(20, int(share * CONNECTIONS_N)))):
+        output, _, cpu = factors(cost, baseline)
+        table.add_row(path, f"{output:.1f}", f"{cpu:.0f}", f"{cost.held_s * 1000:.2f}", bound)
+        if cost.held_s > MOST_HELD_S or not bound:
+            broken += beyond(path, cost, baseline)
+    console.print(table)
     for line in broken:
         click.echo(line, err=True)
     sys.exit(1 if broken else 0)

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from admin_api.access.identities import NO_ROLE, Identities, is_signed
 from admin_api.access.local_token import LocalToken
+from admin_api.access.pace import Pace
 from admin_api.access.roles import ANYBODY, SUFFICES, needed_role
 from admin_api.errors import AdminError, Handler
 from broker.config.hosts import is_local
@@ -58,17 +59,19 @@ class Gate:
         tokens: Callable[[], Tokens | None],
         local: LocalToken,
         identities: Identities | None = None,
+        max_requests_per_s: int = 0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """`tokens`: of admin.tokens as they are now; None: it is not set. `identities`: None where none has a role.
-        `clock`, `wall`: seconds, monotonic and since the epoch."""
+        `max_requests_per_s`: of one caller; 0: no bound. `clock`, `wall`: seconds, monotonic and since the epoch."""
         self.local: Final = local
         self.identities: Final = identities
         self._tokens: Final = tokens
         self._clock: Final = clock
         self._wall: Final = wall
         self._guesses: Final = Guesses()
+        self._pace: Final = Pace(max_requests_per_s)
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -79,6 +82,9 @@ class Gate:
         if needed == ANYBODY:
             return await handler(request)
         caller = await self._caller_of(request)
+        too_many = self._pace.refusal_of(caller.principal if caller is not None else _address(request), self._clock())
+        if too_many:
+            raise AdminError("too-many-requests", too_many)
         if caller is None:
             self._check_without(request, needed)
         else:
@@ -95,7 +101,7 @@ class Gate:
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != BEARER:
             return None
-        address = address_of(request.remote) if request.remote else "unix"
+        address = _address(request)
         # Before it is looked at: who had to wait for a wrong one only would know it as soon as nothing comes.
         delay_s = self._guesses.delay_s(address, self._clock())
         if delay_s:
@@ -137,3 +143,8 @@ class Gate:
             return
         help = f"; {LOCAL_HELP}" if is_here else ""
         raise AdminError("no-token", f"this needs a token with the role {needed}, as Authorization: Bearer …{help}")
+
+
+def _address(request: web.Request) -> str:
+    """Where it comes from, as `edge.origins` counts."""
+    return address_of(request.remote) if request.remote else "unix"

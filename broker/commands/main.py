@@ -260,7 +260,8 @@ def _admin_of(broker: Server | Supervisor, gateways: GatewayProcesses) -> web.Ap
 
     broker.operators = verifier = make_verifier(broker.config)
     identities = Identities(verifier, lambda: broker.config.admin) if verifier is not None else None
-    gate = Gate(lambda: broker.tokens, LocalToken(broker.config.admin.token_file), identities)
+    admin = broker.config.admin
+    gate = Gate(lambda: broker.tokens, LocalToken(admin.token_file), identities, admin.max_requests_per_s)
     if isinstance(broker, Server):
         return make_app(broker, gateways.samwise, gateways.feed, gate)
     return make_workers_app(broker, gateways.samwise, gateways.feed, gate)

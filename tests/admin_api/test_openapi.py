@@ -101,6 +101,7 @@ def test_an_operation_has_its_parameters_its_body_its_answer_and_its_refusals() 
             "403": {"$ref": "#/components/responses/role-not-enough"},
             "404": {"$ref": "#/components/responses/no-such-drain"},
             "421": {"$ref": "#/components/responses/wrong-host"},
+            "429": {"$ref": "#/components/responses/too-many-requests"},
             "500": {"$ref": "#/components/responses/internal"},
             "503": {"$ref": "#/components/responses/auth-unavailable"},
             "default": {"$ref": "#/components/responses/bad-request"},

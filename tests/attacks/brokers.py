@@ -65,7 +65,8 @@ class Asked:
 @contextlib.asynccontextmanager
 async def asked(server: Server, token_file: Path) -> AsyncIterator[Asked]:
     """The REST API of a running broker, with the file of its token here."""
-    gate = Gate(lambda: server.tokens, LocalToken(str(token_file)))
+    per_s = server.config.admin.max_requests_per_s
+    gate = Gate(lambda: server.tokens, LocalToken(str(token_file)), max_requests_per_s=per_s)
     admin, port = await start_admin(make_app(server, gate=gate), "127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession() as session:

@@ -180,6 +180,16 @@ async def test_where_there_are_tokens_another_machine_needs_one_that_holds(token
     assert await status(tokened, "GET", ROUTES, "rsb_viewer") == 200
 
 
+async def test_who_asks_for_large_answers_again_and_again_has_to_wait(tmp_path: Path) -> None:
+    async with running({"admin.max_requests_per_s": 1}) as server, asked(server, tmp_path / "token") as api:
+        burst_n = int(BURST_S)
+        answers = [await status(api, "GET", f"{ROUTES}?limit=1000") for _ in range(burst_n + 5)]
+        assert answers[:burst_n] == [200] * burst_n
+        assert answers[-1] == 429  # a token or two may have come back meanwhile
+        assert await status(api, "GET", "/readyz") == 200
+        assert await status(api, "GET", ROUTES, api.token) == 200
+
+
 async def test_a_proxy_on_this_machine_speaks_for_another(tokened: Asked) -> None:
     for header in ("X-Forwarded-For", "Forwarded"):
         assert (await tokened.ask("GET", ROUTES, headers={header: "for=192.0.2.7"}))[0] == 401

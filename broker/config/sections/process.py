@@ -199,6 +199,16 @@ class AdminOptions:
     viewers: tuple[str, ...] = option((), "Likewise those that may look.", '["jwt:grafana", "jwt:dev-*"]', form="text")
     readers: tuple[str, ...] = option((), "Likewise those that may read event files.", '["jwt:spark"]', form="text")
 
+    max_requests_per_s: int = option(
+        0,
+        "Requests of one caller per second, with bursts of ten times as many: of one token, or of one address without "
+        "one. More are refused with status 429. A request of 150 bytes may be answered with a list of 1,000 items. "
+        "0: no bound.",
+        "20",
+        "requests per second",
+        within=(0, 1_000_000),
+    )
+
     @property
     def jwt_roles(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Roles of tokens and who has them, the first that fits; those that nobody has left out."""

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from admin_api.access.gate import Gate
 from admin_api.access.identities import Identities
 from admin_api.access.local_token import LocalToken
+from admin_api.access.pace import MAX_CALLERS, Pace
 from admin_api.app import make_app
 from admin_api.errors import Handler
 from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, ROLES, VIEWER, AdminToken, digest_of
@@ -30,11 +31,12 @@ DRAIN = "/api/v1/drains/broker"
 class Gated:
     """An API behind a gate, whose clock stands still."""
 
-    def __init__(self, folder: Path, identities: Identities | None = None) -> None:
+    def __init__(self, folder: Path, identities: Identities | None = None, max_requests_per_s: int = 0) -> None:
         self.now = 0.0
         self.tokens: list[AdminToken] | None = None
         self.local = LocalToken(str(folder / "token"))
-        gate = Gate(lambda: self.tokens, self.local, identities, lambda: self.now, lambda: self.now)
+        clocks = (lambda: self.now, lambda: self.now)
+        gate = Gate(lambda: self.tokens, self.local, identities, max_requests_per_s, *clocks)
         self.admin = FakeAdmin(shop())
         self.app = make_app(self.admin, gate=gate)
         self.app.middlewares.insert(0, _from_elsewhere)
@@ -170,3 +172,35 @@ async def test_guesses_are_slowed_down_by_address_and_stand_nowhere(
     assert slept == [SLOW_S], "who is elsewhere has guessed nothing"
     assert (PLANTED in said + caplog.text, "a wrong token" in caplog.text) == (False, True)
     assert digest_of(PLANTED) not in said + caplog.text
+
+
+async def test_who_asks_too_often_is_refused_by_token_or_by_address(tmp_path: Path) -> None:
+    gated = Gated(tmp_path, max_requests_per_s=1)
+    gated.configure()
+    burst_n = int(BURST_S)
+    viewer = bearing("rsb_viewer")
+    async with TestClient(TestServer(gated.app)) as api:
+        assert [await status(api, "GET", "/api/v1/status", **viewer) for _ in range(burst_n)] == [200] * burst_n
+        async with api.get("/api/v1/status", headers=viewer) as answer:
+            said = await answer.json()
+            assert (answer.status, said["code"], answer.headers["Retry-After"]) == (429, "too-many-requests", "1")
+            assert said["detail"] == f"more than {burst_n} came faster than 1 a second (admin.max_requests_per_s)"
+        assert await status(api, "GET", "/api/v1/status", **bearing("rsb_admin")) == 200
+        assert await status(api, "GET", "/api/v1/status") == 200  # of this machine, without a token
+        assert await status(api, "GET", "/livez", **viewer) == 200
+        gated.now += 1.0
+        assert await status(api, "GET", "/api/v1/status", **viewer) == 200
+
+
+def test_callers_that_are_remembered_are_bounded_and_without_the_option_none_are() -> None:
+    pace = Pace(1)
+    for _ in range(int(BURST_S)):
+        assert pace.refusal_of("first", 0.0) == ""
+    assert pace.refusal_of("first", 0.0) != ""
+    for number in range(MAX_CALLERS):
+        assert pace.refusal_of(f"{number}", 0.0) == ""
+    assert pace.refusal_of("first", 0.0) == ""  # it was forgotten
+    assert len(pace._full_at) == MAX_CALLERS
+    free = Pace(0)
+    assert {free.refusal_of("first", 0.0) for _ in range(1000)} == {""}
+    assert len(free._full_at) == 0
