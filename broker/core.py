@@ -568,7 +568,8 @@ class Core:
             return
         if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
             return
-        fault = self.engine.handle_first(peer, frame)
+        is_alone = not frame.flags & FOLLOWS and not peer.items
+        fault = self.engine.handle_request(peer, frame) if is_alone else self.engine.handle_first(peer, frame)
         if fault:
             self.lifecycle.end(peer, "bad-frame", fault, frame.now)
 

@@ -86,7 +86,7 @@ class Engine(RequestContext):
         self._request: Final = Request()
 
     def handle_first(self, peer: Peer, frame: FrameCursor) -> str:
-        """As `handle_request`; what may follow of a request will be looked through (D-102)."""
+        """As `handle_request`, where frames follow or did on this connection: they will be looked through (D-102)."""
         if peer.items:
             peer.items.pop(frame.stream_id, None)
         fault = self.handle_request(peer, frame)

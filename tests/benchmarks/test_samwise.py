@@ -47,7 +47,7 @@ def test_it_measures_both_kinds_of_durability(rabbit: RabbitNode, monkeypatch: p
     monkeypatch.delenv("SAMD", raising=False)
     arguments = ["--callers", "2", "--seconds", "0.1", "--rounds", "1", "--interpreted", "--port", str(rabbit.port)]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.output
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│ gate" in line]
     assert [row[:2] for row in rows] == [[f"gateway, {kind}", "2"] for kind in ("os", "fsync")]
     assert all(int(row[2].replace(",", "")) > 0 for row in rows)
