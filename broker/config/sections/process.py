@@ -151,8 +151,8 @@ class AdminOptions:
 
     listen: Listen | None = option(
         Listen("http", "127.0.0.1", 7070),
-        "Address of the REST API and the metrics; off disables them. Only this machine by default, because they "
-        "authenticate nobody and name every route and peer.",
+        "Address of the REST API and the metrics; off disables them. Only this machine by default, because without "
+        "admin.tokens they name every route and peer to everybody.",
         '"off"',
         flag="--admin",
         form="HOST:PORT",
