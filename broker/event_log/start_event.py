@@ -8,6 +8,7 @@ from broker.forwarding.settings import Settings
 from broker.routing.policies import Policy
 from rsocket_wire.wire.ids import id_text
 
+TOLD_CALLERS: Final = "identity"  # of a policy: what a service is told, which no choice depends on
 SERVICE: Final = "service."  # before the name of a service that has something of its own
 
 
@@ -37,9 +38,11 @@ def started_tags(settings: Settings, mates: list[bytes], seed: int, is_compiled:
 
 
 def policy_texts(policy: Policy) -> list[tuple[str, str]]:
-    """The settings of a service by name."""
+    """The settings of a service that choices depend on, by name."""
     found: list[tuple[str, str]] = []
     for each in fields(policy):
+        if each.name == TOLD_CALLERS:
+            continue
         value: object = getattr(policy, each.name)
         text = f"{value:.15g}" if isinstance(value, float) else str(value)
         found.append(("lb_method" if each.name == "chooser" else each.name, text))
