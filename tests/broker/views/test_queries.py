@@ -222,6 +222,7 @@ def test_the_configuration_is_shown_as_one_would_write_it() -> None:
     assert shown["admin"] == {
         **{"listen": "127.0.0.1:7070", "changes": "local", "tokens": "", "token_file": "", "audience": ""},
         **{key: [] for key in ("admins", "operators", "viewers", "readers")},
+        "max_requests_per_s": 0,
     }
     assert shown["service"] == {"orders": {"chooser": "random"}}
     assert shown["samwise.retry"] == {"tries": 3, "interval": 5.0, "threshold": 10.0}

@@ -73,9 +73,10 @@ def written(claims: str = "", header: str = '{"alg": "ES256", "kid": "one"}') ->
     return f"{head}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
-def claims(exp: str = str(int(time.time()) + 60), **more: str) -> str:
+def claims(exp: str = "", **more: str) -> str:
     """Claims that hold but for these, each as JSON."""
-    said = {"sub": '"orders-7"', "iss": f'"{ISSUER}"', "aud": f'"{AUDIENCE}"', "exp": exp, **more}
+    ends_at = exp or str(int(time.time()) + 60)
+    said = {"sub": '"orders-7"', "iss": f'"{ISSUER}"', "aud": f'"{AUDIENCE}"', "exp": ends_at, **more}
     return "{" + ", ".join(f'"{name}": {value}' for name, value in said.items()) + "}"
 
 
