@@ -88,14 +88,18 @@ def no_collection() -> Iterator[None]:
 async def test_nothing_is_left_in_the_core_and_nothing_to_the_garbage_collector(
     server: Server, no_collection: None
 ) -> None:
-    visitors = Visitors(by_scheme(server.listeners))
-    await visitors.all_come_and_go()
-    await until(lambda: not server.core.peers() and not server.shell.links_open())
     core = server.core
-    assert sum(core.lifecycle.limits.closed.by_reason.values()) == CONNECTIONS
-    assert core.table.size() == 0
-    assert (core.in_flight_n, core.table.routes(), core.has_writes()) == (0, [], False)
-    assert cycles() == set()
+    for times in (1, 2):
+        visitors = Visitors(by_scheme(server.listeners))
+        await visitors.all_come_and_go()
+        await until(lambda: not server.core.peers() and not server.shell.links_open())
+        assert sum(core.lifecycle.limits.closed.by_reason.values()) == times * CONNECTIONS
+        assert core.table.size() == 0
+        assert (core.in_flight_n, core.table.routes(), core.has_writes()) == (0, [], False)
+        left = cycles()
+        if "Server" not in left:  # else a broker of another test, whose last thread has ended only now: this one lives
+            break
+    assert left == set()
 
 
 @pytest.mark.slow
