@@ -21,12 +21,12 @@ from aiohttp import web
 
 from admin_api.access.identities import NO_ROLE, Identities, is_signed
 from admin_api.access.local_token import LocalToken
-from admin_api.access.pace import Pace
 from admin_api.access.roles import ANYBODY, SUFFICES, needed_role
 from admin_api.errors import AdminError, Handler
 from broker.config.hosts import is_local
 from broker.config.sections.admin_checks import VIEWER, AdminToken, find_token
 from broker.connections.guesses import Guesses
+from broker.connections.rate_limits import TokenBuckets
 from broker.edge.admission.verdicts import NotAccepted, Unavailable
 from broker.edge.origins import address_of
 from broker.limited_log import STRANGERS
@@ -35,6 +35,7 @@ BEARER: Final = "bearer"
 FORWARDED: Final = ("Forwarded", "X-Forwarded-For")  # a proxy says so
 MAX_TOKEN: Final = 512  # characters that are looked at; ours have 47
 KIND: Final = "AdminToken (wrong)"  # of lines
+MAX_CALLERS: Final = 1024  # whose requests are counted
 LOCAL_HELP: Final = "rsocket-broker ctl finds that of this machine by itself"
 
 Tokens = Sequence[AdminToken]
@@ -71,7 +72,7 @@ class Gate:
         self._clock: Final = clock
         self._wall: Final = wall
         self._guesses: Final = Guesses()
-        self._pace: Final = Pace(max_requests_per_s)
+        self._asked: Final = TokenBuckets(max_requests_per_s, MAX_CALLERS, "admin.max_requests_per_s")
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -82,9 +83,7 @@ class Gate:
         if needed == ANYBODY:
             return await handler(request)
         caller = await self._caller_of(request)
-        too_many = self._pace.refusal_of(caller.principal if caller is not None else _address(request), self._clock())
-        if too_many:
-            raise AdminError("too-many-requests", too_many)
+        self._count(caller.principal if caller is not None else _address(request))
         if caller is None:
             self._check_without(request, needed)
         else:
@@ -95,6 +94,13 @@ class Gate:
                 text = f"{caller.principal} has the role {caller.role}, this needs {needed}"
                 raise AdminError("role-not-enough", text)
         return await handler(request)
+
+    def _count(self, who: str) -> None:
+        """One more request; AdminError "too-many-requests"."""
+        now = self._clock()
+        if not self._asked.has_room(who, now):
+            raise AdminError("too-many-requests", self._asked.too_many)
+        self._asked.spend(who, now)
 
     async def _caller_of(self, request: web.Request) -> Caller | None:
         """By the token that it brings; None: it brings none. AdminError "wrong-token", "auth-unavailable"."""

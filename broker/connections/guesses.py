@@ -6,7 +6,7 @@ for an answer that comes late, or for its turn. An address is what `edge.origins
 
 from typing import Final
 
-from broker.connections.rate_limits import SPENT, TokenBucket
+from broker.connections.rate_limits import TokenBuckets
 
 WRONG_PER_S: Final = 1  # of one address, and ten times as many at once: more slow it down
 SLOW_S: Final = 1.0  # by so much: less than GREET_S, so that a broker behind the same address is linked all the same
@@ -18,32 +18,16 @@ class Guesses:
 
     def __init__(self, wrong_per_s: int = WRONG_PER_S) -> None:
         """0: nobody is slowed down."""
-        self._wrong: Final = TokenBucket(wrong_per_s)
-        self._wrong_until: Final[dict[str, float]] = {}  # by address: when its bucket is full again; oldest first
+        self._wrong: Final = TokenBuckets(wrong_per_s, MAX_SLOWED)
 
     def count_wrong(self, address: str, now: float) -> None:
         """One more of that address."""
-        if not self._wrong.per_s:
-            return
-        full_at = self._wrong.spend(self._wrong_until.pop(address, 0.0), now)
-        self._wrong_until[address] = full_at if full_at != SPENT else now + self._wrong.burst_n / self._wrong.per_s
-        if len(self._wrong_until) > MAX_SLOWED:
-            del self._wrong_until[next(iter(self._wrong_until))]
+        self._wrong.spend(address, now)
 
     def has_room(self, address: str, tried_n: int, now: float) -> bool:
         """One more of that address may be tried beside `tried_n` others, should all of them be wrong."""
-        if not self._wrong.per_s:
-            return True
-        full_at = self._full_at(address, now) + tried_n / self._wrong.per_s
-        return self._wrong.spend(full_at, now) != SPENT
+        return self._wrong.has_room(address, now, tried_n)
 
     def delay_s(self, address: str, now: float) -> float:
         """Returns how long whoever comes from there waits for an answer, seconds."""
-        return 0.0 if self.has_room(address, 0, now) else SLOW_S
-
-    def _full_at(self, address: str, now: float) -> float:
-        full_at = self._wrong_until.get(address, 0.0)
-        if full_at > now:
-            return full_at
-        self._wrong_until.pop(address, None)
-        return now
+        return 0.0 if self._wrong.has_room(address, now) else SLOW_S

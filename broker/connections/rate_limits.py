@@ -38,6 +38,42 @@ class TokenBucket:
         return at if at <= now + BURST_S + cost_s / 10 else SPENT  # a tenth is more than adding up can get wrong
 
 
+class TokenBuckets:
+    """A TokenBucket for each of many names; `max_n` are remembered, and whose name was spent for longest ago goes."""
+
+    def __init__(self, per_s: int, max_n: int, option: str = "") -> None:
+        """`per_s`, `option`: see TokenBucket."""
+        self._bucket: Final = TokenBucket(per_s, option)
+        self._max_n: Final = max_n
+        self.full_at: Final[dict[str, float]] = {}  # by name: when its bucket is full again; spent last is last
+
+    @property
+    def too_many(self) -> str:
+        """Returns what whoever spends too much is told."""
+        return self._bucket.too_many
+
+    def spend(self, name: str, now: float) -> None:
+        """Spends a token; of an empty bucket, which stays empty, none."""
+        bucket = self._bucket
+        if not bucket.per_s:
+            return
+        full_at = bucket.spend(self.full_at.pop(name, 0.0), now)
+        self.full_at[name] = full_at if full_at != SPENT else now + bucket.burst_n / bucket.per_s
+        if len(self.full_at) > self._max_n:
+            del self.full_at[next(iter(self.full_at))]
+
+    def has_room(self, name: str, now: float, others_n: int = 0) -> bool:
+        """One more token could be spent, should `others_n` be, too."""
+        bucket = self._bucket
+        if not bucket.per_s:
+            return True
+        full_at = self.full_at.get(name, 0.0)
+        if full_at <= now:
+            self.full_at.pop(name, None)
+            full_at = now
+        return bucket.spend(full_at + others_n / bucket.per_s, now) != SPENT
+
+
 class ConnectionCounter:
     """How many connections each origin has: an address, a principal. An empty name is none and has no bound.
 

@@ -43,7 +43,6 @@ def modules() -> list[str]:
         "client_sdk/io/stream_pump.py",
         "client_sdk/codecs.py",
         "admin_api/access/gate.py",
-        "admin_api/access/pace.py",
         "admin_api/event_files.py",
         "admin_api/bodies.py",
         "admin_api/listener.py",

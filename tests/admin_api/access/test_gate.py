@@ -12,7 +12,6 @@ from aiohttp.test_utils import TestClient, TestServer
 from admin_api.access.gate import Gate
 from admin_api.access.identities import Identities
 from admin_api.access.local_token import LocalToken
-from admin_api.access.pace import MAX_CALLERS, Pace
 from admin_api.app import make_app
 from admin_api.errors import Handler
 from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, ROLES, VIEWER, AdminToken, digest_of
@@ -190,17 +189,3 @@ async def test_who_asks_too_often_is_refused_by_token_or_by_address(tmp_path: Pa
         assert await status(api, "GET", "/livez", **viewer) == 200
         gated.now += 1.0
         assert await status(api, "GET", "/api/v1/status", **viewer) == 200
-
-
-def test_callers_that_are_remembered_are_bounded_and_without_the_option_none_are() -> None:
-    pace = Pace(1)
-    for _ in range(int(BURST_S)):
-        assert pace.refusal_of("first", 0.0) == ""
-    assert pace.refusal_of("first", 0.0) != ""
-    for number in range(MAX_CALLERS):
-        assert pace.refusal_of(f"{number}", 0.0) == ""
-    assert pace.refusal_of("first", 0.0) == ""  # it was forgotten
-    assert len(pace._full_at) == MAX_CALLERS
-    free = Pace(0)
-    assert {free.refusal_of("first", 0.0) for _ in range(1000)} == {""}
-    assert len(free._full_at) == 0

@@ -2,8 +2,9 @@
 
 import pytest
 
+from admin_api.access.gate import MAX_CALLERS
 from broker.connections.guesses import MAX_SLOWED, SLOW_S, WRONG_PER_S, Guesses
-from broker.connections.rate_limits import BURST_S, SPENT, TokenBucket
+from broker.connections.rate_limits import BURST_S, SPENT, TokenBucket, TokenBuckets
 from broker.core import CoreSettings
 from rsocket_wire.errors import CONNECTION_ERROR, REJECTED
 from rsocket_wire.rsocket import frames
@@ -168,7 +169,7 @@ def test_so_many_wrong_secrets_of_an_address_slow_it_down_for_a_while_and_no_oth
         guesses.count_wrong("10.1.1.1", 100.0)
     assert [guesses.delay_s(each, 100.5) for each in ("10.1.1.1", "10.1.1.2")] == [SLOW_S, 0.0]
     assert [guesses.delay_s("10.1.1.1", at) for at in (101.1, 100.0 + BURST_S)] == [0.0, 0.0]
-    assert guesses._wrong_until == {}
+    assert guesses._wrong.full_at == {}
 
 
 def test_those_that_are_being_tried_count_as_if_they_were_wrong() -> None:
@@ -181,7 +182,7 @@ def test_0_is_no_bound() -> None:
     guesses = Guesses(0)
     for _ in range(1000):
         guesses.count_wrong("10.1.1.1", 100.0)
-    assert (guesses.delay_s("10.1.1.1", 100.0), guesses._wrong_until) == (0.0, {})
+    assert (guesses.delay_s("10.1.1.1", 100.0), guesses._wrong.full_at) == (0.0, {})
 
 
 def test_so_many_slow_addresses_are_remembered() -> None:
@@ -190,3 +191,21 @@ def test_so_many_slow_addresses_are_remembered() -> None:
         for _ in range(12):
             guesses.count_wrong(str(number), 100.0)
     assert [guesses.delay_s(each, 100.0) for each in ("0", "1", str(MAX_SLOWED))] == [0.0, SLOW_S, SLOW_S]
+
+
+def test_names_that_are_remembered_are_bounded_and_without_the_option_none_are() -> None:
+    buckets = TokenBuckets(1, MAX_CALLERS)
+    for _ in range(int(BURST_S)):
+        assert buckets.has_room("first", 0.0)
+        buckets.spend("first", 0.0)
+    assert not buckets.has_room("first", 0.0)
+    for number in range(MAX_CALLERS):
+        assert buckets.has_room(f"{number}", 0.0)
+        buckets.spend(f"{number}", 0.0)
+    assert buckets.has_room("first", 0.0)  # it was forgotten
+    assert len(buckets.full_at) == MAX_CALLERS
+    free = TokenBuckets(0, MAX_CALLERS)
+    for _ in range(1000):
+        assert free.has_room("first", 0.0)
+        free.spend("first", 0.0)
+    assert len(free.full_at) == 0
