@@ -237,25 +237,25 @@ class Lifecycle:
 
     def end_revoked(self, peer: Peer, now: float) -> bool:
         """Ends a connection for its certificate, which TLS took for a good one; False: it is one."""
-        ending = self.admission.judge_certificate(peer, now)
-        if ending is not None:
-            self._deny_requests(peer, now)
-            self.carry_out(ending, now)
-        return ending is not None
+        return self._end_judged(self.admission.judge_certificate(peer, now), now)
 
     def _judge_anew(self, peer: Peer, gone: set[str], now: float) -> bool:
         """Looks at a connection whose rights may have changed, see `Admission.judge_again`; False: it has ended."""
         ending = self.admission.judge_again(peer, gone, now)
-        ending = ending or self._registration.judge_again(peer, now)
-        if ending is not None:
-            self._deny_requests(peer, now)
-            self.carry_out(ending, now)
+        if self._end_judged(ending or self._registration.judge_again(peer, now), now):
             return False
         self.engine.set_role(peer, self.roles.find(peer.principal), now)
         return True
 
+    def _end_judged(self, ending: Ending | None, now: float) -> bool:
+        """Ends a connection that was judged, and the requests that it serves: who has asked is told why. None: it may
+        stay."""
+        if ending is not None:
+            self._deny_requests(ending.peer, now)
+            self.carry_out(ending, now)
+        return ending is not None
+
     def _deny_requests(self, peer: Peer, now: float) -> None:
-        """Ends the requests that the peer serves: who has asked is told why."""
         text = f"the connection that served {peer.caller_service} may do so no more"
         for stream_id in list(peer.streams):
             stream = peer.streams.get(stream_id)
@@ -386,13 +386,11 @@ class Lifecycle:
         if peer.is_ending or peer.is_lost:
             return
         if peer.login.is_renewing:
-            if self._renewals.renew(peer, principal, expires_at, issued_at_ms, now) and self._judge_anew(
-                peer, set(), now
-            ):
+            is_renewed = self._renewals.renew(peer, principal, expires_at, issued_at_ms, now)
+            if is_renewed and self._judge_anew(peer, set(), now):
                 self._renewals.confirm(peer, now)
-                self.watch(
-                    peer, now + self.sessions.ttl_s if peer.is_suspended else now
-                )  # it may end sooner than before
+                # It may end sooner than before.
+                self.watch(peer, now + self.sessions.ttl_s if peer.is_suspended else now)
         elif peer.login.is_asked:
             self._go_on(peer, self.admission.admit(peer, principal, expires_at, issued_at_ms, now), now)
 
