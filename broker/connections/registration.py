@@ -9,7 +9,7 @@ have to end, and tells other brokers of routes that joined and left.
 
 from typing import Final
 
-from broker.access.holders import holder_of, keeps_out
+from broker.access.holders import holder_of
 from broker.access.identities import ANONYMOUS
 from broker.access.roles import Obstacle, Roles
 from broker.connections.admission import OBSERVE, OFF, REQUIRED
@@ -22,6 +22,7 @@ from broker.events import DENIED, ROUTE_JOINED, ROUTE_LEFT, ROUTE_REMOVED, ROUTE
 from broker.forwarding.engine import Engine
 from broker.forwarding.mime_translation import COMPOSITE
 from broker.forwarding.peer import Peer
+from broker.forwarding.request import is_of_another
 from broker.forwarding.settings import Settings
 from broker.routing.health.loads import Load
 from broker.routing.table import Route, Table, announced_tags
@@ -91,10 +92,11 @@ class Registration:
         ending: Ending | None = None
         if old is not None and old is not peer.route:
             # D-97: an identity keeps what it has.
-            if self._settings.auth_mode != OFF and self._is_taken(peer, old):
+            mode = self._settings.auth_mode
+            if mode != OFF and is_of_another(old, peer, mode == OBSERVE):
                 text = f"the Route Id {old.id_text} is that of a route of another identity"
                 self._tell_denied(peer, setup.service_name, None, "route-taken", text, now)
-                if self._settings.auth_mode == REQUIRED:
+                if mode == REQUIRED:
                     return _refused(peer, "route-taken", text, code)
             # Spec "Handling ROUTE_SETUP Frames": MUST close the existing route, remove it and replace it. D-09
             owner = old.owner
@@ -108,13 +110,6 @@ class Registration:
             if self._settings.auth_mode == REQUIRED:
                 return _refused(peer, "over-limit", text, code)
         return Announcement(setup, ending, old)
-
-    def _is_taken(self, peer: Peer, route: Route) -> bool:
-        """The route is another identity's, here or at another broker."""
-        owner = route.owner
-        if isinstance(owner, Peer):
-            return owner.principal != peer.principal
-        return keeps_out(route.holder, peer.principal, self._settings.auth_mode == OBSERVE)
 
     def judge_again(self, peer: Peer, now: float) -> Ending | None:
         """Looks at the route of a peer, since roles have changed; None: it may keep it, or that is only observed."""

@@ -127,37 +127,25 @@ class RequestContext:
         """
         login = peer.login
         login.judged_at = 0
-        is_counted = False
-        if login.usage_key:
-            if not self._may_use(peer, stream_id, kind, request, target):
-                return False
-            is_counted = True
+        if login.usage_key and not self._may_use(peer, stream_id, kind, request, target):
+            return False
         if target.refusal is not None and target.refusal.word not in FOR_NOW:
             return True  # it is refused for what it is
         data = request.data
         origin = data[request.address_at + ORIGIN_AT : request.address_at + ORIGIN_TO]
         why = target.observed.text if target.observed is not None else ""
         route = self.query.table.find(origin)
-        if route is not None and route is not peer.route:
-            owner = route.owner
-            if isinstance(owner, Peer):
-                is_foreign = owner.principal != peer.principal
-            else:
-                is_foreign = keeps_out(route.holder, peer.principal, self.query.only_observes)
-            if is_foreign:
-                why = f"the origin of the ADDRESS, {route.id_text}, is a route of another identity"
+        only_observes = self.query.only_observes
+        if route is not None and route is not peer.route and is_of_another(route, peer, only_observes):
+            why = f"the origin of the ADDRESS, {route.id_text}, is a route of another identity"
         if not why:
-            if not is_counted:  # else the next one is, too
+            if not login.usage_key:  # else the next one is counted, too
                 login.origin = origin
                 login.origin_at = target.generation
                 if is_latest:
                     login.judged_at = target.generation
             return True
-        if self.query.only_observes:
-            self.denials.note(peer, why, "observed")
-            return True
-        self.refuse(peer, stream_id, kind, target, Refusal("denied", why, REJECTED_CODE))
-        return False
+        return self._note_or_refuse(peer, stream_id, kind, target, Refusal("denied", why, REJECTED_CODE))
 
     def _may_use(self, peer: Peer, stream_id: int, kind: int, request: Request, target: Target) -> bool:
         """Counts a request of an identity with a quota, once; False: it was one too many, and is refused."""
@@ -170,10 +158,14 @@ class RequestContext:
         why = usage.refusal_of_request(peer.heard_at)
         if not why:
             return True
+        return self._note_or_refuse(peer, stream_id, kind, target, Refusal("over-limit", why))
+
+    def _note_or_refuse(self, peer: Peer, stream_id: int, kind: int, target: Target, refusal: Refusal) -> bool:
+        """With `observe` it goes on, and that it would not is noted; else it is refused."""
         if self.query.only_observes:
-            self.denials.note(peer, why, "observed")
+            self.denials.note(peer, refusal.text, "observed")
             return True
-        self.refuse(peer, stream_id, kind, target, Refusal("over-limit", why))
+        self.refuse(peer, stream_id, kind, target, refusal)
         return False
 
     def find_address(self, peer: Peer, data: bytes, at: int, to: int, is_cut: bool) -> tuple[int, int, bool]:
@@ -544,6 +536,14 @@ def deadline_at(target: Target, request: Request, now: float) -> float:
 def _monopoly(held_n: int, where: str, limit: str) -> Refusal:
     text = f"{held_n} requests of this connection are in flight at {where}: {limit}"
     return Refusal("over-limit", f"{text}, of which a caller gets at most half while others compete")
+
+
+def is_of_another(route: Route, peer: Peer, observes: bool) -> bool:
+    """The route is another identity's, here or at another broker; `observes`: see `keeps_out`. D-97"""
+    owner = route.owner
+    if isinstance(owner, Peer):
+        return owner.principal != peer.principal
+    return keeps_out(route.holder, peer.principal, observes)
 
 
 def owner_of(route: Route) -> Peer:
