@@ -8,7 +8,7 @@ with a route of four tags. Socket buffers are the kernel's and are not in it.
 import resource
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Final
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from benchmarks.beside import framed
 from benchmarks.contestants import OURS, CannotStart, Contestant, RunningBroker, contestants
 from benchmarks.figures import table_of
-from benchmarks.machine import BUILD, choose_cpus, resident_kib
+from benchmarks.machine import BUILD, CannotMeasure, choose_cpus, resident_kib
 from rsocket_wire.rsocket.frames import Setup, encode_keepalive
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
 from rsocket_wire.wire.frames import MIME_TYPE, RouteSetup
@@ -60,27 +60,28 @@ def batches(total: int) -> Iterator[int]:
         yield min(BATCH, total - begun)
 
 
-def connect_all(port: int, total: int, has_route: bool) -> list[socket.socket]:
-    """Open connections whose SETUP the broker has read."""
+def connect_all(port: int, total: int, opening_of: Callable[[int], bytes]) -> list[socket.socket]:
+    """Open connections that were let in. `opening_of`: what the one of a number says, with a KEEPALIVE."""
     connections: list[socket.socket] = []
     numbers = count(1)
     for size in batches(total):
         opened = [socket.create_connection(("127.0.0.1", port), ANSWER_LIMIT_S) for _ in range(size)]
         for connection in opened:
-            connection.sendall(opening(next(numbers), has_route))
+            connection.sendall(opening_of(next(numbers)))
         for connection in opened:
             if len(connection.recv(ANSWER_BYTES, socket.MSG_WAITALL)) != ANSWER_BYTES:
-                raise click.ClickException("the broker closed a connection")
+                raise CannotMeasure("the broker closed a connection")
         connections += opened
     return connections
 
 
 def measure(broker: RunningBroker, total: int, has_route: bool) -> float:
     """KiB of the broker per connection, over a broker that has one connection and so has loaded what it needs."""
-    first = connect_all(broker.port, 1, has_route=False)
+    first = connect_all(broker.port, 1, lambda number: opening(number, False))
     time.sleep(SETTLE_S)
     before = resident_kib(broker.pid)
-    connections = connect_all(broker.port, total - 1, has_route)  # with the first one: what the broker allows at most
+    # With the first one as many as the broker allows.
+    connections = connect_all(broker.port, total - 1, lambda number: opening(number, has_route))
     time.sleep(SETTLE_S)
     grown = resident_kib(broker.pid) - before
     for connection in first + connections:

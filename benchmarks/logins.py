@@ -21,7 +21,7 @@ from benchmarks.compare import Comparison, nobody
 from benchmarks.contestants import OURS, RunningBroker, ours
 from benchmarks.figures import Row, table_of
 from benchmarks.machine import build_programs
-from benchmarks.slow_peer import HEAD, Beside, add_rows, process, run
+from benchmarks.slow_peer import HEAD, Beside, add_rows, process, run, show
 from rsocket_wire.wire.authentication import BEARER, SIMPLE, Credentials
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 
@@ -47,21 +47,25 @@ def logins(file: Path, addresses_n: int, are_right: bool) -> Beside:
     return beside
 
 
-def prepared(folder: Path) -> tuple[dict[str, str], dict[str, Beside]]:
-    """Variables of the broker, and who is beside."""
+def jwt_variables(folder: Path, accept: str) -> dict[str, str]:
+    """Of a broker that accepts these kinds of identities, `jwt` by tokens of `signer`."""
     (folder / "keys.json").write_bytes(key_set(signer()))
-    (folder / "users").write_text(f"ada:{PasswordHasher().hash('lovelace')}\n")
-    numbers = range(CREDENTIALS_N)
-    write_credentials(folder / "tokens", [Credentials(BEARER, "", signer().sign(sub=f"orders-{n}")) for n in numbers])
-    write_credentials(folder / "passwords", [Credentials(SIMPLE, "ada", f"guess {n}") for n in numbers])
-    variables = {
+    return {
         "RSB_AUTH__MODE": "required",
-        "RSB_AUTH__ACCEPT": "jwt,user,anonymous",
-        "RSB_AUTH__USERS": str(folder / "users"),
+        "RSB_AUTH__ACCEPT": accept,
         "RSB_JWT__KEYS": str(folder / "keys.json"),
         "RSB_JWT__ISSUER": ISSUER,
         "RSB_JWT__AUDIENCE": AUDIENCE,
     }
+
+
+def prepared(folder: Path) -> tuple[dict[str, str], dict[str, Beside]]:
+    """Variables of the broker, and who is beside."""
+    (folder / "users").write_text(f"ada:{PasswordHasher().hash('lovelace')}\n")
+    numbers = range(CREDENTIALS_N)
+    write_credentials(folder / "tokens", [Credentials(BEARER, "", signer().sign(sub=f"orders-{n}")) for n in numbers])
+    write_credentials(folder / "passwords", [Credentials(SIMPLE, "ada", f"guess {n}") for n in numbers])
+    variables = {"RSB_AUTH__USERS": str(folder / "users"), **jwt_variables(folder, "jwt,user,anonymous")}
     return variables, {
         "nobody": nobody,
         "1,000 logins/s with tokens": logins(folder / "tokens", 1, are_right=True),
@@ -92,11 +96,7 @@ def main(seconds: float, rounds: int, only: str) -> None:
             if results[0].rounds:
                 add_rows(table, runner, results)
             is_failed = is_failed or comparison.is_failed or any(figures.errors for figures in results)
-    if not table.rows:
-        raise click.ClickException("nothing could be measured")
-    console.print(table)
-    if is_failed:
-        sys.exit(1)
+    show(console, table, is_failed)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ of that identity has ended, at each broker. The connections of others have to st
 """
 
 import contextlib
+import os
 import select
 import socket
 import sys
@@ -23,13 +24,14 @@ from rich.console import Console
 from benchmarks.beside import framed
 from benchmarks.contestants import COMPILED, OURS, RunningBroker, ours
 from benchmarks.figures import table_of
-from benchmarks.idle import ANSWER_LIMIT_S, batches, raise_limit
+from benchmarks.idle import connect_all, raise_limit
+from benchmarks.logins import jwt_variables
 from benchmarks.machine import BUILD, CannotMeasure
 from rsocket_wire.rsocket.frames import Setup, encode_keepalive
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_well_known_entry
 from rsocket_wire.wire.authentication import AUTHENTICATION_ID, BEARER, Credentials
 from spark_sink.event_files.local_token import find_local_token
-from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
+from tests.broker.edge.admission.signers import signer
 from tests.client_sdk.gateways.samwise.rabbitmq import free_port
 
 BROKERS_N: Final = 3
@@ -43,7 +45,7 @@ PROMISES_S: Final = (1.0, 3.0)  # at the broker that is told, and in the whole c
 @contextlib.contextmanager
 def cluster(name: str, folder: Path) -> Iterator[tuple[list[RunningBroker], str]]:
     """Brokers, each of which dials the one before, and the URL of the first one's REST API."""
-    (folder / "keys.json").write_bytes(key_set(signer()))
+    accepting = jwt_variables(folder, "jwt")
     running: list[RunningBroker] = []
     port = free_port()
     try:
@@ -51,17 +53,13 @@ def cluster(name: str, folder: Path) -> Iterator[tuple[list[RunningBroker], str]
             variables = {
                 "RSB_BROKER__NAME": f"b{number}",
                 "RSB_CLUSTER__SECRET": "only the brokers of this benchmark know it",
-                "RSB_AUTH__MODE": "required",
-                "RSB_AUTH__ACCEPT": "jwt",
-                "RSB_JWT__KEYS": str(folder / "keys.json"),
-                "RSB_JWT__ISSUER": ISSUER,
-                "RSB_JWT__AUDIENCE": AUDIENCE,
+                **accepting,
             }
             if running:
                 variables["RSB_CLUSTER__PEERS"] = f"tcp://127.0.0.1:{running[-1].port}"
             admin = f"127.0.0.1:{port}" if not running else "off"
             broker = ours(name, name == COMPILED, "--admin", admin, **variables)
-            running.append(broker.start(set(range(0, 64))))
+            running.append(broker.start(os.sched_getaffinity(0)))
         time.sleep(LINKED_S)
         yield running, f"http://127.0.0.1:{port}"
     finally:
@@ -73,16 +71,8 @@ def log_in(port: int, subject: str, total: int) -> list[socket.socket]:
     """Connections that were let in."""
     entry = encode_well_known_entry(AUTHENTICATION_ID, Credentials(BEARER, "", signer().sign(sub=subject)).encode())
     setup = framed(Setup(COMPOSITE_MIME, "application/octet-stream", 20_000_000, 90_000_000, entry).encode())
-    answer = framed(encode_keepalive(b""))
-    connections: list[socket.socket] = []
-    for size in batches(total):
-        opened = [socket.create_connection(("127.0.0.1", port), ANSWER_LIMIT_S) for _ in range(size)]
-        for connection in opened:
-            connection.sendall(setup + framed(encode_keepalive(b"", respond=True)))
-        if any(connection.recv(len(answer), socket.MSG_WAITALL) != answer for connection in opened):
-            raise CannotMeasure("a connection was not let in")
-        connections += opened
-    return connections
+    opening = setup + framed(encode_keepalive(b"", respond=True))
+    return connect_all(port, total, lambda number: opening)
 
 
 def revoke(url: str) -> None:

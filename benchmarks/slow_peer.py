@@ -117,6 +117,15 @@ def add_rows(table: Table, runner: Contestant, results: Sequence[Figures]) -> No
     table.add_section()
 
 
+def show(console: Console, table: Table, is_failed: bool) -> None:
+    """Prints what was measured; ends the command with status 1 when something failed."""
+    if not table.rows:
+        raise click.ClickException("nothing could be measured")
+    console.print(table)
+    if is_failed:
+        sys.exit(1)
+
+
 @click.command()
 @click.option("--seconds", type=click.FloatRange(1.0, 9.0), default=4.0, show_default=True, help="Of each run.")
 @click.option("--rounds", type=click.IntRange(1), default=7, show_default=True)
@@ -143,11 +152,7 @@ def main(seconds: float, rounds: int, stopped_seconds: float, stopped_rounds: in
             if results[0].rounds:
                 add_rows(table, runner, results)
             is_failed = is_failed or comparison.is_failed or any(figures.errors for figures in results)
-    if not table.rows:
-        raise click.ClickException("nothing could be measured")
-    console.print(table)
-    if is_failed:
-        sys.exit(1)
+    show(console, table, is_failed)
 
 
 if __name__ == "__main__":
