@@ -17,13 +17,8 @@ from broker import VERSION
 
 JSON_TYPE: Final = "application/json"
 COMMON: Final = ("bad-parameter", "wrong-host", "internal")  # what each operation can refuse
-GUARDED: Final = (
-    "no-token",
-    "wrong-token",
-    "role-not-enough",
-    "too-many-requests",
-    "auth-unavailable",
-)  # and each that needs a role
+# And each that needs a role.
+GUARDED: Final = ("no-token", "wrong-token", "role-not-enough", "too-many-requests", "auth-unavailable")
 TOKEN: Final = "token"  # the name of the way to say who asks
 ROOT: Final = "/api/v1"
 ABOUT_TOKENS: Final = "rsb_… or a JWT; who looks needs none on the broker's machine, nor elsewhere where none is known"

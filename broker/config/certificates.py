@@ -117,8 +117,7 @@ def server_context(
     """A context for accepting; with `client_ca` every client must show a certificate signed by it.
 
     `is_optional`: it need show none, but one that it shows must be. `client_crl`: and a list in there must be of its
-    authority, and not have it. Raises BrokerError "bad-config" when a file is not
-    what it should be.
+    authority, and not have it. Raises BrokerError "bad-config" when a file is not what it should be.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[min_version]

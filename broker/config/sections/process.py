@@ -198,7 +198,6 @@ class AdminOptions:
     operators: tuple[str, ...] = option((), "Likewise those that may look and change.", '["jwt:ops-*"]', form="text")
     viewers: tuple[str, ...] = option((), "Likewise those that may look.", '["jwt:grafana", "jwt:dev-*"]', form="text")
     readers: tuple[str, ...] = option((), "Likewise those that may read event files.", '["jwt:spark"]', form="text")
-
     max_requests_per_s: int = option(
         0,
         "Requests of one caller per second, with bursts of ten times as many: of one token, or of one address without "
