@@ -16,17 +16,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from argon2 import PasswordHasher
-from argon2.exceptions import Argon2Error, InvalidHashError
+from argon2.exceptions import InvalidHashError
 
 from broker.config.auth import read_users
 from broker.config.sections.files import bad_file
+from broker.edge.admission.hashes import is_password_of
 from broker.edge.admission.verdicts import NotAccepted, Verified
 from rsocket_wire.wire.authentication import Credentials
 
 AT_ONCE_N: Final = 2  # verified; the others wait
 MAX_WAITING: Final = 256  # at 50 ms each a third of them are done in the time that a SETUP has
-NICE: Final = 5  # of the threads: the event loop goes first where CPUs are few, and other programs do not always
+NICE: Final = 10  # of the threads: the event loop goes first where CPUs are few, and other programs do not always
 
 _log: Final = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ class PasswordVerifier:
     def __init__(self, path: str) -> None:
         """OSError, ValueError: the file is not what it should be."""
         self._path: Final = path
-        self._hasher: Final = PasswordHasher()
         self._threads: Final = ThreadPoolExecutor(AT_ONCE_N, "password", _stand_back)
         self._stamp = _stamp(path)
         self._users = read_users(path)
@@ -79,8 +78,8 @@ class PasswordVerifier:
 
     def _fits(self, hashed: str, password: str) -> bool:
         try:
-            return self._hasher.verify(hashed, password)
-        except (Argon2Error, InvalidHashError):
+            return is_password_of(hashed, password)
+        except InvalidHashError:
             return False
 
     def _take(self, users: dict[str, str]) -> None:
@@ -100,7 +99,7 @@ class PasswordVerifier:
 
 
 def _stand_back() -> None:
-    """Lets the system prefer the event loop to this thread and those that argon2 starts from it, where it can."""
+    """Lets the system prefer the event loop to this thread, where it can."""
     if sys.platform == "linux":  # elsewhere niceness is the process's
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
