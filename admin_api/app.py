@@ -13,6 +13,7 @@ from aiohttp.typedefs import Middleware
 
 from admin_api.access.gate import Gate
 from admin_api.access.trail import Trail
+from admin_api.answers.packing import pack
 from admin_api.backends.one import OneBroker
 from admin_api.backends.workers import NOTES, REVOKED, Backend, Workers
 from admin_api.bodies import MAX_BODY_BYTES, ChangeNote
@@ -72,7 +73,7 @@ def make_worker_app(process: BrokerProcess) -> web.Application:
 
 def app_of(backend: Backend, gate: Gate | None = None) -> web.Application:
     """The application that asks this backend, and closes it in the end."""
-    guards = [problems, known_host_only(backend.config)]
+    guards = [problems, pack, known_host_only(backend.config)]
     if gate is not None:
         guards += [Trail(backend.tell_changed, NAMES).tell, gate.guard]
         if gate.identities is not None:

@@ -94,7 +94,7 @@ async def unrevoke(backend: Backend, request: web.Request) -> Answer[RevocationV
 
 async def close(backend: Backend, request: web.Request) -> Answer[ClosedConnectionView]:
     """A connection ends."""
-    return await backend.close_connection(_number(request, "no-such-connection", "no connection has the number"))
+    return await backend.close_connection(connection_number(request))
 
 
 async def requeue(backend: Backend, request: web.Request) -> Answer[ChangedMessageView]:
@@ -189,6 +189,11 @@ def check_allowed(request: web.Request, config: Config, is_stopping: bool) -> No
         raise AdminError("not-allowed", "only programs on the broker's machine may change anything (admin.changes)")
     if is_stopping:
         raise AdminError("not-ready", "the broker is stopping", ["stopping: nothing can be changed any more"])
+
+
+def connection_number(request: web.Request) -> int:
+    """Of the connection in the path. AdminError "no-such-connection"."""
+    return _number(request, "no-such-connection", "no connection has the number")
 
 
 def _target(request: web.Request) -> DrainTarget:

@@ -13,19 +13,22 @@ import msgspec
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
+from admin_api.answers.packing import GZIP, packed, takes_gzip
+from admin_api.answers.shared import Shared
 from admin_api.backends.answer import Answer
-from admin_api.backends.lists import BROKERS, LISTS, Listing
+from admin_api.backends.lists import BROKERS, LISTS, SERVICES, Listing
 from admin_api.backends.workers import Backend
-from admin_api.changes import CHANGES, NO_SAMWISE
+from admin_api.changes import CHANGES, CONNECTION, NO_SAMWISE, connection_number
 from admin_api.errors import AdminError, with_missing
 from admin_api.event_files import EventFiles, EventFileView, StreamsView
 from admin_api.feed_files import FeedFiles
 from admin_api.openapi import JSON_TYPE, ROOT, Operation, document
-from admin_api.page import DEAD_LETTERS, feed_texts, index_page, samwise_texts
+from admin_api.page import BUSIEST, DEAD_LETTERS, feed_texts, index_page, samwise_texts
 from admin_api.parameters import (
     AFTER,
     ARCHIVED,
     BROKER,
+    CONNECTION_SEARCH,
     LIMIT,
     PART,
     PATH,
@@ -43,7 +46,6 @@ from admin_api.parameters import (
     word_of,
 )
 from admin_api.schemas import Health, Items, OperationView, json_response
-from admin_api.shared import Shared
 from broker.views import schemas
 from broker.views.feed import FeedView, PostsView
 from broker.views.queries import limits
@@ -106,6 +108,7 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
     status = await backend.status()
     brokers = await backend.listed(BROKERS, part)
     links = await backend.links(part)
+    services = await backend.listed(SERVICES, Part(limit=BUSIEST, sort="-requests"))
     paths = [
         (each.path, each.operation.about)
         for each in ENDPOINTS[1:]  # but this page
@@ -115,7 +118,7 @@ async def index(endpoints: Endpoints, request: web.Request) -> web.Response:
     ]
     samwise, dead, dead_n = await samwise_of(backend)
     gateways = {"Samwise gateway": samwise, "Feed": await feed_of(backend)}
-    page = index_page(status.value, brokers.value, links.value, gateways, dead, dead_n, paths)
+    page = index_page(status.value, services.value, brokers.value, links.value, gateways, dead, dead_n, paths)
     return with_missing(web.Response(text=page, content_type="text/html"), status.missing)
 
 
@@ -157,11 +160,16 @@ async def readyz(endpoints: Endpoints, request: web.Request) -> web.Response:
 
 async def metrics(endpoints: Endpoints, request: web.Request) -> web.Response:
     """For Prometheus."""
-    accept = request.headers.get("Accept", "")
-    (body, content_type), missing = await endpoints.exposition.get(
-        choose_encoder(accept)[1], lambda: endpoints.backend.metrics(accept)
-    )
-    return with_missing(web.Response(body=body, headers={"Content-Type": content_type}), missing)
+    accept, is_packed = request.headers.get("Accept", ""), takes_gzip(request)
+
+    async def make() -> Answer[tuple[bytes, str]]:
+        (body, content_type), missing = await endpoints.backend.metrics(accept)
+        return Answer((await packed(body) if is_packed else body, content_type), missing)
+
+    kind = f"{choose_encoder(accept)[1]} {GZIP if is_packed else ''}"
+    (body, content_type), missing = await endpoints.exposition.get(kind, make)
+    headers = {"Content-Type": content_type} | ({"Content-Encoding": GZIP} if is_packed else {})
+    return with_missing(web.Response(body=body, headers=headers), missing)
 
 
 async def posts_of(backend: Backend, request: web.Request) -> Answer[PostsView]:
@@ -207,15 +215,15 @@ def paged(
     kind: type[T],
     ask: Callable[[Backend, Part], Awaitable[Answer[T]]],
     about: str,
-    refuses: Sequence[str] = (),
+    search: Sequence[Parameter] = (),
 ) -> Endpoint:
-    """A view of which a part is asked for."""
-    return view(path, kind, lambda backend, asked: ask(backend, part_of(asked)), about, PART, refuses)
+    """A view of which a part is asked for. `search`: what it can be searched for and sorted by."""
+    return view(path, kind, lambda backend, asked: ask(backend, part_of(asked, search)), about, (*PART, *search))
 
 
 def listing(row: Listing[Any]) -> Endpoint:
     """A list that both backends answer alike."""
-    return paged(row.path, row.kind, lambda backend, part: backend.listed(row, part), row.about)
+    return paged(row.path, row.kind, lambda backend, part: backend.listed(row, part), row.about, row.search)
 
 
 ENDPOINTS: Final = (
@@ -254,12 +262,20 @@ ENDPOINTS: Final = (
         Listed[schemas.ConnectionView],
         lambda backend, part: backend.connections(part),
         "connections",
+        CONNECTION_SEARCH,
     ),
     paged(
         "/api/v1/connections/closed",
         Listed[schemas.ClosedConnectionView],
         lambda backend, part: backend.closed(part),
         "recently closed connections, with the reason",
+    ),
+    view(
+        CONNECTION,
+        schemas.ConnectionView,
+        lambda backend, asked: backend.connection(connection_number(asked)),
+        "one connection",
+        refuses=("no-such-connection",),
     ),
     paged(
         "/api/v1/links",

@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiohttp import web
 
 from admin_api.errors import AdminError, shown
-from broker.views.queries import TagFilter
+from broker.events import OUTCOME_NAMES
+from broker.forwarding.traffic.flows import MODEL_NAMES
+from broker.views.queries import CONNECTION_FIELDS, SERVICE_FIELDS, TRAFFIC_FIELDS, TagFilter
 from broker.views.samwise import DEAD, WAITING
 from broker.views.schemas import Part
 from rsocket_wire.errors import BrokerError
@@ -15,6 +17,7 @@ from spark_sink.event_files.folder import SOURCES
 
 MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
 TAG: Final = "tag."
+SORT: Final = "sort"
 
 
 class Number(NamedTuple):
@@ -57,14 +60,15 @@ class Text(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Any text; again: either of them."""
+    """Any text, or one of some words; again: either of them."""
 
     name: str
     about: str
+    words: tuple[str, ...] = ()  # empty: any text
 
     @property
     def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": {"type": "string"}}
+        return {"type": "array", "items": {"type": "string"} | ({"enum": [*self.words]} if self.words else {})}
 
 
 class Tags(NamedTuple):
@@ -83,6 +87,11 @@ class Tags(NamedTuple):
         }
 
 
+def sorting(orders: tuple[str, ...]) -> Word:
+    """By one of the fields of a list."""
+    return Word(SORT, "by this field; with - in front the greatest first", orders)
+
+
 Parameter: TypeAlias = Number | Word | Text | Texts | Tags
 
 LIMIT: Final = Number("limit", "items at most", 1, MAX_LIMIT, 100)
@@ -99,6 +108,28 @@ WITHOUT: Final = Text("without", "posts of files that this consumer, USER@HOST, 
 STATE: Final = Word("state", "messages that wait, or dead letters", (WAITING, DEAD), WAITING)
 
 
+# Of one list each: what it is searched for, and what it is sorted by.
+SERVICE_SEARCH: Final = (
+    Texts("service", "the service of this name"),
+    sorting(SERVICE_FIELDS.orders),
+)
+CONNECTION_SEARCH: Final = (
+    Texts("service", "connections that offer this service"),
+    Texts("principal", "connections of this identity, as jwt:orders-7"),
+    Texts("state", "connections in this state", ("connecting", "open", "suspended", "ending")),
+    Texts("transport", "connections by this transport", ("tcp", "tls", "ws", "wss", "unix")),
+    sorting(CONNECTION_FIELDS.orders),
+)
+TRAFFIC_SEARCH: Final = (
+    Texts("service", "requests for this service"),
+    Texts("model", "requests of this interaction model", tuple(MODEL_NAMES.values())),
+    Texts("routing", "requests that were routed so: unicast, multicast, shard"),
+    Texts("outcome", "requests that ended so", OUTCOME_NAMES),
+    Texts("code", "requests with this code word"),
+    sorting(TRAFFIC_FIELDS.orders),
+)
+
+
 def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
     """AdminError "bad-parameter" for a parameter that the endpoint does not have."""
     takes_tags = TAGS in known
@@ -111,9 +142,16 @@ def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
             raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}; {allowed}")
 
 
-def part_of(request: web.Request) -> Part:
-    """`limit` and `offset`."""
-    return Part(number_of(request, OFFSET), number_of(request, LIMIT))
+def part_of(request: web.Request, search: Iterable[Parameter] = ()) -> Part:
+    """`limit` and `offset`, and what is searched for: `service=orders&sort=-requests`."""
+    only: list[tuple[str, frozenset[str]]] = []
+    sort = ""
+    for each in search:
+        if isinstance(each, Word):
+            sort = word_of(request, each)
+        elif isinstance(each, Texts) and each.name in request.query:
+            only.append((each.name, frozenset(texts_of(request, each))))
+    return Part(number_of(request, OFFSET), number_of(request, LIMIT), tuple(only), sort)
 
 
 def tags_of(request: web.Request) -> TagFilter:
@@ -145,9 +183,21 @@ def word_of(request: web.Request, parameter: Word) -> str:
     if not texts:
         return parameter.default
     if len(texts) > 1 or texts[0] not in parameter.words:
-        given = " and ".join(repr(shown(each)) for each in texts)
-        raise AdminError("bad-parameter", f"{parameter.name} must be one of {', '.join(parameter.words)}, not {given}")
+        raise _no_word(parameter, texts)
     return texts[0]
+
+
+def texts_of(request: web.Request, parameter: Texts) -> list[str]:
+    """All that were given; none when it is not there."""
+    texts = request.query.getall(parameter.name, [])
+    if parameter.words and not set(texts) <= set(parameter.words):
+        raise _no_word(parameter, texts)
+    return texts
+
+
+def _no_word(parameter: Word | Texts, texts: Iterable[str]) -> AdminError:
+    given = " and ".join(repr(shown(each)) for each in texts)
+    return AdminError("bad-parameter", f"{parameter.name} must be one of {', '.join(parameter.words)}, not {given}")
 
 
 def text_of(request: web.Request, parameter: Text) -> str:

@@ -38,6 +38,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "GET /api/v1/services/{name}": VIEWER,
     "GET /api/v1/connections": VIEWER,
     "GET /api/v1/connections/closed": VIEWER,
+    "GET /api/v1/connections/{id}": VIEWER,
     "GET /api/v1/traffic": VIEWER,
     "GET /api/v1/drains": VIEWER,
     "GET /api/v1/brokers": VIEWER,

@@ -54,9 +54,10 @@ class Replies(NamedTuple):
 
 
 class Lists(NamedTuple, Generic[T]):
-    """The whole lists of all workers."""
+    """The lists of all workers, whole or as much as was wanted of each."""
 
     items: dict[int, list[T]]  # by worker, at least one
+    total_n: int  # items of all lists
     missing: frozenset[int]
 
 
@@ -114,33 +115,41 @@ class WorkerClient:
         replies = await asyncio.gather(*(self.ask(number, path) for number in self._numbers()))
         return [reply for reply in replies if reply is not None]
 
-    async def list_all(self, path: str, kind: type[Listed[T]]) -> Lists[T]:
-        """All items of the list of each worker, MAX_GATHERED at most. AdminError as above."""
-        numbers = self._numbers()
-        lists = await asyncio.gather(*(self._list(number, path, kind) for number in numbers))
-        items = {number: each for number, each in zip(numbers, lists, strict=True) if isinstance(each, list)}
-        if not items:
+    async def list_all(
+        self, path: str, kind: type[Listed[T]], query: Query = (), wanted_n: int = MAX_GATHERED
+    ) -> Lists[T]:
+        """The first `wanted_n` items of the list of each worker, MAX_GATHERED at most. AdminError as above."""
+        numbers, query = self._numbers(), list(query)
+        wanted_n = min(wanted_n, MAX_GATHERED)
+        lists = await asyncio.gather(*(self._list(number, path, kind, query, wanted_n) for number in numbers))
+        found = {number: each for number, each in zip(numbers, lists, strict=True) if isinstance(each, Listed)}
+        if not found:
             check([each for each in lists if isinstance(each, Reply)])
-        return Lists(items, _missing(numbers, lists))
+        items = {number: each.items for number, each in found.items()}
+        return Lists(items, sum(each.total for each in found.values()), _missing(numbers, lists))
 
-    async def _list(self, worker: int, path: str, kind: type[Listed[T]]) -> Reply | list[T] | None:
+    async def _list(
+        self, worker: int, path: str, kind: type[Listed[T]], query: list[tuple[str, str]], wanted_n: int
+    ) -> Reply | Listed[T] | None:
         """Its reply when that is no list."""
         items: list[T] = []
         while True:
-            reply = await self.ask(worker, path, [("limit", str(PAGE)), ("offset", str(len(items)))])
+            limit_n = min(PAGE, wanted_n - len(items))
+            reply = await self.ask(worker, path, [*query, ("limit", str(limit_n)), ("offset", str(len(items)))])
             if reply is None or not reply.is_good:
                 return reply
             part = reply.decode(kind)
             items += part.items
-            if not part.items or len(items) >= min(part.total, MAX_GATHERED):
-                return items
+            if not part.items or len(items) >= min(part.total, wanted_n):
+                return Listed(items, part.total, 0, wanted_n)
 
     def _session(self, worker: int) -> aiohttp.ClientSession:
         session = self._sessions.get(worker)
         if session is None:
             # A connection for each question: the process at the other end may be another one each time.
             connector = aiohttp.UnixConnector(self._socket_path(worker), force_close=True)
-            session = self._sessions[worker] = aiohttp.ClientSession(connector=connector)
+            session = aiohttp.ClientSession(connector=connector, skip_auto_headers=["Accept-Encoding"])  # not packed
+            self._sessions[worker] = session
         return session
 
 

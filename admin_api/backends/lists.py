@@ -6,9 +6,10 @@ that two workers have become one stands beside the fields of the view (`broker.v
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from admin_api.parameters import SERVICE_SEARCH, TRAFFIC_SEARCH, Parameter
 from admin_api.processes import BrokerProcess
 from broker.views import cluster_queries, queries, schemas
 from broker.views.schemas import Listed, Part
@@ -24,6 +25,7 @@ class Listing(NamedTuple, Generic[T]):
     ask: Callable[[BrokerProcess, Part], Listed[T]]  # one broker
     about: str  # for the page at /
     order: Callable[[T], Any] | None = None  # by which the items of all workers are sorted; None: as they came
+    search: Sequence[Parameter] = ()  # what it can be searched for and sorted by
 
 
 BROKERS: Final = Listing(
@@ -33,14 +35,16 @@ BROKERS: Final = Listing(
     "brokers of the cluster",
     lambda broker: (not broker.is_self, broker.name),
 )
+SERVICES: Final = Listing(
+    "/api/v1/services",
+    Listed[schemas.ServiceView],
+    lambda process, part: queries.services(process.core, part),
+    "services that have a route",
+    lambda service: service.service,
+    SERVICE_SEARCH,
+)
 LISTS: Final[tuple[Listing[Any], ...]] = (
-    Listing(
-        "/api/v1/services",
-        Listed[schemas.ServiceView],
-        lambda process, part: queries.services(process.core, part),
-        "services that have a route",
-        lambda service: service.service,
-    ),
+    SERVICES,
     BROKERS,
     Listing(
         "/api/v1/paths",
@@ -74,5 +78,6 @@ LISTS: Final[tuple[Listing[Any], ...]] = (
         Listed[schemas.TrafficView],
         lambda process, part: queries.traffic(process.core, part),
         "ended requests by service, model, routing and outcome",
+        search=TRAFFIC_SEARCH,
     ),
 )

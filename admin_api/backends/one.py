@@ -117,6 +117,13 @@ class OneBroker:
         """Open connections."""
         return Answer(queries.connections(self._core, self._now(), part))
 
+    async def connection(self, number: int) -> Answer[schemas.ConnectionView]:
+        """AdminError "no-such-connection"."""
+        found = queries.connection(self._core, self._now(), number)
+        if found is None:
+            raise AdminError("no-such-connection", f"no connection has the number {number}")
+        return Answer(found)
+
     async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
         """The last connections that ended, latest first."""
         return Answer(queries.closed(self._core, part))

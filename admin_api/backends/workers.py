@@ -26,7 +26,7 @@ from admin_api.backends.samwise import SamwiseGateway
 from admin_api.bodies import ChangeNote, Terms
 from admin_api.errors import AdminError
 from admin_api.metrics import log_lines
-from admin_api.parameters import BROKER, TAG
+from admin_api.parameters import BROKER, SORT, TAG
 from admin_api.processes import GatewayProcess, Supervisor
 from broker.config.options import Config
 from broker.limited_log import STRANGERS
@@ -34,6 +34,7 @@ from broker.views import schemas
 from broker.views.merge import count_outside, merge, merge_items
 from broker.views.queries import TagFilter, config_view
 from broker.views.schemas import Listed, Part
+from broker.views.search import sort_views
 
 ROUTES: Final = "/api/v1/routes"
 CONNECTIONS: Final = "/api/v1/connections"
@@ -168,9 +169,11 @@ class Workers:
         return Answer(own[0] if own else replace(found[0][1], worker=None), replies.missing)
 
     async def listed(self, listing: Listing[View], part: Part) -> Answer[Listed[View]]:
-        lists = await self._client.list_all(listing.path, listing.kind)
+        lists = await self._client.list_all(listing.path, listing.kind, search_of(part))
         items = merge_items(each for items in lists.items.values() for each in items)
-        if listing.order is not None:
+        if part.sort:
+            sort_views(items, part.sort)
+        elif listing.order is not None:
             items.sort(key=listing.order)
         return Answer(cut(items, part), lists.missing)
 
@@ -183,9 +186,23 @@ class Workers:
         return Answer(replace(detail, routes=routes.value), replies.missing)
 
     async def connections(self, part: Part) -> Answer[Listed[schemas.ConnectionView]]:
-        """Those of one worker behind those of the other."""
-        questions = [Question(number, ()) for number in self._numbers()]
-        return Answer(*await self._page(CONNECTIONS, Listed[schemas.ConnectionView], part, questions))
+        """Those of one worker behind those of the other, or sorted; then of each worker the first ones."""
+        query = search_of(part)
+        if not part.sort:
+            questions = [Question(number, query) for number in self._numbers()]
+            return Answer(*await self._page(CONNECTIONS, Listed[schemas.ConnectionView], part, questions))
+        query.append((SORT, part.sort))
+        kind = Listed[schemas.ConnectionView]
+        lists = await self._client.list_all(CONNECTIONS, kind, query, part.offset + part.limit)
+        found = [placed(each, worker) for worker, items in lists.items.items() for each in items]
+        sort_views(found, part.sort)
+        items = found[part.offset : part.offset + part.limit]
+        return Answer(Listed(items, lists.total_n, part.offset, part.limit), lists.missing)
+
+    async def connection(self, number: int) -> Answer[schemas.ConnectionView]:
+        """From its own worker."""
+        worker, reply = await self._ask_connection(number)
+        return Answer(placed(reply.decode(schemas.ConnectionView), worker))
 
     async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
         lists = await self._client.list_all(f"{CONNECTIONS}/closed", Listed[schemas.ClosedConnectionView])
@@ -234,14 +251,7 @@ class Workers:
 
     async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
         """At its own worker."""
-        connection_id, worker = divmod(number, WORKER_STRIDE)
-        error = AdminError("no-such-connection", f"no connection has the number {number}")
-        if worker not in self._numbers():
-            raise error
-        reply = await self._client.ask(worker, f"{CONNECTIONS}/{connection_id}", method="DELETE")
-        if reply is not None and reply.status == 404:
-            raise error
-        (reply,) = check([reply])
+        worker, reply = await self._ask_connection(number, "DELETE")
         return Answer(placed(reply.decode(schemas.ClosedConnectionView), worker))
 
     async def tell_changed(self, note: ChangeNote) -> None:
@@ -290,6 +300,18 @@ class Workers:
     def _numbers(self) -> list[int]:
         return [each.number for each in self._supervisor.states()]
 
+    async def _ask_connection(self, number: int, method: str = "GET") -> tuple[int, Reply]:
+        """The worker that has it, and what that says. AdminError "no-such-connection", "not-ready"."""
+        connection_id, worker = divmod(number, WORKER_STRIDE)
+        error = AdminError("no-such-connection", f"no connection has the number {number}")
+        if worker not in self._numbers():
+            raise error
+        reply = await self._client.ask(worker, f"{CONNECTIONS}/{connection_id}", (), method)
+        if reply is not None and reply.status == 404:
+            raise error
+        (reply,) = check([reply])
+        return worker, reply
+
     async def _page(
         self, path: str, kind: type[Listed[Placed]], part: Part, questions: Sequence[Question]
     ) -> tuple[Listed[Placed], frozenset[int]]:
@@ -319,6 +341,11 @@ class Workers:
 
 
 Backend: TypeAlias = OneBroker | Workers  # what the endpoints ask
+
+
+def search_of(part: Part) -> list[tuple[str, str]]:
+    """What items are searched for, as a query."""
+    return [(name, value) for name, values in part.only for value in sorted(values)]
 
 
 def plan_pages(totals: Mapping[int, int], part: Part) -> list[PagePlan]:

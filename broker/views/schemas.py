@@ -42,10 +42,12 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Which part of a list is wanted."""
+    """Which part of a list is wanted, of which items of it, and in which order."""
 
     offset: int = 0
     limit: int = 100
+    only: tuple[tuple[str, frozenset[str]], ...] = ()  # fields, and the values of each of which an item has one
+    sort: str = ""  # a field, "-" in front: the greatest first; empty: as the list stands (`search.Fields`)
 
     def listed(self, found: Sequence[T], view: Callable[[T], V]) -> Listed[V]:
         """The views of this part of all that was found."""

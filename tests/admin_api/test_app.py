@@ -11,6 +11,7 @@ from aiohttp import ClientSession
 
 from admin_api.app import make_app, start_admin
 from admin_api.endpoints import ENDPOINTS, EVENTS
+from admin_api.parameters import Word
 from broker.config.options import Config
 from broker.config.sections.limits import LimitOptions
 from broker.config.sections.process import BrokerOptions, ServerOptions
@@ -112,6 +113,90 @@ async def test_an_unknown_service_is_404(client: Api) -> None:
     assert body["detail"] == "no route offers the service 'shipping'"
 
 
+@pytest.mark.parametrize(
+    "query, found",
+    [
+        ("service=orders", ["orders"]),
+        ("service=orders&service=billing&service=nobody", ["billing", "orders"]),
+        ("sort=-service", ["orders", "billing"]),
+        ("sort=-requests", ["orders", "billing"]),
+        ("sort=requests&limit=1", ["billing"]),
+        ("sort=-in_flight&limit=1&offset=1", ["billing"]),
+    ],
+)
+async def test_services_are_searched_and_sorted(client: Api, query: str, found: list[str]) -> None:
+    body = await get(client, f"/api/v1/services?{query}")
+    assert [each["service"] for each in body["items"]] == found
+
+
+@pytest.mark.parametrize(
+    "query, found",
+    [
+        ("service=orders", [1, 2]),
+        ("transport=tcp", [1, 2, 3, 4]),
+        ("state=suspended", []),
+        ("principal=jwt:orders-7", []),
+        ("service=orders&service=billing&state=open", [1, 2, 3]),
+        ("sort=-requests&limit=1", [4]),
+        ("sort=-streams_served&service=orders", [1, 2]),
+        ("sort=-age_s", [1, 2, 3, 4]),
+        ("sort=service&limit=2", [4, 3]),
+    ],
+)
+async def test_connections_are_searched_and_sorted(client: Api, query: str, found: list[int]) -> None:
+    body = await get(client, f"/api/v1/connections?{query}")
+    assert [each["connection_id"] for each in body["items"]] == found
+
+
+@pytest.mark.parametrize(
+    "query, found",
+    [
+        ("service=orders", ["orders"]),
+        ("outcome=rejected", ["shipping"]),
+        ("code=no-route", ["shipping"]),
+        ("model=fire_and_forget&routing=unicast", ["billing"]),
+        ("sort=-latency_max_us&limit=1", ["orders"]),
+        ("sort=service", ["billing", "orders", "shipping"]),
+    ],
+)
+async def test_traffic_is_searched_and_sorted(client: Api, query: str, found: list[str]) -> None:
+    body = await get(client, f"/api/v1/traffic?{query}")
+    assert [each["service"] for each in body["items"]] == found
+
+
+@pytest.mark.parametrize("path", ["/api/v1/services", "/api/v1/connections", "/api/v1/traffic"])
+async def test_a_list_can_be_sorted_by_each_field_that_it_names(client: Api, path: str) -> None:
+    endpoint = next(each for each in ENDPOINTS if each.path == path)
+    orders = next(each for each in endpoint.operation.parameters if isinstance(each, Word)).words
+    for order in orders:
+        items = (await get(client, f"{path}?sort={order}"))["items"]
+        values = [each[order.removeprefix("-")] for each in items]
+        assert values == sorted(values, reverse=order.startswith("-")), order
+
+
+@pytest.mark.parametrize(
+    "path, detail",
+    [
+        ("connections?state=opn", "state must be one of connecting, open, suspended, ending, not 'opn'"),
+        ("services?sort=age", "sort must be one of service, -service, routes, -routes, "),
+        ("traffic?sort=requests&sort=code", "sort must be one of service, "),
+        ("redirects?sort=service", "unknown parameter 'sort'; allowed: limit, offset"),
+    ],
+)
+async def test_a_wrong_search_is_400_and_says_what_there_is(client: Api, path: str, detail: str) -> None:
+    body = await problem(client, f"/api/v1/{path}")
+    assert (body["status"], body["code"]) == (400, "bad-parameter")
+    assert body["detail"].startswith(detail)
+
+
+async def test_a_connection_by_its_number(client: Api) -> None:
+    for each in (await get(client, "/api/v1/connections"))["items"]:
+        assert await get(client, f"/api/v1/connections/{each['connection_id']}") == each
+    for id in ("99", "x", "1e3", "9" * 30):
+        body = await problem(client, f"/api/v1/connections/{id}")
+        assert (body["status"], body["code"]) == (404, "no-such-connection")
+
+
 async def test_limits_are_told_with_unit_and_reason(admin: FakeAdmin, client: Api) -> None:
     admin.config = Config(limits=LimitOptions(max_connections=7))
     items = {each["name"]: each for each in (await get(client, "/api/v1/limits"))["items"]}
@@ -132,7 +217,8 @@ async def test_the_page_has_the_state_and_links_that_work(client: Api) -> None:
     assert "eu-1" in page
     assert "3 of 2 services" in page
     links = [part.partition('"')[0] for part in page.split('href="')[1:]]
-    assert len(links) == 19
+    assert len(links) == 21
+    assert links[:2] == ["/api/v1/services/orders", "/api/v1/services/billing"]  # the busiest first
     for link in links:
         async with client.get(link) as answer:
             assert answer.status == 200, link
@@ -240,7 +326,8 @@ async def test_head_has_the_headers_of_get_and_no_body(
 ) -> None:
     admin.keep(gateway)
     admin.keep_feed(feed)
-    path = path.replace("{id:[^/]+}", ORDERS_EU).replace("{name:.+}", "orders")
+    path = path.replace("connections/{id:[^/]+}", "connections/1").replace("{id:[^/]+}", ORDERS_EU)
+    path = path.replace("{name:.+}", "orders")
     path = path.replace("{folder:[^/]+}", "data").replace(r"{path:[\s\S]*}", "b%0Ac")
     async with api_of(admin) as client, client.head(path) as head, client.get(path) as answer:
         assert (head.status, await head.read()) == (200, b"")

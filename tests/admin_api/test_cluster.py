@@ -113,7 +113,7 @@ async def test_the_page_shows_brokers_links_and_dials_that_fail(net: Net) -> Non
     async with api_of(admin) as client, client.get("/") as answer:
         page = await answer.text()
     assert "<td>b2, 3 of 3 brokers reachable, 2 of 2 links up</td>" in page
-    assert "<tr><td>b3</td><td>reachable</td><td>1 hops by way of b3</td><td>1 routes</td></tr>" in page
+    assert "<tr><td>b3</td><td>reachable</td><td>1 hop by way of b3</td><td>1 route</td></tr>" in page
     assert "<tr><td>b1</td><td>up</td><td>3 s</td><td>2.5 ms round trip</td></tr>" in page
     assert "<tr><td>tcp://b9:7000</td><td>4 times</td><td>connection refused</td></tr>" in page
     assert "<tr><td>dns+tcp://brokers:7000</td><td>3 times</td><td>name or service not known</td></tr>" in page

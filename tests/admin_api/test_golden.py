@@ -31,6 +31,7 @@ ASKED = {
     "/api/v1/routes/{id:[^/]+}": f"/api/v1/routes/{FAR}",
     "/api/v1/services/{name:.+}": "/api/v1/services/orders?limit=1&offset=3",
     "/api/v1/connections": "/api/v1/connections?limit=2&offset=3",
+    "/api/v1/connections/{id:[^/]+}": "/api/v1/connections/1",
     "/api/v1/samwise/messages": "/api/v1/samwise/messages?state=dead&limit=1",
     "/api/v1/feed/{folder:[^/]+}/posts": "/api/v1/feed/data/posts",
 }

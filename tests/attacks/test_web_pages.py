@@ -200,7 +200,7 @@ async def test_a_page_of_the_api_itself_changes_nothing(attacked: Attacked, page
 
 async def test_the_status_page_runs_no_script_and_stands_in_no_frame(attacked: Attacked, page: Page) -> None:
     await page.open(f"{attacked.admin.url}/", "document.readyState == 'complete'")
-    assert await page.value("getComputedStyle(document.body).maxWidth") == "736px"
+    assert await page.value("getComputedStyle(document.body).maxWidth") == "800px"
     assert [each for each in page.errors if attacked.admin.url in each] == []
     assert not await page.obeys_scripts()
     await visit(page, attacked.admin.url)  # a page of this very site could look into a frame

@@ -46,7 +46,7 @@ def modules() -> list[str]:
         "admin_api/event_files.py",
         "admin_api/bodies.py",
         "admin_api/listener.py",
-        "admin_api/shared.py",
+        "admin_api/answers/shared.py",
         "broker/config/certificates.py",
         "broker/config/sections/admin_checks.py",
         "broker/limited_log.py",

@@ -223,6 +223,35 @@ async def test_connections_have_numbers_that_say_where_they_are(workers: Workers
     assert pages == whole
 
 
+async def test_connections_of_all_workers_are_searched_and_sorted(workers: Workers) -> None:
+    whole = await workers.items("/api/v1/connections", "connection_id", "bytes_in")
+    for order, expected in (("bytes_in", sorted(each[1] for each in whole)), ("-bytes_in", None)):
+        found = [
+            size
+            for offset in range(len(whole))
+            for (size,) in await workers.items(f"/api/v1/connections?sort={order}&limit=1&offset={offset}", "bytes_in")
+        ]
+        assert found == (expected or sorted((each[1] for each in whole), reverse=True))
+    body = await workers.get("/api/v1/connections?service=orders&sort=-age_s&limit=1")
+    assert (body["total"], [each["service"] for each in body["items"]]) == (3, ["orders"])
+    assert await workers.items("/api/v1/connections?service=orders", "worker") == [(1,), (1,), (2,)]
+    assert await workers.problem("GET", "/api/v1/connections?state=opn") == (400, "bad-parameter")
+
+
+async def test_services_and_traffic_of_all_workers_are_searched_and_sorted(workers: Workers) -> None:
+    assert await workers.items("/api/v1/services?sort=-routes", "service", "routes") == [("orders", 4), ("billing", 1)]
+    assert await workers.items("/api/v1/services?service=billing", "service", "routes") == [("billing", 1)]
+    assert await workers.items("/api/v1/traffic?sort=-requests&outcome=completed", "service") == []
+
+
+async def test_one_connection_is_told_by_its_worker(workers: Workers) -> None:
+    for id, worker in await workers.items("/api/v1/connections", "connection_id", "worker"):
+        body = await workers.get(f"/api/v1/connections/{id}")
+        assert (body["connection_id"], body["worker"]) == (id, worker)
+    for text in ("1", "x", "7003", "999001"):
+        assert await workers.problem("GET", f"/api/v1/connections/{text}") == (404, "no-such-connection")
+
+
 async def test_a_connection_is_closed_at_its_own_worker(workers: Workers) -> None:
     world = workers.net.worlds["w2"]
     caller = max(world.wires.values(), key=lambda wire: wire.peer.id)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from admin_api.shared import KEEP_S, MAX_KEPT, Shared
+from admin_api.answers.shared import KEEP_S, MAX_KEPT, Shared
 
 
 class Bench:
