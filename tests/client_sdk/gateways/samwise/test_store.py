@@ -623,15 +623,17 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
 def test_a_million_messages_cost_a_start_no_time_and_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "store"
     tables = Tables(path, is_synced=False, max_messages=2_000_000, max_bytes=1 << 40)
-    given = publish(bytes(500))
+    given = publish(bytes(100))
     encoded = encode_publish(given)
-    for _ in range(1000):
-        tables.begin()
-        tables.put([(given, f"{n:032x}", n, encoded) for n in range(1000)])
-        tables.write_totals()
-        tables.commit()
     tables.begin()
-    tables.park([(id, "away", 0, "") for id in range(1, 500_000)])
+    tables.connection.execute(  # as `put` and `park` would write them, in a tenth of the time
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000)"
+        " INSERT INTO waiting (id, uid, stored_at_ms, bytes, lane, publish)"
+        " SELECT n, printf('%032x', n), n, ?, CASE WHEN n < 500000 THEN 'away' END, ? FROM c",
+        (len(encoded), encoded),
+    )
+    tables.totals = Totals(1_000_001, 1_000_000, 1_000_000 * len(encoded), 0, 0, oldest_at_ms=1)
+    tables.write_totals()
     tables.commit()
     tables.close()
 
