@@ -32,7 +32,6 @@ def root(spark: Any, tmp_path: Path) -> str:
     return "viewfs://pipe/data"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("is_store", [False, True])
 def test_tables_on_hadoop_tell_each_record_once(
     spark: Any, tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch, is_store: bool
