@@ -9,9 +9,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import pytest
+if TYPE_CHECKING:
+    import pytest  # which programs that the tests start have no use for
 
 WAIT_S = 30.0  # on a machine that does ten other things; a test that passes never waits so long
 POLL_S = 0.005
@@ -45,7 +46,7 @@ async def soon(awaitable: Awaitable[T], longest_s: float = WAIT_S) -> T:
         return await awaitable
 
 
-def bound_tests_of(conftest: str, items: list[pytest.Item]) -> None:
+def bound_tests_of(conftest: str, items: "list[pytest.Item]") -> None:
     """Gives the asynchronous tests in the folder of a conftest, and below, an AT_END and the TEST_S of their module."""
     folder = str(Path(conftest).parent) + os.sep
     for item in items:  # all of the run: there are thousands

@@ -6,22 +6,24 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-import aiohttp
-
-from broker.server import Server
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, Address, RouteSetup
 from tests.fakes import Frame, addressed, composite, route_id, tags_of
 from tests.system.support.waits import AT_END, WAIT_S, soon
 
+if TYPE_CHECKING:  # they take a second of each process of a crowd
+    import aiohttp
+
+    from broker.server import Server
+
 LIFETIME_MS = 90_000
 
 
-def url_of(server: Server, scheme: str) -> str:
+def url_of(server: "Server", scheme: str) -> str:
     """Where a broker in this process listens by that transport."""
     return next(url for url in server.listeners if url.startswith(f"{scheme}://"))
 
@@ -85,7 +87,7 @@ class StreamTransport:
 class MessageTransport:
     """WebSocket."""
 
-    def __init__(self, session: aiohttp.ClientSession, ws: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, session: "aiohttp.ClientSession", ws: "aiohttp.ClientWebSocketResponse") -> None:
         self.session = session
         self.ws = ws
         self._sending: asyncio.Task[None] | None = None
@@ -101,6 +103,8 @@ class MessageTransport:
             await self.ws.send_bytes(self._waiting.pop(0))
 
     async def receive(self) -> bytes:
+        import aiohttp  # is there: this is one of its sockets
+
         message = await self.ws.receive()
         if message.type is not aiohttp.WSMsgType.BINARY:
             raise Closed
@@ -139,6 +143,8 @@ class Wire:
         """A connection that has said nothing yet. `receive_buffer_bytes`: what the system holds for a slow reader."""
         parts = urlsplit(url)
         if parts.scheme in ("ws", "wss"):
+            import aiohttp
+
             connector = aiohttp.TCPConnector(socket_factory=lambda info: _socket(info[0], receive_buffer_bytes))
             session = aiohttp.ClientSession(connector=connector)
             try:
