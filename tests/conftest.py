@@ -43,6 +43,7 @@ MakeServer = Callable[..., Awaitable[Server]]
 StartBroker = Callable[..., BrokerProcess]
 
 SHOWN_LINES = 100  # of what a broker said
+NAME_CHARS = 60  # of a parameter in the name of a test
 LISTEN_ALL = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 
 # Who is started in the background of a shell has Ctrl-C ignored, who is started by nohup SIGHUP, and so have all whom
@@ -66,17 +67,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names of tests are sent to each process that shares them, and stand in the environment: megabytes are cut."""
+    return repr(val)[:NAME_CHARS] if isinstance(val, str | bytes) and len(val) > NAME_CHARS else None
+
+
 def group_of(item: pytest.Item) -> str:
     """The group of a test; empty: it may run anywhere.
 
-    `spark`: one Java serves them all. `rabbitmq`: one pair of nodes does. `node`: one installation of packages is made,
+    `spark`: one Java serves them all. `rabbitmq`: one pair of nodes does, also of a fixture that asks for it by its
+    parameter `amqp`. `node`: one installation of packages is made,
     and nobody reads it meanwhile. The file of a test that shares something with others of its file: a broker, a
     browser, what was fetched.
     """
     names: list[str] = getattr(item, "fixturenames", [])
     if item.get_closest_marker("spark") is not None or "spark" in names:
         return "spark"
-    if "nodes" in names:  # `rabbit` is one of them
+    params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    if "nodes" in names or "amqp" in (params.get("broker"), params.get("server")):  # `rabbit` is one of them
         return "rabbitmq"
     if "needs_node" in names:
         return "node"
