@@ -1,7 +1,11 @@
 """What a request to the admin API can be told: problem details (RFC 9457) with stable code words.
 
     {"type": "urn:rsocket-broker:problem:no-such-route", "title": "No such route", "status": 404,
-     "detail": "no route has the id 0000…", "code": "no-such-route", "instance": "/api/v1/routes/0000…"}
+     "detail": "no route has the id 0000…", "code": "no-such-route", "instance": "/api/v1/routes/0000…",
+     "page": "docs/admin-api.md#no-such-route"}
+
+`type` is a name and leads nowhere, since there is no public site; `page` is a file of the sources, and of the site that
+`make docs` builds.
 
 Every answer of 400 and above is one, also those that aiohttp decides (404, 405), and what nobody expected (500): that
 one holds an id that stands in the log line, too, and nothing else of the inside.
@@ -17,6 +21,7 @@ from aiohttp import web
 
 PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
+PAGE: Final = "docs/admin-api.md"
 MISSING: Final = "X-Workers-Missing"
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
 
@@ -76,6 +81,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str
     code: str
     instance: str
+    page: str  # of the documents, where the code is explained
     reasons: list[str] = []  # of not-ready
     id: str = ""  # of internal: also in the log
 
@@ -150,6 +156,7 @@ def problem_response(
         detail=detail,
         code=code,
         instance=shown(request.path),
+        page=f"{PAGE}#{code}",
         reasons=reasons or [],
         id=id,
     )

@@ -35,6 +35,12 @@ from typing import ClassVar, Final
 
 from rsocket_wire.errors import APPLICATION_ERROR, CANCELED, INVALID, REJECTED
 
+PAGE: Final = "docs/errors.md"
+OWN_WORDS: Final = (
+    "handler-failed",
+    "application-error",
+    "caller-failed",
+)  # other words are of programs
 FIRST_APPLICATION_CODE: Final = 0x301  # "0x00301-0xFFFFFFFE: reserved for application layer errors"
 LAST_APPLICATION_CODE: Final = 0xFFFFFFFE
 _WORD: Final = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*): (.*)", re.DOTALL)
@@ -72,6 +78,15 @@ class ClientError(Exception):
         """
         own = CONNECTION_ADVICE.get(self.word) if self.is_of_connection else None
         return self.usual_advice if own is None else self.advice_before_own + own
+
+    @property
+    def page(self) -> str:
+        """Where the documents explain its word; of a word that an application made up, what such words are.
+
+        >>> NoRoute("no route has region=mars").page
+        'docs/errors.md#no-route'
+        """
+        return f"{PAGE}#{self.word}"
 
     def __str__(self) -> str:
         message = f"{self.word}: {self.text}"
@@ -258,6 +273,10 @@ class ApplicationError(ClientError):
         if code != APPLICATION_ERROR and not FIRST_APPLICATION_CODE <= code <= LAST_APPLICATION_CODE:
             raise ValueError(f"{code:#x} is not an application error code; use 0x201 or 0x301..0xfffffffe")
         super().__init__(text, word=word, code=code)
+
+    @property
+    def page(self) -> str:
+        return super().page if self.word in OWN_WORDS else f"{PAGE}#{self.default_word}"
 
 
 class DeadlineExceeded(ClientError, TimeoutError):

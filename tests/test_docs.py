@@ -9,9 +9,12 @@ import re
 import textwrap
 from pathlib import Path
 
+import client_sdk.errors
+from admin_api.errors import PROBLEMS
 from benchmarks.readme import BEGIN, END, section
 from broker.config.load import load
 from broker.config.sections.samwise import RetryOptions
+from client_sdk.errors import CONNECTION_ADVICE, OWN_WORDS, ApplicationError, ClientError
 from client_sdk.gateways.samwise.values import Refused
 from client_sdk.testing import local_broker
 from rsocket_wire.errors import CODE_WORDS
@@ -34,12 +37,34 @@ CODES = {
 
 
 def errors_table() -> str:
-    rows = [f"| `{word}` | {CODES[code]} 0x{code:03x} | {text} |" for word, (code, text) in CODE_WORDS.items()]
+    rows = [
+        f'| <a id="{word}"></a>`{word}` | {CODES[code]} 0x{code:03x} | {text} |'
+        for word, (code, text) in CODE_WORDS.items()
+    ]
     return "\n".join(["| code word | RSocket code | meaning, and what to do |", "|---|---|---|", *rows])
 
 
 def test_every_code_word_stands_in_the_table_of_errors() -> None:
     assert errors_table() in (ROOT / "docs/errors.md").read_text()
+
+
+def anchors(page: str) -> list[str]:
+    """The code words that a page explains."""
+    return re.findall(r'<a id="(.*?)"></a>`', (ROOT / page).read_text())
+
+
+def test_each_error_leads_to_the_row_of_its_code_word() -> None:
+    own = {
+        each("").page
+        for each in vars(client_sdk.errors).values()
+        if isinstance(each, type) and issubclass(each, ClientError) and each is not ClientError
+    }
+    pages = own | {ClientError("", word=word).page for word in [*CONNECTION_ADVICE, *CODE_WORDS, *OWN_WORDS]}
+    assert pages <= {f"docs/errors.md#{word}" for word in anchors("docs/errors.md")}
+    assert ApplicationError("", word="out-of-stock").page == "docs/errors.md#application-error"
+    assert set(anchors("docs/admin-api.md")) == set(PROBLEMS)
+    for page in ("docs/errors.md", "docs/admin-api.md"):
+        assert len(anchors(page)) == len(set(anchors(page)))
 
 
 def words_of_the_gateway() -> set[str]:

@@ -48,6 +48,7 @@ async def problem(api: Api, path: str, method: str = "GET", **options: Any) -> d
         body: dict[str, Any] = json.loads(await answer.read())
         assert body["status"] == answer.status
         assert body["type"] == f"urn:rsocket-broker:problem:{body['code']}"
+        assert body["page"] == f"docs/admin-api.md#{body['code']}"
         assert body["title"] == PROBLEMS[body["code"]][1]
         check_refusal(method, answer.url.raw_path, body)
         return body

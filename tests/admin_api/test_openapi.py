@@ -125,7 +125,15 @@ def test_a_redirect_needs_its_body_and_a_drain_does_not() -> None:
 def test_the_contract_sees_what_does_not_fit() -> None:
     with pytest.raises(ValidationError, match="'status' is a required property"):
         check_answer("GET", "/livez", {"state": "live"})
-    problem = {"type": "", "title": "", "status": 404, "detail": "", "code": "no-such-route", "instance": ""}
+    problem = {
+        "type": "",
+        "title": "",
+        "status": 404,
+        "detail": "",
+        "code": "no-such-route",
+        "instance": "",
+        "page": "",
+    }
     check_refusal("GET", "/api/v1/routes/1", problem)
     with pytest.raises(KeyError):
         check_refusal("GET", "/api/v1/status", problem)
