@@ -38,7 +38,7 @@ from tests.spark_sink.records import HEADER, NOON_MS, events, header_with
 @pytest.mark.parametrize(
     "stride, table_format",  # of the four moments of a file
     [(11, PARQUET), (17, DELTA)]
-    + [pytest.param(stride, kind, marks=pytest.mark.long) for stride, kind in ((5, PARQUET), (9, DELTA))],
+    + [pytest.param(stride, kind, marks=pytest.mark.long) for stride, kind in ((7, PARQUET), (13, DELTA))],
 )
 def test_killed_at_any_step_each_record_is_there_once_after_the_repetition(
     tmp_path: Path, stride: int, table_format: str
