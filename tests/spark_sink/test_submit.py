@@ -15,6 +15,7 @@ from tests.spark_sink.records import PROJECT, events
 
 @pytest.mark.spark
 @pytest.mark.long
+@pytest.mark.usefixtures("short_spark")
 def test_spark_submit_with_py_files_makes_the_tables(tmp_path: Path) -> None:
     pyspark = pytest.importorskip("pyspark")
     records = events(1, 120, BEFORE_MIDNIGHT_MS)
