@@ -36,6 +36,26 @@ FIRST: Final = (
     "service",
     "run",
 )  # pages of the reference
+TITLES: Final = {  # of pages, where the name of the module says too little
+    "connecting": "Connecting",
+    "client": "Client: calls",
+    "addresses": "Addresses",
+    "scatter_gather": "Gathering answers",
+    "retry": "Retries and hedging",
+    "state": "States of a client",
+    "streams": "Streams",
+    "service": "Service: handlers",
+    "run": "Running services",
+    "codecs": "Codecs",
+    "credentials": "Credentials",
+    "errors": "Errors",
+    "payload": "Payload",
+    "caller": "Who calls",
+    "sync": "Blocking API",
+    "testing": "Testing",
+    "tracing": "Tracing",
+    "rsocket_py": "Programs for rsocket-py",
+}
 TOGETHER: Final = {  # modules on the page of another one
     "gather_answers": "scatter_gather",
     "group": "run",
@@ -44,6 +64,8 @@ TOGETHER: Final = {  # modules on the page of another one
 }
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
 ONCE: Final = "    options: { inherited_members: false }\n"  # what all errors have is said of ClientError
+_TABLE: Final = re.compile(r"<table>.*?</table>", re.DOTALL)
+_PART_END: Final = re.compile(r"(/|_|::|\.(?=\w))")  # of names of files, tests, options
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
 
 
@@ -94,10 +116,10 @@ def on_config(config: Any) -> Any:
     """Puts the documents of client_sdk and its reference behind the first page."""
     documents = sorted(path.name for path in (ROOT / "docs/sdk").glob("*.md"))
     documents.sort(key=lambda name: READ_FIRST.index(name) if name in READ_FIRST else len(READ_FIRST))
-    pages = [{page: f"sdk/reference/{page}.md"} for page, _, _ in reference()]
+    pages = [{TITLES.get(page, page): f"sdk/reference/{page}.md"} for page, _, _ in reference()]
     config.nav[1:1] = [
-        {"Programs in Python": [f"sdk/{name}" for name in documents]},
-        {"Reference of client_sdk": pages},
+        {"Python": [f"sdk/{name}" for name in documents]},
+        {"Reference": pages},
     ]
     return config
 
@@ -106,7 +128,7 @@ def on_files(files: Any, config: Any) -> Any:
     """The pages that are in no file of docs/."""
     for page, home, names in reference():
         short = ", ".join(name.split(".")[-1] for name in names)
-        text = f"# {page}\n\n```python\nfrom {home} import {short}\n```\n\n"
+        text = f"# {TITLES.get(page, page)}\n\n```python\nfrom {home} import {short}\n```\n\n"
         text += "\n".join(f"::: {name}\n{ONCE if page == 'errors' else ''}" for name in names)
         files.append(File.generated(config, f"sdk/reference/{page}.md", content=text))
     files.append(File.generated(config, "index.md", content=front_page()))
@@ -122,6 +144,27 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return match[0] if target.is_relative_to(ROOT / "docs") else match[1]
 
     return re.sub(r"\[([^\]]*)\]\((\.\./[^)#]*)[^)]*\)", named, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Cells say which column they are of, for narrow screens, and names in them break where their parts end."""
+    return _TABLE.sub(_readable_table, html)
+
+
+def _readable_table(match: re.Match[str]) -> str:
+    heads = [re.sub(r"<.*?>|\"", "", each).strip() for each in re.findall(r"<th[^>]*>(.*?)</th>", match[0], re.DOTALL)]
+
+    def row(found: re.Match[str]) -> str:
+        at = iter(heads[: found[0].count("<td")])
+
+        def cell(begin: re.Match[str]) -> str:
+            head = next(at, "")
+            return f'<td data-head="{head}"' if head else "<td"
+
+        return re.sub(r"<td(?=[ >])", cell, found[0])
+
+    table = re.sub(r"<tr>.*?</tr>", row, match[0], flags=re.DOTALL)
+    return re.sub(r"(?<=<code>)[^<]*(?=</code>)", lambda name: _PART_END.sub(r"\1<wbr>", name[0]), table)
 
 
 def front_page() -> str:
