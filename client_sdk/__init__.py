@@ -8,7 +8,7 @@
     async def create(data: bytes) -> bytes:
         return b"created " + data
 
-    async with connect("tcp://127.0.0.1:7000", service=orders) as client:
+    async with connect("tcp://127.0.0.1:7878", service=orders) as client:
         answer = await client.request_response(address("orders", region="eu"), b"a book", route="create")
 
 A program that is only a service: `run(url, orders)`. Several connections: `offer`. Values in place of bytes: `JSON`.

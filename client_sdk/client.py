@@ -42,7 +42,7 @@ class Client(ConnectionFacts):
     CANCEL (None: the client's own, see `connect`; math.inf: none). `route` names the handler, `metadata` adds entries
     (mime type: content), `wait_for_reconnect` is described at `connect`.
 
-    >>> async with connect("tcp://127.0.0.1:7000") as client:
+    >>> async with connect("tcp://127.0.0.1:7878") as client:
     ...     answer = await client.request_response(address("orders"), b"42", route="find", timeout_s=1.0)
     ...     print(answer.data)
     b'order 42'
@@ -69,7 +69,7 @@ class Client(ConnectionFacts):
     async def start(self) -> None:
         """The first connection; raises SetupRejected or NotConnected. `connect` calls it.
 
-        >>> async with connect("tcp://127.0.0.1:7000") as client:  # which starts it
+        >>> async with connect("tcp://127.0.0.1:7878") as client:  # which starts it
         ...     pass
         """
         if self._advertisement is None:
@@ -88,7 +88,7 @@ class Client(ConnectionFacts):
     def route_id(self) -> str:
         """This client's Route Id, a uuid; the same after each reconnect.
 
-        >>> async with connect("tcp://127.0.0.1:7000", route_id="11223344-5566-7788-99aa-bbccddeeff00") as client:
+        >>> async with connect("tcp://127.0.0.1:7878", route_id="11223344-5566-7788-99aa-bbccddeeff00") as client:
         ...     print(client.route_id)
         11223344-5566-7788-99aa-bbccddeeff00
         """
@@ -150,7 +150,7 @@ class Client(ConnectionFacts):
         Returns when the broker is about to be told; each reconnect says them, too. ValueError for a caller, which has
         no route; BadAddress for tags that cannot be sent, and then nothing has changed.
 
-        >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as ledger:
+        >>> async with connect("tcp://127.0.0.1:7878", service="ledger", tags={"region": "eu"}) as ledger:
         ...     await ledger.set_tags({"region": "us"})
         """
         if self._advertisement is None:
@@ -163,7 +163,7 @@ class Client(ConnectionFacts):
 
         What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
 
-        >>> ledger = await connect("tcp://127.0.0.1:7000", service="ledger")
+        >>> ledger = await connect("tcp://127.0.0.1:7878", service="ledger")
         >>> await ledger.drain(timeout_s=10)
         """
         advertisement = self._advertisement

@@ -50,14 +50,14 @@ _log: Final = logging.getLogger("client_sdk")
 class Connecting:
     """What `connect` gives: `async with` it, `await` it and close the client yourself, or `async for` it.
 
-    >>> client = await connect("tcp://127.0.0.1:7000")
+    >>> client = await connect("tcp://127.0.0.1:7878")
     >>> await client.close()
 
     A client comes back by itself when its connection is lost; the loop is for programs that want to outlive everything
     else, too: a broker that is not there yet when they start, and another client that took the Route Id. Each turn has
     a new client, connected:
 
-    >>> async for client in connect("tcp://127.0.0.1:7000"):
+    >>> async for client in connect("tcp://127.0.0.1:7878"):
     ...     try:
     ...         print((await client.request_response(address("orders"), b"42")).data)
     ...         break  # or work on, until the client is of no use any more
@@ -162,7 +162,7 @@ def connect(
 ) -> Connecting:
     """A client, connected to the first of `urls` that answers: `async with`, `await`, or `async for` (`Connecting`).
 
-    urls          tcp:// tls:// ws:// wss:// unix://, default ports 7000 and 7001; the others are for reconnecting
+    urls          tcp:// tls:// ws:// wss:// unix://, default ports 7878 and 7879; the others are for reconnecting
     service       a Service with handlers, or a name; None: a caller only, which nobody can call
     tags          what others may ask for; added to the Service's own
     route_id      a uuid; random when absent, and the same over all reconnects
@@ -202,13 +202,13 @@ def connect(
     credentials), and what the function of `credentials` raises. ValueError for
     arguments that make no sense, BadAddress for a name or tags that cannot be sent.
 
-    >>> async with connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as client:
+    >>> async with connect("tcp://127.0.0.1:7878", service="ledger", tags={"region": "eu"}) as client:
     ...     print(client.is_connected)
     True
     """
     targets = [Target(url) for url in ([urls] if isinstance(urls, str) else urls)]
     if not targets:
-        raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7000")
+        raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7878")
     if not 0 < keepalive_s <= lifetime_s <= MAX_MS / 1000:
         raise ValueError(
             f"keepalive_s is {keepalive_s} and lifetime_s is {lifetime_s}, it must be 0 < keepalive_s <= lifetime_s"

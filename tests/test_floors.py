@@ -103,6 +103,7 @@ FLOORS = [
     ["broker.cluster"],
     ["broker.lifecycle"],
     ["broker.core"],
+    ["rsocket_wire.ports"],
     ["broker.config", "broker.load_meter", "broker.log", "broker.limited_log", "rsocket_wire.upgrade"],
     ["broker.edge"],
     ["broker.views"],

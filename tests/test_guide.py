@@ -16,7 +16,7 @@ from tests.system.support.processes import BrokerProcess, Python
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "docs/sdk/guide.md").read_text()
-WRITTEN_URL = "tcp://127.0.0.1:7000"
+WRITTEN_URL = "tcp://127.0.0.1:7878"
 RUN_S = 60.0  # a program takes a second; a machine that is busy with other tests takes longer
 
 _PROGRAM = re.compile(

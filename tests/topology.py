@@ -76,14 +76,14 @@ class Net:
     def start(self, name: str, skew_s: float = 0.0) -> World:
         """A broker begins, or begins anew; its clock is ahead by so much."""
         number = self.numbers[name]
-        peers = [f"tcp://{to}:7000" for who, to in self.edges if who == name]
+        peers = [f"tcp://{to}:7878" for who, to in self.edges if who == name]
         cluster = ClusterSettings(
             self.secrets.get(name, SECRET),
             plaintext=True,
             peers=peers,
             is_mesh=self.mesh,
-            urls=[f"tcp://{name}:7000"],
-            client_urls=[f"tcp://{name}.example:7000"],
+            urls=[f"tcp://{name}:7878"],
+            client_urls=[f"tcp://{name}.example:7878"],
             link_cost=self.costs.get(name, 10),
             mates=[
                 route_id(0xB0 + self.numbers[mate])
@@ -182,14 +182,14 @@ class Net:
         return {world.core.cluster.digest(self.now) for world in self.worlds.values()}
 
     def _dial(self, name: str, url: str) -> None:
-        to = url.removeprefix("tcp://").removesuffix(":7000")
+        to = url.removeprefix("tcp://").removesuffix(":7878")
         world = self.worlds[name]
         if to not in self.worlds or (name, to) in self.cut or (to, name) in self.cut:
             world.core.cluster.dial_failed(url, "connection refused", self.now)
             return
         self._dials_n += 1
         other = self.worlds[to]
-        ours = End(self, name, world.core.dialled(f"tcp {to}:7000", False, self.now, url))
+        ours = End(self, name, world.core.dialled(f"tcp {to}:7878", False, self.now, url))
         theirs = End(self, to, other.core.connected(f"tcp {name}:{self._dials_n}", False, self.now))
         ours.other, theirs.other = theirs, ours
         world.wires[ours.peer.id] = ours

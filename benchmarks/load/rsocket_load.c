@@ -2,7 +2,7 @@
  * One process that is all the callers and the echoing services of an RSocket broker, in a closed loop: every connection
  * of a caller has `--in-flight` requests open, and each completed one is followed by the next at once.
  *
- *   rsocket_load --port 7000 --model request_response --connections 16 --in-flight 64 --cpu-of $(pidof broker)
+ *   rsocket_load --port 7878 --model request_response --connections 16 --in-flight 64 --cpu-of $(pidof broker)
  *
  * With `--rate` the loop is open as long as there is room: requests begin at their moments, so many a second, evenly and
  * in turn over the connections, and a latency counts from that moment on, also when all that may be in flight are.

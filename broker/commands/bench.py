@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from rsocket_wire.ports import DEFAULT_URL
 from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME, encode_entry
@@ -118,7 +119,7 @@ class _Caller(_Side):
 
 
 @click.command()
-@click.argument("url", default="tcp://127.0.0.1:7000", metavar="[URL]")
+@click.argument("url", default=DEFAULT_URL, metavar="[URL]")
 @click.option("--connections", default=4, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--in-flight", default=16, show_default=True, type=click.IntRange(1, 4096), help="Per connection.")
 @click.option("--payload-bytes", default=100, show_default=True, type=click.IntRange(0, 1 << 20))

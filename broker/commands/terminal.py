@@ -19,6 +19,7 @@ import msgspec
 import client_sdk
 from broker.log import one_line
 from client_sdk.credentials import CredentialsSource, Password, Token
+from rsocket_wire.ports import DEFAULT_URL
 
 EXIT_FAILED = 1
 EXIT_NOT_CONNECTED = 3
@@ -249,7 +250,7 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
         click.option(
             "--ca", metavar="FILE", help="CA certificates that sign the broker's, PEM; for tls:// and wss://."
         ),
-        click.argument("url", default="tcp://127.0.0.1:7000", metavar="[URL]"),
+        click.argument("url", default=DEFAULT_URL, metavar="[URL]"),
     ):
         command = option(command)
     return command

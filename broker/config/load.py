@@ -2,9 +2,9 @@
 
 Four sources, the upper wins:
 
-    flags          {"server.listen": ("tcp://0.0.0.0:7000",)}           None and () mean "not given"
-    environment    RSB_SERVER__LISTEN=tcp://0.0.0.0:7000,ws://0.0.0.0:7001
-    TOML file      [server] listen = ["tcp://0.0.0.0:7000"]
+    flags          {"server.listen": ("tcp://0.0.0.0:7878",)}           None and () mean "not given"
+    environment    RSB_SERVER__LISTEN=tcp://0.0.0.0:7878,ws://0.0.0.0:7879
+    TOML file      [server] listen = ["tcp://0.0.0.0:7878"]
     default
 
 `load` reads all four to their ends and reports every mistake together, also one that a stronger source would have

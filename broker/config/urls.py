@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Listen(Place):
-    """Where a listener listens: `tcp://127.0.0.1:7000`, `wss://[::]:7001/rsocket`, `unix:///run/broker.sock`."""
+    """Where a listener listens: `tcp://127.0.0.1:7878`, `wss://[::]:7879/rsocket`, `unix:///run/broker.sock`."""
 
     @staticmethod
     def parse(text: str) -> "Listen":
@@ -83,7 +83,7 @@ class Listen(Place):
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:7000`, `[::1]:7000` or the path of the socket."""
+        """`127.0.0.1:7878`, `[::1]:7878` or the path of the socket."""
         if self.scheme == "unix":
             return self.path
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -94,7 +94,7 @@ class Listen(Place):
 
 @dataclass(frozen=True)
 class PeerUrl(Place):
-    """Where another broker is, or how it is found: `tls://b1:7000`, `dns+tcp://brokers:7000`, `srv+tcp://_b._tcp.x`."""
+    """Where another broker is, or how it is found: `tls://b1:7878`, `dns+tcp://brokers:7878`, `srv+tcp://_b._tcp.x`."""
 
     finder: str = ""  # "dns": the host has several addresses; "srv": it is a name with SRV records; empty: neither
 

@@ -1,11 +1,11 @@
 """The byte pipes under a connection: TCP, TLS and Unix sockets, and WebSockets.
 
     URL                          frames on the wire
-    tcp://host[:7000]            24-bit length, frame
-    tls://host[:7000]            the same, inside TLS
+    tcp://host[:7878]            24-bit length, frame
+    tls://host[:7878]            the same, inside TLS
     unix:///path/to/socket       the same, on a Unix socket
-    ws://host[:7001][/path]      one frame per binary message
-    wss://host[:7001][/path]     the same, inside TLS
+    ws://host[:7879][/path]      one frame per binary message
+    wss://host[:7879][/path]     the same, inside TLS
 
 Knows nothing of frames but their length. RSocket protocol, "Framing".
 """
@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
 from client_sdk.io.websocket import WebSocketTransport
+from rsocket_wire.ports import TCP_PORT, WS_PORT
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
-TCP_PORT: Final = 7000
-WS_PORT: Final = 7001
 SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 
 

@@ -14,7 +14,7 @@ class ConnectionFacts:
     """What both clients say of themselves.
 
     >>> print(client.is_connected, client.state, client.broker)
-    True connected tcp://127.0.0.1:7000
+    True connected tcp://127.0.0.1:7878
     """
 
     def __init__(self, manager: ConnectionManager) -> None:
@@ -25,7 +25,7 @@ class ConnectionFacts:
         """URL of the broker that this client is connected to, or was last.
 
         >>> print(client.broker)
-        tcp://127.0.0.1:7000
+        tcp://127.0.0.1:7878
         """
         return self._manager.brokers.url
 
@@ -34,7 +34,7 @@ class ConnectionFacts:
         """URLs of the brokers that it may connect to, as they are tried: those it was given, then those it was told of.
 
         >>> print(client.brokers)
-        ['tcp://127.0.0.1:7000']
+        ['tcp://127.0.0.1:7878']
         """
         return self._manager.brokers.urls
 

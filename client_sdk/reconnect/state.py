@@ -39,8 +39,8 @@ class State(StrEnum):
 class Change:
     """A client has begun to do something else.
 
-    >>> Change(State.CONNECTED, "tcp://10.0.0.4:7000", None)
-    <connected tcp://10.0.0.4:7000>
+    >>> Change(State.CONNECTED, "tcp://10.0.0.4:7878", None)
+    <connected tcp://10.0.0.4:7878>
     """
 
     state: State
@@ -60,7 +60,7 @@ class Changes(AsyncIterator[Change]):
     >>> async for change in client.changes():
     ...     print(change.state, change.broker, change.reason)
     ...     break
-    connected tcp://127.0.0.1:7000 None
+    connected tcp://127.0.0.1:7878 None
     """
 
     def __init__(self, present: Change) -> None:

@@ -256,7 +256,7 @@ class Service:
         What has not ended after `timeout_s` is cancelled; the log says how many.
 
         >>> orders = Service("orders")
-        >>> client = await connect("tcp://127.0.0.1:7000", service=orders)
+        >>> client = await connect("tcp://127.0.0.1:7878", service=orders)
         >>> await orders.drain(timeout_s=10)
         >>> client.is_connected
         False

@@ -23,7 +23,7 @@ MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a co
 class Group:
     """The clients that offer a service together. Made by `offer`.
 
-    >>> async with offer("tcp://127.0.0.1:7000", Service("ledger"), connections=2) as group:
+    >>> async with offer("tcp://127.0.0.1:7878", Service("ledger"), connections=2) as group:
     ...     print([client.is_connected for client in group.clients])
     [True, True]
     """
@@ -34,7 +34,7 @@ class Group:
     async def closed(self) -> None:
         """Returns when all are closed for ever.
 
-        >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+        >>> group = await offer("tcp://127.0.0.1:7878", Service("ledger"))
         >>> await group.close()
         >>> await group.closed()
         """
@@ -44,7 +44,7 @@ class Group:
     async def close(self) -> None:
         """Ends all connections at once, see `Client.close`.
 
-        >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+        >>> group = await offer("tcp://127.0.0.1:7878", Service("ledger"))
         >>> await group.close()
         """
         await _all(client.close() for client in self.clients)
@@ -52,7 +52,7 @@ class Group:
     async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
         """Ends all connections without losing a request, see `Client.drain`.
 
-        >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+        >>> group = await offer("tcp://127.0.0.1:7878", Service("ledger"))
         >>> await group.drain(timeout_s=10)
         """
         await _all(client.drain(timeout_s) for client in self.clients)
@@ -61,7 +61,7 @@ class Group:
 class Offering:
     """What `offer` gives: `async with` it, or `await` it and close the group yourself.
 
-    >>> group = await offer("tcp://127.0.0.1:7000", Service("ledger"))
+    >>> group = await offer("tcp://127.0.0.1:7878", Service("ledger"))
     >>> await group.close()
     """
 
@@ -102,7 +102,7 @@ def offer(
 
     Entering raises what `connect` does, when one of them cannot be opened. ValueError for less than one connection.
 
-    >>> async with offer(["tcp://127.0.0.1:7000"], Service("ledger"), connections=3) as group:
+    >>> async with offer(["tcp://127.0.0.1:7878"], Service("ledger"), connections=3) as group:
     ...     print(len(group.clients))
     3
     """

@@ -75,7 +75,7 @@ async def serve(
     for ever because others took their Route Ids.
 
     >>> stop = asyncio.Event()
-    >>> serving = asyncio.create_task(serve("tcp://127.0.0.1:7000", Service("ledger"), stop=stop))
+    >>> serving = asyncio.create_task(serve("tcp://127.0.0.1:7878", Service("ledger"), stop=stop))
     >>> stop.set()
     >>> await serving
     """
@@ -102,7 +102,7 @@ def run(
 ) -> None:
     """The main function of a program that is a service: `serve` in an event loop of its own (uvloop, if it is there).
 
-    >>> run("tcp://127.0.0.1:7000", Service("ledger"))  # doctest: +SKIP
+    >>> run("tcp://127.0.0.1:7878", Service("ledger"))  # doctest: +SKIP
     """
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, drain_s=drain_s, **options))

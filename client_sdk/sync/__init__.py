@@ -2,7 +2,7 @@
 
     from client_sdk import address, sync
 
-    with sync.connect("tcp://127.0.0.1:7000") as client:
+    with sync.connect("tcp://127.0.0.1:7878") as client:
         answer = client.request_response(address("orders"), b"a book", route="create", timeout_s=1.0)
         for tick in client.request_stream(address("clock"), b"10", route="ticks"):
             print(tick.data)

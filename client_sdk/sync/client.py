@@ -41,7 +41,7 @@ class Client(ConnectionFacts):
     they wait. For several calls at a time use several threads, for example a ThreadPoolExecutor.
 
     >>> from client_sdk import sync
-    >>> with sync.connect("tcp://127.0.0.1:7000") as client:
+    >>> with sync.connect("tcp://127.0.0.1:7878") as client:
     ...     print(client.request_response(address("orders"), b"42", route="find", timeout_s=5.0).data)
     b'order 42'
     """
@@ -77,7 +77,7 @@ class Client(ConnectionFacts):
     def route_id(self) -> str:
         """This client's Route Id, a uuid; the same after each reconnect.
 
-        >>> with sync.connect("tcp://127.0.0.1:7000", route_id="11223344-5566-7788-99aa-bbccddeeff00") as client:
+        >>> with sync.connect("tcp://127.0.0.1:7878", route_id="11223344-5566-7788-99aa-bbccddeeff00") as client:
         ...     print(client.route_id)
         11223344-5566-7788-99aa-bbccddeeff00
         """
@@ -115,7 +115,7 @@ class Client(ConnectionFacts):
 
         Holds a program open whose work is done by the handlers of its service, until Ctrl-C.
 
-        >>> client = sync.connect("tcp://127.0.0.1:7000")
+        >>> client = sync.connect("tcp://127.0.0.1:7878")
         >>> client.close()
         >>> client.closed()
         """
@@ -125,7 +125,7 @@ class Client(ConnectionFacts):
     def close(self) -> None:
         """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost.
 
-        >>> client = sync.connect("tcp://127.0.0.1:7000")
+        >>> client = sync.connect("tcp://127.0.0.1:7878")
         >>> client.close()
         """
         self._end(self._lifecycle.close)
@@ -135,7 +135,7 @@ class Client(ConnectionFacts):
 
         ValueError for a caller, which has no route; BadAddress for tags that cannot be sent: nothing has changed then.
 
-        >>> with sync.connect("tcp://127.0.0.1:7000", service="ledger", tags={"region": "eu"}) as ledger:
+        >>> with sync.connect("tcp://127.0.0.1:7878", service="ledger", tags={"region": "eu"}) as ledger:
         ...     ledger.set_tags({"region": "us"})
         """
         self._thread.run(functools.partial(self._client.set_tags, tags))
@@ -145,7 +145,7 @@ class Client(ConnectionFacts):
 
         What has not ended after `timeout_s` is cancelled; the log says how many. Its own calls should have ended.
 
-        >>> ledger = sync.connect("tcp://127.0.0.1:7000", service="ledger")
+        >>> ledger = sync.connect("tcp://127.0.0.1:7878", service="ledger")
         >>> ledger.drain(timeout_s=10)
         """
         draining = functools.partial(self._client.drain, timeout_s)
@@ -239,7 +239,7 @@ def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Cli
     those that are `def` get threads of their own.
 
     >>> from client_sdk import sync
-    >>> with sync.connect("tcp://127.0.0.1:7000", service="kiosk", tags={"region": "eu"}) as client:
+    >>> with sync.connect("tcp://127.0.0.1:7878", service="kiosk", tags={"region": "eu"}) as client:
     ...     print(client.is_connected)
     True
     """

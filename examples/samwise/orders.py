@@ -1,6 +1,6 @@
 """The service that gets the messages of send.c and send.sh, and writes each order down once.
 
-python examples/samwise/orders.py [URL] [DATABASE]     default: tcp://127.0.0.1:7000 and orders.db
+python examples/samwise/orders.py [URL] [DATABASE]     default: tcp://127.0.0.1:7878 and orders.db
 
 A message may come again, for instance when this program ends before its answer has arrived. It has the same id then:
 order and id are written in one transaction, and an id that is there already changes nothing.
@@ -31,4 +31,4 @@ async def create(request: Request) -> bytes:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1] if sys.argv[1:] else "tcp://127.0.0.1:7000", orders)
+    run(sys.argv[1] if sys.argv[1:] else "tcp://127.0.0.1:7878", orders)

@@ -46,7 +46,7 @@ class FakeAdmin:
     def __init__(self, world: World) -> None:
         self.world = world
         self.config = Config(broker=BrokerOptions(name="eu-1"))
-        self.listeners = ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
+        self.listeners = ["tcp://127.0.0.1:7878", "ws://127.0.0.1:7879"]
         self.is_ready = True
         self.is_stopping = False
         self.files: PipeState | None = None
@@ -121,7 +121,7 @@ def islands() -> Net:
     net.worlds["b2"].service("billing", 2)
     net.worlds["b3"].service("orders", 3, region="us")
     net.advance(3)  # they have compared what they know
-    dial = next(each for each in net.worlds["b2"].core.cluster.dials.state() if each.url == "tcp://b9:7000")
+    dial = next(each for each in net.worlds["b2"].core.cluster.dials.state() if each.url == "tcp://b9:7878")
     dial.attempts, dial.error, dial.next_at = 4, "connection refused", net.now + 0.25
     return net
 

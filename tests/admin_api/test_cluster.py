@@ -69,7 +69,7 @@ async def test_a_broker_that_is_gone_has_no_way_and_no_routes(net: Net) -> None:
     gone = body["items"][0]
     shown = (gone["name"], gone["state"], gone["hops"], gone["cost"], gone["next_hop"], gone["routes"])
     assert shown == ("b3", "unreachable", None, None, "", 0)
-    assert (await say(net, "b1", "brokers"))[-1] == f"b3 unreachable - - - 0 {B}3 tcp://b3:7000"
+    assert (await say(net, "b1", "brokers"))[-1] == f"b3 unreachable - - - 0 {B}3 tcp://b3:7878"
     assert (await samples(FakeAdmin(net.worlds["b1"]), "broker_cluster_brokers")) == {
         'broker_cluster_brokers{state="reachable"}': 2,
         'broker_cluster_brokers{state="draining"}': 0,
@@ -109,14 +109,14 @@ async def test_the_page_shows_brokers_links_and_dials_that_fail(net: Net) -> Non
     assert link is not None
     link.lag_us = 2_500
     admin = FakeAdmin(net.worlds["b2"])
-    admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
+    admin.unknown = [DialView("dns+tcp://brokers:7878", 3, "name or service not known", 0.7)]
     async with api_of(admin) as client, client.get("/") as answer:
         page = await answer.text()
     assert "<td>b2, 3 of 3 brokers reachable, 2 of 2 links up</td>" in page
     assert "<tr><td>b3</td><td>reachable</td><td>1 hop by way of b3</td><td>1 route</td></tr>" in page
     assert "<tr><td>b1</td><td>up</td><td>3 s</td><td>2.5 ms round trip</td></tr>" in page
-    assert "<tr><td>tcp://b9:7000</td><td>4 times</td><td>connection refused</td></tr>" in page
-    assert "<tr><td>dns+tcp://brokers:7000</td><td>3 times</td><td>name or service not known</td></tr>" in page
+    assert "<tr><td>tcp://b9:7878</td><td>4 times</td><td>connection refused</td></tr>" in page
+    assert "<tr><td>dns+tcp://brokers:7878</td><td>3 times</td><td>name or service not known</td></tr>" in page
 
 
 async def test_the_page_shows_twenty_links_and_counts_the_rest() -> None:

@@ -76,14 +76,14 @@ def middle(gateway: FakeGateway, feed: FakeFeed) -> FakeAdmin:
     came(world, "b1", times=3)
     came(world, *(f"x{number}" for number in range(20)))
     hops = world.core.engine.annotations
-    hops.refuse("loop", "tcp b3:7000", "b3>b2>b3")
+    hops.refuse("loop", "tcp b3:7878", "b3>b2>b3")
     hops.retried_n = 7
     world.core.cluster.refused["bad-broker"] = 5
     link = net.link("b2", "b1").peer.link
     assert link is not None
     link.lag_us = 2_500
     admin = FakeAdmin(world)
-    admin.unknown = [DialView("dns+tcp://brokers:7000", 3, "name or service not known", 0.7)]
+    admin.unknown = [DialView("dns+tcp://brokers:7878", 3, "name or service not known", 0.7)]
     admin.files = PIPE_STATE
     admin.keep(gateway)
     admin.keep_feed(feed)
@@ -107,7 +107,7 @@ async def test_a_view_is_as_it_was(golden: Golden, middle: FakeAdmin, path: str)
         body = await get(client, ASKED.get(path, path))
     if "config" in body:
         assert (body.pop("version"), body.pop("core")) == (VERSION, queries.CORE)
-        assert body.pop("config")["server"]["listen"] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
+        assert body.pop("config")["server"]["listen"] == ["tcp://127.0.0.1:7878", "ws://127.0.0.1:7879"]
     golden.check_json(f"{named(path)}.json", body)
 
 

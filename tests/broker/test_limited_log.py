@@ -169,8 +169,8 @@ def test_what_a_broker_does_by_itself_is_always_told() -> None:
         ("ws [2001:db8:1:2:3:4:5:6]:5123", "2001:db8:1:2::/64"),
         ("unix /run/broker.sock", "unix"),
         ("unix", "unix"),
-        ("tcp broker-1:7000", "broker-1"),
-        ("tcp [no:address]:7000", "no:address"),
+        ("tcp broker-1:7878", "broker-1"),
+        ("tcp [no:address]:7878", "no:address"),
         ("", ""),
     ],
 )

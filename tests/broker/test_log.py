@@ -230,7 +230,7 @@ def test_json_lines_stay_one_line_and_ascii_whatever_they_hold() -> None:
     assert json.loads(line)["text"] == "a\nb\u2028\udc80"
 
 
-def refused(at_ms: int, peer: str = "tcp b1:7000", word: str = "wrong-secret") -> LifecycleEvent:
+def refused(at_ms: int, peer: str = "tcp b1:7878", word: str = "wrong-secret") -> LifecycleEvent:
     detail = f"the peer sent an ERROR on stream 0: {word}: b2 does not know it"
     return LifecycleEvent(events.PEER_CLOSED, 1, at_ms, peer=peer, reason="left", detail=detail)
 
@@ -242,9 +242,9 @@ def test_a_broker_that_refuses_this_one_again_and_again_is_a_warning_once_a_minu
         log.log_event(refused(at_ms), is_news=refusals.is_news(refused(at_ms)))
     said = "the peer sent an ERROR on stream 0: wrong-secret: b2 does not know it"
     assert [line[25:] for line in out.getvalue().splitlines()] == [
-        f"warning peer tcp b1:7000: closed after 0.0 s: left: {said}"
+        f"warning peer tcp b1:7878: closed after 0.0 s: left: {said}"
     ] * 2
-    assert refusals.is_news(refused(0, peer="tcp b3:7000"))
+    assert refusals.is_news(refused(0, peer="tcp b3:7878"))
     assert refusals.is_news(refused(0, word="no-cluster"))
     other = LifecycleEvent(events.PEER_CLOSED, 1, 0, peer="unix /run/b.sock", reason="left")
     assert [refusals.is_news(other) for _ in range(2)] == [True, True]

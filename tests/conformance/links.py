@@ -26,8 +26,8 @@ AT_MS = 1_700_000_000_000  # what its clock says first
 def cluster(settings: CoreSettings | None = None, **more: Any) -> World:
     """The broker under test: one to which others may link. `more`: of its ClusterSettings."""
     usual: dict[str, Any] = {
-        "urls": ["tcp://b1:7000"],
-        "client_urls": ["tcp://b1.example:7000"],
+        "urls": ["tcp://b1:7878"],
+        "client_urls": ["tcp://b1.example:7878"],
         "plaintext": True,
     }
     return World(settings or CoreSettings(broker_name="b1"), cluster=ClusterSettings(SECRET, **{**usual, **more}))
@@ -37,7 +37,7 @@ def ours(at_ms: int, *more: AnyTag, urls: bool = True) -> bytes:
     """What the broker under test says of itself at that time."""
     metadata: list[AnyTag] = [("name", "b1"), ("qd.annotations-version", u32(1)), ("epoch", u64(AT_MS))]
     if urls:
-        metadata += [("url", "tcp://b1:7000"), ("client-url", "tcp://b1.example:7000")]
+        metadata += [("url", "tcp://b1:7878"), ("client-url", "tcp://b1.example:7878")]
     return broker_info(at_ms, *metadata, *more, broker=OURS)
 
 
@@ -95,7 +95,7 @@ class Broker:
         """The broker under test has reached it by that URL, and has said what it says first."""
         proof = Proof(principal, is_private=not address or is_loopback(address))
         arrival = Arrival([certificate or self.name])
-        peer = self.world.core.dialled("tcp 10.0.0.9:7000", True, self.world.now, url, address, proof, arrival)
+        peer = self.world.core.dialled("tcp 10.0.0.9:7878", True, self.world.now, url, address, proof, arrival)
         self.wire = self.world.wires[peer.id] = Wire(self.world, peer)
         self.world.pump()
         return self

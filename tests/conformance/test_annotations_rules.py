@@ -224,7 +224,7 @@ def test_the_lower_version_of_both_ends_is_used(theirs: int, agreed: int, is_dia
     world = cluster(CoreSettings(broker_name="b1", require_annotations=False))
     other = Broker(world, version=theirs)
     if is_dialled:
-        other.accept("tcp://b9:7000")
+        other.accept("tcp://b9:7878")
         (raw,) = heard(other.wire)
         other.say(other.info(AT_MS, ("nonce", other.nonce)))
     else:

@@ -29,7 +29,7 @@ def test_brokers_greet_with_broker_info_prove_who_they_are_and_say_who_their_nei
 def test_broker_that_dials_greets_with_its_setup_and_proves_first() -> None:
     """D-46: the same from the other end."""
     world = cluster()
-    other = Broker(world).accept("tcp://b9:7000")
+    other = Broker(world).accept("tcp://b9:7878")
     first = heard(other.wire)
     nonce = value_of(first[0], "nonce", 16)
     mimes = bytes([len(scripts.COMPOSITE)]) + scripts.COMPOSITE.encode() + b"\x18application/octet-stream"

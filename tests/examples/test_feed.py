@@ -17,7 +17,7 @@ STARTS = {"source.toml": ["serve"], "mirror.toml": ["feed", "watch"]}
 
 def test_what_lies_at_the_source_is_in_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", import_path())
-    ports = {"127.0.0.1:7000": f"{HOST}:{free_port()}", "127.0.0.1:7070": f"{HOST}:{free_port()}"}
+    ports = {"127.0.0.1:7878": f"{HOST}:{free_port()}", "127.0.0.1:7070": f"{HOST}:{free_port()}"}
     for name in STARTS:
         text = (FOLDER / name).read_text()
         for given, free in ports.items():

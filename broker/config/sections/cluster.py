@@ -61,7 +61,7 @@ class ClusterOptions:
         "Brokers to dial: URLs like those of listeners; dns+tcp://NAME:PORT and dns+tls://NAME:PORT for all "
         "addresses of a name; srv+tcp://_SERVICE._tcp.NAME and srv+tls://… for all its SRV records. One reachable "
         "broker is enough to discover the others.",
-        '["dns+tls://brokers.example:7000", "tls://10.0.0.5:7000"]',
+        '["dns+tls://brokers.example:7878", "tls://10.0.0.5:7878"]',
         form="dial",
     )
     listen: tuple[Listen, ...] = option(
@@ -81,7 +81,7 @@ class ClusterOptions:
         (),
         "URLs at which other brokers reach this one; they dial the first. Empty: those of listen, or else of "
         "server.listen, with the host name of this machine in place of 0.0.0.0 and [::].",
-        '["tls://broker-1.example:7000"]',
+        '["tls://broker-1.example:7878"]',
         form="URL",
     )
     client_urls: tuple[Listen, ...] = option(

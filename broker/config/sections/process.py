@@ -9,6 +9,7 @@ from broker.config.option import CORE, MAX_NAME_BYTES, option
 from broker.config.sections.admin_checks import ADMIN, OPERATOR, READER, VIEWER
 from broker.config.sections.cluster import Locality
 from broker.config.urls import Listen
+from rsocket_wire.ports import TCP_PORT, WS_PORT
 
 MAX_WORKERS: Final = 256  # each is linked to each
 
@@ -44,11 +45,11 @@ class ServerOptions:
     """Listeners, workers, and how the process stops."""
 
     listen: tuple[Listen, ...] = option(
-        (Listen("tcp", "127.0.0.1", 7000), Listen("ws", "127.0.0.1", 7001)),
+        (Listen("tcp", "127.0.0.1", TCP_PORT), Listen("ws", "127.0.0.1", WS_PORT)),
         "Addresses to listen on: tcp, tls, ws and wss with host and port (0: any free port), unix with an "
         "absolute path. Only this machine by default, because a broker without TLS does not authenticate its "
         "peers.",
-        '["tls://0.0.0.0:7000", "unix:///run/rsocket-broker.sock"]',
+        '["tls://0.0.0.0:7878", "unix:///run/rsocket-broker.sock"]',
         flag="--listen",
         form="URL",
     )

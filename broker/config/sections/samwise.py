@@ -157,7 +157,7 @@ class SamwiseOptions:
     brokers: tuple[Listen, ...] = option(
         (),
         "Brokers whose services get the messages, the first that answers. Empty: the first listener of server.listen.",
-        '["tcp://127.0.0.1:7000"]',
+        '["tcp://127.0.0.1:7878"]',
         form="URL",
     )
     ca: str = option(

@@ -43,7 +43,7 @@ class FakeSupervisor:
 
     def __init__(self, folder: Path) -> None:
         self.config = Config(broker=BrokerOptions(name="eu"))
-        self.listeners = ["tcp://127.0.0.1:7000"]
+        self.listeners = ["tcp://127.0.0.1:7878"]
         self.broker_id = "00000000-0000-0000-0000-0000000000aa"
         self.started_at_ms = START_MS
         self.is_stopping = False
@@ -347,7 +347,7 @@ async def test_the_status_is_that_of_one_broker_with_its_workers(workers: Worker
         "name": "eu",
         "state": "ready",
         "uptime_s": 9.0,
-        "listeners": ["tcp://127.0.0.1:7000"],
+        "listeners": ["tcp://127.0.0.1:7878"],
         "routes": 5,
         "services": 2,
         "started_at_ms": START_MS,

@@ -50,8 +50,8 @@ A_SECRET = f'secret = "{SECRET}"\n'
             "2: cluster.listen: needs cluster.secret, cluster.secret_file or cluster.auth",
         ),
         (
-            f'{A_SECRET}listen = ["tcp://0.0.0.0:7000"]',
-            '3: cluster.listen: "tcp://0.0.0.0:7000" has the same address as "tcp://127.0.0.1:7000"',
+            f'{A_SECRET}listen = ["tcp://0.0.0.0:7878"]',
+            '3: cluster.listen: "tcp://0.0.0.0:7878" has the same address as "tcp://127.0.0.1:7878"',
         ),
         (f'{A_SECRET}peers = ["dns+ws://a:1"]', f'3: cluster.peers: "dns+ws://a:1" is not a URL of {SCHEMES}'),
         (f'{A_SECRET}peers = ["tcp://a"]', '3: cluster.peers: "tcp://a" has no port'),
@@ -244,11 +244,11 @@ def test_lists_in_variables_are_separated_by_commas_and_subjects_by_semicolons()
 
 
 def test_others_are_told_where_the_broker_listens_by_a_name_that_they_can_reach() -> None:
-    listeners = ["tcp://0.0.0.0:7000", "ws://[::]:7001/x", "tls://10.0.0.4:7002", "unix:///run/b.sock"]
+    listeners = ["tcp://0.0.0.0:7878", "ws://[::]:7879/x", "tls://10.0.0.4:7002", "unix:///run/b.sock"]
     name = socket.gethostname()
     assert reachable((), listeners) == [
-        f"tcp://{name}:7000",
-        f"ws://{name}:7001/x",
+        f"tcp://{name}:7878",
+        f"ws://{name}:7879/x",
         "tls://10.0.0.4:7002",
         "unix:///run/b.sock",
     ]

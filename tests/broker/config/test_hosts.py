@@ -18,8 +18,8 @@ ORIGINS = {"https://shop.example", "null"}
 @pytest.mark.parametrize(
     "host",
     [
-        *("127.0.0.1", "127.0.0.1:7001", "10.1.2.3:80", "[::1]", "[2001:db8::1]:7001"),
-        *("localhost", "LOCALHOST:7001", "localhost.", "app.localhost:7001", "broker:7070", "BROKER"),
+        *("127.0.0.1", "127.0.0.1:7879", "10.1.2.3:80", "[::1]", "[2001:db8::1]:7879"),
+        *("localhost", "LOCALHOST:7879", "localhost.", "app.localhost:7879", "broker:7070", "BROKER"),
         *("broker.shop.example", "Broker.Shop.Example:443", "broker.shop.example."),
     ],
 )
@@ -30,9 +30,9 @@ def test_addresses_localhost_and_own_names_are_known(host: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        *("evil.example", "evil.example:7001", "shop.example", "x.broker.shop.example", "127.0.0.1.evil.example"),
-        *("localhost.evil.example", "evillocalhost.example", "1.2.3", "[evil]", "[::1", "", ":7001", "a@evil.example"),
-        *("evil", "ai", "ai.", "evil:7001", "xlocalhost", ".localhost", "a..localhost", "localhost..", "::1"),
+        *("evil.example", "evil.example:7879", "shop.example", "x.broker.shop.example", "127.0.0.1.evil.example"),
+        *("localhost.evil.example", "evillocalhost.example", "1.2.3", "[evil]", "[::1", "", ":7879", "a@evil.example"),
+        *("evil", "ai", "ai.", "evil:7879", "xlocalhost", ".localhost", "a..localhost", "localhost..", "::1"),
         *("[127.0.0.1]", "localhost, evil", "evil, x.localhost", "evil@localhost", "localhost:x", "localhost/x"),
         *("localhost#", "broker\n"),
     ],
@@ -44,12 +44,12 @@ def test_any_other_name_may_be_a_strangers(host: str) -> None:
 @pytest.mark.parametrize(
     ("origin", "host"),
     [
-        ("http://127.0.0.1:7001", "127.0.0.1:7001"),
-        ("http://localhost:7001", "localhost:7001"),
+        ("http://127.0.0.1:7879", "127.0.0.1:7879"),
+        ("http://localhost:7879", "localhost:7879"),
         ("https://broker.shop.example", "broker.shop.example"),
         ("HTTPS://Broker.Shop.Example", "broker.shop.example"),
-        ("https://shop.example", "anything.example:7001"),
-        ("null", "127.0.0.1:7001"),
+        ("https://shop.example", "anything.example:7879"),
+        ("null", "127.0.0.1:7879"),
     ],
 )
 def test_pages_from_here_and_from_listed_places_may_connect(origin: str, host: str) -> None:
@@ -59,16 +59,16 @@ def test_pages_from_here_and_from_listed_places_may_connect(origin: str, host: s
 @pytest.mark.parametrize(
     ("origin", "host"),
     [
-        ("http://evil.example", "127.0.0.1:7001"),
-        ("http://localhost:3000", "localhost:7001"),
-        ("http://localhost", "localhost:7001"),
-        ("http://shop.example", "127.0.0.1:7001"),
-        ("https://shop.example:8443", "127.0.0.1:7001"),
-        ("https://shop.example.evil.example", "127.0.0.1:7001"),
-        ("file://", "127.0.0.1:7001"),
+        ("http://evil.example", "127.0.0.1:7879"),
+        ("http://localhost:3000", "localhost:7879"),
+        ("http://localhost", "localhost:7879"),
+        ("http://shop.example", "127.0.0.1:7879"),
+        ("https://shop.example:8443", "127.0.0.1:7879"),
+        ("https://shop.example.evil.example", "127.0.0.1:7879"),
+        ("file://", "127.0.0.1:7879"),
         ("chrome-extension://127.0.0.1", "127.0.0.1"),
-        ("http://127.0.0.1:7001, http://evil.example", "127.0.0.1:7001"),
-        ("127.0.0.1:7001", "127.0.0.1:7001"),
+        ("http://127.0.0.1:7879, http://evil.example", "127.0.0.1:7879"),
+        ("127.0.0.1:7879", "127.0.0.1:7879"),
     ],
 )
 def test_pages_from_elsewhere_may_not(origin: str, host: str) -> None:
@@ -76,7 +76,7 @@ def test_pages_from_elsewhere_may_not(origin: str, host: str) -> None:
 
 
 def test_without_a_list_null_is_elsewhere() -> None:
-    assert not may_open("null", "127.0.0.1:7001", ())
+    assert not may_open("null", "127.0.0.1:7879", ())
 
 
 def test_own_names_are_those_of_the_configuration_and_of_the_machine() -> None:
@@ -84,7 +84,7 @@ def test_own_names_are_those_of_the_configuration_and_of_the_machine() -> None:
         server=ServerOptions(listen=(Listen("wss", "Broker.Shop.Example", 443),), names=("other.shop.example",)),
         admin=AdminOptions(listen=Listen("http", "admin.shop.example", 7070)),
         cluster=ClusterOptions(
-            advertise=(Listen("tls", "b1.shop.example", 7000),), client_urls=(Listen("wss", "ws.shop.example", 443),)
+            advertise=(Listen("tls", "b1.shop.example", 7878),), client_urls=(Listen("wss", "ws.shop.example", 443),)
         ),
     )
     names = {"broker", "other", "admin", "b1", "ws"}

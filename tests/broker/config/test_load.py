@@ -15,7 +15,7 @@ A_NUMBER_OF_TAGS = "must be a whole number from 1 to 125"
 def test_no_source_gives_the_defaults() -> None:
     config = load(None, {"PATH": "/bin"}, {})
     assert config == Config()
-    assert [str(listen) for listen in config.server.listen] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
+    assert [str(listen) for listen in config.server.listen] == ["tcp://127.0.0.1:7878", "ws://127.0.0.1:7879"]
     assert config.admin.listen == Listen("http", "127.0.0.1", 7070)
 
 
@@ -35,7 +35,7 @@ def test_variables_are_read_as_the_type_of_their_option() -> None:
     config = load(
         None,
         {
-            "RSB_SERVER__LISTEN": "tcp://0.0.0.0:7000, ws://0.0.0.0:7001/rsocket",
+            "RSB_SERVER__LISTEN": "tcp://0.0.0.0:7878, ws://0.0.0.0:7879/rsocket",
             "RSB_AUTH__MODE": "off",
             "RSB_SERVER__STOP_GRACE_S": "2.5",
             "RSB_ROUTING__STRICT_HINTS": "true",
@@ -44,7 +44,7 @@ def test_variables_are_read_as_the_type_of_their_option() -> None:
         },
         {},
     )
-    assert config.server.listen == (Listen("tcp", "0.0.0.0", 7000), Listen("ws", "0.0.0.0", 7001, "/rsocket"))
+    assert config.server.listen == (Listen("tcp", "0.0.0.0", 7878), Listen("ws", "0.0.0.0", 7879, "/rsocket"))
     assert (config.server.stop_grace_s, config.routing.strict_hints) == (2.5, True)
     assert (config.limits.max_connections, config.admin.listen) == (12, None)
 
@@ -176,9 +176,9 @@ EVERYTHING_WRONG = """\
 quxquux = "mine"         # [server]
 server . stop_grace_s = "10"
 "server"."listen" = [    # an "array" of [several] lines
-  "tcp://127.0.0.1:7000", # "]"
-  "tpc://127.0.0.1:7000",
-  'ws://:7001',
+  "tcp://127.0.0.1:7878", # "]"
+  "tpc://127.0.0.1:7878",
+  'ws://:7879',
 ]
 [limits]
 max_conections = 5
@@ -200,8 +200,8 @@ def test_all_mistakes_of_all_sources_come_together_in_order(folder: Path) -> Non
     assert mistakes_of(folder, EVERYTHING_WRONG, environ, flags) == [
         f"broker.toml:1: quxquux: unknown option outside a section{LISTS_ALL}",
         'broker.toml:2: server.stop_grace_s: must be a number from 0 to 3600, not "10"',
-        f'broker.toml:5: server.listen: "tpc://127.0.0.1:7000" is not a URL of {SCHEMES}',
-        'broker.toml:6: server.listen: "ws://:7001" has no host; 0.0.0.0 or [::] listens on all addresses',
+        f'broker.toml:5: server.listen: "tpc://127.0.0.1:7878" is not a URL of {SCHEMES}',
+        'broker.toml:6: server.listen: "ws://:7879" has no host; 0.0.0.0 or [::] listens on all addresses',
         "broker.toml:9: limits.max_conections: unknown option; did you mean limits.max_connections?",
         "broker.toml:10: limits.max_frame_bytes: must be a whole number from 64 to 16777215, not 1",
         'broker.toml:13: log.level: must be "debug", "info", "warning" or "error", not "[tls]\\nkey = \\"x\\""',

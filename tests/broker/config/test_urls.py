@@ -46,8 +46,8 @@ def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) 
     assert mistakes_of(folder, '[server]\nlisten = ["tcp://127.0.0.1:7070"]') == [
         f"broker.toml:2: server.listen: {wrong}",
     ]
-    assert mistakes_of(folder, "", {"RSB_ADMIN__LISTEN": "127.0.0.1:7000"}) == [
-        'environment: RSB_ADMIN__LISTEN: "127.0.0.1:7000" is the address of "tcp://127.0.0.1:7000" in server.listen',
+    assert mistakes_of(folder, "", {"RSB_ADMIN__LISTEN": "127.0.0.1:7878"}) == [
+        'environment: RSB_ADMIN__LISTEN: "127.0.0.1:7878" is the address of "tcp://127.0.0.1:7878" in server.listen',
     ]
     assert mistakes_of(folder, '[server]\nlisten = ["tcp://0.0.0.0:1"]\n[admin]\nlisten = "127.0.0.1:1"\n') == [
         'broker.toml:4: admin.listen: "127.0.0.1:1" is the address of "tcp://0.0.0.0:1" in server.listen',
@@ -57,15 +57,15 @@ def test_a_listener_cannot_have_the_address_of_the_admin_listener(folder: Path) 
 @pytest.mark.parametrize(
     "url, sentence",
     [
-        ("tpc://127.0.0.1:7000", f"is not a URL of {SCHEMES}"),
-        ("127.0.0.1:7000", f"is not a URL of {SCHEMES}"),
+        ("tpc://127.0.0.1:7878", f"is not a URL of {SCHEMES}"),
+        ("127.0.0.1:7878", f"is not a URL of {SCHEMES}"),
         ("", f"is not a URL of {SCHEMES}"),
         ("tcp://a b:1", f"is not a URL of {SCHEMES}"),
-        ("tcp://[::1:7000", f"is not a URL of {SCHEMES}"),
+        ("tcp://[::1:7878", f"is not a URL of {SCHEMES}"),
         ("tcp://127.0.0.1", "has no port; 0 takes any free one"),
-        ("tcp://:7000", "has no host; 0.0.0.0 or [::] listens on all addresses"),
+        ("tcp://:7878", "has no host; 0.0.0.0 or [::] listens on all addresses"),
         ("tcp://a:65536", "has a port that is not a number from 0 to 65535"),
-        ("tcp://a..b:7000", "has an invalid host"),
+        ("tcp://a..b:7878", "has an invalid host"),
         ("tcp://a:x", "has a port that is not a number from 0 to 65535"),
         ("tls://a:1/rsocket", "has a path, which tls does not support"),
         ("ws://a:1/x?y=1", "has more than a scheme, a host, a port and a path"),
@@ -86,9 +86,9 @@ def test_a_url_that_is_none_is_told_in_a_sentence(url: str, sentence: str) -> No
     "url, listen",
     [
         ("tcp://127.0.0.1:0", Listen("tcp", "127.0.0.1", 0)),
-        ("tls://broker.example:7000", Listen("tls", "broker.example", 7000)),
-        ("ws://[::1]:7001", Listen("ws", "::1", 7001)),
-        ("wss://[::]:7001/rsocket", Listen("wss", "::", 7001, "/rsocket")),
+        ("tls://broker.example:7878", Listen("tls", "broker.example", 7878)),
+        ("ws://[::1]:7879", Listen("ws", "::1", 7879)),
+        ("wss://[::]:7879/rsocket", Listen("wss", "::", 7879, "/rsocket")),
         ("unix:///run/broker.sock", Listen("unix", path="/run/broker.sock")),
     ],
 )

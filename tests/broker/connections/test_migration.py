@@ -14,7 +14,7 @@ from tests.topology import Net, line, linked, route_text, star
 ORDERS = address(service="orders")
 MOVED = frames.encode_metadata_push(HAS_MOVED_ENTRY)
 WITHIN_S, GRACE_S = 4.0, 10.0
-B2 = "tcp://b2.example:7000"
+B2 = "tcp://b2.example:7878"
 
 
 def client(world: World, number: int = 0, entry: bytes = MAY_BE_TOLD_ENTRY) -> Wire:
@@ -54,7 +54,7 @@ def test_a_client_is_told_of_the_other_brokers_after_its_setup() -> None:
     wire = client(net.worlds["b2"])
     net.advance(TELL_EVERY_S)
     again = client(net.worlds["b2"])
-    assert [told(wire), told(again)] == [[(["tcp://b1.example:7000", "tcp://b3.example:7000"], False, 0)]] * 2
+    assert [told(wire), told(again)] == [[(["tcp://b1.example:7878", "tcp://b3.example:7878"], False, 0)]] * 2
 
 
 def test_what_it_is_told_is_the_broker_info_of_its_own_broker() -> None:
@@ -116,7 +116,7 @@ def test_a_broker_that_leaves_is_no_place_to_go() -> None:
     told(wire)
     leave(net, "b2")
     net.advance(TELL_EVERY_S)
-    assert told(wire) == [(["tcp://b3.example:7000"], False, 0)]
+    assert told(wire) == [(["tcp://b3.example:7878"], False, 0)]
 
 
 def test_more_clients_than_may_be_told_at_once_are_told_in_the_next_ticks() -> None:
@@ -339,7 +339,7 @@ def test_a_broker_that_stays_after_all_tells_so_and_takes_connections() -> None:
     assert (wire.is_closed, world.core.engine.is_draining) == (False, False)
     other = client(net.worlds["b2"])
     net.advance(TELL_EVERY_S)
-    assert told(other) == [(["tcp://b1.example:7000"], False, 0)]
+    assert told(other) == [(["tcp://b1.example:7878"], False, 0)]
 
 
 def test_a_drained_broker_asks_its_clients_first_and_closes_the_others_in_their_turn() -> None:

@@ -213,12 +213,12 @@ def test_a_connection_that_is_ending_is_counted_once_among_those_that_ever_came(
 
 def test_the_configuration_is_shown_as_one_would_write_it() -> None:
     config = Config(
-        server=ServerOptions(listen=(Listen("tcp", "::1", 7000), Listen("unix", path="/run/b.sock"))),
+        server=ServerOptions(listen=(Listen("tcp", "::1", 7878), Listen("unix", path="/run/b.sock"))),
         samwise=SamwiseOptions(rabbitmq={"r": RabbitmqOptions(password="hush")}),
         service={"orders": {"chooser": "random"}},
     )
     shown = queries.config_view(config)
-    assert shown["server"]["listen"] == ["tcp://[::1]:7000", "unix:///run/b.sock"]
+    assert shown["server"]["listen"] == ["tcp://[::1]:7878", "unix:///run/b.sock"]
     assert shown["admin"] == {
         **{"listen": "127.0.0.1:7070", "changes": "local", "tokens": "", "token_file": "", "audience": ""},
         **{key: [] for key in ("admins", "operators", "viewers", "readers")},

@@ -12,7 +12,7 @@ import traceback
 from types import FunctionType
 from typing import Any, Final
 
-WRITTEN_URL: Final = "tcp://127.0.0.1:7000"  # as examples have it; they are run with the URL of a test's broker
+WRITTEN_URL: Final = "tcp://127.0.0.1:7878"  # as examples have it; they are run with the URL of a test's broker
 FLAGS: Final = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 

@@ -23,7 +23,7 @@ from tests.client_sdk.fake_broker import FakeBroker, Peer
         ("wss://10.0.0.4", True),
         ("unix:///run/broker.sock", True),
         ("tcp://127.0.0.1", True),
-        ("ws://[::1]:7001", True),
+        ("ws://[::1]:7879", True),
         ("tcp://localhost", True),
         ("tcp://broker.example", False),
         ("ws://10.0.0.4", False),

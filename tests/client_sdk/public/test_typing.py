@@ -25,7 +25,7 @@ orders = Service("orders", tags={"region": 1})
 
 
 async def main() -> None:
-    async with connect("tcp://127.0.0.1:7000", keepalive="5") as client:
+    async with connect("tcp://127.0.0.1:7878", keepalive="5") as client:
         answer = await client.request_response("orders", b"42")
         answer.text
         await client.request_response(address("orders"), "42")

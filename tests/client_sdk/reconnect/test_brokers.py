@@ -94,6 +94,6 @@ async def test_a_session_goes_on_where_it_was_begun(broker: FakeBroker) -> None:
 
 
 async def test_addresses_are_the_systems_each_once() -> None:
-    assert await addresses_of("127.0.0.1", 7000) == ["127.0.0.1"]
+    assert await addresses_of("127.0.0.1", 7878) == ["127.0.0.1"]
     with pytest.raises(OSError, match=r"."):
-        await addresses_of("no such name", 7000)
+        await addresses_of("no such name", 7878)

@@ -376,8 +376,8 @@ def test_a_program_is_run_as_it_is(
     )
     monkeypatch.setattr("sys.argv", ["x"])
     monkeypatch.setattr("sys.path", ["x", *sys.path])
-    assert main([str(program), "7000"]) == 0
-    assert capsys.readouterr().out == "client_sdk.rsocket_py.drop_in beside ['7000']\n"
+    assert main([str(program), "7878"]) == 0
+    assert capsys.readouterr().out == "client_sdk.rsocket_py.drop_in beside ['7878']\n"
     assert main([]) == 2
     assert "usage:" in capsys.readouterr().err
     assert runpy.run_path(str(program))["RSocketClient"] is rsocket.rsocket_client.RSocketClient

@@ -42,19 +42,19 @@ async def found(url: str, fake: Resolver) -> list[tuple[str, str]]:
 async def test_a_dns_name_stands_for_all_its_addresses_once_each_and_certificates_have_the_name() -> None:
     fake = FakeResolver()
     fake.by_host["brokers"] = ["10.0.0.4", "fd00::1", "10.0.0.4", "10.0.0.5"]
-    assert await found("dns+tls://brokers:7000", fake) == [
-        ("tls://10.0.0.4:7000", "brokers"),
-        ("tls://[fd00::1]:7000", "brokers"),
-        ("tls://10.0.0.5:7000", "brokers"),
+    assert await found("dns+tls://brokers:7878", fake) == [
+        ("tls://10.0.0.4:7878", "brokers"),
+        ("tls://[fd00::1]:7878", "brokers"),
+        ("tls://10.0.0.5:7878", "brokers"),
     ]
 
 
 async def test_an_srv_name_stands_for_all_its_records_and_certificates_have_the_names_of_hosts() -> None:
     fake = FakeResolver()
-    fake.by_service["_broker._tcp.example"] = [("b1.example", 7000), ("b2.example", 7001), ("", 7000)]
+    fake.by_service["_broker._tcp.example"] = [("b1.example", 7878), ("b2.example", 7879), ("", 7878)]
     assert await found("srv+tcp://_broker._tcp.example", fake) == [
-        ("tcp://b1.example:7000", "b1.example"),
-        ("tcp://b2.example:7001", "b2.example"),
+        ("tcp://b1.example:7878", "b1.example"),
+        ("tcp://b2.example:7879", "b2.example"),
     ]
 
 
@@ -117,8 +117,8 @@ async def asked(*lines: str) -> list[tuple[str, int]]:
 
 
 async def test_srv_records_are_read_those_to_be_preferred_first() -> None:
-    lines = ("20 5 7003 b3.example.", "10 1 7002 b2.example.", "10 9 7001 b1.example.")
-    assert await asked(*lines) == [("b1.example", 7001), ("b2.example", 7002), ("b3.example", 7003)]
+    lines = ("20 5 7003 b3.example.", "10 1 7002 b2.example.", "10 9 7879 b1.example.")
+    assert await asked(*lines) == [("b1.example", 7879), ("b2.example", 7002), ("b3.example", 7003)]
 
 
 async def test_an_srv_name_that_there_is_not_is_an_error() -> None:

@@ -41,13 +41,13 @@ def test_a_taken_admin_port_is_one_sentence_and_status_1(tmp_path: Path) -> None
 
 
 def test_an_address_that_this_machine_does_not_have_is_one_sentence(tmp_path: Path) -> None:
-    status, said = refused(tmp_path, "--listen", "tcp://203.0.113.7:7000", auth__mode="off")  # TEST-NET-3
+    status, said = refused(tmp_path, "--listen", "tcp://203.0.113.7:7878", auth__mode="off")  # TEST-NET-3
     assert (status, said[1:]) == (
         CANNOT_START,
-        ["rsocket-broker: tcp://203.0.113.7:7000: cannot assign requested address"],
+        ["rsocket-broker: tcp://203.0.113.7:7878: cannot assign requested address"],
     )
     assert said[0].endswith(
-        ' warning configuration: command line: --listen: "tcp://203.0.113.7:7000" is reachable from other machines'
+        ' warning configuration: command line: --listen: "tcp://203.0.113.7:7878" is reachable from other machines'
         " and not encrypted; use tls or wss"
     )
 
@@ -60,11 +60,11 @@ def test_an_address_that_other_machines_reach_needs_a_word_on_who_is_let_in(tmp_
 
 def test_a_host_name_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
     status, said = refused(
-        tmp_path, "--listen", "tcp://no-such-host.invalid:7000", log__level="error", auth__mode="off"
+        tmp_path, "--listen", "tcp://no-such-host.invalid:7878", log__level="error", auth__mode="off"
     )
     assert status == CANNOT_START
     assert len(said) == 1, said
-    assert said[0].startswith("rsocket-broker: tcp://no-such-host.invalid:7000: ")
+    assert said[0].startswith("rsocket-broker: tcp://no-such-host.invalid:7878: ")
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
@@ -87,7 +87,7 @@ def test_check_warns_on_standard_error_and_says_ok(tmp_path: Path) -> None:
 
 def test_all_mistakes_of_a_configuration_are_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "broker.toml"
-    path.write_text('[server]\nlisten = ["tpc://0.0.0.0:7000"]\n\n[limits]\nmax_conections = 5\nmax_frame_bytes = 1\n')
+    path.write_text('[server]\nlisten = ["tpc://0.0.0.0:7878"]\n\n[limits]\nmax_conections = 5\nmax_frame_bytes = 1\n')
     status, said = refused(tmp_path, "--config", str(path), log__level="loud")
     assert status == BAD_CONFIG
     assert [line.split(": ")[:2] for line in said] == [

@@ -109,7 +109,7 @@ def test_an_address_is_known(how: str) -> None:
     world = cluster()
     admissions = world.core.cluster.handshakes.admissions
     if how == "it was dialled":
-        Broker(world).accept("tcp://b9:7000", address="10.2.2.2")
+        Broker(world).accept("tcp://b9:7878", address="10.2.2.2")
     elif how == "it has proved who it is":
         broker = Broker(world).dial(address="10.2.2.2")
         assert not admissions.is_known("10.2.2.2"), "a greeting is no proof"

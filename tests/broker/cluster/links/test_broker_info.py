@@ -30,7 +30,7 @@ def read(*metadata: AnyTag) -> Info:
 def whole() -> Info:
     """One that says everything."""
     info = Info(OURS, "b1", 7, 2**64 - 1, 1)
-    info.urls = ["tcp://b1:7000", "tls://b1:7001"]
+    info.urls = ["tcp://b1:7878", "tls://b1:7879"]
     info.client_urls = ["wss://b1"]
     info.neighbours = {ident(2): 10, ident(3): 65_535}
     info.state = "draining"
@@ -48,8 +48,8 @@ def test_what_is_written_is_read_again() -> None:
 
 def test_bytes_are_those_of_the_key_value_pairs() -> None:
     metadata: list[AnyTag] = [
-        ("name", "b1"), ("qd.annotations-version", u32(1)), ("epoch", b"\xff" * 8), ("url", "tcp://b1:7000"),
-        ("url", "tls://b1:7001"), ("client-url", "wss://b1"), ("neighbour", ident(2) + u16(10)),
+        ("name", "b1"), ("qd.annotations-version", u32(1)), ("epoch", b"\xff" * 8), ("url", "tcp://b1:7878"),
+        ("url", "tls://b1:7879"), ("client-url", "wss://b1"), ("neighbour", ident(2) + u16(10)),
         ("neighbour", ident(3) + u16(65_535)), ("state", "draining"), ("nonce", b"n" * 16), ("proof", b"p" * 32),
     ]  # fmt: skip
     assert whole().encode() == broker_info(7, *metadata, broker=OURS)
@@ -78,10 +78,10 @@ def test_so_many_urls_of_each_kind_and_no_more() -> None:
 
 def test_a_url_that_no_value_can_hold_is_left_out() -> None:
     info = Info(OURS, "b1", 7, 0, 1)
-    info.urls = ["tcp://" + "x" * 121, "tcp://" + "x" * 122, "tcp://b1:7000"]
+    info.urls = ["tcp://" + "x" * 121, "tcp://" + "x" * 122, "tcp://b1:7878"]
     frame = decode_frame(info.encode())
     assert isinstance(frame, BrokerInfo)
-    assert read_info(frame).urls == ["tcp://" + "x" * 121, "tcp://b1:7000"]
+    assert read_info(frame).urls == ["tcp://" + "x" * 121, "tcp://b1:7878"]
 
 
 def test_a_neighbour_costs_one_at_least() -> None:

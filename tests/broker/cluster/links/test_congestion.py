@@ -112,7 +112,7 @@ def test_callers_go_on_when_a_better_way_has_come() -> None:
     way.slow.block()
     send_until_paused(way, caller)
     net = way.net
-    net.worlds["b1"].core.cluster.dials.set_targets("config", ["tcp://b2:7000", "tcp://b3:7000"])
+    net.worlds["b1"].core.cluster.dials.set_targets("config", ["tcp://b2:7878", "tcp://b3:7878"])
     net.advance(2 * SOON_S)
     assert net.worlds["b1"].core.table.routes()[0].owner.via is net.link("b1", "b3").peer  # type: ignore[attr-defined]
     assert not caller.is_paused

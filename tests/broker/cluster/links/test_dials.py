@@ -5,7 +5,7 @@ import pytest
 from broker.cluster.links.dials import FIRST_REDIAL_S, MAX_TARGETS, SELF_S, Dials
 from broker.routing.rng import Rng
 
-ONE, OTHER = "tcp://one:7000", "tcp://other:7000"
+ONE, OTHER = "tcp://one:7878", "tcp://other:7878"
 ID, OTHER_ID = b"1" * 16, b"2" * 16
 
 
@@ -145,14 +145,14 @@ def test_what_was_begun_is_remembered_though_nobody_names_it_any_more() -> None:
 
 
 def test_one_url_too_many_is_not_dialled_and_those_that_nobody_names_give_way() -> None:
-    urls = [f"tcp://host-{number}:7000" for number in range(MAX_TARGETS + 1)]
+    urls = [f"tcp://host-{number}:7878" for number in range(MAX_TARGETS + 1)]
     made = dials(*urls)
     assert (made.take(5.0), made.refused_n) == (urls[:-1], 1)
     for url in urls[:-1]:
         made.failed(url, "refused", 5.0)
-    made.set_targets("config", [*urls[1:-1], "tcp://new:7000"])
+    made.set_targets("config", [*urls[1:-1], "tcp://new:7878"])
     assert made.refused_n == 1
-    assert made.take(5.0) == ["tcp://new:7000"]
+    assert made.take(5.0) == ["tcp://new:7878"]
     assert len(made.state()) == MAX_TARGETS
 
 

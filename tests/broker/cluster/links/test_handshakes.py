@@ -16,7 +16,7 @@ from tests.fakes import Frame, Wire, World, error
 from tests.topology import LINKED_S, SECRET, End, Net, line, linked
 
 OCTETS = "application/octet-stream"
-URL = "tcp://b9:7000"
+URL = "tcp://b9:7878"
 
 
 def links(world: World) -> list[str]:
@@ -82,7 +82,7 @@ def test_a_broker_that_dials_itself_notices_and_stops() -> None:
     net.advance(5.0)
     assert links(net.worlds["b1"]) == ["b2"]
     assert [(dial.url, dial.is_self, dial.is_linked) for dial in net.worlds["b1"].core.cluster.dials.state()] == [
-        ("tcp://b1:7000", True, False), ("tcp://b2:7000", False, True),
+        ("tcp://b1:7878", True, False), ("tcp://b2:7878", False, True),
     ]  # fmt: skip
     assert len([end for end in net.ends if end.name == end.other.name]) == 2, "it has tried once"
 

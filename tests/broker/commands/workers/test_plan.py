@@ -16,7 +16,7 @@ from broker.config.settings import cluster_settings_of
 
 ID = "6f1c7a52-5d1e-4f0b-9a55-0f6f0a3f0c11"
 SECRET = "made by chance for these workers"
-FLAGS = {"server.listen": ("tcp://127.0.0.1:7000", "unix:///run/b.sock", "ws://127.0.0.1:7001"), "admin.listen": "off"}
+FLAGS = {"server.listen": ("tcp://127.0.0.1:7878", "unix:///run/b.sock", "ws://127.0.0.1:7879"), "admin.listen": "off"}
 
 
 def plan(**options: object) -> Plan:
@@ -42,7 +42,7 @@ def test_a_worker_has_the_name_of_all_and_its_number_where_there_is_a_name(name:
 
 def test_ports_are_for_all_and_unix_sockets_for_the_first() -> None:
     assert [str(each) for each in assignment(1).server.listen] == list(FLAGS["server.listen"])
-    assert [str(each) for each in assignment(2).server.listen] == ["tcp://127.0.0.1:7000", "ws://127.0.0.1:7001"]
+    assert [str(each) for each in assignment(2).server.listen] == ["tcp://127.0.0.1:7878", "ws://127.0.0.1:7879"]
 
 
 def test_ports_for_other_brokers_are_for_all_workers_too() -> None:
@@ -52,9 +52,9 @@ def test_ports_for_other_brokers_are_for_all_workers_too() -> None:
 
 
 def test_each_worker_dials_those_before_it_and_all_other_brokers() -> None:
-    options = {"cluster__secret": "x" * 16, "cluster__peers": "tls://far:7000"}
+    options = {"cluster__secret": "x" * 16, "cluster__peers": "tls://far:7878"}
     peers = [[str(peer) for peer in assignment(number, **options).cluster.peers] for number in (1, 2, 3)]
-    far, one, two = "tls://far:7000", "unix:///tmp/w/w1.sock", "unix:///tmp/w/w2.sock"
+    far, one, two = "tls://far:7878", "unix:///tmp/w/w1.sock", "unix:///tmp/w/w2.sock"
     assert peers == [[far], [far, one], [far, one, two]]
 
 

@@ -54,8 +54,8 @@ def test_a_host_with_several_addresses_has_one_port_at_all_of_them(ports: Ports)
 
 
 def test_a_host_that_is_not_here_is_told() -> None:
-    with pytest.raises(BrokerError, match=r"tcp://192\.0\.2\.1:7000: cannot assign"):
-        Ports().hold(Listen("tcp", "192.0.2.1", 7000))
+    with pytest.raises(BrokerError, match=r"tcp://192\.0\.2\.1:7878: cannot assign"):
+        Ports().hold(Listen("tcp", "192.0.2.1", 7878))
 
 
 def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver(
@@ -66,8 +66,8 @@ def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver(
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(BrokerError) as caught:
-        ports.hold(Listen("tcp", "nobody.invalid", 7000))
-    assert caught.value.text == "tcp://nobody.invalid:7000: name or service not known"
+        ports.hold(Listen("tcp", "nobody.invalid", 7878))
+    assert caught.value.text == "tcp://nobody.invalid:7878: name or service not known"
 
 
 async def test_those_who_share_a_port_accept_on_it_and_nobody_else(ports: Ports) -> None:

@@ -49,7 +49,7 @@ def names_of(kind: Any, prefix: str = "") -> set[str]:
 
 
 def assigned(options: SamwiseOptions, *brokers: str) -> Assignment:
-    assignment = assignment_of(Config(samwise=options), ["tcp://127.0.0.1:7000"])
+    assignment = assignment_of(Config(samwise=options), ["tcp://127.0.0.1:7878"])
     return replace(assignment, brokers=brokers or assignment.brokers)
 
 
@@ -64,7 +64,7 @@ async def test_every_option_is_used(tmp_path: Path) -> None:
         watched: Any = Watched(replace(options, backend=backend), seen)
         for use in (rules_of, server_settings_of, retry_of, store_of):
             use(watched)
-        backend_of(replace(assigned(options, "tls://127.0.0.1:7000"), options=watched))
+        backend_of(replace(assigned(options, "tls://127.0.0.1:7878"), options=watched))
     every = names_of(SamwiseOptions) | names_of(RetryOptions, "retry.") | names_of(MessageDefaults, "defaults.")
     every |= names_of(RabbitmqOptions, "rabbitmq.") | names_of(ExchangeOptions, "exchange.")
     assert every - seen == ELSEWHERE
@@ -159,9 +159,9 @@ def message(exchange: str, acks_n: int) -> Publish:
 @pytest.mark.parametrize(
     "listener, url",
     [
-        ("tcp://127.0.0.1:7000", "tcp://127.0.0.1:7000"),
-        ("tcp://0.0.0.0:7000", "tcp://127.0.0.1:7000"),
-        ("wss://[::]:7001/rsocket", "wss://[::1]:7001/rsocket"),
+        ("tcp://127.0.0.1:7878", "tcp://127.0.0.1:7878"),
+        ("tcp://0.0.0.0:7878", "tcp://127.0.0.1:7878"),
+        ("wss://[::]:7879/rsocket", "wss://[::1]:7879/rsocket"),
         ("unix:///run/broker.sock", "unix:///run/broker.sock"),
     ],
 )
@@ -170,8 +170,8 @@ def test_the_first_listener_is_dialled_where_no_broker_is_named(listener: str, u
 
 
 def test_brokers_that_are_named_are_dialled() -> None:
-    config = Config(samwise=SamwiseOptions(brokers=(Listen.parse("tcp://10.0.0.4:7000"),)))
-    assert assignment_of(config, ["tcp://127.0.0.1:1"]).brokers == ("tcp://10.0.0.4:7000",)
+    config = Config(samwise=SamwiseOptions(brokers=(Listen.parse("tcp://10.0.0.4:7878"),)))
+    assert assignment_of(config, ["tcp://127.0.0.1:1"]).brokers == ("tcp://10.0.0.4:7878",)
 
 
 def test_a_listener_at_any_free_port_cannot_be_dialled_before_it_listens() -> None:

@@ -271,10 +271,10 @@ def test_posts_have_the_prefix_and_the_headers_of_the_configuration(tmp_path: Pa
 
 def test_posts_are_offered_at_the_broker_itself_where_they_go_nowhere_else(tmp_path: Path) -> None:
     config = Config(feed=FeedOptions(dir="f", post={"data": PostOptions(folder="d", base_url="http://a/")}))
-    assignment = assignment_of(config, ("tcp://0.0.0.0:7000",), "")
+    assignment = assignment_of(config, ("tcp://0.0.0.0:7878",), "")
     poster = make_poster(assignment, "data")
     assert [offer.name for offer in offers_of(assignment, "data", poster)] == ["broker"]
-    brokers = {"r": MessageBrokerOptions(url="tcp://b1:7000"), "m": MessageBrokerOptions(url="mqtt://h")}
+    brokers = {"r": MessageBrokerOptions(url="tcp://b1:7878"), "m": MessageBrokerOptions(url="mqtt://h")}
     posted = replace(config.feed.post["data"], to=("r", "m"))
     assignment = assignment_of(
         replace(config, feed=FeedOptions(dir="f", broker=brokers, post={"data": posted})), (), ""
