@@ -21,10 +21,8 @@ def is_password_of(hashed: str, password: str) -> bool:
     salt, wanted = (_bytes_of(part) for part in hashed.split("$")[-2:])
     secret = password.encode()
     found = low_level.ffi.new("uint8_t[]", parameters.hash_len)
-    given, salted = (
-        low_level.ffi.new("uint8_t[]", secret),
-        low_level.ffi.new("uint8_t[]", salt),
-    )  # the context does not keep them alive
+    # The context does not keep these alive.
+    given, salted = low_level.ffi.new("uint8_t[]", secret), low_level.ffi.new("uint8_t[]", salt)
     context = low_level.ffi.new(
         "argon2_context *",
         {
@@ -41,9 +39,8 @@ def is_password_of(hashed: str, password: str) -> bool:
             "version": parameters.version,
         },
     )
-    return low_level.core(context, parameters.type.value) == 0 and hmac.compare_digest(
-        bytes(low_level.ffi.buffer(found)), wanted
-    )
+    code = low_level.core(context, parameters.type.value)
+    return code == 0 and hmac.compare_digest(bytes(low_level.ffi.buffer(found)), wanted)
 
 
 def _bytes_of(text: str) -> bytes:
