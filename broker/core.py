@@ -547,16 +547,14 @@ class Core:
 
     def _floods(self, peer: Peer, frame: FrameCursor) -> bool:
         """A frame that may be a small fragment: whether it is one too many, and the connection was ended for it."""
-        if frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL:
-            return False  # the bit means something else there, or nothing
-        if peer.link is not None:
-            return False  # of many callers, each of which is measured where it is connected
+        # Elsewhere the bit means something else, or nothing; what a broker sends is measured where its callers connect.
+        if (frame.kind != PAYLOAD and not REQUEST_RESPONSE <= frame.kind <= REQUEST_CHANNEL) or peer.link is not None:
+            return False
         at = self._fragments.spend(peer.fragments_at, frame.now)
         if at != SPENT:
             peer.fragments_at = at
             return False
-        shortest = self.settings.min_fragment_bytes
-        text = f"fragments of less than {shortest} bytes: {self._fragments.too_many}"
+        text = f"fragments of less than {self.settings.min_fragment_bytes} bytes: {self._fragments.too_many}"
         self.lifecycle.end(peer, "over-limit", text, frame.now)
         return True
 
@@ -566,10 +564,12 @@ class Core:
             return
         if peer.link is not None and self.engine.ingress.joins_at_once(peer, frame):
             return
-        if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
-            return
-        is_alone = not frame.flags & FOLLOWS and not peer.items
-        fault = self.engine.handle_request(peer, frame) if is_alone else self.engine.handle_first(peer, frame)
+        if frame.flags & FOLLOWS or peer.items:
+            if frame.flags & FOLLOWS and frame.end - frame.start < self._small_bytes and self._floods(peer, frame):
+                return
+            fault = self.engine.handle_first(peer, frame)
+        else:
+            fault = self.engine.handle_request(peer, frame)
         if fault:
             self.lifecycle.end(peer, "bad-frame", fault, frame.now)
 
