@@ -11,7 +11,7 @@ from tests.fakes import Frame, Wire, World, address, addressed, framed, moved
 ALL = address(MULTICAST, service="orders")
 MIXED = [True, False, True, False]
 HEAD_BYTES = 2 + PIECE_BYTES  # what a frame that waits costs beside its data: type, flags, and itself
-ROUTES_N = 2 * MAX_BRANCHES_PER_TURN + 500
+ROUTES_N = MAX_BRANCHES_PER_TURN + 500  # a whole turn and a part of one
 
 
 class Crowd:

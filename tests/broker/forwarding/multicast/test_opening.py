@@ -12,13 +12,14 @@ from tests.fakes import addressed
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_so_many_routes_get_a_multicast_in_a_turn_and_the_others_in_the_next_ones(kind: int) -> None:
-    wide = Wide()
+    routes_n = MAX_BRANCHES_PER_TURN + ROUTES_N
+    wide = Wide(routes_n)
     wide.ask(kind)
     seen = [wide.asked_n()]
     while wide.core.has_work():
         wide.turn()
         seen.append(wide.asked_n())
-    assert seen[:4] == [0, MAX_BRANCHES_PER_TURN, 2 * MAX_BRANCHES_PER_TURN, ROUTES_N]
+    assert seen[:4] == [0, MAX_BRANCHES_PER_TURN, 2 * MAX_BRANCHES_PER_TURN, routes_n]
     assert {len(service.frames) for service in wide.services} == {1}
     wide.caller.lose()
     assert wide.world.left_over() == []

@@ -96,9 +96,9 @@ def test_items_of_a_channel_wait_for_those_that_were_asked_last() -> None:
     assert [frame.n for frame in wide.caller.received()] == [5]
 
 
-def with_waiting(kind: int = REQUEST_STREAM) -> tuple[Wide, list[int]]:
+def with_waiting(kind: int = REQUEST_STREAM, routes_n: int = ROUTES_N) -> tuple[Wide, list[int]]:
     """All services have sent an item, and the caller has asked for one; stream ids at the services."""
-    wide = Wide()
+    wide = Wide(routes_n)
     wide.ask(kind, n=1)
     wide.world.pump()
     ids = [service.received()[-1].stream_id for service in wide.services]
@@ -110,13 +110,14 @@ def with_waiting(kind: int = REQUEST_STREAM) -> tuple[Wide, list[int]]:
 
 @pytest.mark.parametrize("kind", [REQUEST_STREAM, REQUEST_CHANNEL])
 def test_items_of_many_that_wait_for_credit_are_passed_on_a_part_in_each_turn(kind: int) -> None:
-    wide, _ = with_waiting(kind)
-    wide.send(wide.caller, frames.encode_request_n(1, 4 * ROUTES_N), frames.encode_request_n(1, 1))
+    routes_n = MAX_BRANCHES_PER_TURN + ROUTES_N
+    wide, _ = with_waiting(kind, routes_n)
+    wide.send(wide.caller, frames.encode_request_n(1, 4 * routes_n), frames.encode_request_n(1, 1))
     seen = [len(wide.caller.received())]
     while wide.core.has_work():
         wide.turn()
         seen.append(len(wide.caller.received()))
-    rest_n = ROUTES_N - 1 - 2 * MAX_BRANCHES_PER_TURN
+    rest_n = routes_n - 1 - 2 * MAX_BRANCHES_PER_TURN
     assert [passed_n for passed_n in seen if passed_n] == [MAX_BRANCHES_PER_TURN, MAX_BRANCHES_PER_TURN, rest_n]
     assert all(service.received() for service in wide.services)  # and each is asked for more
     wide.caller.lose()
