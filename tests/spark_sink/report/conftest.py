@@ -17,7 +17,7 @@ class Case:
         self.folder = folder
 
 
-@pytest.fixture(scope="session", params=[1, 2, 3])
+@pytest.fixture(scope="session", params=[1, 2])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """In three batches, so that no dictionary, minute or snapshot is in one file."""
     rows = Made(request.param).rows
