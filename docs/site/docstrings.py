@@ -8,6 +8,7 @@ import griffe
 
 _TABLE_ROW: Final = re.compile(r"\S {2,}\S")  # words set in columns
 _NAMED: Final = re.compile(r"(\w+) {2,}(\S.*)")  # an argument and what it means
+_MADE: Final = re.compile(r"\bMade by `")  # of a class: its constructor is ours
 _FLAGS: Final = re.compile(r" *# doctest: .*$", re.MULTILINE)  # for who runs them
 
 
@@ -18,6 +19,11 @@ class Readable(griffe.Extension):
         """Called by griffe for each module, class, function and attribute."""
         if obj.docstring is not None:
             obj.docstring.value = "\n\n".join(fenced(_FLAGS.sub("", obj.docstring.value)))
+
+    def on_class_members(self, *, cls: Any, **_: Any) -> None:
+        """How an object is made that a function makes is nobody's business."""
+        if cls.docstring is not None and _MADE.search(cls.docstring.value):
+            cls.members.pop("__init__", None)
 
 
 def fenced(text: str) -> Iterator[str]:
