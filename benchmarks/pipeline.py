@@ -28,11 +28,11 @@ from spark_sink.event_files.batches import parquet_bytes
 from spark_sink.event_files.footer import segment_metadata
 from spark_sink.event_files.frames import Header
 from spark_sink.event_files.layout import ARCHIVE, Disk, seal, segment_name
+from spark_sink.pipeline import FORMATS, PARQUET
 from spark_sink.pipeline.batch import BatchWriter
 from spark_sink.pipeline.compaction import compact
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import check_folders
-from spark_sink.pipeline.formats.choice import FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine, found
 from spark_sink.pipeline.pipeline import Pipeline
 from spark_sink.pipeline.spark import SparkEngine

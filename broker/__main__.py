@@ -4,6 +4,6 @@ from broker.commands.hangup import outlive_hangups
 
 outlive_hangups()
 
-from broker.commands.main import serve  # noqa: E402  # takes time
+from broker.commands.serve import serve  # noqa: E402  # takes time
 
-serve(prog_name="python -m broker")
+serve(prog_name="python -m broker", help_option_names=["-h", "--help"])

@@ -1,33 +1,38 @@
 """The commands of this package, for `rsocket-broker` to mount: `pipeline run`, `pipeline compact` and `report`.
 
-Every expected failure is one sentence on standard error and an exit status: 2 a folder, 3 a part that is not installed.
+Every expected failure is one sentence on standard error and an exit status, see `broker.exit_status`.
 """
 
+from __future__ import annotations
+
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console
 
+from broker import exit_status
 from spark_sink.errors import SinkError
-from spark_sink.pipeline.formats.choice import DELTA, FORMATS
-from spark_sink.pipeline.keeping import Keeping, keeping_of
-from spark_sink.pipeline.pipeline import ENGINES, LOCAL, SPARK, Pipeline, compact_tables, is_every, upgrade_tables
-from spark_sink.report.as_json import json_report
-from spark_sink.report.facts import DEFAULT_TAG, read_facts
-from spark_sink.report.page import html_report
-from spark_sink.report.printers import WIDTH, markdown_report, print_report
-from spark_sink.session import is_submitted
+from spark_sink.pipeline import DELTA, ENGINES, FORMATS, LOCAL, SPARK
+from spark_sink.progress_line import ProgressLine
+from spark_sink.report import DEFAULT_TAG
 from spark_sink.terminal import end, end_now, moment_option
+
+if TYPE_CHECKING:
+    from spark_sink.pipeline.keeping import Keeping
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_EVERY: Final = "5 seconds"
 
 
 def _interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and not is_every(value):
+    if value is None:
+        return None
+    from spark_sink.pipeline.pipeline import is_every  # late, here and below: pyarrow, and the whole pipeline
+
+    if not is_every(value):
         raise click.BadParameter(f'{value!r} is not an interval; write one like "5 seconds" or "1 minute"')
     return value
 
@@ -40,6 +45,8 @@ def _date(_context: click.Context, _parameter: click.Parameter, value: str | Non
 
 
 def _keeping(_context: click.Context, _parameter: click.Parameter, value: str) -> Keeping:
+    from spark_sink.pipeline.keeping import keeping_of
+
     try:
         return keeping_of(value)
     except ValueError as error:
@@ -93,12 +100,16 @@ def run(
         raise click.UsageError("--once and --every exclude each other")
     if engine == LOCAL and master is not None:
         raise click.UsageError(f"--engine {LOCAL} has no master")
+    from spark_sink.pipeline.pipeline import Pipeline
+    from spark_sink.session import is_submitted
+
     if master is None and not is_submitted():
         master = DEFAULT_MASTER
     when = None if once else every or DEFAULT_EVERY
     job = Pipeline(events, tables, master, when, engine=engine, keeping=keep, table_format=table_format)
     try:
-        job.run()
+        with ProgressLine("making tables" if once else "making tables, at intervals"):
+            job.run()
     except SinkError as error:
         end(error, is_hanging=job.is_hanging)
     if job.is_hanging:
@@ -108,13 +119,21 @@ def run(
 @pipeline.command()
 @click.option("--tables", required=True, help="Folder of the tables.")
 @click.option("--before", callback=_date, help="Only days before this date, 2026-11-20; default: today, UTC.")
-def compact(tables: str, before: str | None) -> None:
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def compact(tables: str, before: str | None, is_json: bool) -> None:
     """Merge the small files of finished days into few large ones. A pipeline may run meanwhile.
 
     A local folder needs no Java.
     """
+    from spark_sink.pipeline.pipeline import compact_tables
+
     try:
-        did = compact_tables(tables, before or f"{datetime.now(UTC):%Y-%m-%d}")
+        with ProgressLine("compacting the tables"):
+            did = compact_tables(tables, before or f"{datetime.now(UTC):%Y-%m-%d}")
+        if is_json:
+            counts = {"days": did.days, "files_before": did.files_before, "files_after": did.files_after}
+            click.echo(json.dumps(counts))
+            return
         click.echo(f"{did.days} folders of days compacted: {did.files_before} files before, {did.files_after} after")
     except SinkError as error:
         end(error)
@@ -123,9 +142,15 @@ def compact(tables: str, before: str | None) -> None:
 @pipeline.command()
 @click.option("--tables", required=True, help="Folder of the tables.")
 def upgrade(tables: str) -> None:
-    """Make tables of an older version into tables of this one: new names of columns, and roll-ups."""
+    """Make tables of an older version into tables of this one.
+
+    With new names of columns, and roll-ups.
+    """
+    from spark_sink.pipeline.pipeline import upgrade_tables
+
     try:
-        upgrade_tables(tables)
+        with ProgressLine("upgrading the tables"):
+            upgrade_tables(tables)
     except SinkError as error:
         end(error)
 
@@ -139,8 +164,16 @@ def upgrade(tables: str) -> None:
 @click.option("--json", "is_json", is_flag=True, help="Print all numbers as JSON instead.")
 def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None, by: str, is_json: bool) -> None:
     """Report traffic, routes and brokers from the tables that the pipeline made. Needs no Java."""
+    from rich.console import Console
+
+    from spark_sink.report.as_json import json_report
+    from spark_sink.report.facts import read_facts
+    from spark_sink.report.page import html_report
+    from spark_sink.report.printers import WIDTH, markdown_report, print_report
+
     try:
-        facts = read_facts(tables, since, by)
+        with ProgressLine("reading the tables"):
+            facts = read_facts(tables, since, by)
         # Files first: whoever reads the beginning of the terminal's form, `| head`, ends this process.
         if html is not None:
             html.write_text(html_report(facts, datetime.now(UTC)), encoding="utf-8")
@@ -156,4 +189,4 @@ def report(tables: Path, html: Path | None, out: Path | None, since: datetime | 
         end(error)
     except OSError as error:
         click.echo(f"the report cannot be written: {error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_status.USAGE)

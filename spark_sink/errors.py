@@ -3,7 +3,7 @@
 SinkError                    one clear sentence; `exit_status` of the process
  ├─ BadFrame        (1)      bytes from the broker that are no frame, header or row
  ├─ BadFolder       (2)      a folder that is missing, empty, foreign or in use
- ├─ MissingPart     (3)      pyspark or a fit Java is not installed
+ ├─ MissingPart     (9)      pyspark or a fit Java is not installed
  ├─ BadOptions      (2)      invalid options of the data source
  ├─ BadMoment       (2)      a text that is not a time
  ├─ NotKnown        (2)      a broker or a moment of which the events say nothing
@@ -14,11 +14,13 @@ SinkError                    one clear sentence; `exit_status` of the process
 
 from typing import ClassVar
 
+from broker.exit_status import FAILED, NOT_INSTALLED, USAGE
+
 
 class SinkError(Exception):
     """One sentence for a person, with the numbers and names that it needs."""
 
-    exit_status: ClassVar[int] = 1
+    exit_status: ClassVar[int] = FAILED
 
 
 class BadFrame(SinkError):
@@ -28,31 +30,31 @@ class BadFrame(SinkError):
 class BadFolder(SinkError):
     """A folder of events or tables that cannot be used; the text names it and says what to do."""
 
-    exit_status: ClassVar[int] = 2
+    exit_status: ClassVar[int] = USAGE
 
 
 class MissingPart(SinkError):
     """A program or library that is not installed; the text says how to install it."""
 
-    exit_status: ClassVar[int] = 3
+    exit_status: ClassVar[int] = NOT_INSTALLED
 
 
 class BadOptions(SinkError):
     """Options of the data source; the text names all that are wrong."""
 
-    exit_status: ClassVar[int] = 2
+    exit_status: ClassVar[int] = USAGE
 
 
 class BadMoment(SinkError):
     """A text that is not a time; the message says how to write one."""
 
-    exit_status: ClassVar[int] = 2
+    exit_status: ClassVar[int] = USAGE
 
 
 class NotKnown(SinkError):
     """The events say nothing of this broker or this moment; the text says of which they do."""
 
-    exit_status: ClassVar[int] = 2
+    exit_status: ClassVar[int] = USAGE
 
 
 class BadFile(SinkError):

@@ -19,6 +19,7 @@ from typing import Final
 from spark_sink.errors import MissingPart
 
 OLDEST_JAVA: Final = 17
+NEAR_MASTER: Final = "local[2]"  # where Spark runs for commands that answer one question
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 ASK_TIMEOUT_S: Final = 30.0  # a Java that needs longer to say its version is broken
 

@@ -22,7 +22,6 @@ _INCUBATOR: Final = b"WARNING: Using incubator modules"
 CAUSE: Final = "Caused by: "  # in Java's stacks, before the class and the message
 WORKER: Final = "An exception was thrown from the Python worker"  # before a stack of Python's
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")  # Spark's own tells its life story
-NEAR_MASTER: Final = "local[2]"  # of commands that answer one question
 # What pyspark says of a query, without a stack.
 _ENDED: Final = re.compile(r"terminated with exception: (?:[\w.$]+: )?(.*?)(?: SQLSTATE: \w+)?$")
 # The fast compiler alone and a collector without threads. Python does what grows with records, so the second compiler

@@ -1,20 +1,21 @@
 """What commands say on a terminal: sentences and tables of names that come from strangers, and how a command ends."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
-from rich import box
-from rich.console import Console, OverflowMethod
-from rich.table import Table
-from rich.text import Text
 
 from spark_sink.errors import BadMoment, SinkError
 from spark_sink.timestamps import moment_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, OverflowMethod
 
 SHORT_ID: Final = 8  # digits of an id
 WIDTH: Final = 200  # columns where the output is no terminal and says no width
@@ -41,6 +42,8 @@ def short_ids(route_ids: Iterable[str]) -> dict[str, str]:
 
 def console_of() -> Console:
     """Of standard output; a file or a log gets whole lines."""
+    from rich.console import Console  # late, here and below: a third of what a command needs to start
+
     is_wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(width=WIDTH if is_wide else None)
 
@@ -54,6 +57,10 @@ def print_rows(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], overflow: OverflowMethod = "fold"
 ) -> None:
     """A table; columns whose heads begin with `>` are numbers. `overflow`: of cells that are too long."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), pad_edge=False)
     for column in columns:
         is_number = column.startswith(">")

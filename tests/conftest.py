@@ -37,6 +37,9 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("tests")
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # contexts of whoever runs the tests are not asked
+for variable in ("RSB_URL", "RSB_ADMIN", "RSB_CONTEXT", "RSB_TOKEN"):
+    os.environ.pop(variable, None)
 gc.disable()  # until all tests are there: nothing of them is garbage
 
 MakeServer = Callable[..., Awaitable[Server]]

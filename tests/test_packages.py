@@ -37,10 +37,11 @@ for name in sys.argv[2:]:
 def modules_of_the_base() -> list[str]:
     """All but spark_sink, the demo, which reads tables, gateways, and what runs when it is imported."""
     names = []
+    others = ("demo.run", "script", "samwise")
     for package in sorted(PACKAGES - {"spark_sink"}):
         for path in sorted((ROOT / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            is_other = name.removeprefix("broker.commands.") in ("demo", "script", "samwise") or ".gateways." in name
+            is_other = name.removeprefix("broker.commands.") in others or ".gateways." in name
             if not name.endswith(".__main__") and not is_other:
                 names.append(name)
     return names
@@ -51,7 +52,7 @@ def no_events() -> Iterator[None]:
     """An installation without the extra `events`, and nothing of it imported yet."""
 
     def needs_it(name: str) -> bool:
-        return name.split(".")[0] in ("spark_sink", *EVENTS_MODULES) or name == "broker.commands.demo"
+        return name.split(".")[0] in ("spark_sink", *EVENTS_MODULES) or name == "broker.commands.demo.run"
 
     before = {name: module for name, module in sys.modules.items() if needs_it(name)}
     for name in before:
@@ -90,7 +91,7 @@ def test_events_without_the_extra_are_refused_with_the_line_to_type(tmp_path: Pa
 def test_commands_that_need_the_extra_say_the_line_to_type(command: str) -> None:
     result = CliRunner().invoke(main, command.split(), prog_name="rsocket-broker")
     name = command.split()[0]
-    assert (result.exit_code, result.stderr) == (3, f"rsocket-broker {name} needs numpy and pyarrow: {EVENTS_LINE}\n")
+    assert (result.exit_code, result.stderr) == (9, f"rsocket-broker {name} needs numpy and pyarrow: {EVENTS_LINE}\n")
 
 
 @pytest.mark.parametrize("command", ["ping", "publish -x orders", "rpc exchange.delete news", "status"])
@@ -99,7 +100,7 @@ def test_programs_that_ask_a_gateway_say_the_line_to_type(monkeypatch: pytest.Mo
     words = ["samwise", *command.split(), "-e", "ipc:///nobody"]
     result = CliRunner().invoke(main, words, prog_name="rsocket-broker")
     lacking = f"rsocket-broker samwise {words[1]} needs zmq: {SAMWISE_LINE}\n"
-    assert (result.exit_code, result.stderr) == (3, lacking)
+    assert (result.exit_code, result.stderr) == (9, lacking)
 
 
 def test_a_gateway_for_services_and_its_operators_need_no_extra(tmp_path: Path) -> None:
@@ -127,9 +128,9 @@ def test_a_gateway_for_services_and_its_operators_need_no_extra(tmp_path: Path) 
 
 
 def test_neither_clients_nor_brokers_import_a_gateway_or_what_it_needs() -> None:
-    """`main` knows what to tell one, and no more; and a broker without a REST API does without what that imports."""
+    """`serve` knows what to tell one, and no more; and a broker without a REST API does without what that imports."""
     code = (
-        "import sys, broker.commands.main, broker.server, client_sdk; client_sdk.connect\n"
+        "import sys, broker.commands.broker_process, broker.server, client_sdk; client_sdk.connect\n"
         "never = ('zmq', 'aiormq', 'sqlite3', 'aiohttp', 'admin_api')\n"
         "print(sorted(name for name in sys.modules if name.split('.')[0] in never))\n"
         "print(sorted(name for name in sys.modules if name.startswith('client_sdk.gateways.samwise.')))"

@@ -3,6 +3,7 @@
 Decides what stands in the file; a broker that runs reads it again on SIGHUP.
 """
 
+import json
 import os
 import sys
 import time
@@ -15,7 +16,8 @@ from typing import Final, NoReturn
 import click
 
 from admin_api.access.local_token import MODE, new_token
-from admin_api.ctl.terminal import print_table
+from admin_api.ctl.terminal import print_json, print_table
+from broker import exit_status
 from broker.config.sections.admin_checks import (
     MAX_TOKENS,
     ROLES,
@@ -27,7 +29,6 @@ from broker.config.sections.admin_checks import (
 
 DAY_S: Final = 86_400
 MAX_DAYS: Final = 3660
-EXIT_BAD: Final = 2
 COLUMNS: Final = ("name", "role", "expires", "state")
 FILE = click.option(
     "--file",
@@ -38,6 +39,8 @@ FILE = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file that the option admin.tokens names.  [default: RSB_ADMIN__TOKENS]",
 )
+
+_JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -50,8 +53,12 @@ def token() -> None:
 @click.option("--role", type=click.Choice(ROLES), default=ROLES[0], show_default=True, help="What it may do.")
 @click.option("--days", type=click.IntRange(1, MAX_DAYS), default=90, show_default=True, help="Until it expires.")
 @FILE
-def new(name: str, role: str, days: int, path: Path) -> None:
-    """Make a token NAME: it is printed once, and the file gets its SHA-256."""
+@_JSON
+def new(name: str, role: str, days: int, path: Path, is_json: bool) -> None:
+    """Make a token NAME, and print it once.
+
+    The file gets its SHA-256.
+    """
     if not is_token_name(name):
         _end("a name has 1 to 64 letters, digits and . _ @ -, and is not local")
     tokens = _read(path) if path.exists() else ()
@@ -65,31 +72,33 @@ def new(name: str, role: str, days: int, path: Path) -> None:
         _append(path, made.line())
     except OSError as error:
         _end(f"{path}: {(error.strerror or str(error)).lower()}")
-    click.echo(text)
+    click.echo(json.dumps({"name": name, "role": role, "expires": _time(made), "token": text}) if is_json else text)
 
 
 @token.command("list")
 @FILE
-def list_tokens(path: Path) -> None:
+@_JSON
+def list_tokens(path: Path, is_json: bool) -> None:
     """List the tokens of the file."""
     now = time.time()
     rows: list[tuple[str, ...]] = [
-        (
-            each.name,
-            each.role,
-            datetime.fromtimestamp(each.expires_at_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "holds" if now < each.expires_at_s else "expired",
-        )
-        for each in _read(path)
+        (each.name, each.role, _time(each), "holds" if now < each.expires_at_s else "expired") for each in _read(path)
     ]
+    if is_json:
+        print_json({"items": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
+        return
     print_table(COLUMNS, rows, "no tokens")
 
 
 @token.command()
 @click.argument("name")
 @FILE
-def revoke(name: str, path: Path) -> None:
-    """Remove the token NAME from the file; a running broker accepts it until SIGHUP."""
+@_JSON
+def revoke(name: str, path: Path, is_json: bool) -> None:
+    """Remove the token NAME from the file.
+
+    A running broker accepts it until SIGHUP.
+    """
     if name not in [each.name for each in _read(path)]:
         _end(f"{path} has no token {name}")
     try:
@@ -97,7 +106,11 @@ def revoke(name: str, path: Path) -> None:
         _replace(path, [line for line in lines if line.split()[:1] != [name]])
     except OSError as error:
         _end(f"{path}: {(error.strerror or str(error)).lower()}")
-    click.echo(f"{name} is revoked")
+    click.echo(json.dumps({"revoked": name}) if is_json else f"{name} is revoked")
+
+
+def _time(token: AdminToken) -> str:
+    return datetime.fromtimestamp(token.expires_at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _read(path: Path) -> tuple[AdminToken, ...]:
@@ -134,4 +147,4 @@ def _replace(path: Path, lines: Iterable[str]) -> None:
 
 def _end(text: str) -> NoReturn:
     click.echo(f"rsocket-broker token: {text}", err=True)
-    sys.exit(EXIT_BAD)
+    sys.exit(exit_status.USAGE)

@@ -1,10 +1,6 @@
-"""A running broker's admin API, as commands ask it: every failure is one sentence on standard error and the end.
-
-Exit status: 1 the broker refused the question, 2 nobody answered it.
-"""
+"""A running broker's admin API, as commands ask it: every failure is one sentence on standard error and the end."""
 
 import json
-import os
 import sys
 import urllib.error
 import urllib.parse
@@ -16,23 +12,17 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from broker.config.sections.admin_checks import TOKEN_VARIABLE
-from spark_sink.event_files.local_token import find_local_token, read_token
+from admin_api.ctl.opening import OPENER
+from admin_api.ctl.place import admin_options, place_of
+from broker import exit_status
+from spark_sink.event_files.local_token import find_local_token
 from spark_sink.terminal import plain
 
-DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 TIMEOUT_S: Final = 10.0
 PAGE: Final = 1000  # items of one request, the most that the API gives
 PROGRAM: Final = "rsocket-broker ctl"
-EXIT_REFUSED: Final = 1
-EXIT_NO_ANSWER: Final = 2
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-# Requests go to the broker, never through a proxy of the environment, and never to another place than the one named.
-_opener: Final = urllib.request.OpenerDirector()
-for _handler in (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler):
-    _opener.add_handler(_handler())
-_opener.add_handler(urllib.request.HTTPErrorProcessor())
 
 
 class AdminClient:
@@ -59,7 +49,7 @@ class AdminClient:
         if self._token:
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
-            with _opener.open(request, timeout=TIMEOUT_S) as answer:
+            with OPENER.open(request, timeout=TIMEOUT_S) as answer:
                 body = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             self._refused(error)
@@ -67,10 +57,11 @@ class AdminClient:
             reason = getattr(error, "reason", None) or error
             text = getattr(reason, "strerror", None) or reason
             self._end(
-                f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where", EXIT_NO_ANSWER
+                f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where",
+                exit_status.NO_ANSWER,
             )
         if not isinstance(body, dict) or needed not in body:
-            self._end(f"the server at {self._url} is not an admin API", EXIT_NO_ANSWER)
+            self._end(f"the server at {self._url} is not an admin API", exit_status.NO_ANSWER)
         return body
 
     def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = (), part_n: int = PAGE) -> dict[str, Any]:
@@ -91,8 +82,8 @@ class AdminClient:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
-            self._end(f"the server at {self._url} is not an admin API (HTTP {error.code})", EXIT_NO_ANSWER)
-        self._end(plain(text), EXIT_REFUSED)
+            self._end(f"the server at {self._url} is not an admin API (HTTP {error.code})", exit_status.NO_ANSWER)
+        self._end(plain(text), exit_status.REFUSED)
 
     def _end(self, text: str, exit_status: int) -> NoReturn:
         click.echo(f"{self._program}: {text}", err=True)
@@ -105,46 +96,18 @@ class Options(NamedTuple):
     admin: str | None
     as_json: bool
     token_file: Path | None = None
-
-
-def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """An admin API's URL, for click; a host and a port are one, too."""
-    if value is None:
-        return None
-    url = value if "://" in value else f"http://{value}"
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-        raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}")
-    return url.rstrip("/")
+    context: str | None = None
 
 
 def options(command: Command) -> Command:
-    """--admin, --token-file and --json, which every command has."""
+    """--admin, --token-file, --context and --json, which every command has."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API gives it.")(command)
-    command = click.option(
-        "--token-file",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help=f"File with a token of the API.  [default: {TOKEN_VARIABLE}, else that of a broker of this machine]",
-    )(command)
-    return click.option(
-        "--admin", metavar="URL", callback=url_of, help=f"The broker's admin API.  [default: {DEFAULT_ADMIN}]"
-    )(command)
+    return admin_options(command)
 
 
 def client_of(
-    before: Options, admin: str | None, as_json: bool, token_file: Path | None = None
+    before: Options, admin: str | None, as_json: bool, token_file: Path | None = None, context: str | None = None
 ) -> tuple[AdminClient, bool]:
     """Whom to ask, and whether to print JSON."""
-    token = _token_of(token_file or before.token_file)
-    return AdminClient(admin or before.admin or DEFAULT_ADMIN, token=token), as_json or before.as_json
-
-
-def _token_of(file: Path | None) -> str:
-    """That of the file, else of the environment; empty: neither says one."""
-    if file is None:
-        return os.environ.get(TOKEN_VARIABLE, "").strip()
-    token = read_token(file)
-    if not token:
-        raise click.BadParameter(f"{file} holds no token, or cannot be read", param_hint="--token-file")
-    return token
+    url, token = place_of(admin or before.admin, token_file or before.token_file, context or before.context)
+    return AdminClient(url, token=token), as_json or before.as_json

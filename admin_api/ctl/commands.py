@@ -5,6 +5,8 @@ Decides commands, options and sentences; columns stand in `tables`.
 
 from __future__ import annotations
 
+import sys
+import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -16,9 +18,11 @@ import click
 
 from admin_api.ctl import tables
 from admin_api.ctl.client import PAGE, AdminClient, Options, client_of, options
+from admin_api.ctl.completion import complete_routes, complete_services
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
 from admin_api.page import load_texts, samwise_texts
+from broker import exit_status
 from broker.views.samwise import DEAD, WAITING
 from spark_sink.terminal import plain
 
@@ -38,31 +42,56 @@ class Output(NamedTuple):
 
     body: Item  # as the API gives it, for --json
     show: Callable[[], None]  # prints it for people
+    status: int = exit_status.DONE
 
 
 @click.group()
 @options
 @click.pass_context
-def ctl(context: click.Context, admin: str | None, token_file: Path | None, as_json: bool) -> None:
+def ctl(
+    click_context: click.Context, admin: str | None, token_file: Path | None, context: str | None, as_json: bool
+) -> None:
     """Inspect and steer a running broker."""
-    context.obj = Options(admin, as_json, token_file)
+    click_context.obj = Options(admin, as_json, token_file, context)
 
 
 def asking(function: Callable[..., Output]) -> Callable[..., None]:
     """Gives a function the options of all and, first of all, the API to ask, and prints what it returns."""
 
     def command(
-        before: Options, /, admin: str | None, token_file: Path | None, as_json: bool, **arguments: Any
+        before: Options,
+        /,
+        admin: str | None,
+        token_file: Path | None,
+        context: str | None,
+        as_json: bool,
+        watch_s: float | None = None,
+        **arguments: Any,
     ) -> None:
-        client, as_json = client_of(before, admin, as_json, token_file)
-        output = function(client, **arguments)
-        if as_json:
-            print_json(output.body)
-        else:
-            output.show()
+        client, as_json = client_of(before, admin, as_json, token_file, context)
+        while True:
+            output = function(client, **arguments)
+            if watch_s is not None and sys.stdout.isatty():
+                click.clear()
+            if as_json:
+                print_json(output.body, is_line=watch_s is not None)
+            else:
+                output.show()
+            if watch_s is None:
+                sys.exit(output.status)
+            sys.stdout.flush()
+            time.sleep(watch_s)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     return options(click.pass_obj(command))
+
+
+def reading(function: Callable[..., Output]) -> Callable[..., None]:
+    """The same of a command that changes nothing: it may ask again and again."""
+    watching = click.option(
+        "--watch", "watch_s", type=click.FloatRange(0.1), metavar="S", help="Ask again every S seconds, until Ctrl-C."
+    )
+    return watching(asking(function))
 
 
 def sentence(body: Item, text: str) -> Output:
@@ -84,7 +113,7 @@ def show_table(table: Table, items: list[Item]) -> None:
 
 def list_command(name: str, table: Table, help: str) -> click.Command:
     """A command that only prints a list."""
-    return click.command(name, help=help)(asking(lambda client: list_of(client, table)))
+    return click.command(name, help=help)(reading(lambda client: list_of(client, table)))
 
 
 for _name, (_table, _help) in LISTS.items():
@@ -92,18 +121,75 @@ for _name, (_table, _help) in LISTS.items():
 
 
 @ctl.command()
-@asking
-def status(client: AdminClient) -> Output:
+@click.option("--check", "is_checked", is_flag=True, help="Tell by the exit status: 10 drained, 11 something is wrong.")
+@reading
+def status(client: AdminClient, is_checked: bool) -> Output:
     """Show the broker's status."""
     body = client.get("/api/v1/status", "broker_id")
-    return Output(body, lambda: print_table((), status_rows(body)))
+    if not is_checked:
+        return Output(body, lambda: print_table((), status_rows(body)))
+    is_drained = any(each["kind"] == "broker" for each in client.get_all(tables.DRAINS.path)["items"])
+    checked, why = check_of(body, is_drained)
+    verdict = {"state": body["state"], "is_drained": is_drained, "status": checked, "why": why}
+    return Output(verdict, lambda: click.echo(plain("; ".join(why) or body["state"])), checked)
 
 
 @ctl.command()
-@click.option("--service", multiple=True, metavar="NAME", help="Routes of this service; repeatable: any of them.")
+@click.option("--service", metavar="NAME", shell_complete=complete_services, help="Of this service only.")
+@click.option("--sort", metavar="FIELD", help="By this field of the API, as requests; -requests: the most first.")
+@reading
+def traffic(client: AdminClient, service: str | None, sort: str | None) -> Output:
+    """List ended requests by service, model and outcome."""
+    given = (("service", service), ("sort", sort))
+    return list_of(client, tables.TRAFFIC, [(name, value) for name, value in given if value])
+
+
+@ctl.command()
+@reading
+def limits(client: AdminClient) -> Output:
+    """List limits in use, with their reasons."""
+    body = client.get(tables.LIMITS.path, "items")
+    return Output(body, lambda: show_table(tables.LIMITS, body["items"]))
+
+
+@ctl.command()
+@click.argument("route_id", metavar="ID", shell_complete=complete_routes)
+@reading
+def route(client: AdminClient, route_id: str) -> Output:
+    """Show the route ID."""
+    body = client.get(f"/api/v1/routes/{urllib.parse.quote(route_id, safe='')}", "route_id")
+    return Output(body, lambda: print_table((), route_rows(body)))
+
+
+@ctl.command()
+@click.argument("name", shell_complete=complete_services)
+@reading
+def service(client: AdminClient, name: str) -> Output:
+    """Show the service NAME: its policy, its routes, its traffic."""
+    body = client.get(f"/api/v1/services/{urllib.parse.quote(name, safe='')}", "policy", [("limit", str(PAGE))])
+
+    def show() -> None:
+        show_table(tables.SERVICES, [body["service"]])
+        print_table((), [(key, shown_value(value)) for key, value in body["policy"].items()])
+        show_table(tables.ROUTES, body["routes"]["items"])
+        if body["routes"]["total"] > len(body["routes"]["items"]):
+            click.echo(f"{len(body['routes']['items']):,} of {body['routes']['total']:,} routes; `ctl routes` has all")
+        show_table(tables.TRAFFIC, body["traffic"])
+
+    return Output(body, show)
+
+
+@ctl.command()
+@click.option(
+    "--service",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_services,
+    help="Routes of this service; repeatable: any of them.",
+)
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Routes with this tag; repeatable.")
 @click.option("--broker", multiple=True, metavar="NAME", help="Routes of this broker; repeatable: any of them.")
-@asking
+@reading
 def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...], broker: tuple[str, ...]) -> Output:
     """List routes."""
     parameters = [("service", each) for each in service] + [("broker", each) for each in broker]
@@ -115,14 +201,14 @@ def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...],
 
 @ctl.command()
 @click.option("--closed", is_flag=True, help="Recently closed connections, with the reason.")
-@asking
+@reading
 def connections(client: AdminClient, closed: bool) -> Output:
     """List connections."""
     return list_of(client, tables.CLOSED if closed else tables.CONNECTIONS)
 
 
 @ctl.command()
-@asking
+@reading
 def links(client: AdminClient) -> Output:
     """List connections to other brokers, and failed dials."""
     body = client.get_all(tables.LINKS.path)
@@ -145,7 +231,10 @@ def links(client: AdminClient) -> Output:
 def drain(
     client: AdminClient, what: str, name: str | None, grace: float | None, spread: float | None, keep: bool
 ) -> Output:
-    """Send no new requests to a route, to routes with a tag, or to any route; then close their connections."""
+    """Send no new requests to routes; then close their connections.
+
+    To one route, to those with a tag, or to all of this broker.
+    """
     terms: dict[str, Any] = {"close": not keep}
     if grace is not None:
         terms["grace_s"] = grace
@@ -169,11 +258,14 @@ def undrain(client: AdminClient, what: str, name: str | None) -> Output:
 
 
 @ctl.command()
-@click.argument("service")
-@click.argument("to")
+@click.argument("service", shell_complete=complete_services)
+@click.argument("to", shell_complete=complete_services)
 @asking
 def redirect(client: AdminClient, service: str, to: str) -> Output:
-    """Send the requests for SERVICE to the service TO, in the whole cluster."""
+    """Send requests for SERVICE to the service TO instead.
+
+    In the whole cluster.
+    """
     body = client.change("PUT", redirect_path(service), "to", {"to": to})
     return sentence(body, f"requests for {body['service']} go to {body['to']}")
 
@@ -192,7 +284,10 @@ def unredirect(client: AdminClient, service: str) -> Output:
 @click.option("--before", type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]), help="Issued before this moment; default: now.")
 @asking
 def revoke(client: AdminClient, identity: str, before: datetime | None) -> Output:
-    """Revoke the credentials of IDENTITY, as jwt:orders-7, in the whole cluster; its connections end."""
+    """Revoke the credentials of IDENTITY; its connections end.
+
+    IDENTITY: as jwt:orders-7. In the whole cluster.
+    """
     given = {"before_ms": int(before.replace(tzinfo=UTC).timestamp() * 1000)} if before is not None else {}
     body = client.change("PUT", revocation_path(identity), "before_ms", given)
     before_text = tables.moment(body["before_ms"])
@@ -219,11 +314,11 @@ def close(client: AdminClient, connection_id: int) -> Output:
 
 @ctl.group()
 def samwise() -> None:
-    """Inspect the Samwise gateway beside the broker; requeue and remove its messages."""
+    """Inspect the Samwise gateway; requeue and remove messages."""
 
 
 @samwise.command("status")
-@asking
+@reading
 def samwise_status(client: AdminClient) -> Output:
     """Show what it has done and what waits."""
     body = client.get(tables.DESTINATIONS.path, "destinations")
@@ -239,7 +334,7 @@ def samwise_status(client: AdminClient) -> Output:
 @samwise.command("messages")
 @click.option("--dead", "is_dead", is_flag=True, help="Dead letters, instead of messages that wait.")
 @click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
-@asking
+@reading
 def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
     """List stored messages, oldest first."""
     items = list(islice(stored_messages(client, DEAD if is_dead else WAITING, min(max_n, PAGE)), max_n))
@@ -251,7 +346,10 @@ def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
 @click.argument("ids", nargs=-1, type=click.IntRange(0), metavar="[ID]...")
 @asking
 def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> Output:
-    """Try dead letters again, in this order, up to the first that is refused."""
+    """Try dead letters again.
+
+    In this order, up to the first that is refused.
+    """
     if is_all == bool(ids):
         raise click.UsageError("name dead letters by their ids, or all by --all")
     wanted = [each["id"] for each in stored_messages(client, DEAD)] if is_all else ids
@@ -263,7 +361,10 @@ def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> 
 @click.argument("ids", nargs=-1, type=click.IntRange(0), metavar="[ID]...")
 @asking
 def samwise_remove(client: AdminClient, is_dead: bool, ids: tuple[int, ...]) -> Output:
-    """Remove messages and dead letters, in this order, up to the first that is refused."""
+    """Remove messages and dead letters.
+
+    In this order, up to the first that is refused.
+    """
     if is_dead == bool(ids):
         raise click.UsageError("name messages by their ids, or all dead letters by --dead")
     wanted = [each["id"] for each in stored_messages(client, DEAD)] if is_dead else ids
@@ -272,13 +373,16 @@ def samwise_remove(client: AdminClient, is_dead: bool, ids: tuple[int, ...]) -> 
 
 @ctl.group()
 def feed() -> None:
-    """Inspect the feed beside the broker: what is announced, who has it, who lags."""
+    """Inspect the feed beside the broker.
+
+    What is announced, who has it, who lags.
+    """
 
 
 @feed.command("status")
-@asking
+@reading
 def feed_status(client: AdminClient) -> Output:
-    """Show the folders, where their posts go, and the consumers that report."""
+    """Show folders, where their posts go, and who reports."""
     body = client.get(tables.POSTED.path, "posted")
 
     def show() -> None:
@@ -296,9 +400,12 @@ def feed_status(client: AdminClient) -> Output:
 @click.option("--after", type=click.IntRange(0), default=0, metavar="NUMBER", help="With greater numbers.")
 @click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @click.argument("folder")
-@asking
+@reading
 def feed_posts(client: AdminClient, folder: str, path: str, without: str, after: int, max_n: int) -> Output:
-    """List the posts of FOLDER, a name of `feed status`, and who has reported what of them."""
+    """List the posts of FOLDER, and who has each.
+
+    FOLDER: a name of `feed status`.
+    """
 
     def pages() -> Iterator[Item]:
         last, url = after, tables.POSTS.path.format(folder=urllib.parse.quote(folder, safe=""))
@@ -360,6 +467,54 @@ def status_rows(body: Item) -> list[tuple[str, ...]]:
         *load_texts(body).items(),
         ("event files", "off" if files is None else files["error"] or f"{files['sealed']:,} records sealed"),
     ]
+
+
+def check_of(body: Item, is_drained: bool) -> tuple[int, list[str]]:
+    """The exit status that stands for a status, and why; nothing when all is well."""
+    cluster, files = body["cluster"], body["event_files"]
+    why = []
+    if body["state"] == "starting":
+        why.append("the broker starts")
+    if files is not None and files["error"]:
+        why.append(f"event files: {files['error']}")
+    if cluster["reachable"] < cluster["brokers"]:
+        why.append(f"{cluster['brokers'] - cluster['reachable']:,} of {cluster['brokers']:,} brokers cannot be reached")
+    if why:
+        return exit_status.UNWELL, why
+    if is_drained or body["state"] in ("draining", "stopping"):
+        return exit_status.DRAINED, ["the broker is drained" if is_drained else f"the broker is {body['state']}"]
+    return exit_status.DONE, []
+
+
+def route_rows(body: Item) -> list[tuple[str, str]]:
+    """What `route` prints."""
+    rows = [
+        ("route id", body["route_id"]),
+        ("service", body["service"]),
+        ("tags", tables.tags_text(body) or "-"),
+        ("state", tables.state_text(body)),
+        ("broker", body["broker"]),
+        ("peer", body["peer"] or "-"),
+        ("connection", shown_value(body["connection_id"])),
+        ("joined at", tables.moment(body["joined_at_ms"])),
+        ("age", age(body["age_s"])),
+        ("weight", shown_value(body["weight"])),
+        ("in flight", f"{body['in_flight']:,}, {body['awaited']:,} await an answer"),
+        ("requests", f"{body['requests']:,}"),
+        ("errors in a row", f"{body['errors_in_a_row']:,}, ejected {body['ejections']:,} times"),
+    ]
+    if body["grants"] is not None:
+        rows.append(("lease", f"{body['grants']:,} requests"))
+    return rows
+
+
+def shown_value(value: object) -> str:
+    """12, 0.5, yes; - for None."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def drain_path(what: str, name: str | None) -> str:

@@ -97,6 +97,35 @@ SERVICES: Final = Table(
     ),
     "no services",
 )
+TRAFFIC: Final = Table(
+    "/api/v1/traffic",
+    (
+        text("service", "service"),
+        text("model", "model"),
+        text("routing", "routing"),
+        text("outcome", "outcome"),
+        text("code", "code", absent="-"),
+        count("requests", "requests"),
+        count("items in", "items_in"),
+        count("items out", "items_out"),
+        count("bytes in", "bytes_in"),
+        count("bytes out", "bytes_out"),
+        count("p50 µs", "latency_p50_us"),
+        count("p99 µs", "latency_p99_us"),
+        count("max µs", "latency_max_us"),
+    ),
+    "no request has ended",
+)
+LIMITS: Final = Table(
+    "/api/v1/limits",
+    (
+        text("limit", "name"),
+        Column(">value", lambda item: f"{item['value']}"),
+        text("unit", "unit"),
+        Column(">default", lambda item: f"{item['default']}"),
+        text("why", "why"),
+    ),
+)
 CONNECTIONS: Final = Table(
     "/api/v1/connections",
     (
@@ -162,6 +191,7 @@ LINKS: Final = Table(
         Column(">lag", lambda item: "-" if item["lag_us"] is None else f"{item['lag_us'] / 1000:.1f} ms"),
         Column("agreed", lambda item: "yes" if item["is_agreed"] else "no"),
         count("mismatches", "mismatches"),
+        Column("roles", lambda item: "differ" if item["has_other_roles"] else "-"),
         count("streams", "streams"),
         count("pending", "pending_bytes"),
     ),

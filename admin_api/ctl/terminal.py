@@ -4,6 +4,7 @@ Everything that a peer named is shown without control characters, so that nobody
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,12 +13,12 @@ from spark_sink.terminal import console_of, print_rows
 from spark_sink.timestamps import span_text
 
 
-def print_json(body: dict[str, Any]) -> None:
-    """As the API gives it."""
-    click.echo(json.dumps(body, indent=2))
+def print_json(body: dict[str, Any], is_line: bool = False) -> None:
+    """As the API gives it; on one line of several answers."""
+    click.echo(json.dumps(body, indent=None if is_line else 2))
 
 
-def print_table(columns: tuple[str, ...], rows: list[tuple[str, ...]], nothing: str = "") -> None:
+def print_table(columns: tuple[str, ...], rows: Sequence[Sequence[str]], nothing: str = "") -> None:
     """A table, or the word for an empty one; a column that begins with > is right-aligned."""
     if not rows and nothing:
         click.echo(nothing)

@@ -11,6 +11,8 @@ from typing import Any
 import click
 import msgspec
 
+from admin_api.ctl.completion import complete_services
+from broker import exit_status
 from broker.commands import terminal
 from broker.log import one_line
 from client_sdk import Address, Client, Connecting, Flow, Payload, address, connect, multicast, shard
@@ -42,16 +44,23 @@ class Wanted:
         return {"route": self.route, "metadata": self.metadata, "timeout_s": self.timeout_s}
 
 
-@click.command(epilog=terminal.STATUSES)
+@click.command(epilog=exit_status.EPILOG)
 @terminal.with_connection_options
-@click.option("--service", help="The ServiceName tag.")
+@click.option("--service", shell_complete=complete_services, help="The ServiceName tag.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag to route by; repeatable.")
 @click.option("--all", "to_all", is_flag=True, help="Multicast: to all routes that match.")
 @click.option("--gather", is_flag=True, help="Multicast; print each answer with its route.")
 @click.option("--shard-key", "keys", multiple=True, metavar="NAME", help="Shard by the value of this tag.")
 @click.option("--lb", metavar="METHOD", help='Load-balancing policy: "round_robin", "random" ...')
 @click.option("--route", help="The handler within the service (routing metadata).")
-@click.option("--model", type=click.Choice(MODELS), default="request_response", show_default=True)
+@click.option(
+    "--model",
+    type=click.Choice(MODELS),
+    metavar="MODEL",
+    default="request_response",
+    show_default=True,
+    help=f"One of {', '.join(MODELS)}.",
+)
 @click.option("--stream", "model", flag_value="request_stream", help="Short for --model request_stream.")
 @click.option("--channel", "model", flag_value="request_channel", help="Short for --model request_channel.")
 @click.option("--data", default="", help="The payload: TEXT, @FILE or - for standard input; a channel: an item a line.")
@@ -68,12 +77,8 @@ class Wanted:
 )
 @click.option("--verbose", "-v", "is_verbose", is_flag=True, help="Print connection and metadata on stderr.")
 def call(
-    url: str,
-    ca: str | None,
-    cert: str | None,
-    key: str | None,
-    token_file: str | None,
-    user: str | None,
+    place: terminal.Place,
+    /,
     service: str | None,
     tags: tuple[str, ...],
     to_all: bool,
@@ -90,7 +95,10 @@ def call(
     timeout_s: float | None,
     is_verbose: bool,
 ) -> None:
-    """Send one request through the broker at URL and print what comes back, one item a line, as it comes."""
+    """Send one request and print what comes back, one item a line, as it comes.
+
+    URL: the broker; tcp://, tls://, ws://, wss:// or unix://. Without it RSB_URL, the context in use, or this machine.
+    """
     if service is None and not tags:
         raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
     if (to_all or gather) and keys:
@@ -103,15 +111,13 @@ def call(
         raise click.UsageError(f"--n is {initial_n}, it must be at least 1")
     if timeout_s is None and model not in ("request_stream", "request_channel"):
         timeout_s = DEFAULT_TIMEOUT_S
-    context = terminal.tls_context(ca, cert, key)
-    credentials = terminal.credentials_of(token_file, user)
 
     def main() -> Coroutine[Any, Any, int]:
         target = _target(service, dict(map(terminal.split_tag, tags)), to_all or gather, keys, lb)
         pairs = [terminal.split_pair("--meta", each) for each in metas]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
-        return _connected(connect(url, ssl=context, credentials=credentials), wanted, _body(wanted))
+        return _connected(connect(place.url, ssl=place.ssl, credentials=place.credentials), wanted, _body(wanted))
 
     terminal.run(main)
 
@@ -190,7 +196,7 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
     async for answer in gathering:
         who = {"service": answer.service, "route_id": answer.route_id}
         if answer.error is not None:
-            status = terminal.EXIT_APPLICATION
+            status = exit_status.HANDLER_FAILED
         if wanted.is_json:
             said: dict[str, object] = {**who}
             if answer.error is None:
@@ -204,7 +210,7 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
             terminal.put_line(f"{one_line(answer.service)} {answer.route_id}: ".encode() + answer.data)
     if not gathering.is_complete and wanted.take_n is None:
         terminal.complain(f"not all have answered within {wanted.timeout_s:g} s")
-        status = status or terminal.EXIT_DEADLINE
+        status = status or exit_status.TOO_LATE
     return status
 
 

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
-import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
-from admin_api.ctl.commands import show_feed
-from broker.commands import terminal
-from broker.config.certificates import server_context
-from broker.config.load import ConfigErrors, load
-from broker.config.options import Config
-from broker.config.sections.feed_checks import RSOCKET_SCHEMES
+from broker import exit_status
 from broker.config.urls import WILDCARDS, Listen
-from broker.views.feed import FeedStateView
-from client_sdk.gateways.control import NotRunning, Refusal
-from client_sdk.gateways.running import run as run_in_process
 from rsocket_wire.errors import BrokerError
-from spark_sink.feed.program.assignment import Assignment, assignment_of
-from spark_sink.feed.program.control import ControlClient
-from spark_sink.feed.program.program import post_once, run
-from spark_sink.feed.program.serving import FilesListener
+
+if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
+    import asyncio
+    import ssl
+
+    from broker.config.options import Config
+    from broker.views.feed import FeedStateView
+    from spark_sink.feed.program.assignment import Assignment
 
 WATCHED: Final = "folder"  # the name of a posted folder, where a command line is about one
 MIRROR: Final = "mirror"  # likewise
 WINNOWER: Final = "winnow"
-
-STATUSES: Final = """\b
-Exit status:
-  0  done
-  1  something else, or no feed runs
-  2  the command line or the configuration is wrong"""
 
 
 @click.group()
@@ -94,7 +81,7 @@ def _encrypted(command: Callable[..., None]) -> Callable[..., None]:
     )
 
 
-@feed.command(epilog=STATUSES)
+@feed.command(epilog=exit_status.EPILOG)
 @_configured
 @_posting
 @click.option("--interval", metavar="TIME", help="Between two looks at the folder, at least: 1s.")
@@ -110,10 +97,15 @@ def watch(
     key: str | None,
     **given: Any,
 ) -> None:
-    """Announce what is in FOLDER, and what changes there, until SIGTERM or SIGINT.
+    """Announce what is in FOLDER, and what changes there.
+
+    Until SIGTERM or SIGINT.
 
     Without FOLDER it does all that section [feed] of the configuration says, as `rsocket-broker serve` does.
     """
+    from spark_sink.feed.program.program import run
+    from spark_sink.feed.program.serving import FilesListener
+
     if root is None:
         if listen or certificate or key or any(given.values()):
             raise click.UsageError("without FOLDER only --config and --dir may be given: the rest is configured")
@@ -134,16 +126,21 @@ def watch(
     sys.exit(run(_assignment_of(config), files=files))
 
 
-@feed.command(epilog=STATUSES)
+@feed.command(epilog=exit_status.EPILOG)
 @_configured
 @_posting
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), metavar="S", help="End after so long.")
 @click.argument("root", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
 def post(path: str | None, folder: str | None, root: str, timeout_s: float | None, **given: Any) -> None:
-    """Announce what is in FOLDER now, and end when each broker has all posts.
+    """Announce what is in FOLDER now, and end.
+
+    That is when each broker has all posts.
 
     What was announced before from the same --dir, and has not changed, is not announced again.
     """
+    from broker.config.sections.feed_checks import RSOCKET_SCHEMES
+    from spark_sink.feed.program.program import post_once
+
     if not given["urls"]:
         raise click.UsageError("give --to, a broker of messages that gets the posts")
     if offered := [url for url in given["urls"] if url.partition("://")[0] in RSOCKET_SCHEMES]:
@@ -152,7 +149,7 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
     sys.exit(post_once(_assignment_of(config), WATCHED, timeout_s))
 
 
-@feed.command(epilog=STATUSES)
+@feed.command(epilog=exit_status.EPILOG)
 @_configured
 @click.option("--from", "urls", multiple=True, required=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …")
 @click.option("--exchange", metavar="NAME", help="Of these brokers, instead of xpublic.")
@@ -169,7 +166,12 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
 def subscribe(
     path: str | None, folder: str | None, into: str, has_removals: bool, no_reports: bool, **given: Any
 ) -> None:
-    """Fetch into FOLDER what others announce, until SIGTERM or SIGINT."""
+    """Fetch into FOLDER what others announce.
+
+    Until SIGTERM or SIGINT.
+    """
+    from spark_sink.feed.program.program import run
+
     names = [f"from-{number}" for number in range(1, len(given["urls"]) + 1)]
     table: dict[str, object] = {"into": into, "brokers": names, "removals": has_removals, "reports": not no_reports}
     table |= {key: given[key] for key in ("queue", "basis", "strip", "ca") if given[key]}
@@ -181,7 +183,7 @@ def subscribe(
     sys.exit(run(_assignment_of(_load(path, folder, tables))))
 
 
-@feed.command(epilog=STATUSES)
+@feed.command(epilog=exit_status.EPILOG)
 @_configured
 @click.option("--from", "urls", multiple=True, required=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …")
 @click.option("--to", "to_urls", multiple=True, required=True, metavar="URL", help="Brokers: amqp://, mqtt://.")
@@ -202,7 +204,12 @@ def winnow(
     to_exchange: str | None,
     **given: Any,
 ) -> None:
-    """Pass on the first of each post, without fetching anything, until SIGTERM or SIGINT."""
+    """Pass on the first of each post, and fetch nothing.
+
+    Until SIGTERM or SIGINT.
+    """
+    from spark_sink.feed.program.program import run
+
     names = [f"from-{number}" for number in range(1, len(urls) + 1)]
     to = [f"to-{number}" for number in range(1, len(to_urls) + 1)]
     table: dict[str, object] = {"brokers": names, "to": to}
@@ -215,7 +222,7 @@ def winnow(
     sys.exit(run(_assignment_of(_load(path, folder, tables))))
 
 
-@feed.command(epilog=STATUSES)
+@feed.command(epilog=exit_status.EPILOG)
 @click.option(
     "--listen", default="127.0.0.1:8080", metavar="HOST:PORT", show_default=True, help="Port 0: any free one."
 )
@@ -228,7 +235,15 @@ def winnow(
 def serve(
     root: Path, listen: str, is_segments: bool, log: Path | None, certificate: str | None, key: str | None
 ) -> None:
-    """Serve the files of FOLDER over HTTP, with ranges, until SIGTERM or SIGINT."""
+    """Serve the files of FOLDER over HTTP.
+
+    With ranges, until SIGTERM or SIGINT.
+    """
+    from broker.commands.terminal import complain
+    from broker.config.options import Config
+    from client_sdk.gateways.running import run
+    from spark_sink.feed.program.serving import FilesListener
+
     tls = _tls(certificate, key)
     files, place = FilesListener(root, is_segments=is_segments, log=log, tls=tls), _place(listen, tls)
 
@@ -236,21 +251,33 @@ def serve(
         try:
             port = await files.start(place)
         except BrokerError as error:
-            terminal.complain(error.text)
-            return terminal.EXIT_FAILED
+            complain(error.text)
+            return exit_status.FAILED
         click.echo(f"listening {Listen(place.scheme, place.host, port)}/")
         await stop.wait()
         await files.close()
         return 0
 
-    sys.exit(run_in_process(main, Config().log))
+    sys.exit(run(main, Config().log))
 
 
-@feed.command(epilog=STATUSES)
+@feed.command(epilog=exit_status.EPILOG)
 @_configured
 @click.option("--json", "is_json", is_flag=True, help="As JSON.")
 def status(path: str | None, folder: str | None, is_json: bool) -> None:
-    """Show what a feed on this machine announces, where its posts go, and who has the files."""
+    """Show what a feed announces, and who has the files.
+
+    It runs on this machine.
+    """
+    import asyncio
+
+    import msgspec
+
+    from admin_api.ctl.commands import show_feed
+    from broker.commands.terminal import complain, put_line
+    from client_sdk.gateways.control import NotRunning, Refusal
+    from spark_sink.feed.program.control import ControlClient
+
     options = _load(path, folder).feed
     if not options.dir:
         raise click.UsageError("feed.dir is not set; give --dir or --config")
@@ -262,13 +289,13 @@ def status(path: str | None, folder: str | None, is_json: bool) -> None:
     try:
         state = asyncio.run(ask())
     except NotRunning:
-        terminal.complain(f"no feed runs in {options.dir}")
-        sys.exit(terminal.EXIT_FAILED)
+        complain(f"no feed runs in {options.dir}")
+        sys.exit(exit_status.NO_ANSWER)
     except Refusal as error:
-        terminal.complain(f"the feed refuses: {error}")
-        sys.exit(terminal.EXIT_FAILED)
+        complain(f"the feed refuses: {error}")
+        sys.exit(exit_status.REFUSED)
     if is_json:
-        terminal.put_line(msgspec.json.encode(state))
+        put_line(msgspec.json.encode(state))
     else:
         show_feed(msgspec.to_builtins(state))
 
@@ -315,6 +342,8 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
         return None
     if not certificate or not key:
         raise click.UsageError("--certificate and --key go together")
+    from broker.config.certificates import server_context
+
     try:
         return server_context(certificate, key)
     except BrokerError as error:
@@ -322,14 +351,18 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
 
 
 def _load(path: str | None, folder: str | None, tables: Mapping[str, Mapping[str, object]] | None = None) -> Config:
+    from broker.config.load import ConfigErrors, load
+
     try:
         return load(path, os.environ, {"feed.dir": folder}, tables)
     except ConfigErrors as error:
         click.echo(error.text, err=True)
-        sys.exit(click.UsageError.exit_code)
+        sys.exit(exit_status.USAGE)
 
 
 def _assignment_of(config: Config, listeners: Sequence[str] = (), admin_url: str = "") -> Assignment:
+    from spark_sink.feed.program.assignment import assignment_of
+
     try:
         return assignment_of(config, listeners, admin_url)
     except BrokerError as error:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import msgspec
 
+from broker import exit_status
 from broker.commands import terminal
 from broker.log import one_line
 from client_sdk import Client, Connecting, Payload, Request, Service, State, connect
@@ -70,7 +71,7 @@ class OfferedService:
         return data if self._answer is None else self._answer
 
 
-@click.command(epilog=terminal.STATUSES)
+@click.command(epilog=exit_status.EPILOG)
 @click.argument("name")
 @terminal.with_connection_options
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
@@ -81,22 +82,19 @@ class OfferedService:
 @click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after N requests or items.")
 @click.option("--json", "is_json", is_flag=True, help="Show requests as JSON; --answer must be JSON.")
 def offer(
+    place: terminal.Place,
+    /,
     name: str,
-    url: str,
-    ca: str | None,
-    cert: str | None,
-    key: str | None,
-    token_file: str | None,
-    user: str | None,
     tags: tuple[str, ...],
     answer: str | None,
     items_n: int,
     take_n: int | None,
     is_json: bool,
 ) -> None:
-    """Offer a service NAME until Ctrl-C: show what is asked, and answer. To try callers, routes and tags."""
-    context = terminal.tls_context(ca, cert, key)
-    credentials = terminal.credentials_of(token_file, user)
+    """Offer a service NAME until Ctrl-C, show what is asked, and answer.
+
+    To try callers, routes and tags. URL: the broker, as of `call`.
+    """
     own_tags = dict(map(terminal.split_tag, tags))
 
     def main() -> Coroutine[Any, Any, int]:
@@ -105,7 +103,8 @@ def offer(
             terminal.checked_json("--answer", text)
         offered = OfferedService(text, items_n, take_n, is_json)
         service = offered.service(name, own_tags)
-        return _serve(connect(url, service=service, ssl=context, credentials=credentials), offered, service)
+        connecting = connect(place.url, service=service, ssl=place.ssl, credentials=place.credentials)
+        return _serve(connecting, offered, service)
 
     terminal.run(main)
 

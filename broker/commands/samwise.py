@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import importlib
+import json
 import os
 import sys
 import time
@@ -13,22 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
-import msgspec
 
-from admin_api.ctl.terminal import print_table
-from broker.commands import terminal
-from broker.commands.main import EXIT_NOT_INSTALLED
+from broker import exit_status
 from broker.config.extras import lack_of_zeromq
-from broker.config.load import ConfigErrors, load
-from broker.log import one_line
-from broker.views.samwise import DEAD, WAITING, MessageView
-from client_sdk.gateways.control import NotRunning
-from client_sdk.gateways.samwise.assignment import assignment_of, control_path
-from client_sdk.gateways.samwise.control import ControlClient, StoppedGateway
 from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
-from client_sdk.gateways.samwise.program import run
-from client_sdk.gateways.samwise.settings import STORE_NAME, store_of
-from client_sdk.gateways.samwise.tables import StoreError
 from client_sdk.gateways.samwise.values import (
     DECLARE,
     DEFAULT_TIMEOUT_S,
@@ -46,9 +34,10 @@ from client_sdk.gateways.samwise.values import (
     Rpc,
     Status,
 )
-from rsocket_wire.errors import BrokerError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
+    from broker.views.samwise import MessageView
+    from client_sdk.gateways.samwise.control import ControlClient, StoppedGateway
     from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
 
 CLIENT: Final = "client_sdk.gateways.samwise.endpoint.client"  # imported where it is used: it needs pyzmq
@@ -56,16 +45,10 @@ ENDPOINT_VARIABLE: Final = "SAMWISE_ENDPOINT"
 PAGE_N: Final = 500  # messages asked for at once
 COLUMNS: Final = ("ID", "STORED", "EXCHANGE", "ROUTING KEY", "BYTES", "ACKNOWLEDGED", "TRIES", "LAST FAILURE")
 
-Operated: TypeAlias = ControlClient | StoppedGateway
+Operated: TypeAlias = "ControlClient | StoppedGateway"
 
-STATUSES: Final = """\b
-Exit status:
-  0  done
-  1  something else
-  2  the command line or the configuration is wrong
-  3  pyzmq, of the extra "samwise", is not installed
-  4  refused: the answer was -1
-  6  no answer in time"""
+
+_JSON: Final = click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -79,6 +62,11 @@ def samwise() -> None:
 @click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration file, TOML.")
 def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> None:
     """Run a gateway until SIGTERM or SIGINT. `rsocket-broker serve` does so itself where endpoints are configured."""
+    from broker.config.load import ConfigErrors, load
+    from client_sdk.gateways.samwise.assignment import assignment_of
+    from client_sdk.gateways.samwise.program import run
+    from rsocket_wire.errors import BrokerError
+
     try:
         config = load(path, os.environ, {"samwise.endpoints": endpoints, "samwise.dir": folder})
         if not config.samwise.endpoints:
@@ -86,7 +74,7 @@ def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> N
         assignment = assignment_of(config, [str(listen) for listen in config.server.listen])
     except (ConfigErrors, BrokerError) as error:
         click.echo(error.text, err=True)
-        sys.exit(click.UsageError.exit_code)
+        sys.exit(exit_status.USAGE)
     sys.exit(run(assignment))
 
 
@@ -128,17 +116,24 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@samwise.command(epilog=STATUSES)
+@samwise.command(epilog=exit_status.EPILOG)
 @_asking
 @_speaking
-def ping(endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str) -> None:
+@_JSON
+def ping(
+    endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str, is_json: bool
+) -> None:
     """Ask whether a gateway is there and speaks the protocol."""
     began_at = time.monotonic()
     _ask(Ping(int(version)), endpoint, timeout_s, server_key, key)
-    click.echo(f"{endpoint} answered after {(time.monotonic() - began_at) * 1000:.1f} ms")
+    took_ms = (time.monotonic() - began_at) * 1000
+    if is_json:
+        click.echo(json.dumps({"endpoint": endpoint, "took_ms": round(took_ms, 1)}))
+    else:
+        click.echo(f"{endpoint} answered after {took_ms:.1f} ms")
 
 
-@samwise.command(epilog=STATUSES)
+@samwise.command(epilog=exit_status.EPILOG)
 @_asking
 @_speaking
 @click.option("--exchange", "-x", default="", help="The exchange: a service, or an exchange of RabbitMQ.")
@@ -163,12 +158,14 @@ def publish(
     data: str,
 ) -> None:
     """Hand a message over. Done means that it is stored; it arrives when somebody can take it."""
+    from broker.commands.terminal import read_text, split_pair
+
     if bare := [each for each in options if "=" not in each]:
         raise click.UsageError(f"--option {bare[0]!r} has no value; write NAME=VALUE")
-    given = dict(terminal.split_pair("--option", each) for each in options)
+    given = dict(split_pair("--option", each) for each in options)
     if unknown := [name for name in given if name not in OPTIONS]:
         raise click.UsageError(f"--option {unknown[0]!r} is not one of {', '.join(OPTIONS)}")
-    pairs = [terminal.split_pair("--header", each) for each in headers]
+    pairs = [split_pair("--header", each) for each in headers]
     message = Publish(
         version=int(version),
         distribution=ROUND_ROBIN if acks_n is None else REDUNDANT,
@@ -177,13 +174,13 @@ def publish(
         routing_key=routing_key,
         mandatory=mandatory,
         options={name: value for name, value in given.items() if value},
-        headers=tuple((name, terminal.read_text("--header", text)) for name, text in pairs),
-        payload=terminal.read_text("--data", data),
+        headers=tuple((name, read_text("--header", text)) for name, text in pairs),
+        payload=read_text("--data", data),
     )
     _ask(message, endpoint, timeout_s, server_key, key)
 
 
-@samwise.command(epilog=STATUSES)
+@samwise.command(epilog=exit_status.EPILOG)
 @_asking
 @_speaking
 @click.option("--broker", default="", help="The RabbitMQ broker, by its name in the configuration; default all.")
@@ -208,14 +205,22 @@ def rpc(
     _ask(request, endpoint, timeout_s, server_key, key)
 
 
-@samwise.command(epilog=STATUSES)
+@samwise.command(epilog=exit_status.EPILOG)
 @_asking
 @click.option("--stop", "action", flag_value=STOP, help="Tell it to stop instead, where samwise.controls allows it.")
 @click.option("--restart", "action", flag_value=RESTART, help="Tell it to restart, likewise.")
-def status(endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, action: str | None) -> None:
+@_JSON
+def status(
+    endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, action: str | None, is_json: bool
+) -> None:
     """Show what a gateway has done and what waits there. It is asked in protocol 1.2, which alone knows this."""
     request = Status(VERSION_1_2) if action is None else Control(VERSION_1_2, action)
     text = _ask(request, endpoint, timeout_s, server_key, key)
+    from broker.log import one_line
+
+    if is_json:
+        click.echo(json.dumps({"text": text.splitlines()}))
+        return
     for line in text.splitlines():  # of samd, perhaps
         click.echo(one_line(line))
 
@@ -235,13 +240,18 @@ def _storing(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@messages.command("list", epilog=STATUSES)
+@messages.command("list", epilog=exit_status.EPILOG)
 @_storing
 @click.option("--dead", "is_dead", is_flag=True, help="Dead letters, instead of messages that wait.")
 @click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @click.option("--json", "is_json", is_flag=True, help="A JSON object a line.")
 def list_messages(path: str | None, folder: str | None, is_dead: bool, max_n: int, is_json: bool) -> None:
     """List messages, those first that came first."""
+    import msgspec
+
+    from admin_api.ctl.terminal import print_table
+    from broker.commands.terminal import put_line
+    from broker.views.samwise import DEAD, WAITING
 
     async def main(gateway: Operated) -> int:
         found: list[MessageView] = []
@@ -253,7 +263,7 @@ def list_messages(path: str | None, folder: str | None, is_dead: bool, max_n: in
                 break
         if is_json:
             for each in found:
-                terminal.put_line(msgspec.json.encode(each))
+                put_line(msgspec.json.encode(each))
         else:
             print_table(COLUMNS, [_row(each) for each in found], "none")
         return 0
@@ -261,43 +271,50 @@ def list_messages(path: str | None, folder: str | None, is_dead: bool, max_n: in
     _operate(path, folder, main)
 
 
-@messages.command(epilog=STATUSES)
+@messages.command(epilog=exit_status.EPILOG)
 @_storing
 @click.option("--all", "is_all", is_flag=True, help="All dead letters.")
 @click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
-def requeue(path: str | None, folder: str | None, is_all: bool, ids: tuple[int, ...]) -> None:
+@_JSON
+def requeue(path: str | None, folder: str | None, is_all: bool, ids: tuple[int, ...], is_json: bool) -> None:
     """Try dead letters again."""
     if is_all == bool(ids):
         raise click.UsageError("name dead letters by their ids, or all by --all")
 
     async def main(gateway: Operated) -> int:
         if not is_all:
-            return _say_changed("requeued", await gateway.requeue(list(ids)), len(ids), "dead letter")
+            return _say_changed("requeued", await gateway.requeue(list(ids)), is_json, len(ids), "dead letter")
         changed_n = await _change_dead(gateway, gateway.requeue)
-        return _say_changed("requeued", changed_n)
+        return _say_changed("requeued", changed_n, is_json)
 
     _operate(path, folder, main)
 
 
-@messages.command(epilog=STATUSES)
+@messages.command(epilog=exit_status.EPILOG)
 @_storing
 @click.option("--dead", "is_dead", is_flag=True, help="All dead letters.")
 @click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
-def remove(path: str | None, folder: str | None, is_dead: bool, ids: tuple[int, ...]) -> None:
-    """Remove messages and dead letters; what is under way may still arrive."""
+@_JSON
+def remove(path: str | None, folder: str | None, is_dead: bool, ids: tuple[int, ...], is_json: bool) -> None:
+    """Remove messages and dead letters.
+
+    What is under way may still arrive.
+    """
     if is_dead == bool(ids):
         raise click.UsageError("name messages by their ids, or all dead letters by --dead")
 
     async def main(gateway: Operated) -> int:
         if not is_dead:
-            return _say_changed("removed", await gateway.remove(list(ids)), len(ids), "message")
-        return _say_changed("removed", await _change_dead(gateway, gateway.remove))
+            return _say_changed("removed", await gateway.remove(list(ids)), is_json, len(ids), "message")
+        return _say_changed("removed", await _change_dead(gateway, gateway.remove), is_json)
 
     _operate(path, folder, main)
 
 
 async def _change_dead(gateway: Operated, change: Callable[[list[int]], Awaitable[int]]) -> int:
     """Changes all dead letters, once each: one that is requeued may be dead again meanwhile. How many were changed."""
+    from broker.views.samwise import DEAD
+
     changed_n = after_id = 0
     while letters := (await gateway.page(DEAD, after_id, PAGE_N)).items:
         changed_n += await change([each.id for each in letters])
@@ -307,11 +324,21 @@ async def _change_dead(gateway: Operated, change: Callable[[list[int]], Awaitabl
 
 def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Coroutine[Any, Any, int]]) -> None:
     """Asks the gateway of that folder; where none runs, opens what it has stored."""
+    import asyncio
+
+    from broker.commands.terminal import complain
+    from broker.config.load import ConfigErrors, load
+    from client_sdk.gateways.control import NotRunning
+    from client_sdk.gateways.samwise.assignment import control_path
+    from client_sdk.gateways.samwise.control import ControlClient, StoppedGateway
+    from client_sdk.gateways.samwise.settings import STORE_NAME, store_of
+    from client_sdk.gateways.samwise.tables import StoreError
+
     try:
         options = load(path, os.environ, {"samwise.dir": folder}).samwise
     except ConfigErrors as error:
         click.echo(error.text, err=True)
-        sys.exit(click.UsageError.exit_code)
+        sys.exit(exit_status.USAGE)
     if not options.dir:
         raise click.UsageError("where are the messages? Give --dir, --config or RSB_SAMWISE__DIR")
     if not (Path(options.dir) / STORE_NAME).exists():
@@ -328,20 +355,24 @@ def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Co
     try:
         sys.exit(asyncio.run(run_either()))
     except StoreError as error:
-        terminal.complain(str(error))
-        sys.exit(terminal.EXIT_FAILED)
+        complain(str(error))
+        sys.exit(exit_status.FAILED)
 
 
-def _say_changed(what: str, changed_n: int, wanted_n: int = 0, kind: str = "") -> int:
+def _say_changed(what: str, changed_n: int, is_json: bool, wanted_n: int = 0, kind: str = "") -> int:
     """The exit status. `wanted_n`: ids of messages of this `kind` that were named."""
-    click.echo(f"{what} {changed_n}")
+    from broker.commands.terminal import complain
+
+    click.echo(json.dumps({what: changed_n}) if is_json else f"{what} {changed_n}")
     if changed_n < wanted_n:
-        terminal.complain(f"{wanted_n - changed_n} of {wanted_n} ids are of no {kind}")
-        return terminal.EXIT_FAILED
+        complain(f"{wanted_n - changed_n} of {wanted_n} ids are of no {kind}")
+        return exit_status.FAILED
     return 0
 
 
 def _row(letter: MessageView) -> tuple[str, ...]:
+    from broker.log import one_line
+
     moment = datetime.datetime.fromtimestamp(letter.stored_at_ms / 1000).isoformat(" ", "milliseconds")
     acknowledged = f"{len(letter.acknowledged_by)} of {letter.acknowledgements}"
     size, tries = str(letter.payload_bytes), str(letter.tries)
@@ -355,17 +386,19 @@ def _ask(request: Request, endpoint: str, timeout_s: float, server_key: Path | N
         raise click.UsageError("--key needs --server-key: without the gateway's public key nothing is encrypted")
     if lack := lack_of_zeromq():
         click.echo(f"{click.get_current_context().command_path} {lack}", err=True)
-        sys.exit(EXIT_NOT_INSTALLED)
+        sys.exit(exit_status.NOT_INSTALLED)
+    from broker.commands.terminal import complain
+
     connect: type[SamwiseClient] = importlib.import_module(CLIENT).SamwiseClient
     try:
         with connect(endpoint, timeout_s=timeout_s, server_key=server_key, key=key) as client:
             reply = client.ask(request)
     except TimeoutError as error:  # NoAnswer
-        terminal.complain(str(error))
-        sys.exit(terminal.EXIT_DEADLINE)
+        complain(str(error))
+        sys.exit(exit_status.TOO_LATE)
     except (ValueError, OSError, Refused) as error:
         raise click.UsageError(str(error)) from None
     if not reply.is_ok:
-        terminal.complain(reply.text)
-        sys.exit(terminal.EXIT_REJECTED)
+        complain(reply.text)
+        sys.exit(exit_status.REFUSED)
     return reply.text

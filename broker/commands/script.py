@@ -2,9 +2,8 @@
 
 import sys
 
+from broker import exit_status
 from broker.commands.hangup import outlive_hangups
-
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
     outlive_hangups()
@@ -12,6 +11,6 @@ if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
 try:
     from broker.commands.main import main  # takes time
 except KeyboardInterrupt:
-    sys.exit(EXIT_INTERRUPTED)
+    sys.exit(exit_status.INTERRUPTED)
 
 __all__ = ["main"]

@@ -9,12 +9,16 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
 
-from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient, url_of
+from admin_api.ctl.client import AdminClient
+from admin_api.ctl.completion import complete_services
+from admin_api.ctl.place import admin_options, place_of
 from admin_api.ctl.terminal import print_table
+from broker import exit_status
 from broker.routing.balance import gini, max_over_mean
 from broker.routing.sharding.hashes import key_hash
 from broker.routing.sharding.methods import NAMES, ShardMethod, ShardMethods
@@ -23,7 +27,6 @@ from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id
 
-EXIT_FAILED: Final = 1
 ALL: Final = "all"
 KEYS: Final = 100_000  # enough for shares that are right to a third of a percent with ten routes
 MAX_KEYS: Final = 10_000_000  # some 400 MB of hashes
@@ -102,8 +105,13 @@ def made_ids(count: int, taken: Sequence[bytes] = ()) -> list[bytes]:
     type=click.File("rb"),
     help='Begin with the Route Ids of a file, one a line; "-": standard input.',
 )
-@click.option("--service", metavar="NAME", help="Begin with the routes of a service at a running broker.")
-@click.option("--admin", metavar="URL", callback=url_of, help=f"That broker's admin API.  [default: {DEFAULT_ADMIN}]")
+@click.option(
+    "--service",
+    metavar="NAME",
+    shell_complete=complete_services,
+    help="Begin with the routes of a service at a running broker.",
+)
+@admin_options
 @click.option(
     "--join", "joins", multiple=True, metavar="N|ID", help="N made-up routes join, or the route ID; again for more."
 )
@@ -126,6 +134,8 @@ def shard_plan(
     route_ids: BinaryIO | None,
     service: str | None,
     admin: str | None,
+    token_file: Path | None,
+    context: str | None,
     joins: tuple[str, ...],
     leaves: tuple[str, ...],
     method: str,
@@ -137,7 +147,7 @@ def shard_plan(
     methods = _methods(method)
     if sum(each is not None for each in (routes_n, route_ids, service)) != 1:
         raise click.UsageError("one of --routes N, --route-ids FILE, --service NAME is required")
-    if admin is not None and service is None:
+    if (admin or token_file or context) and service is None:
         raise click.UsageError("--admin needs --service NAME: it is asked for the routes of a service")
     if not joins and not leaves:
         raise click.UsageError("--join N, --leave N or both are required")
@@ -151,7 +161,7 @@ def shard_plan(
         before = _read_ids(route_ids)
     else:
         assert service is not None  # one of the three is there
-        before = _ask(admin or DEFAULT_ADMIN, service)
+        before = _ask(*place_of(admin, token_file, context), service)
     plan = Plan(before, _changed(before, joins, leaves))
     hashes = _read_keys(keys_file) if keys_file is not None else _made_keys(keys_n if keys_n is not None else KEYS)
     outcomes: list[Outcome] = []
@@ -223,13 +233,13 @@ def _read_ids(file: BinaryIO) -> list[bytes]:
     return list(found)
 
 
-def _ask(url: str, service: str) -> list[bytes]:
+def _ask(url: str, token: str, service: str) -> list[bytes]:
     """The routes of a service that count for shards: a drained one is gone already (D-42)."""
-    items = AdminClient(url, PROGRAM).get_all("/api/v1/routes", [("service", service)])["items"]
+    items = AdminClient(url, PROGRAM, token).get_all("/api/v1/routes", [("service", service)])["items"]
     found = [parse_id(each["route_id"]) for each in items if "draining" not in each["states"]]
     if not found:
         click.echo(f"{PROGRAM}: the broker at {url} has no route of {service!r} that is not drained", err=True)
-        sys.exit(EXIT_FAILED)
+        sys.exit(exit_status.FAILED)
     return found
 
 

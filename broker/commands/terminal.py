@@ -6,43 +6,25 @@ Decides how an error becomes an exit status, and how bytes become lines. Knows n
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import ssl as tls
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 import msgspec
 
 import client_sdk
+from admin_api.ctl.place import complete_contexts
+from broker import exit_status
+from broker.config import CONTEXT_VARIABLE, URL_VARIABLE
+from broker.contexts import Context, ContextError, context_in_use
 from broker.log import one_line
 from client_sdk.credentials import CredentialsSource, Password, Token
 from rsocket_wire.ports import DEFAULT_URL
-
-EXIT_FAILED = 1
-EXIT_NOT_CONNECTED = 3
-EXIT_REJECTED = 4
-EXIT_APPLICATION = 5
-EXIT_DEADLINE = 6
-EXIT_LOST = 7
-EXIT_BAD_REQUEST = 8
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-EXIT_PIPE = 141  # 128 + SIGPIPE: whoever read our output has gone
-
-STATUSES = """\b
-Exit status:
-  0  done
-  1  something else
-  2  the command line is wrong
-  3  no connection to a broker, or it refuses this one
-  4  refused before any service saw it (no-route, over-limit, draining ...)
-  5  the service's handler failed
-  6  the deadline has passed
-  7  the service or the connection was lost during the request
-  8  the request is invalid (bad-address, no-handler, too-large ...)
-  130  interrupted; the other side got a CANCEL"""
 
 TOKEN_VARIABLE = "RSOCKET_BROKER_TOKEN"
 PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
@@ -51,20 +33,20 @@ MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be
 READ_BYTES = 1 << 16
 
 _STATUS_OF: tuple[tuple[type[client_sdk.ClientError], int], ...] = (
-    (client_sdk.NotConnected, EXIT_NOT_CONNECTED),
-    (client_sdk.SetupRejected, EXIT_NOT_CONNECTED),
-    (client_sdk.Rejected, EXIT_REJECTED),
-    (client_sdk.ApplicationError, EXIT_APPLICATION),
-    (client_sdk.DeadlineExceeded, EXIT_DEADLINE),
-    (client_sdk.ConnectionLost, EXIT_LOST),
-    (client_sdk.Canceled, EXIT_LOST),
-    (client_sdk.BadRequest, EXIT_BAD_REQUEST),
+    (client_sdk.NotConnected, exit_status.NO_ANSWER),
+    (client_sdk.SetupRejected, exit_status.REFUSED),
+    (client_sdk.Rejected, exit_status.REFUSED),
+    (client_sdk.ApplicationError, exit_status.HANDLER_FAILED),
+    (client_sdk.DeadlineExceeded, exit_status.TOO_LATE),
+    (client_sdk.ConnectionLost, exit_status.LOST),
+    (client_sdk.Canceled, exit_status.LOST),
+    (client_sdk.BadRequest, exit_status.INVALID),
 )
 
 
 def status_of(error: client_sdk.ClientError) -> int:
     """The exit status that stands for it."""
-    return next((status for kind, status in _STATUS_OF if isinstance(error, kind)), EXIT_FAILED)
+    return next((status for kind, status in _STATUS_OF if isinstance(error, kind)), exit_status.FAILED)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
@@ -78,24 +60,18 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
         complain(str(error))
         status = status_of(error)
     except KeyboardInterrupt:
-        status = EXIT_INTERRUPTED
+        status = exit_status.INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
-        status = EXIT_PIPE
+        exit_status.drop_output()
+        status = exit_status.PIPE_CLOSED
     except OSError as error:  # a full disk, a file that cannot be read
         complain(_why(error))
-        _drop_output()
-        status = EXIT_FAILED
+        exit_status.drop_output()
+        status = exit_status.FAILED
     except ValueError as error:  # an argument that the SDK refuses: a URL, a mime type, a time
         complain(str(error))
-        status = click.UsageError.exit_code
+        status = exit_status.USAGE
     sys.exit(status)
-
-
-def _drop_output() -> None:
-    """Python would complain once more when it flushes at exit."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _why(error: OSError) -> str:
@@ -216,14 +192,22 @@ def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLCon
     return context
 
 
-def credentials_of(token_file: str | None, user: str | None) -> CredentialsSource | None:
+def credentials_of(token_file: str | None, user: str | None, context: Context) -> CredentialsSource | None:
     """What the command proves who it is with: a token from the file or TOKEN_VARIABLE, or a name with a password from
-    PASSWORD_VARIABLE or the terminal; None: nothing. UsageError for both, and for none of a file or a terminal.
+    PASSWORD_VARIABLE or the terminal; else what the context says; None: nothing. UsageError for both, and for none of
+    a file or a terminal.
     """
     if token_file is not None and user is not None:
         raise click.UsageError("--token-file and --user exclude each other")
+    if token_file is None and user is None and TOKEN_VARIABLE not in os.environ:
+        if "token" in context:
+            return Token(context["token"])
+        token_file, user = context.get("token_file"), context.get("user")
+        user = None if token_file is not None else user
     if user is not None:
         password = os.environ.get(PASSWORD_VARIABLE)
+        if password is None and user == context.get("user"):
+            password = context.get("password")
         if password is None:
             if not sys.stdin.isatty():
                 raise click.UsageError(f"--user needs {PASSWORD_VARIABLE} where there is no terminal to ask at")
@@ -240,8 +224,60 @@ def credentials_of(token_file: str | None, user: str | None) -> CredentialsSourc
     return read_token
 
 
+class Place(NamedTuple):
+    """Where a broker is, and how to get in."""
+
+    url: str
+    ssl: tls.SSLContext | None
+    credentials: CredentialsSource | None
+
+
+def place_of(
+    url: str | None,
+    *,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    token_file: str | None,
+    user: str | None,
+    context_name: str | None,
+) -> Place:
+    """What an option says, else a variable, else the context in use, else the default. UsageError.
+
+    What else a context holds counts only where its URL does: nobody else is sent its credentials.
+    """
+    try:
+        context = context_in_use(context_name, os.environ)
+    except ContextError as error:
+        raise click.UsageError(str(error)) from None
+    said = url or os.environ.get(URL_VARIABLE)
+    if context_name and said and said != context.get("url"):
+        raise click.UsageError(f"--context {context_name} has its own URL; leave out {said}")
+    if said and said != context.get("url"):
+        context = {}
+    ssl = tls_context(ca or context.get("ca"), cert or context.get("cert"), key or context.get("key"))
+    credentials = credentials_of(token_file, user, context)
+    return Place(said or context.get("url") or DEFAULT_URL, ssl, credentials)
+
+
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The URL and what is needed to get there."""
+    """The URL and what is needed to get there; the command gets a `Place`."""
+
+    @functools.wraps(command)
+    def placed(
+        url: str | None,
+        ca: str | None,
+        cert: str | None,
+        key: str | None,
+        token_file: str | None,
+        user: str | None,
+        context_name: str | None,
+        **given: Any,
+    ) -> None:
+        place = place_of(url, ca=ca, cert=cert, key=key, token_file=token_file, user=user, context_name=context_name)
+        command(place, **given)
+
+    with_options: Callable[..., None] = placed
     for option in (
         click.option("--user", metavar="NAME", help=f"Log in as this user, with the password in {PASSWORD_VARIABLE}."),
         click.option("--token-file", metavar="FILE", help=f"Log in with the token in FILE, or in {TOKEN_VARIABLE}."),
@@ -250,7 +286,14 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
         click.option(
             "--ca", metavar="FILE", help="CA certificates that sign the broker's, PEM; for tls:// and wss://."
         ),
-        click.argument("url", default=DEFAULT_URL, metavar="[URL]"),
+        click.option(
+            "--context",
+            "context_name",
+            metavar="NAME",
+            shell_complete=complete_contexts,
+            help=f"The broker of this context.  [default: {CONTEXT_VARIABLE}, or `context use`]",
+        ),
+        click.argument("url", required=False, metavar="[URL]"),
     ):
-        command = option(command)
-    return command
+        with_options = option(with_options)
+    return with_options

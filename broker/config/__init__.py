@@ -1,1 +1,8 @@
 """The configuration of a broker: which options there are, where they are read, and what they may say."""
+
+from typing import Final
+
+# Of commands that ask a broker. They begin as variables of options do, and are none.
+URL_VARIABLE: Final = "RSB_URL"
+ADMIN_VARIABLE: Final = "RSB_ADMIN"
+CONTEXT_VARIABLE: Final = "RSB_CONTEXT"

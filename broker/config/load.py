@@ -20,6 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from broker.config import ADMIN_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
 from broker.config.auth import auth_mistakes, operator_mistakes, read_routes, role_mistakes
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots, read_revoked
 from broker.config.cluster import cluster_mistakes
@@ -52,6 +53,7 @@ from rsocket_wire.wire.ids import id_text, parse_id
 
 CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certificates that sign others
 DEFAULTS: Final = "defaults"
+VARIABLES_OF_COMMANDS: Final = (TOKEN_VARIABLE, URL_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE)  # no mistakes
 LISTENERS: Final = ("server.listen", "cluster.listen")  # options
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
@@ -324,7 +326,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
         elif tables := next((each for each in TABLES.values() if variable.startswith(_prefix_of(each))), None):
             text = f"{_many(tables.what)} have no variables, only tables [{tables.place}.NAME] in the file"
             found.mistakes.append(Mistake(source.name, 0, variable, text))
-        elif variable.startswith(VARIABLE_PREFIX) and variable != TOKEN_VARIABLE:
+        elif variable.startswith(VARIABLE_PREFIX) and variable not in VARIABLES_OF_COMMANDS:
             rest = variable.removeprefix(VARIABLE_PREFIX)
             same = [name for name in known if name.endswith(f"__{rest}")]  # its section was forgotten
             near = _near(variable, list(known), 0.8)  # they share a prefix

@@ -238,7 +238,8 @@ def is_found(name: str) -> bool:
 
 def say(text: str) -> None:
     """One line for people."""
-    print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+    over = "\r\x1b[K" if sys.stderr.isatty() else ""  # a line of progress
+    print(f"{over}{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 def _lying(events: FileSystem) -> Iterator[tuple[str, str]]:

@@ -23,21 +23,17 @@ from types import FrameType
 from typing import Any, Final
 
 from spark_sink.errors import BadFolder, SinkError
+from spark_sink.pipeline import DELTA, LOCAL, SPARK
 from spark_sink.pipeline.batch import STOP_WORD, BatchWriter, never_read, say
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem, filesystem_of, local_path
 from spark_sink.pipeline.folders import check_folders, judge_folders, locked, remove_leftovers
-from spark_sink.pipeline.formats.choice import DELTA
 from spark_sink.pipeline.keeping import Keeping, remove_old
 from spark_sink.pipeline.local import LocalEngine, LocalQuery
 from spark_sink.pipeline.spark import ROLL_WORD, SparkEngine, SparkQuery
 from spark_sink.pipeline.upgrade import upgrade
 from spark_sink.session import children, open_session, reason_of, silence_java
 from spark_sink.tables import REQUESTS
-
-SPARK: Final = "spark"
-LOCAL: Final = "local"
-ENGINES: Final = (SPARK, LOCAL)
 
 POLL_S: Final = 0.25  # how often a signal and the end of the query are looked for
 LOOK_S: Final = 30.0  # how often it is looked for files that nobody reads, and for tables to be merged or removed

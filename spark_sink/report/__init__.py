@@ -6,3 +6,7 @@
 
 Needs neither Spark nor Java, and plotly only for the page.
 """
+
+from typing import Final
+
+DEFAULT_TAG: Final = "region"  # that routes of most systems have

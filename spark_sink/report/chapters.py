@@ -1,7 +1,8 @@
 """The facts as tables of texts, in chapters: what a terminal, Markdown and the page's tables are printed from."""
 
+from spark_sink.report import DEFAULT_TAG
 from spark_sink.report.access.sections import admissions_section, changes_section, denials_section
-from spark_sink.report.facts import DEFAULT_TAG, Facts
+from spark_sink.report.facts import Facts
 from spark_sink.report.feed.sections import consumers_section, feeds_section, lacking_section, trouble_section
 from spark_sink.report.messages.sections import dead_letters_section, deliveries_section
 from spark_sink.report.routes import sections as routes

@@ -6,6 +6,7 @@ from typing import Final
 
 from broker import events as kinds
 from spark_sink.errors import BadFolder
+from spark_sink.report import DEFAULT_TAG
 from spark_sink.report.access.facts import access_of
 from spark_sink.report.cluster.facts import cluster_of
 from spark_sink.report.cluster.gaps import gaps_of
@@ -26,7 +27,6 @@ from spark_sink.report.traffic.periods import period_before
 from spark_sink.tables import GAPS, LIFECYCLE, MESSAGES, ROUTES, SESSIONS, check_tables
 from spark_sink.timestamps import micros_of, moment_at
 
-DEFAULT_TAG: Final = "region"  # that routes of most systems have
 REMOTE: Final = "broker "  # what `peer` of another broker's route begins with
 _TOLD: Final = (
     *(kinds.BROKER_DIED, kinds.BROKER_JOINED, kinds.BROKER_LEFT, kinds.BROKER_STARTED, kinds.BROKER_STOPPED),

@@ -3,23 +3,26 @@
 Every expected failure is one sentence on standard error and an exit status, see `spark_sink.errors`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from spark_sink.errors import SinkError
-from spark_sink.session import NEAR_MASTER, open_session
+from spark_sink.java import NEAR_MASTER
 from spark_sink.terminal import console_of, end, moment_option
-from spark_sink.time_travel.rebuild import Reader, table_at
-from spark_sink.time_travel.segment_reader import SegmentReader
-from spark_sink.time_travel.show import filtered, print_difference, print_table_at
-from spark_sink.time_travel.spark_reader import SparkReader
-from spark_sink.time_travel.table_reader import TableReader
-from spark_sink.time_travel.values import Difference, SeenRoute, TableAt, diff, route_json
+
+if TYPE_CHECKING:
+    from spark_sink.time_travel.rebuild import Reader
+    from spark_sink.time_travel.segment_reader import SegmentReader
+    from spark_sink.time_travel.table_reader import TableReader
+    from spark_sink.time_travel.values import SeenRoute, TableAt
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -69,6 +72,11 @@ def table(
     master: str | None,
 ) -> None:
     """Show the routing table of a broker at a given time, rebuilt from its events."""
+    from spark_sink.time_travel.rebuild import table_at  # late, here and below: pyarrow
+    from spark_sink.time_travel.segment_reader import SegmentReader
+    from spark_sink.time_travel.show import filtered
+    from spark_sink.time_travel.table_reader import TableReader
+
     try:
         near: SegmentReader | TableReader
         if events is not None and tables is None:
@@ -92,6 +100,9 @@ def _reader(near: SegmentReader | TableReader, master: str, with_spark: bool) ->
     if not with_spark:
         yield near
         return
+    from spark_sink.session import open_session
+    from spark_sink.time_travel.spark_reader import SparkReader
+
     session = open_session(master, name="rsocket-broker table")
     try:
         yield SparkReader(session, near)
@@ -100,6 +111,9 @@ def _reader(near: SegmentReader | TableReader, master: str, with_spark: bool) ->
 
 
 def _show(found: TableAt, routes: list[SeenRoute], as_json: bool) -> None:
+    from spark_sink.time_travel.show import print_table_at
+    from spark_sink.time_travel.values import route_json
+
     if as_json:
         click.echo(json.dumps(found.to_json() | {"routes": [route_json(route) for route in routes]}, indent=2))
         return
@@ -109,6 +123,9 @@ def _show(found: TableAt, routes: list[SeenRoute], as_json: bool) -> None:
 def _show_difference(
     before: TableAt, after: TableAt, service: str | None, tags: list[tuple[str, str]], as_json: bool
 ) -> None:
+    from spark_sink.time_travel.show import filtered, print_difference
+    from spark_sink.time_travel.values import Difference, diff
+
     joined, left, *changes = diff(before, after)
     # Of two sides one is enough to be shown.
     replaced, changed = ([change for change in of if filtered(change, service, tags)] for of in changes)

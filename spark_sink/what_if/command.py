@@ -1,23 +1,25 @@
 """The command `rsocket-broker simulate`: options into a question, the answer to the terminal, as JSON, as a page."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
+from broker import exit_status
 from spark_sink.errors import SinkError
-from spark_sink.session import NEAR_MASTER, open_session
+from spark_sink.java import NEAR_MASTER
+from spark_sink.progress_line import ProgressLine
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.timestamps import micros_of
-from spark_sink.what_if.local import LocalEngine, check_folder
-from spark_sink.what_if.output import as_json, print_simulation
-from spark_sink.what_if.page import write_page
-from spark_sink.what_if.question import MAX_COPIES, Question, question_of
-from spark_sink.what_if.simulation import Simulation
-from spark_sink.what_if.simulation import simulate as ask
-from spark_sink.what_if.spark import SparkEngine
+
+if TYPE_CHECKING:
+    from spark_sink.what_if.question import Question
+    from spark_sink.what_if.simulation import Simulation
+
+MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not
 
 
 def _micros(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -71,12 +73,21 @@ def simulate(
     """
     if bool(events) == bool(tables):
         raise click.UsageError("give either --events or --tables")
+    import msgspec  # late, as what follows: pyarrow, and the broker's routing
+
+    from spark_sink.what_if.local import LocalEngine
+    from spark_sink.what_if.output import as_json, print_simulation
+    from spark_sink.what_if.page import write_page
+    from spark_sink.what_if.question import question_of
+    from spark_sink.what_if.simulation import simulate as ask
+
     try:
         question = question_of(**asked)
-        if no_spark:
-            simulation = ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
-        else:
-            simulation = _on_spark(events, tables, question, master)
+        with ProgressLine("replaying the requests"):
+            if no_spark:
+                simulation = ask(LocalEngine(events=_path(events), tables=_path(tables), question=question), question)
+            else:
+                simulation = _on_spark(events, tables, question, master)
         if is_json:
             click.echo(msgspec.json.encode(as_json(simulation)).decode())
         else:
@@ -88,10 +99,15 @@ def simulate(
         end(error)
     except OSError as error:
         click.echo(f"the page cannot be written: {error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_status.USAGE)
 
 
 def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:
+    from spark_sink.session import open_session
+    from spark_sink.what_if.local import check_folder
+    from spark_sink.what_if.simulation import simulate as ask
+    from spark_sink.what_if.spark import SparkEngine
+
     if "://" not in events + tables:
         check_folder(_path(events), _path(tables))
     session = open_session(master, name="rsocket-broker simulate")

@@ -18,8 +18,6 @@ from rsocket_wire.wire.keys import NO_TAG, Key, keys_named, parse_key
 from spark_sink.errors import SinkError
 from spark_sink.history.epochs import FOR_EVER, values_of
 
-MAX_COPIES: Final = 100  # of each route; more say nothing that a hundred do not
-
 
 class BadQuestion(SinkError):
     """An option that asks for what cannot be; the text names it."""

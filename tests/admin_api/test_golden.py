@@ -44,7 +44,9 @@ VIEWS = [
 ]
 CHANGES = {"drain", "undrain", "redirect", "unredirect", "revoke", "unrevoke", "close"}
 GROUPS = {"samwise", "feed"}
-LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES - GROUPS)]
+OF_ONE = {"route", "service", "limits"}  # the limits are long: see `test_commands`
+LISTS = [[name] for name in sorted(ctl.commands.keys() - CHANGES - GROUPS - OF_ONE)]
+LISTS += [["route", FAR], ["service", "orders"], ["traffic", "--service", "orders"]]
 LISTS += [["connections", "--closed"], ["samwise", "status"], ["samwise", "messages", "--dead"]]
 LISTS += [["feed", "status"], ["feed", "posts", "data"]]
 

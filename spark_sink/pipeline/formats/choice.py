@@ -3,14 +3,12 @@
 from typing import Final
 
 from spark_sink.errors import BadFolder
+from spark_sink.pipeline import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
 from spark_sink.pipeline.formats.delta import DeltaTables
 from spark_sink.pipeline.formats.plain import PlainTables
 from spark_sink.tables import CHECKPOINTS
 
-PARQUET: Final = "parquet"
-DELTA: Final = "delta"
-FORMATS: Final = (PARQUET, DELTA)
 FORMAT: Final = "format"
 
 TableFormat = PlainTables | DeltaTables

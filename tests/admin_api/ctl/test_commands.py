@@ -7,10 +7,15 @@ import socket
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from click.testing import CliRunner
 from msgspec.structs import replace
 
-from admin_api.ctl.client import DEFAULT_ADMIN, AdminClient
-from admin_api.ctl.tables import state_text, tags_text
+from admin_api.ctl.client import AdminClient
+from admin_api.ctl.commands import check_of
+from admin_api.ctl.place import DEFAULT_ADMIN
+from admin_api.ctl.tables import LINKS, state_text, tags_text
+from broker import exit_status
+from broker.commands.main import main
 from tests.admin_api.asking import Api, run, said, squeezed
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin
 from tests.admin_api.gateway import FakeGateway
@@ -98,7 +103,7 @@ async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
     assert admin.world.wires[2].is_closed
     result = await run("close", "2", "--admin", url)
     assert (result.exit_code, result.stderr) == (
-        1,
+        4,
         "rsocket-broker ctl: no-such-connection: no connection has the number 2\n",
     )
     assert json.loads(await said("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
@@ -123,10 +128,10 @@ async def test_a_change_that_is_said_wrongly_is_never_asked_for(
     assert admin.core.lifecycle.drains.all() == []
 
 
-async def test_what_the_broker_refuses_to_change_is_its_sentence_and_exit_status_1(url: str) -> None:
+async def test_what_the_broker_refuses_to_change_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("drain", "broker", "--grace", "-1", "--admin", url)
     sentence = "bad-body: grace_s must be a number from 0 to 3600, not -1.0"
-    assert (result.exit_code, result.stderr) == (1, f"rsocket-broker ctl: {sentence}\n")
+    assert (result.exit_code, result.stderr) == (4, f"rsocket-broker ctl: {sentence}\n")
 
 
 def test_states_of_a_route_are_shown_with_how_long_it_is_still_ejected() -> None:
@@ -149,19 +154,19 @@ async def test_what_peers_are_called_does_not_reach_the_terminal_as_control_char
 
 
 @pytest.mark.parametrize("command", ["status", "routes", "services", "connections"])
-async def test_one_sentence_and_exit_status_2_when_nobody_answers(command: str) -> None:
+async def test_one_sentence_and_exit_status_3_when_nobody_answers(command: str) -> None:
     with socket.socket() as probe:  # bound and not listening: nobody else can answer there
         probe.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
         result = await run(command, "--admin", nowhere)
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout) == (3, "")
     sentence = f"no broker answers at {nowhere} (connection refused); --admin says where"
     assert result.stderr == f"rsocket-broker ctl: {sentence}\n"
 
 
-async def test_a_refusal_is_its_sentence_and_exit_status_1(url: str) -> None:
+async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("routes", "--admin", url, "--tag", "=x")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr == "rsocket-broker ctl: bad-filter: tag.: a key is empty; it needs 1..127 bytes\n"
 
 
@@ -176,7 +181,7 @@ async def test_another_server_is_told_from_a_broker(body: str, status: int) -> N
     app.router.add_get("/{path:.*}", answer)
     async with TestServer(app) as server:
         result = await run("status", "--admin", str(server.make_url("")))
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr.count("\n") == 1
 
 
@@ -225,7 +230,7 @@ async def test_messages_are_removed_up_to_one_that_is_not_there(beside: FakeGate
     assert await said("samwise", "remove", "1", "2", "--admin", url) == "2 messages removed"
     result = await run("samwise", "remove", "3", "1", "5", "--admin", url)
     assert (result.exit_code, result.stderr) == (
-        1,
+        4,
         "rsocket-broker ctl: no-such-message: no message has the id 1\n",
     )
     assert beside.ids == {4, 5}
@@ -256,3 +261,49 @@ async def test_what_is_to_be_requeued_is_named_once(beside: FakeGateway, url: st
         "Error: name dead letters by their ids, or all by --all",
     )
     assert beside.dead == {2, 4}
+
+
+async def test_check_tells_by_the_exit_status_whether_the_broker_is_well(admin: FakeAdmin, url: str) -> None:
+    well = await run("status", "--check", "--admin", url)
+    assert (well.exit_code, well.stdout) == (exit_status.DONE, "ready\n")
+    await said("drain", "broker", "--keep", "--admin", url)
+    drained = await run("status", "--check", "--admin", url, "--json")
+    assert (drained.exit_code, json.loads(drained.stdout)["is_drained"]) == (exit_status.DRAINED, True)
+    admin.files = replace(PIPE_STATE, error="disk full")
+    unwell = await run("status", "--check", "--admin", url)
+    assert (unwell.exit_code, unwell.stdout) == (exit_status.UNWELL, "event files: disk full\n")
+
+
+def test_brokers_that_cannot_be_reached_are_told() -> None:
+    body = {"state": "ready", "event_files": None, "cluster": {"brokers": 3, "reachable": 1}}
+    assert check_of(body, is_drained=True) == (exit_status.UNWELL, ["2 of 3 brokers cannot be reached"])
+    body["cluster"] = {"brokers": 1, "reachable": 1}
+    assert check_of({**body, "state": "stopping"}, is_drained=False)[0] == exit_status.DRAINED
+    assert check_of({**body, "state": "starting"}, is_drained=False)[0] == exit_status.UNWELL
+
+
+async def test_a_command_that_watches_asks_again_until_it_is_interrupted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("admin_api.ctl.commands.time.sleep", sleep)
+    words = ["ctl", "services", "--watch", "2", "--json", "--admin", url]
+    result = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert (result.exit_code, waits) == (exit_status.INTERRUPTED, [2.0, 2.0, 2.0])
+    assert len({json.loads(line)["total"] for line in result.stdout.splitlines()}) == 1
+
+
+async def test_limits_are_listed_with_their_reasons(url: str) -> None:
+    lines = squeezed(await said("limits", "--admin", url))
+    assert any(line.startswith("limits.max_connections 50000") for line in lines), lines
+
+
+def test_links_whose_brokers_have_other_roles_say_so() -> None:
+    (column,) = [each for each in LINKS.columns if each.head == "roles"]
+    assert [column.cell({"has_other_roles": each}) for each in (True, False)] == ["differ", "-"]

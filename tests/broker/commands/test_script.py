@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broker.commands.script import EXIT_INTERRUPTED
+from broker.exit_status import INTERRUPTED
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERRUPTS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
@@ -20,4 +20,4 @@ def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: 
         capture_output=True,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, b"", b"")

@@ -247,13 +247,13 @@ async def test_drained_routes_are_gone_already(admin: FakeAdmin, url: str) -> No
     assert json.loads(result.stdout)["routes_before"] == 1
 
 
-def test_nobody_answers_is_exit_status_2() -> None:
+def test_nobody_answers_is_exit_status_3() -> None:
     with socket.socket() as probe:  # bound and not listening: nobody else can answer there
         probe.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
         result = run("--admin", nowhere, "--service", "orders", "--join", "1")
     sentence = f"no broker answers at {nowhere} (connection refused); --admin says where"
-    assert (result.exit_code, result.stderr) == (2, f"rsocket-broker shard-plan: {sentence}\n")
+    assert (result.exit_code, result.stderr) == (3, f"rsocket-broker shard-plan: {sentence}\n")
 
 
 def test_it_is_a_command_of_rsocket_broker() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from broker.events import LifecycleEvent
-from spark_sink.pipeline.formats.choice import PARQUET
+from spark_sink.pipeline import PARQUET
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.folders import BEFORE_MIDNIGHT_MS, EventSource, seal, seal_frames
 from tests.spark_sink.records import NOON_MS, Event, definition, events, header_with, request

@@ -17,8 +17,8 @@ from broker.events import (
     ROUTE_SEEN,
     bucket_low_us,
 )
+from spark_sink.pipeline import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.batch import BatchWriter
-from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine
 from spark_sink.schema import FLOWS, REQUESTS
 from spark_sink.tables import GAPS, LIFECYCLE, REJECTIONS, ROUTES, SESSIONS, TRAFFIC, read_table

@@ -15,11 +15,10 @@ from broker.events import BROKER_STARTED, BROKER_STOPPED, LifecycleEvent
 from spark_sink.cli import pipeline
 from spark_sink.errors import BadFolder, SinkError
 from spark_sink.event_files.layout import Disk
-from spark_sink.pipeline import compaction
+from spark_sink.pipeline import DELTA, FORMATS, PARQUET, compaction
 from spark_sink.pipeline.compaction import Compacted, compact, finish_if_alone, publishing
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.formats import plain
-from spark_sink.pipeline.formats.choice import DELTA, FORMATS, PARQUET
 from spark_sink.pipeline.local import LocalEngine
 from spark_sink.tables import CALLERS, GAPS, TRAFFIC, read_table
 from tests.spark_sink.disks import killed

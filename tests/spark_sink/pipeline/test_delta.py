@@ -17,11 +17,12 @@ from click.testing import Result
 from broker.events import BROKER_STARTED
 from spark_sink.delta_log import library, open_log, table_paths
 from spark_sink.errors import BadFolder, MissingPart, SinkError
+from spark_sink.pipeline import DELTA, PARQUET
 from spark_sink.pipeline.compaction import compact
 from spark_sink.pipeline.filesystems import LocalFileSystem
 from spark_sink.pipeline.folders import check_folders
 from spark_sink.pipeline.formats import delta as delta_module
-from spark_sink.pipeline.formats.choice import DELTA, FORMAT, PARQUET, format_of
+from spark_sink.pipeline.formats.choice import FORMAT, format_of
 from spark_sink.pipeline.formats.delta import CLEANED, DeltaTables
 from spark_sink.pipeline.keeping import keeping_of, remove_old
 from spark_sink.pipeline.local import LocalEngine

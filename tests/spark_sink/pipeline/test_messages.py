@@ -19,7 +19,7 @@ from client_sdk import Request, Service, connect
 from client_sdk.gateways.samwise.assignment import Assignment
 from client_sdk.gateways.samwise.endpoint.client import SamwiseClient
 from client_sdk.testing import local_broker
-from spark_sink.pipeline.formats.choice import DELTA, PARQUET
+from spark_sink.pipeline import DELTA, PARQUET
 from spark_sink.report.facts import read_facts
 from spark_sink.tables import GAPS, LIFECYCLE, MESSAGES, read_table
 from spark_sink.time_travel.rebuild import runs_of

@@ -6,9 +6,8 @@ import pytest
 from broker.events import BROKER_DIED, BROKER_STARTED, BROKER_STOPPED, ROUTE_JOINED
 from spark_sink.delta_log import table_paths
 from spark_sink.errors import SinkError
-from spark_sink.pipeline import runs
+from spark_sink.pipeline import FORMATS, runs
 from spark_sink.pipeline.filesystems import LocalFileSystem
-from spark_sink.pipeline.formats.choice import FORMATS
 from spark_sink.pipeline.runs import MAX_RUNS, Runs
 from spark_sink.tables import GAPS, read_table
 from tests.spark_sink.pipeline.batches import DAY_MS, OTHER, gaps, told

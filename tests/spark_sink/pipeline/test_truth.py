@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_sink.pipeline.formats.choice import DELTA, PARQUET
+from spark_sink.pipeline import DELTA, PARQUET
 from spark_sink.tables import CALLERS, GAPS, REJECTIONS, REQUESTS, TRAFFIC, read_table
 from tests.conftest import StartBroker
 from tests.spark_sink.pipeline.folders import run_once

@@ -7,7 +7,6 @@ from click.testing import CliRunner, Result
 
 from broker.commands.main import main
 from spark_sink.errors import SinkError
-from spark_sink.time_travel import command
 from spark_sink.timestamps import moment_at, moment_text
 from tests.spark_sink.time_travel.histories import History, write_segments
 from tests.spark_sink.time_travel.tables import write_tables
@@ -180,7 +179,7 @@ def test_spark_reads_where_it_is_asked_to(events: str, monkeypatch: pytest.Monke
         opened.append((master, name))
         raise SinkError("no Spark here")
 
-    monkeypatch.setattr(command, "open_session", no_session)
+    monkeypatch.setattr("spark_sink.session.open_session", no_session)
     for options in (("--spark",), ("--master", "spark://x:1")):
         assert run("--events", events, *options).stderr == "no Spark here\n"
     assert opened == [("local[2]", "rsocket-broker table"), ("spark://x:1", "rsocket-broker table")]

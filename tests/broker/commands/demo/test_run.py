@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.commands.demo import MARKER, RECORDED, broker_process, clear, demo
-from broker.commands.terminal import EXIT_INTERRUPTED
+from broker.commands.demo.command import demo
+from broker.commands.demo.run import MARKER, RECORDED, broker_process, clear
+from broker.exit_status import INTERRUPTED, USAGE
 from rsocket_wire.errors import BrokerError
 from tests.system.support.waits import until_now
 
-ROOT = Path(__file__).resolve().parents[3]
-BAD_FOLDER = 2
+ROOT = Path(__file__).resolve().parents[4]
 RUN_S = 180.0  # it takes some seconds, and on a machine that is busy with much else a minute
 
 
@@ -37,7 +37,7 @@ def files(folder: Path) -> list[str]:
 def test_a_folder_of_somebody_else_is_refused_in_one_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
     result = CliRunner().invoke(demo, ["--dir", str(fill(tmp_path))])
     text = "holds files that no demo wrote; --dir takes a new or empty folder, or one of an earlier demo"
-    assert (result.exit_code, result.output) == (BAD_FOLDER, f"rsocket-broker demo: {tmp_path} {text}\n")
+    assert (result.exit_code, result.output) == (USAGE, f"rsocket-broker demo: {tmp_path} {text}\n")
     assert files(tmp_path) == ["events/flows/1.parquet", "tables/traffic/1.parquet"]
 
 
@@ -45,7 +45,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = CliRunner().invoke(demo, ["--dir", str(tmp_path / "file")])
     text = f"rsocket-broker demo: {tmp_path / 'file'} cannot be the folder of a demo: not a directory\n"
-    assert (result.exit_code, result.output) == (BAD_FOLDER, text)
+    assert (result.exit_code, result.output) == (USAGE, text)
 
 
 @pytest.mark.parametrize("name", ["new/below", "."])
@@ -116,7 +116,7 @@ def test_an_interruption_ends_it_and_its_processes_without_a_traceback(tmp_path:
             assert more, output
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=RUN_S)
-    assert (process.returncode, errors) == (EXIT_INTERRUPTED, b"")
+    assert (process.returncode, errors) == (INTERRUPTED, b"")
     until_now(lambda: is_gone(process.pid))
     listened = re.search(rb"tcp://127\.0\.0\.1:(\d+)", output)
     assert listened is not None

@@ -3,7 +3,7 @@
 import contextlib
 import re
 
-from broker.commands.demo_traffic import Traffic
+from broker.commands.demo.traffic import Traffic
 from client_sdk.testing import local_broker
 
 SECONDS = 1.0

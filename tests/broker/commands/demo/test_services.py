@@ -2,7 +2,7 @@
 
 import random
 
-from broker.commands.demo_services import Shop
+from broker.commands.demo.services import Shop
 from client_sdk import ApplicationError, address, connect
 from client_sdk.testing import local_broker
 

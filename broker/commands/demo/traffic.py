@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
-from broker.commands.demo_services import SLOW_INSTANCE, SLOW_S, WORK_S, Shop
+from broker.commands.demo.services import SLOW_INSTANCE, SLOW_S, WORK_S, Shop
 from client_sdk import Client, ClientError, address, connect, multicast, shard
 
 FEW_N: Final = 10  # customers

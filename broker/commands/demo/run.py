@@ -1,6 +1,6 @@
-"""`rsocket-broker demo`: the main job from nothing, once through.
+"""What `rsocket-broker demo` does: the main job from nothing, once through.
 
-A real broker process, services and callers over TCP and WebSocket (`demo_traffic`), the REST API, the event files, the
+A real broker process, services and callers over TCP and WebSocket (`traffic`), the REST API, the event files, the
 pipeline and its report. At the end the demo's own count is held against the report's.
 """
 
@@ -19,15 +19,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 import click
 from rich.console import Console
 from rich.table import Table
 
-from broker.commands.demo_traffic import ERRORS_PART, Traffic
-from broker.commands.terminal import EXIT_INTERRUPTED
+from broker import exit_status
+from broker.commands.demo.traffic import ERRORS_PART, Traffic
 from client_sdk import address, multicast, shard
 from client_sdk.broker_process import BrokerProcess
 from rsocket_wire.errors import BrokerError
@@ -37,33 +37,27 @@ START_S = 30.0
 STOP_S = 30.0
 COMMAND_S = 150.0  # for the pipeline, for the report
 MARKER = ".rsocket-broker-demo"  # in a folder that the demo has made, and may so empty
-EXIT_FAILED = 1
-EXIT_BAD_FOLDER = 2
 # Of a short time as much as there is: each request as a row, and the routing table every second.
 RECORDED = {"events.requests": "all", "events.snapshot_s": 1}
-NOT_INSTALLED = 3  # what `pipeline` ends with when pyspark or Java is missing
 
 Counts = Counter[str]  # interaction model -> requests sent
 
 
-@click.command()
-@click.option("--dir", "folder", default="demo-data", show_default=True, help="New, empty, or of an earlier demo.")
-@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(0.5, 600), help="Of traffic.")
-def demo(folder: str, seconds: float) -> None:
-    """Broker, services, traffic, REST API and a Spark report in one go; ends by itself."""
+def run(folder: str, seconds: float) -> NoReturn:
+    """Runs the demo to its end, which is that of the process."""
     data = Path(folder)
     try:
         clear(data)
     except BrokerError as error:
         click.echo(f"rsocket-broker demo: {error.text}", err=True)
-        sys.exit(EXIT_BAD_FOLDER)
+        sys.exit(exit_status.USAGE)
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
         sent = asyncio.run(_traffic(console, data, seconds))
         made = _make_tables(console, data / "events", data / "tables")
-        status = _report(console, data, sent) if made else EXIT_FAILED
+        status = _report(console, data, sent) if made else exit_status.FAILED
     except KeyboardInterrupt:
-        status = EXIT_INTERRUPTED
+        status = exit_status.INTERRUPTED
     sys.exit(status)
 
 
@@ -178,7 +172,7 @@ def _make_tables(console: Console, events: Path, tables: Path) -> bool:
     console.print("[bold]8[/]  the pipeline makes tables of the event files, with Spark …")
     arguments = ("pipeline", "run", "--once", "--events", str(events), "--tables", str(tables))
     status, said = _run(*arguments, is_shown=False)
-    if status == NOT_INSTALLED:
+    if status == exit_status.NOT_INSTALLED:
         console.print(f"   no Spark: {said.strip()}; the engine local makes the tables", markup=False)
         status, said = _run(*arguments, "--engine", "local", is_shown=False)
     if status != 0:
@@ -196,7 +190,7 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
         arguments += ["--html", str(data / "report.html")]
     status, _ = _run(*arguments, is_shown=True)
     if status != 0:
-        return 0 if status == NOT_INSTALLED else EXIT_FAILED
+        return 0 if status == exit_status.NOT_INSTALLED else exit_status.FAILED
     if find_spec("plotly") is not None:
         console.print(f"   the same with plots: {(data / 'report.html').absolute().as_uri()}", markup=False)
     else:
@@ -210,7 +204,7 @@ def _report(console: Console, data: Path, sent: Counts) -> int:
     console.print(f"   {'each as a row':17} {sent.total():>9,} sent {rows:>9,} in the table requests")
     if counted != sent or rows != sent.total():
         console.print("[bold red]   the counts differ[/]")
-        return EXIT_FAILED
+        return exit_status.FAILED
     console.print(f"[bold green]   every request is in the report.[/] Look around in {data}/")
     return 0
 
@@ -225,7 +219,7 @@ def _run(*arguments: str, is_shown: bool) -> tuple[int, str]:
         try:
             _, said = process.communicate(timeout=COMMAND_S)
         except subprocess.TimeoutExpired:
-            return EXIT_FAILED, f"it did not end within {COMMAND_S:g} s"
+            return exit_status.FAILED, f"it did not end within {COMMAND_S:g} s"
         finally:
             _end(process)
     return process.returncode, said or ""

@@ -1,0 +1,97 @@
+"""Where the admin API is that a command asks, and which token it shows: options, variables, the context in use."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from broker.config import ADMIN_VARIABLE, CONTEXT_VARIABLE
+from broker.config.sections.admin_checks import TOKEN_VARIABLE
+from broker.contexts import ContextError, context_in_use, read_contexts
+from spark_sink.event_files.local_token import read_token
+
+DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def admin_options(command: Command) -> Command:
+    """Where a broker's admin API is, and what it wants to see."""
+    command = click.option(
+        "--context",
+        metavar="NAME",
+        shell_complete=complete_contexts,
+        help=f"The broker of this context.  [default: {CONTEXT_VARIABLE}, or `context use`]",
+    )(command)
+    command = click.option(
+        "--token-file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help=f"File with a token of the API.  [default: {TOKEN_VARIABLE}, else that of a broker of this machine]",
+    )(command)
+    return click.option(
+        "--admin",
+        metavar="URL",
+        callback=url_of,
+        help=f"The broker's admin API.  [default: {ADMIN_VARIABLE}, the context, {DEFAULT_ADMIN}]",
+    )(command)
+
+
+def place_of(admin: str | None, token_file: Path | None, context_name: str | None) -> tuple[str, str]:
+    """URL and token: what an option says, else a variable, else the context in use, else the default. UsageError.
+
+    The token of a context is for its own API: nobody else is sent it. An empty token: nothing says one.
+    """
+    try:
+        context = context_in_use(context_name, os.environ)
+    except ContextError as error:
+        raise click.UsageError(str(error)) from None
+    said = admin or checked_url(os.environ.get(ADMIN_VARIABLE) or None)
+    own = context.get("admin")
+    if context_name and said and said != own:
+        raise click.UsageError(f"--context {context_name} has its own admin API; leave out {said}")
+    if said and said != own:
+        context = {}
+    if token_file is not None:
+        return said or own or DEFAULT_ADMIN, _token_in(token_file)
+    token = os.environ.get(TOKEN_VARIABLE, "").strip() or context.get("admin_token", "")
+    if not token and "admin_token_file" in context:
+        token = _token_in(Path(context["admin_token_file"]))
+    return said or own or DEFAULT_ADMIN, token
+
+
+def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """An admin API's URL, for click; a host and a port are one, too."""
+    return checked_url(value)
+
+
+def checked_url(value: str | None) -> str | None:
+    """The same for others. BadParameter."""
+    if value is None:
+        return None
+    url = value if "://" in value else f"http://{value}"
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise click.BadParameter(f"{value!r} is no URL like {DEFAULT_ADMIN}", param_hint="--admin")
+    return url.rstrip("/")
+
+
+def complete_contexts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of contexts, for a shell; none where their file cannot be read."""
+    try:
+        names = sorted(read_contexts(os.environ).found)
+    except ContextError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _token_in(file: Path) -> str:
+    token = read_token(file)
+    if not token:
+        raise click.BadParameter(f"{file} holds no token, or cannot be read", param_hint="--token-file")
+    return token

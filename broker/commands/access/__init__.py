@@ -1,0 +1,1 @@
+"""`rsocket-broker access`: asks the roles of a configuration, and makes roles of what was recorded."""

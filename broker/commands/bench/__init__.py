@@ -1,0 +1,1 @@
+"""`rsocket-broker bench`: how fast a running broker answers from here."""

@@ -1,0 +1,71 @@
+"""`rsocket-broker check` and `password`: what is wrong with a configuration, and the line of a user for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import click
+
+from broker import exit_status
+
+
+@click.command()
+@click.argument("path", required=False, metavar="[FILE]")
+@click.option("--options", is_flag=True, help="Print all options with their defaults, as TOML.")
+@click.option("--json", "is_json", is_flag=True, help="Print mistakes and warnings as JSON.")
+def check(path: str | None, options: bool, is_json: bool) -> None:
+    """Check a configuration: the file and the RSB_ variables of the environment. All mistakes are reported together.
+
+    Warnings go to standard error and do not change the exit status.
+    """
+    from broker.config.load import ConfigErrors, Sources  # late: all options
+    from broker.config.reference import options_toml
+
+    if options:
+        click.echo(options_toml(), nl=False)
+        return
+    mistakes: list[str] = []
+    warnings: list[str] = []
+    try:
+        warnings = [str(each) for each in Sources(path, os.environ, {}).load().warnings]
+    except ConfigErrors as error:
+        mistakes = str(error).splitlines()
+    if is_json:
+        click.echo(json.dumps({"is_well": not mistakes, "mistakes": mistakes, "warnings": warnings}, indent=2))
+    elif mistakes:
+        click.echo("\n".join(mistakes), err=True)
+    else:
+        for warning in warnings:
+            click.echo(f"warning: {warning}", err=True)
+        click.echo(f"{path or 'environment'}: ok")
+    if mistakes:
+        sys.exit(exit_status.USAGE)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--json", "is_json", is_flag=True, help="Print the line as JSON.")
+def password(name: str, is_json: bool) -> None:
+    """Make the line of user NAME for the file auth.users.
+
+    Asks for the password, or reads it from standard input when that is no terminal.
+    """
+    from broker.config.auth import is_user_line  # late: all options
+    from broker.config.extras import lack_of_auth
+
+    lack = lack_of_auth()
+    if lack:
+        click.echo(f"rsocket-broker password {lack}", err=True)
+        sys.exit(exit_status.NOT_INSTALLED)
+    from argon2 import PasswordHasher
+
+    is_asked = sys.stdin.isatty()
+    given = click.prompt("password", hide_input=True, confirmation_prompt=True, err=True) if is_asked else None
+    secret = given if given is not None else sys.stdin.readline().rstrip("\r\n")
+    line = f"{name}:{PasswordHasher().hash(secret)}"
+    if not secret or not is_user_line(line):
+        click.echo("a user has a printable name without a colon, and a password", err=True)
+        sys.exit(exit_status.USAGE)
+    click.echo(json.dumps({"user": name, "line": line}) if is_json else line)
