@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("rsocket_wire", "broker", "client_sdk", "admin_api", "spark_sink")
 STAMP = "source.sha256"
+STARTS = "compiling the core, for some minutes; RSOCKET_BROKER_PURE=1 leaves that out"  # pip shows it with -v
 
 # Functions of the unit may be called and inlined without asking the dynamic linker, which could put others in their
 # place: a request takes 7 % less time. macOS does so anyway.
@@ -31,7 +32,9 @@ _BINDS_EARLY = "-fno-semantic-interposition" if sys.platform == "linux" else ""
 # 420 s of CPU, 175 without this one.
 _QUIET = "-Wno-misleading-indentation"
 
+# The unit has a shim for each of its modules: they are compiled beside it, where there is more than one core.
 _SETUP = """
+import os
 import sys
 from mypyc.build import mypycify
 from setuptools import setup
@@ -40,7 +43,7 @@ setup(
     name="rsocket-broker-core",
     packages=[],
     ext_modules=mypycify([*modules, "--config-file=mypy-build.ini"], opt_level=level, debug_level="0"),
-    script_args=["--quiet", "build_ext", "--inplace"],
+    script_args=["--quiet", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"],
 )
 """
 
@@ -110,6 +113,7 @@ else:
             """Called by hatchling before the wheel is packed."""
             if self.target_name != "wheel" or version == "editable" or os.environ.get("RSOCKET_BROKER_PURE"):
                 return
+            self.app.display_info(STARTS)
             root = Path(self.root)
             work = root / "build" / "wheel"
             shutil.rmtree(work, ignore_errors=True)
