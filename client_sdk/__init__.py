@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ApplicationError,
         AuthUnavailable,
         BadAddress,
+        BadAnswer,
         BadRequest,
         Canceled,
         ClientError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from client_sdk.payload import Payload
     from client_sdk.reconnect.state import Change, Changes, State
     from client_sdk.services.caller import Caller
+    from client_sdk.services.contract import fire_and_forget
     from client_sdk.services.gather_answers import Answer
     from client_sdk.services.request import Request
     from client_sdk.services.service import Service
@@ -77,6 +79,7 @@ __all__ = [
     "AuthUnavailable",
     "BYTES",
     "BadAddress",
+    "BadAnswer",
     "BadRequest",
     "Caller",
     "Canceled",
@@ -123,6 +126,7 @@ __all__ = [
     "Unhealthy",
     "address",
     "connect",
+    "fire_and_forget",
     "json_codec",
     "multicast",
     "offer",
@@ -141,8 +145,9 @@ _NAMES_OF = {  # the module of each public name
     "client": "Client",
     "codecs": "BYTES JSON Codec json_codec",
     "connecting": "Connecting connect",
+    "services.contract": "fire_and_forget",
     "credentials": "Password Token",
-    "errors": "ApplicationError AuthUnavailable BadAddress BadRequest Canceled ClientError ConnectionLost "
+    "errors": "ApplicationError AuthUnavailable BadAddress BadAnswer BadRequest Canceled ClientError ConnectionLost "
     "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotAllowed NotConnected OverLimit Rejected "
     "Revoked "
     "RouteLost SetupRejected TooLarge TooLate Unauthenticated Unhealthy",

@@ -7,28 +7,33 @@ Decides which way a call goes. How the connection is kept is `manager`'s, what a
 """
 
 import math
-from collections.abc import AsyncIterable, Mapping
-from typing import Final
+from collections.abc import AsyncIterable, Callable, Mapping
+from typing import Final, TypeVar, cast, overload
 
 from client_sdk import rsocket_py
 from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
+from client_sdk.calls.remote import Remote, Wanted
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
 from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
+from client_sdk.calls.values import Values
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
 from client_sdk.services.advertisement import Advertisement
+from client_sdk.services.contract import read_contract
 from client_sdk.services.gather_answers import GATHER_ENTRY
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.streams import DEFAULT_WINDOW_N, Flow
 from client_sdk.tracing import current
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
+
+T = TypeVar("T")
 
 
 class Client(ConnectionFacts):
@@ -42,6 +47,9 @@ class Client(ConnectionFacts):
     CANCEL (None: the client's own, see `connect`; math.inf: none). `route` names the handler, `metadata` adds entries
     (mime type: content), `wait_for_reconnect` is described at `connect`.
 
+    Data is bytes, or a value for the codec of `connect(codec=JSON)`. An answer is a Payload, or what `returns` says:
+    bytes, or a type that the codec has; BadAnswer when it does not fit.
+
     >>> async with connect("tcp://127.0.0.1:7878") as client:
     ...     answer = await client.request_response(address("orders"), b"42", route="find", timeout_s=1.0)
     ...     print(answer.data)
@@ -54,6 +62,7 @@ class Client(ConnectionFacts):
         cache: MetadataCache,
         calls: Calls,
         defaults: Defaults,
+        values: Values,
         advertisement: Advertisement | None,
     ) -> None:
         """`advertisement`: what others may ask for; None: a caller only."""
@@ -63,6 +72,7 @@ class Client(ConnectionFacts):
         self._calls: Final = calls
         self._defaults: Final = defaults
         self._timeout_s: Final = defaults.timeout_s
+        self._values: Final = values
         # Nothing happens around a call, unless the call itself wants it.
         self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
@@ -173,11 +183,13 @@ class Client(ConnectionFacts):
 
     # calls
 
+    @overload
     async def request_response(
         self,
         address: Address,
-        data: bytes = b"",
+        data: object = b"",
         *,
+        returns: None = None,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
@@ -185,33 +197,75 @@ class Client(ConnectionFacts):
         retry: RetryPolicy | None = None,
         hedging: Hedging | None = None,
         wait_for_reconnect: bool | float | None = None,
-    ) -> Payload:
+    ) -> Payload: ...
+    @overload
+    async def request_response(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T],
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        hedging: Hedging | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> T: ...
+    async def request_response(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T] | None = None,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        hedging: Hedging | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Payload | T:
         """One answer.
 
         `idempotent`: it may happen twice, so it may also be tried again when nobody knows how it ended (`retry`), and
         asked a second time when the answer is late (`hedging`). Both None: the client's own, see `connect`.
 
-        >>> answer = await client.request_response(address("orders"), b"42", timeout_s=1.0)
-        >>> answer.data
+        >>> await client.request_response(address("orders"), b"42", returns=bytes, timeout_s=1.0)
         b'order 42'
         """
-        body = data if type(data) is bytes else as_bytes(data, "data")
+        if returns is not None or type(data) is not bytes:
+            values = self._values
+            values.check(returns)
+            answer = await self.request_response(
+                address,
+                values.body(data),
+                route=route,
+                metadata=values.entries(data, returns, metadata),
+                timeout_s=timeout_s,
+                idempotent=idempotent,
+                retry=retry,
+                hedging=hedging,
+                wait_for_reconnect=wait_for_reconnect,
+            )
+            return answer if returns is None else values.value(answer, returns, address, route)
         if self._is_plain and retry is None and hedging is None:
             connection = self._manager.connection
             if connection is not None and connection.reason is None:
                 timeout_s = self._limit_s(timeout_s)
                 head = self._head(address, route, timeout_s, metadata)
-                return await connection.request_response(body, head, timeout_s)
+                return await connection.request_response(data, head, timeout_s)
         more = more_bytes(metadata)
         call = self._call(
-            "request_response", address, route, more, body, timeout_s, wait_for_reconnect, retry, idempotent, hedging
+            "request_response", address, route, more, data, timeout_s, wait_for_reconnect, retry, idempotent, hedging
         )
         return await self._calls.ask(call)
 
     async def fire_and_forget(
         self,
         address: Address,
-        data: bytes = b"",
+        data: object = b"",
         *,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
@@ -224,21 +278,25 @@ class Client(ConnectionFacts):
 
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
-        body = data if type(data) is bytes else as_bytes(data, "data")
+        if type(data) is not bytes:
+            metadata = self._values.entries(data, None, metadata)
+            data = self._values.body(data)
         if self._is_plain:
             connection = self._manager.connection
             if connection is not None and connection.reason is None:
                 timeout_s = self._limit_s(timeout_s)
                 head = self._head(address, route, timeout_s, metadata)
-                return await connection.fire_and_forget(body, head, timeout_s)
+                return await connection.fire_and_forget(data, head, timeout_s)
         more = more_bytes(metadata)
-        await self._calls.send(self._call("fire_and_forget", address, route, more, body, timeout_s, wait_for_reconnect))
+        await self._calls.send(self._call("fire_and_forget", address, route, more, data, timeout_s, wait_for_reconnect))
 
+    @overload
     def request_stream(
         self,
         address: Address,
-        data: bytes = b"",
+        data: object = b"",
         *,
+        returns: None = None,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
@@ -246,7 +304,36 @@ class Client(ConnectionFacts):
         idempotent: bool = False,
         retry: RetryPolicy | None = None,
         wait_for_reconnect: bool | float | None = None,
-    ) -> Flow:
+    ) -> Flow[Payload]: ...
+    @overload
+    def request_stream(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T],
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Flow[T]: ...
+    def request_stream(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T] | None = None,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        retry: RetryPolicy | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Flow[Payload] | Flow[T]:
         """Items, to be read with `async for`; never more than `initial_n` are under way.
 
         `timeout_s` is for all of it, and `connect(timeout_s=...)` does not count here. It is tried again only before
@@ -258,22 +345,50 @@ class Client(ConnectionFacts):
         b'tick 1'
         b'tick 2'
         """
-        more, body = more_bytes(metadata), as_bytes(data, "data")
+        more, body = self._said(data, returns, metadata)
         limit_s = math.inf if timeout_s is None else timeout_s
         call = self._call("request_stream", address, route, more, body, limit_s, wait_for_reconnect, retry, idempotent)
-        return flow_of(self._calls, call, initial_n)
+        flow = flow_of(self._calls, call, initial_n)
+        return flow if returns is None else self._values.flow(flow, returns, address, route)
 
+    @overload
     def request_channel(
         self,
         address: Address,
-        items: AsyncIterable[bytes | Payload],
+        items: AsyncIterable[object],
         *,
+        returns: None = None,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
         timeout_s: float | None = None,
         wait_for_reconnect: bool | float | None = None,
-    ) -> Flow:
+    ) -> Flow[Payload]: ...
+    @overload
+    def request_channel(
+        self,
+        address: Address,
+        items: AsyncIterable[object],
+        *,
+        returns: type[T],
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Flow[T]: ...
+    def request_channel(
+        self,
+        address: Address,
+        items: AsyncIterable[object],
+        *,
+        returns: type[T] | None = None,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+        timeout_s: float | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Flow[Payload] | Flow[T]:
         """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
 
         Without any item nothing is sent. `timeout_s` is for all of it, and `connect(timeout_s=...)` does not count
@@ -287,10 +402,13 @@ class Client(ConnectionFacts):
         b'0'
         b'1'
         """
-        more = more_bytes(metadata)
+        values = self._values
+        values.check(returns)
+        more = more_bytes(values.entries(None, returns, metadata))
         limit_s = math.inf if timeout_s is None else timeout_s
         call = self._call("request_channel", address, route, more, b"", limit_s, wait_for_reconnect, NO_RETRY)
-        return flow_of(self._calls, call, initial_n, items)
+        flow = flow_of(self._calls, call, initial_n, values.items(items))
+        return flow if returns is None else values.flow(flow, returns, address, route)
 
     async def metadata_push(
         self,
@@ -309,30 +427,87 @@ class Client(ConnectionFacts):
         entry = entry_bytes(mime_type, as_bytes(metadata, "metadata"))
         await self._calls.send(self._call("metadata_push", address, route, entry, b"", timeout_s, wait_for_reconnect))
 
+    @overload
     def gather(
         self,
         address: Address,
-        data: bytes = b"",
+        data: object = b"",
         *,
+        returns: None = None,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
         enough_n: int | None = None,
         wait_for_reconnect: bool | float | None = None,
-    ) -> Gathering:
+    ) -> Gathering[bytes]: ...
+    @overload
+    def gather(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T],
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        enough_n: int | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Gathering[T]: ...
+    def gather(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T] | None = None,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        enough_n: int | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> Gathering[bytes] | Gathering[T]:
         """Asks all services that match the address (a `multicast`), and says who answered what.
 
         `await` it for a list, or read it with `async for`. It ends when all have answered, at the deadline (what is
         missing then is not there), or after `enough_n` answers without an error. Services answer with their
-        request_response handler; one that fails is an Answer with an `error`. NoRoute when there is no service at all.
+        request_response handler; one that fails is an Answer with an `error`, as is one that does not fit `returns`.
+        NoRoute when there is no service at all.
 
         >>> answers = await client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
-        >>> sorted((answer.service, answer.data) for answer in answers)
+        >>> sorted((answer.service, answer.value) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
-        more = GATHER_ENTRY + more_bytes(metadata)
-        call = self._call("request_stream", address, route, more, as_bytes(data, "data"), timeout_s, wait_for_reconnect)
-        return Gathering(flow_of(self._calls, call, WINDOW_N), enough_n)
+        more, body = self._said(data, returns, metadata)
+        more = GATHER_ENTRY + more
+        call = self._call("request_stream", address, route, more, body, timeout_s, wait_for_reconnect)
+        flow = flow_of(self._calls, call, WINDOW_N)
+        if returns is None:
+            return Gathering[bytes](flow, enough_n)
+        return Gathering[T](flow, enough_n, lambda item: self._values.value(item, returns, address, route))
+
+    def of(
+        self,
+        contract: Callable[..., T],
+        address: Address,
+        *,
+        metadata: Mapping[str, bytes] | None = None,
+        timeout_s: float | None = None,
+        retry: RetryPolicy | None = None,
+        wait_for_reconnect: bool | float | None = None,
+    ) -> T:
+        """The services at this address as an object with the methods of the contract, each of which is a call.
+
+        `timeout_s` is the deadline of request/responses and fire-and-forgets; streams and channels have none. TypeError
+        for a class that is no contract, and for one with types that the codec of `connect` has not.
+
+        >>> from typing import Protocol
+        >>> class Orders(Protocol):
+        ...     async def find(self, number: bytes) -> bytes: ...
+        >>> orders = client.of(Orders, address("orders"), timeout_s=5)
+        >>> await orders.find(b"42")
+        b'order 42'
+        """
+        wanted = Wanted(metadata, timeout_s, retry, wait_for_reconnect)
+        return cast("T", Remote(self, read_contract(contract), address, wanted, self._values))
 
     def as_rsocket(
         self,
@@ -356,6 +531,14 @@ class Client(ConnectionFacts):
         return rsocket_py.ClientRSocket(self, self._manager.connected, head + more_bytes(metadata), mime_type)
 
     # helpers
+
+    def _said(self, data: object, returns: object, metadata: Mapping[str, bytes] | None) -> tuple[bytes, bytes]:
+        """Further entries and data of a call; TypeError for what the codec has not."""
+        if returns is None and type(data) is bytes:
+            return more_bytes(metadata), data
+        values = self._values
+        values.check(returns)
+        return more_bytes(values.entries(data, returns, metadata)), values.body(data)
 
     def _limit_s(self, timeout_s: float | None) -> float | None:
         """A call's deadline, given what it says itself."""

@@ -1,17 +1,22 @@
 """Codecs: what bytes mean. Both sides use the same ones: a service for its handlers, a caller for its calls.
 
-    JSON      values <-> JSON, through msgspec: dataclasses, msgspec.Struct, TypedDict, builtins
+    JSON      values <-> JSON, through msgspec: dataclasses, msgspec.Struct, TypedDict, builtins; models of pydantic
     BYTES     nothing is changed
 
 Anything with a `mime_type`, `decode` and `encode` is a codec, see `Codec`. Knows nothing of requests.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol, TypeVar, overload
 
 import msgspec
+from msgspec import inspect
 
 MAX_KEPT_DECODERS: Final = 256  # types; those of further ones are made for each message
+MAX_PLACES: Final = 3  # that a sender is told of at a time, where a model of pydantic finds many
+
+T = TypeVar("T")
 
 
 class Codec(Protocol):
@@ -19,7 +24,7 @@ class Codec(Protocol):
 
     >>> class Text:
     ...     mime_type = "text/plain"
-    ...     def decode(self, data: bytes, type: object) -> str:
+    ...     def decode(self, data: bytes, type: Any) -> Any:
     ...         return data.decode()
     ...     def encode(self, value: object) -> bytes:
     ...         return str(value).encode()
@@ -101,11 +106,16 @@ class JsonCodec:
         dec_hook: Callable[[type, Any], Any] | None,
     ) -> None:
         self._strict: Final = strict
+        self._enc_hook: Final = enc_hook
         self._dec_hook: Final = dec_hook
-        self._encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
+        self._encode: Final = msgspec.json.Encoder(enc_hook=self._said).encode
         self._decoders: Final[dict[Any, Callable[[bytes], Any]]] = {}  # bounded by MAX_KEPT_DECODERS
 
-    def decode(self, data: bytes, type: Any = Any) -> Any:
+    @overload
+    def decode(self, data: bytes, type: type[T]) -> T: ...
+    @overload
+    def decode(self, data: bytes, type: object = Any) -> Any: ...
+    def decode(self, data: bytes, type: object = Any) -> Any:
         """A value of this type; ValueError with the place that does not fit. TypeError for a type that JSON has not.
 
         >>> JSON.decode(b'{"pieces": 3}', dict[str, int])
@@ -132,10 +142,44 @@ class JsonCodec:
         >>> JSON.decoder(int)(b"3")
         3
         """
-        decode: Callable[[bytes], Any] = msgspec.json.Decoder(type, strict=self._strict, dec_hook=self._dec_hook).decode
+        unknown = None if self._dec_hook is not None else next(_unknown_in(type), None)
+        if unknown is not None:
+            raise TypeError(
+                f"JSON has no {_name_of(unknown)}: take a dataclass, a msgspec.Struct, a TypedDict or a model of "
+                "pydantic, or say how with json_codec(enc_hook=..., dec_hook=...)"
+            )
+        decode: Callable[[bytes], Any]
+        if _is_model(type):
+            decode = _reader_of(type)
+        else:
+            decode = msgspec.json.Decoder(type, strict=self._strict, dec_hook=self._meant).decode
         if len(self._decoders) < MAX_KEPT_DECODERS:
             self._decoders[type] = decode
         return decode
+
+    def check(self, type: Any) -> None:
+        """TypeError for a type that JSON has not.
+
+        >>> JSON.check(dict[str, int])
+        """
+        if type not in self._decoders:
+            self.decoder(type)
+
+    def _said(self, value: Any) -> Any:
+        """What stands for a value that msgspec does not know."""
+        if _is_model(type(value)):
+            return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
+        if self._enc_hook is None:
+            raise TypeError(f"JSON has no {_name_of(type(value))}")
+        return self._enc_hook(value)
+
+    def _meant(self, type: type, value: Any) -> Any:
+        """The value that it stood for."""
+        if _is_model(type):
+            return _reader_of(type)(msgspec.json.encode(value))
+        if self._dec_hook is None:
+            raise TypeError(f"JSON has no {_name_of(type)}")
+        return self._dec_hook(type, value)
 
 
 def json_codec(
@@ -152,9 +196,49 @@ def json_codec(
     return JsonCodec(strict, enc_hook, dec_hook)
 
 
+def _is_model(type: Any) -> bool:
+    """A model of pydantic, which is not imported for it: who has one has imported it."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(type, _CLASS) and issubclass(type, pydantic.BaseModel)
+
+
+def _reader_of(model: Any) -> Callable[[bytes], Any]:
+    """What reads a model of pydantic, by its own rules; ValueError with the first places that do not fit."""
+    pydantic = sys.modules["pydantic"]
+
+    def read(data: bytes) -> Any:
+        try:
+            return model.model_validate_json(data)
+        except pydantic.ValidationError as error:
+            places = (
+                ("".join(f".{part}" for part in each["loc"]), each["msg"]) for each in error.errors()[:MAX_PLACES]
+            )
+            raise ValueError("; ".join(f"{_name_of(model)}{place}: {text}" for place, text in places)) from None
+
+    return read
+
+
+def _unknown_in(type: Any) -> Iterator[Any]:
+    """Classes in a type that msgspec leaves to hooks, but for models of pydantic."""
+    seen: set[int] = set()
+    waiting: list[Any] = [inspect.type_info(type)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, inspect.CustomType):
+            if node.cls is not object and not _is_model(node.cls):
+                yield node.cls
+        elif isinstance(node, (tuple, list)):
+            waiting.extend(node)
+        elif isinstance(node, (inspect.Type, inspect.Field)) and id(node) not in seen:
+            seen.add(id(node))
+            names = set(node.__struct_fields__) - {"cls", "default", "default_factory"}
+            waiting.extend(getattr(node, name) for name in sorted(names))
+
+
 def _name_of(type: Any) -> str:
     return getattr(type, "__name__", None) or repr(type)
 
 
+_CLASS: Final = type  # parameters here have its name
 BYTES: Final = BytesCodec()
 JSON: Final = json_codec()

@@ -18,8 +18,10 @@ from client_sdk.calls.call import Calls, Defaults
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
+from client_sdk.calls.values import Values
 from client_sdk.client import Client
 from client_sdk.clock import Clock
+from client_sdk.codecs import BYTES, Codec
 from client_sdk.credentials import CredentialsSource, may_carry_credentials
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
@@ -155,6 +157,7 @@ def connect(
     wait_for_reconnect: bool | float = False,
     retry: RetryPolicy = NO_RETRY,
     hedging: Hedging | None = None,
+    codec: Codec = BYTES,
     tracing: bool = True,
     fragment_bytes: int = 0,
     resume: bool = False,
@@ -185,6 +188,7 @@ def connect(
                   waits up to 10 s for the next one; a number: so many seconds. Never longer than its deadline
     retry         RetryPolicy(): tries again where that is safe
     hedging       Hedging(): asks once more where an idempotent request/response is late
+    codec         what makes bytes of values, and values of bytes (JSON); bytes go and come as they are
     tracing       spans of calls where OpenTelemetry is set up; what a handler's request says of its trace goes out
                   with the handler's own calls in any case (docs/sdk/tracing.md)
 
@@ -226,6 +230,7 @@ def connect(
         raise ValueError(error.text) from None
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
+    values = Values(codec)
     stranger = None if handler is None else rsocket_py.RSocketPyResponder(handler)
     setup = Setup(
         COMPOSITE_MIME,
@@ -260,7 +265,8 @@ def connect(
         spans = find_spans() if tracing else None
         if spans is not None:
             use_spans(spans)
-        return Client(manager, cache, Calls(manager, cache, spans, Clock(), random.random), defaults, advertisement)
+        calls = Calls(manager, cache, spans, Clock(), random.random)
+        return Client(manager, cache, calls, defaults, values, advertisement)
 
     make()  # raises now what is wrong with the name and the tags, and not in the middle
     return Connecting(make, stranger, given is not None, Backoff())

@@ -17,6 +17,7 @@
      │   ├─ NoHandler          the service has none for this model and route
      │   └─ TooLarge           no frame can hold it
      ├─ ApplicationError       the handler of the service failed (0x201, or its own code from 0x301 on)
+     ├─ BadAnswer              the answer does not fit the type that the call wants
      ├─ DeadlineExceeded       `timeout_s` is over; also a TimeoutError
      ├─ ConnectionLost         the connection to the broker was lost in the middle; also a ConnectionError
      │   └─ NotConnected       there was none, nothing was sent
@@ -277,6 +278,17 @@ class ApplicationError(ClientError):
     @property
     def page(self) -> str:
         return super().page if self.word in OWN_WORDS else f"{PAGE}#{self.default_word}"
+
+
+class BadAnswer(ClientError):
+    """The service answered, and the data does not fit the `returns` of the call.
+
+    >>> print(BadAnswer("stock count answered what is no int: Expected `int`, got `str`").word)
+    bad-answer
+    """
+
+    default_word = "bad-answer"
+    usual_advice = "it was processed; service and caller disagree on the type of the answer"
 
 
 class DeadlineExceeded(ClientError, TimeoutError):

@@ -12,10 +12,19 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
 from client_sdk.payload import Payload
+
+if TYPE_CHECKING:  # a default is of Python 3.13
+    from typing_extensions import TypeVar
+
+    Item = TypeVar("Item", default=Payload)
+else:
+    from typing import TypeVar
+
+    Item = TypeVar("Item")
 
 MAX_N: Final = 0x7FFFFFFF  # credit has 31 bits on the wire
 DEFAULT_WINDOW_N: Final = 32  # items that may be under way; enough to hide a round trip at ordinary rates
@@ -164,8 +173,10 @@ class Inflow(AsyncIterator[Payload]):
             self._waiter.set_result(None)
 
 
-class Flow(AsyncIterator[Payload]):
+class Flow(AsyncIterator[Item]):
     """The items of a stream or channel: `async for`, or `async with` to be sure of the end. One reader.
+
+    They are Payloads, or what `returns` says.
 
     The request leaves with the first item that is asked for. Leaving the loop early, `aclose()`, a cancelled await and
     a deadline all send CANCEL.
@@ -191,10 +202,10 @@ class Flow(AsyncIterator[Payload]):
         self._timeout_s: Final = timeout_s
         self._what: Final = what
 
-    def __aiter__(self) -> "Flow":
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Payload:
+    async def __anext__(self) -> Item:
         try:
             if self._open_stream is not None:
                 await self._start()
@@ -204,16 +215,16 @@ class Flow(AsyncIterator[Payload]):
             raise
         if payload is None:
             raise StopAsyncIteration
-        return payload
+        return payload  # type: ignore[return-value]  # a flow of values is a class of its own
 
-    def take_waiting(self) -> list[Payload]:
+    def take_waiting(self) -> list[Item]:
         """Items that have arrived already, at most half of `initial_n`; for a reader in another thread.
 
         >>> ticks = client.request_stream(address("clock"), route="ticks")
         >>> ticks.take_waiting()  # the request leaves with the first `anext`
         []
         """
-        return self._inflow.take_waiting()
+        return cast("list[Item]", self._inflow.take_waiting())
 
     async def aclose(self) -> None:
         """Ends the stream; the other side gets a CANCEL unless it is over.
@@ -226,7 +237,7 @@ class Flow(AsyncIterator[Payload]):
         self._open_stream = None
         self._inflow.cancel()
 
-    async def __aenter__(self) -> "Flow":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

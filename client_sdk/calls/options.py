@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.retry import RetryPolicy
+from client_sdk.codecs import Codec
 from client_sdk.credentials import CredentialsSource
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.services.service import Service
@@ -77,6 +78,7 @@ class OfferOptions(TypedDict, total=False):
     wait_for_reconnect: bool | float
     retry: RetryPolicy
     hedging: Hedging | None
+    codec: Codec
     tracing: bool
     fragment_bytes: int
     resume: bool

@@ -15,16 +15,16 @@ from client_sdk.spans import Calling
 from client_sdk.streams import Flow, Inflow
 
 # A flow that has not begun: of what gives its connection then, the metadata, seconds for it (None: no deadline).
-MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow]
+MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow[Payload]]
 
 
-def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[object] | None = None) -> Flow:
+def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[object] | None = None) -> Flow[Payload]:
     """A request/stream, or a request/channel that sends `items`: what the call's model says.
 
     The engine's flow itself where nothing happens around it: each item costs one step less.
     """
 
-    def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow:
+    def make(connected: Callable[[], Connection], head: bytes, left_s: float | None) -> Flow[Payload]:
         async def begin(inflow: Inflow) -> None:
             if call.model == "request_stream":
                 await connected().request_stream(call.data, head, initial_n, inflow)
@@ -39,7 +39,7 @@ def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[objec
     return make(calls.manager.connected, head + passed_on() + call.more, call.timeout_s)
 
 
-class RetryingStream(Flow):
+class RetryingStream(Flow[Payload]):
     """What `Flow` is to its reader."""
 
     def __init__(self, calls: Calls, call: Call, make: MakeFlow) -> None:
@@ -47,7 +47,7 @@ class RetryingStream(Flow):
         self._calls: Final = calls
         self._call: Final = call
         self._make: Final = make
-        self._flow: Flow | None = None  # None until the first item was asked for
+        self._flow: Flow[Payload] | None = None  # None until the first item was asked for
         self._calling: Calling | None = None  # the span, while there is one
         self._is_over = False
 

@@ -3,49 +3,55 @@
 Decides when there are enough. The words on the wire are `gather_answers`'s.
 """
 
-from collections.abc import AsyncIterator, Generator
-from typing import Final
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any, Final
 
-from client_sdk.errors import DeadlineExceeded, TooLarge
-from client_sdk.services.gather_answers import Answer, read_answer
+from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
+from client_sdk.payload import Payload
+from client_sdk.services.gather_answers import Answer, T, read_answer
 from client_sdk.streams import Flow
 
 MAX_ANSWERS: Final = 16_384  # in a list; beyond, TooLarge: whoever may get more reads them as they come
 WINDOW_N: Final = 256  # answers that may be under way
 
 
-class Gathering(AsyncIterator[Answer]):
+class Gathering(AsyncIterator[Answer[T]]):
     """What services answered: `await` it for a list, or read it with `async for` as they come. Once.
 
     Which services are there, nobody knows beforehand: it ends when all that the broker asked have answered or left. At
     the deadline it ends, too, without an error: what is missing then is not there, and `is_complete` is False.
 
     >>> async for answer in client.gather(multicast("stock"), b"book", route="count", timeout_s=5):
-    ...     print(answer.service, answer.data if answer.is_ok else answer.error)
+    ...     print(answer.service, answer.value if answer.is_ok else answer.error)
     stock b'...'
     stock b'...'
     """
 
-    def __init__(self, flow: Flow, enough_n: int | None) -> None:
-        """`flow`: marked answers. ValueError for an `enough_n` below 1."""
+    def __init__(self, flow: Flow[Payload], enough_n: int | None, read: Callable[[Payload], T] | None = None) -> None:
+        """`flow`: marked answers; `read` makes values of their data, or raises BadAnswer.
+
+        ValueError for an `enough_n` below 1.
+        """
         if enough_n is not None and enough_n < 1:
             raise ValueError(f"enough_n is {enough_n}, it must be 1 or more")
         self._flow: Final = flow
+        self._read: Final = read  # None: they stay bytes
         self._missing_n = enough_n  # answers without an error until there are enough; None: all are wanted
         self.is_complete = False  # all that were asked have answered, or have left
 
-    def __await__(self) -> Generator[object, None, list[Answer]]:
+    def __await__(self) -> Generator[object, None, list[Answer[T]]]:
         return self._all().__await__()
 
-    def __aiter__(self) -> "Gathering":
+    def __aiter__(self) -> "Gathering[T]":
         return self
 
-    async def __anext__(self) -> Answer:
+    async def __anext__(self) -> Answer[T]:
         if self._missing_n == 0:
             await self._flow.aclose()
             raise StopAsyncIteration
         try:
-            answer = read_answer(await anext(self._flow))
+            answer = self._answer(await anext(self._flow))
         except StopAsyncIteration:
             self.is_complete = True
             raise
@@ -63,11 +69,20 @@ class Gathering(AsyncIterator[Answer]):
         """
         await self._flow.aclose()
 
-    async def _all(self) -> list[Answer]:
-        answers: list[Answer] = []
+    async def _all(self) -> list[Answer[T]]:
+        answers: list[Answer[T]] = []
         async for answer in self:
             if len(answers) >= MAX_ANSWERS:
                 await self.aclose()
                 raise TooLarge(f"over {MAX_ANSWERS} answers; read them with async for as they come")
             answers.append(answer)
         return answers
+
+    def _answer(self, item: Payload) -> Answer[T]:
+        answer: Answer[Any] = read_answer(item)
+        if self._read is None or not answer.is_ok:
+            return answer
+        try:
+            return dataclasses.replace(answer, made=self._read(Payload(answer.data)))
+        except BadAnswer as error:
+            return dataclasses.replace(answer, error=error)

@@ -25,7 +25,7 @@ What follows the named fields is ignored, so that a later version may say more. 
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Generic, cast
 
 from client_sdk.errors import ClientError, error_of
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, read_entries
@@ -33,19 +33,29 @@ from client_sdk.payload import Payload
 from rsocket_wire.wire.ids import ID_BYTES, id_text
 from rsocket_wire.wire.ints import u32_at
 
+if TYPE_CHECKING:  # a default is of Python 3.13
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=bytes)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 GATHER_MIME: Final = "message/x.rsocket.broker.gather.v0"
 ANSWERED_BY_MIME: Final = "message/x.rsocket.broker.answered-by.v0"
 FAILED_MIME: Final = "message/x.rsocket.broker.failed.v0"
 VERSION: Final = b"\x01"
 GATHER_ENTRY: Final = entry_bytes(GATHER_MIME, VERSION)  # of the request
 WHO: Final = VERSION + b"\x01"  # content of the entry of a request that asks who is there
+RAW: Final = object()
 MAX_FAILURE_BYTES: Final = 8192  # of the text of a failure; the rest of a longer one is cut
 
 _NAME_AT: Final = 1 + ID_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Answer:
+class Answer(Generic[T]):
     """What one service answered to a gather, and who it is.
 
     >>> answer = Answer(b"3 left", None, "11223344-5566-7788-99aa-bbccddeeff00", "stock", None)
@@ -58,6 +68,7 @@ class Answer:
     route_id: str  # a uuid; empty when the service did not say who it is
     service: str  # its name; empty likewise
     error: ClientError | None  # why this service has no answer; None when it has one
+    made: object = RAW  # what `returns` made of the data; RAW: nothing, without it
 
     @property
     def is_ok(self) -> bool:
@@ -67,6 +78,17 @@ class Answer:
         False
         """
         return self.error is None
+
+    @property
+    def value(self) -> T:
+        """The answer as `returns` says, without it the data; raises the error of a service that has none.
+
+        >>> Answer(b"3", None, "", "stock", None).value
+        b'3'
+        """
+        if self.error is not None:
+            raise self.error
+        return cast("T", self.data if self.made is RAW else self.made)
 
     def __repr__(self) -> str:
         said = f"{len(self.data)} bytes" if self.error is None else self.error.word
@@ -120,7 +142,7 @@ def failure_payload(who: bytes, code: int, message: str) -> Payload:
     return Payload(b"", who + entry_bytes(FAILED_MIME, VERSION + code.to_bytes(4) + text))
 
 
-def read_answer(payload: Payload) -> Answer:
+def read_answer(payload: Payload) -> Answer[bytes]:
     """An item of a gather's stream. One that is not marked is an answer of nobody knows whom, with all its metadata.
 
     >>> read_answer(Payload(b"3")).route_id

@@ -33,6 +33,7 @@ AS_VALUE: Final = 3  # what the codec makes of the bytes
 BODY: Final = 0
 BODY_REQUEST: Final = 1
 REQUEST_BODY: Final = 2
+NO_PARAMETER: Final = 3
 
 _ITERATORS: Final = (AsyncIterator, AsyncIterable, AsyncGenerator)
 _UNKNOWN: Final = inspect.Parameter.empty
@@ -104,6 +105,8 @@ class Handler:
             body = decoded(codec, request.data, self.type)
         if self.order == BODY:
             return (body,)
+        if self.order == NO_PARAMETER:
+            return ()
         return (body, request) if self.order == BODY_REQUEST else (request, body)
 
     async def call(self, request: Request) -> Any:
@@ -203,34 +206,38 @@ def handler_of(
     codecs: Sequence[Codec],
     max_concurrency: int | None,
     max_waiting: int,
+    shape: Shape | None = None,
 ) -> Handler:
-    """TypeError for a function that could never work, at the moment when it is written; `name` is for callers."""
+    """TypeError for a function that could never work, at the moment when it is written; `name` is for callers.
+
+    `shape`: what it takes, where a contract says that; None: its signature does.
+    """
     threads = None
-    is_sync = not _is(inspect.iscoroutinefunction, function)
+    is_sync = not is_of(inspect.iscoroutinefunction, function)
     if model in STREAMING:
         if not is_sync:
             raise TypeError(f"a {model} handler yields its items: an async function with yield, not with return")
-        is_sync = _is(inspect.isgeneratorfunction, function)
+        is_sync = is_of(inspect.isgeneratorfunction, function)
         if is_sync and model == REQUEST_CHANNEL:
             raise TypeError(f"a {model} handler is an async function: write async def, with yield")
-    elif _is(inspect.isasyncgenfunction, function) or _is(inspect.isgeneratorfunction, function):
+    elif is_of(inspect.isasyncgenfunction, function) or is_of(inspect.isgeneratorfunction, function):
         raise TypeError(f"a {model} handler gives one answer: a function without yield")
     if is_sync:
         threads = Threads(name)
         max_concurrency = MAX_THREADS if max_concurrency is None else max_concurrency
     limit = None if max_concurrency is None else Limit(max_concurrency, max_waiting, name)
-    shape = _shape_of(model, function)
+    shape = shape or _shape_of(model, function)
     if shape.type in (Any, object) and tuple(codecs) == (BYTES,):
         shape = Shape(AS_PAYLOAD if model == REQUEST_CHANNEL else AS_REQUEST, bytes, shape.order)
     if shape.body == AS_VALUE:
-        _check_type(shape.type, codecs)
+        check_type(shape.type, codecs)
     if model in (FIRE_AND_FORGET, METADATA_PUSH) and shape.body != AS_VALUE:
         codecs = (BYTES,)  # nothing to write, nothing to read
     return Handler(model, function, shape, codecs, limit, threads)
 
 
 def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
-    hints = _hints_of(function)
+    hints = hints_of(function)
     # Those that have to be given: others are the program's own.
     parameters = [
         parameter
@@ -268,7 +275,7 @@ def _shape_of_body(type: Any, order: int) -> Shape:
 
 def _shape_of_items(type: Any, order: int) -> Shape:
     if isinstance(type, str):
-        _check_type(type, ())
+        check_type(type, ())
     if typing.get_origin(type) in _ITERATORS:
         of = tuple(map(_bare, typing.get_args(type)))
         if of and of[0] is bytes:
@@ -278,7 +285,7 @@ def _shape_of_items(type: Any, order: int) -> Shape:
     return Shape(AS_PAYLOAD, bytes, order)
 
 
-def _check_type(type: Any, codecs: Sequence[Codec]) -> None:
+def check_type(type: Any, codecs: Sequence[Codec]) -> None:
     if isinstance(type, str):
         raise TypeError(
             f"the type {type!r} cannot be resolved where the handler is defined; define it at the top of the module"
@@ -290,10 +297,10 @@ def _check_type(type: Any, codecs: Sequence[Codec]) -> None:
                 f"bytes cannot be decoded as {name}; give the handler or its service a codec, for example JSON"
             )
         if isinstance(codec, JsonCodec):
-            codec.decoder(type)  # TypeError for what JSON has not
+            codec.check(type)
 
 
-def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Annotations as types; those that cannot be found stay what they are, text.
 
     One by one: what only type checkers import (often that which a handler returns) does not hide the others.
@@ -317,7 +324,7 @@ def _bare(type: Any) -> Any:
     return type
 
 
-def _is(test: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+def is_of(test: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
     """Of a function, or an object that is called like one."""
     while isinstance(function, functools.partial):
         function = function.func

@@ -10,8 +10,10 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec
-from client_sdk.services.handlers import handler_of
+from client_sdk.services.contract import read_contract
+from client_sdk.services.handlers import Shape, handler_of
 from client_sdk.services.health import Check, Health
+from client_sdk.services.implementation import parts_of
 from client_sdk.services.limits import MAX_WAITING
 from client_sdk.services.request import (
     FIRE_AND_FORGET,
@@ -26,6 +28,7 @@ from client_sdk.services.routes import Routes
 DEFAULT_DRAIN_S: Final = 30.0  # for what runs when a service drains
 MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP
 
+T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 HealthCheck = TypeVar("HealthCheck", bound=Callable[[], Awaitable[object]])
 
@@ -159,6 +162,31 @@ class Service:
         """
         return self._decorator(METADATA_PUSH, route, **options)
 
+    def implement(self, contract: Callable[..., T], **options: Unpack[HandlerOptions]) -> Callable[[T], None]:
+        """A function that takes the object whose methods are the handlers: those that the contract names.
+
+        A contract is a Protocol class with methods of one parameter, or none (docs/sdk/contracts.md). `options` are for
+        each of its handlers. TypeError, with one sentence, for a class that is no contract, types that no codec has,
+        and an object that does not fit.
+
+        >>> from typing import Protocol
+        >>> class Greeter(Protocol):
+        ...     async def greet(self, name: str) -> str: ...
+        >>> class Polite:
+        ...     async def greet(self, name: str) -> str:
+        ...         return f"good morning, {name}"
+        >>> Service("greeter", codec=JSON).implement(Greeter)(Polite())
+        """
+        read = read_contract(contract)
+        codecs = _codecs_of(options.get("codec"), options.get("codecs")) or self._codecs
+        max_concurrency, max_waiting = options.get("max_concurrency"), options.get("max_waiting", MAX_WAITING)
+
+        def add(implementation: T) -> None:
+            for part in list(parts_of(read, implementation, codecs)):
+                self._add(part.model, part.route, part.function, codecs, max_concurrency, max_waiting, part.shape)
+
+        return add
+
     def _decorator(
         self,
         model: str,
@@ -174,13 +202,25 @@ class Service:
         own = _codecs_of(codec, codecs) or self._codecs
 
         def add(function: Function) -> Function:
-            name = f"handler {route or model!r} of service {self.name!r}"
-            handler = handler_of(model, name, function, own, max_concurrency, max_waiting)
-            self.routes[model].add(route or "", handler)
-            self.routes[REQUEST_STREAM].settle()  # it may answer with those of request_response
+            self._add(model, route or "", function, own, max_concurrency, max_waiting)
             return function
 
         return add
+
+    def _add(
+        self,
+        model: str,
+        route: str,
+        function: Callable[..., Any],
+        codecs: Sequence[Codec],
+        max_concurrency: int | None,
+        max_waiting: int,
+        shape: Shape | None = None,
+    ) -> None:
+        name = f"handler {route or model!r} of service {self.name!r}"
+        handler = handler_of(model, name, function, codecs, max_concurrency, max_waiting, shape)
+        self.routes[model].add(route, handler)
+        self.routes[REQUEST_STREAM].settle()  # it may answer with those of request_response
 
     # What others are told of it
 

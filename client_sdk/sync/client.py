@@ -8,7 +8,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar, Unpack
+from typing import Any, Final, Unpack, overload
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
@@ -23,6 +23,7 @@ from client_sdk.calls.options import (
     RequestOptions,
     StreamOptions,
 )
+from client_sdk.client import T
 from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
@@ -30,8 +31,6 @@ from client_sdk.sync.background import BACKGROUND
 from client_sdk.sync.items import Flow, Gathering, Items
 from client_sdk.sync.iterable_bridge import IterableBridge
 from client_sdk.sync.lifecycle import ClientLifecycle
-
-T = TypeVar("T")
 
 
 class Client(ConnectionFacts):
@@ -151,22 +150,44 @@ class Client(ConnectionFacts):
         draining = functools.partial(self._client.drain, timeout_s)
         self._end(functools.partial(self._lifecycle.end_with, draining))
 
-    def request_response(self, address: Address, data: bytes = b"", **options: Unpack[RequestOptions]) -> Payload:
+    @overload
+    def request_response(
+        self, address: Address, data: object = b"", *, returns: None = None, **options: Unpack[RequestOptions]
+    ) -> Payload: ...
+    @overload
+    def request_response(
+        self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[RequestOptions]
+    ) -> T: ...
+    def request_response(
+        self, address: Address, data: object = b"", *, returns: type[T] | None = None, **options: Unpack[RequestOptions]
+    ) -> Any:
         """One answer. `route` names the handler, `metadata` adds entries (mime type: content).
 
-        >>> print(client.request_response(address("orders"), b"42", timeout_s=5.0).data)
+        >>> client.request_response(address("orders"), b"42", returns=bytes, timeout_s=5.0)
         b'order 42'
         """
-        return self._call(lambda: self._client.request_response(address, data, **options), options.get("timeout_s"))
+        client = self._client
+        ask = functools.partial(client.request_response, address, data, returns=returns, **options)
+        return self._call(ask, options.get("timeout_s"))
 
-    def fire_and_forget(self, address: Address, data: bytes = b"", **options: Unpack[CallOptions]) -> None:
+    def fire_and_forget(self, address: Address, data: object = b"", **options: Unpack[CallOptions]) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
         >>> client.fire_and_forget(address("log"), b"a line", route="line")
         """
         self._call(lambda: self._client.fire_and_forget(address, data, **options), options.get("timeout_s"))
 
-    def request_stream(self, address: Address, data: bytes = b"", **options: Unpack[StreamOptions]) -> Flow:
+    @overload
+    def request_stream(
+        self, address: Address, data: object = b"", *, returns: None = None, **options: Unpack[StreamOptions]
+    ) -> Flow[Payload]: ...
+    @overload
+    def request_stream(
+        self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[StreamOptions]
+    ) -> Flow[T]: ...
+    def request_stream(
+        self, address: Address, data: object = b"", *, returns: type[T] | None = None, **options: Unpack[StreamOptions]
+    ) -> Flow[Any]:
         """Items, to be read with `for`; never more than `initial_n` are under way. `timeout_s` is for all of it.
 
         >>> for tick in client.request_stream(address("clock"), route="ticks", initial_n=8):
@@ -175,11 +196,25 @@ class Client(ConnectionFacts):
         b'tick 1'
         b'tick 2'
         """
-        return Flow(self._thread, self._thread.call(lambda: self._client.request_stream(address, data, **options)))
+        begin = functools.partial(self._client.request_stream, address, data, returns=returns, **options)
+        return Flow(self._thread, self._thread.call(begin))
 
+    @overload
     def request_channel(
-        self, address: Address, items: Iterable[bytes | Payload], **options: Unpack[ChannelOptions]
-    ) -> Flow:
+        self, address: Address, items: Iterable[object], *, returns: None = None, **options: Unpack[ChannelOptions]
+    ) -> Flow[Payload]: ...
+    @overload
+    def request_channel(
+        self, address: Address, items: Iterable[object], *, returns: type[T], **options: Unpack[ChannelOptions]
+    ) -> Flow[T]: ...
+    def request_channel(
+        self,
+        address: Address,
+        items: Iterable[object],
+        *,
+        returns: type[T] | None = None,
+        **options: Unpack[ChannelOptions],
+    ) -> Flow[Any]:
         """Sends `items` as the service asks for them, and gives its items; ends when both sides have.
 
         Items come from a thread of their own: the iterable may block. Without any item nothing is sent. `timeout_s` is
@@ -191,7 +226,8 @@ class Client(ConnectionFacts):
         b'2'
         """
         fed = IterableBridge(items)
-        return Flow(self._thread, self._thread.call(lambda: self._client.request_channel(address, fed, **options)))
+        begin = functools.partial(self._client.request_channel, address, fed, returns=returns, **options)
+        return Flow(self._thread, self._thread.call(begin))
 
     def metadata_push(self, address: Address, metadata: bytes, **options: Unpack[PushOptions]) -> None:
         """Metadata that belongs to no request; no answer, as for `fire_and_forget`.
@@ -200,17 +236,28 @@ class Client(ConnectionFacts):
         """
         self._call(lambda: self._client.metadata_push(address, metadata, **options), options.get("timeout_s"))
 
-    def gather(self, address: Address, data: bytes = b"", **options: Unpack[GatherOptions]) -> Gathering:
+    @overload
+    def gather(
+        self, address: Address, data: object = b"", *, returns: None = None, **options: Unpack[GatherOptions]
+    ) -> Gathering[bytes]: ...
+    @overload
+    def gather(
+        self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[GatherOptions]
+    ) -> Gathering[T]: ...
+    def gather(
+        self, address: Address, data: object = b"", *, returns: type[T] | None = None, **options: Unpack[GatherOptions]
+    ) -> Gathering[Any]:
         """What all services that match the address (a `multicast`) answer, and who said it: in a loop, or `list()`.
 
         It ends when all have answered, at the deadline (what is missing then is not there), or after `enough_n` answers
         without an error.
 
         >>> answers = list(client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0))
-        >>> sorted((answer.service, answer.data) for answer in answers)
+        >>> sorted((answer.service, answer.value) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
-        return Gathering(self._thread, self._thread.call(lambda: self._client.gather(address, data, **options)))
+        begin = functools.partial(self._client.gather, address, data, returns=returns, **options)
+        return Gathering(self._thread, self._thread.call(begin))
 
     def _call(self, work: Callable[[], Awaitable[T]], timeout_s: float | None) -> T:
         """What the async client's call gives; `timeout_s` None: the client's own. ValueError for what is no time."""

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final, Self, TypeVar
 
 from client_sdk.calls.scatter_gather import Gathering as AsyncGathering
-from client_sdk.payload import Payload
 from client_sdk.services.gather_answers import Answer
+from client_sdk.services.gather_answers import T as Made
 from client_sdk.streams import Flow as AsyncFlow
+from client_sdk.streams import Item
 from client_sdk.sync.background import LoopThread
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class Items(Iterator[T]):
             await aclose()
 
 
-class Flow(Items[Payload]):
+class Flow(Items[Item]):
     """The items of a stream or channel. Leaving the loop early, `close()`, Ctrl-C and a deadline all send CANCEL.
 
     >>> with client.request_stream(address("prices"), b"ACME") as prices:
@@ -80,17 +81,17 @@ class Flow(Items[Payload]):
     [b'ACME 101', b'ACME 102', b'ACME 99']
     """
 
-    def __init__(self, thread: LoopThread, flow: AsyncFlow) -> None:
+    def __init__(self, thread: LoopThread, flow: AsyncFlow[Item]) -> None:
         super().__init__(thread, flow)
         self._flow: Final = flow
 
-    async def _take(self) -> list[Payload]:
+    async def _take(self) -> list[Item]:
         # One way to the event loop and back for each item costs 61 us an item, one for all that are there 10.
         item = await anext(self._flow, None)
         return [] if item is None else [item, *self._flow.take_waiting()]
 
 
-class Gathering(Items[Answer]):
+class Gathering(Items[Answer[Made]]):
     """What services answered, as they come; `list()` of it waits for all. It is asked for with the first one.
 
     >>> answers = client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
@@ -98,7 +99,7 @@ class Gathering(Items[Answer]):
     [b'3', b'4'] True
     """
 
-    def __init__(self, thread: LoopThread, gathering: AsyncGathering) -> None:
+    def __init__(self, thread: LoopThread, gathering: AsyncGathering[Made]) -> None:
         super().__init__(thread, gathering)
         self._gathering: Final = gathering
 

@@ -145,5 +145,5 @@ async def test_channel_whose_own_items_fail_raises_that_and_tells_the_service(br
 async def test_a_channel_without_items_of_its_own_is_no_stream(broker: FakeBroker) -> None:
     async with Pair(broker, echo_service()) as client:
         with pytest.raises(TypeError, match="async iterable"):
-            await anext(client.request_channel(address("echo"), None))  # type: ignore[arg-type]
+            await anext(client.request_channel(address("echo"), None))  # type: ignore[call-overload]
         assert (await broker.peer(0)).of(frames.STREAM) == []

@@ -84,7 +84,7 @@ async def test_an_item_that_cannot_be_sent_ends_its_channel_on_both_sides(raw: R
         yield data
 
     async with serving(raw) as (client, peer):
-        reading = asyncio.ensure_future(anext(client.request_channel(address("x"), items())))  # type: ignore[arg-type]
+        reading = asyncio.ensure_future(anext(client.request_channel(address("x"), items())))
         [asked] = await peer.expect(frames.CHANNEL)
         peer.send(credit(asked.stream_id, 5))
         with pytest.raises(TypeError, match="must be bytes"):

@@ -9,7 +9,7 @@ from tests.client_sdk.public.docstring_runner import WRITTEN_URL
 from tests.system.support.processes import ROOT, run_python
 
 
-@pytest.mark.parametrize("document", ["sync.md", "rsocket-py.md"])
+@pytest.mark.parametrize("document", ["contracts.md", "sync.md", "rsocket-py.md"])
 def test_the_program_of_a_document_says_what_stands_beneath_it(document: str) -> None:
     text = (ROOT / "docs/sdk" / document).read_text()
     [(program, says)] = re.findall(r"^```python\n(.*?)^```$.*?^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -19,19 +19,31 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PROGRAM = HERE / "user_program.py"
 MISTAKES = """\
-from client_sdk import Service, address, connect
-
+from typing import Protocol
+from client_sdk import Service, address, connect, fire_and_forget
 orders = Service("orders", tags={"region": 1})
+
+class Desks(Protocol):
+    async def create(self, order: str) -> int: ...
+    @fire_and_forget
+    async def note(self, line: str) -> int: ...
+
+class Desk:
+    async def create(self, order: int) -> int:
+        return order
+
+orders.implement(Desks)(Desk())
 
 
 async def main() -> None:
     async with connect("tcp://127.0.0.1:7878", keepalive="5") as client:
-        answer = await client.request_response("orders", b"42")
-        answer.text
-        await client.request_response(address("orders"), "42")
+        await client.request_response("orders", b"42")
+        (await client.request_response(address("orders"))).text
+        (await client.request_response(address("orders"), returns=int)).data
+        await client.of(Desks, address("orders")).create(42)
         next(client.request_stream(address("orders")))
 """
-MISTAKEN_LINES = [3, 7, 8, 9, 10, 11]
+MISTAKEN_LINES = [3, 7, 14, 18, 19, 20, 21, 22, 23]
 
 
 @pytest.fixture(scope="module")

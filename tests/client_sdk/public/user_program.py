@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import assert_type
+from typing import Protocol, assert_type
 
 from client_sdk import (
     BYTES,
@@ -13,6 +13,7 @@ from client_sdk import (
     ApplicationError,
     AuthUnavailable,
     BadAddress,
+    BadAnswer,
     BadRequest,
     Caller,
     Canceled,
@@ -57,6 +58,7 @@ from client_sdk import (
     Unhealthy,
     address,
     connect,
+    fire_and_forget,
     json_codec,
     multicast,
     offer,
@@ -106,6 +108,71 @@ async def pushed(request: Request) -> None:
     return None
 
 
+class Tills(Protocol):
+    async def add(self, numbers: list[int]) -> int: ...
+
+    async def close(self) -> None: ...
+
+    @fire_and_forget
+    async def note(self, line: str) -> None: ...
+
+    def count(self, to: int) -> AsyncIterator[int]: ...
+
+    def running(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]: ...
+
+
+class Till:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    async def add(self, numbers: list[int], request: Request | None = None) -> int:
+        return sum(numbers) + (0 if request is None else len(request.routes))
+
+    async def close(self) -> None:
+        self.notes.append("closed")
+
+    async def note(self, line: str) -> None:
+        self.notes.append(line)
+
+    async def count(self, to: int) -> AsyncIterator[int]:
+        for number in range(to):
+            yield number
+
+    async def running(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        total = 0
+        async for number in numbers:
+            total += number
+            yield total
+
+
+tills = Service("tills", codec=JSON)
+tills.implement(Tills)(Till())
+
+
+async def call_values(client: Client) -> None:
+    to = address("tills")
+    assert_type(await client.request_response(to, [1, 2], route="add", returns=int), int)
+    assert_type(await client.request_response(to, [1, 2], route="add", returns=bytes), bytes)
+    async for number in client.request_stream(to, 2, route="count", returns=int):
+        assert_type(number, int)
+    async for number in client.request_channel(to, counted(), route="running", returns=int):
+        assert_type(number, int)
+    answers = await client.gather(multicast("tills"), [1], route="add", returns=int)
+    assert_type(answers, list[Answer[int]])
+    assert_type([answer.value for answer in answers], list[int])
+    assert_type(JSON.decode(b"[1]", list[int]), list[int])
+    at_tills = client.of(Tills, to, timeout_s=5)
+    assert_type(at_tills, Tills)
+    assert_type(await at_tills.add([1, 2]), int)
+    await at_tills.close()
+    await at_tills.note("a line")
+    assert_type([number async for number in at_tills.running(counted())], list[int])
+
+
+async def counted() -> AsyncIterator[int]:
+    yield 1
+
+
 codecs: list[Codec] = [JSON, BYTES, json_codec(strict=False)]
 sums = Service("sums", codecs=codecs)
 
@@ -148,7 +215,7 @@ async def call(client: Client) -> None:
     assert_type(answer, Payload)
     assert_type(answer.data, bytes | None)
     stream = client.request_stream(multicast("orders"), b"1", route="watch", timeout_s=5)
-    assert_type(stream, Flow)
+    assert_type(stream, Flow[Payload])
     async with stream:
         async for item in stream:
             assert_type(item, Payload)
@@ -159,9 +226,9 @@ async def call(client: Client) -> None:
     assert_type(items, list[bytes | None])
     assert_type(client.brokers, list[str])
     answers = await client.gather(multicast("orders"), b"x", route="create", timeout_s=5)
-    assert_type(answers, list[Answer])
+    assert_type(answers, list[Answer[bytes]])
     gathering = client.gather(multicast("orders"), b"x", route="create", timeout_s=5, enough_n=1)
-    assert_type(gathering, Gathering)
+    assert_type(gathering, Gathering[bytes])
     async for each in gathering:
         assert_type(each.error, ClientError | None)
     policy = RetryPolicy(attempts=2, budget=RetryBudget(ratio=0.1, min_per_s=1))
@@ -189,7 +256,7 @@ async def fail(client: Client) -> str:
         return error.word
     except (NoLease, Unhealthy, NotAllowed, Misrouted, TooLate, NoHandler, TooLarge):
         raise
-    except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded):
+    except (Rejected, RouteLost, Canceled, BadAddress, BadRequest, ApplicationError, DeadlineExceeded, BadAnswer):
         raise
     except (Unauthenticated, AuthUnavailable, Denied, Revoked):
         raise
@@ -209,6 +276,8 @@ async def main() -> None:
             await call(client)
             await look(client)
             assert await fail(client) == "no-route"
+        async with connect(url, service=tills, codec=JSON) as client:
+            await call_values(client)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tests.system.support.waits import until_now
 SOON_S = 5.0
 ORDERS = address("orders")
 # What only makes sense in an event loop.
-ONLY_ASYNC = {"as_rsocket", "start"}
+ONLY_ASYNC = {"as_rsocket", "of", "start"}
 # The same in the other world.
 SAME = {"AsyncIterable": "Iterable", "AsyncIterator": "Iterator", "Connecting": "Client"}
 

@@ -116,13 +116,9 @@ class Load:
         async def ask(number: int) -> float:
             began_at = asyncio.get_running_loop().time()
             to = address("worker", n=str(number))
-            options = {
-                "idempotent": True,
-                "retry": AGAIN,
-                "wait_for_reconnect": IDEMPOTENT_S,
-                "timeout_s": IDEMPOTENT_S,
-            }
-            await probe.request_response(to, b"back?", **options)  # type: ignore[arg-type]
+            await probe.request_response(
+                to, b"back?", idempotent=True, retry=AGAIN, wait_for_reconnect=IDEMPOTENT_S, timeout_s=IDEMPOTENT_S
+            )
             return asyncio.get_running_loop().time() - began_at
 
         took_s = await asyncio.gather(*(ask(number) for number in range(SERVICES)))

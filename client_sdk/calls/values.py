@@ -1,0 +1,131 @@
+"""Values of calls: what a client's codec makes of them before they leave, and of what comes back.
+
+    value ──► body: bytes, and which codec made them ──► the call ──► Payload ──► `returns` ──► value
+
+Bytes stay what they are, and a call of bytes that says no `returns` never comes here. Knows no connections.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+from client_sdk.addresses import Address
+from client_sdk.codecs import BYTES, Codec, JsonCodec
+from client_sdk.errors import BadAnswer
+from client_sdk.payload import Payload, as_bytes
+from client_sdk.services.request import DATA_MIME
+from client_sdk.streams import Flow
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.rsocket.mimes import encode_mime
+
+T = TypeVar("T")
+
+
+class Values:
+    """The codec of one client."""
+
+    def __init__(self, codec: Codec) -> None:
+        """ValueError for a codec whose mime type cannot be sent."""
+        self._codec: Final = codec
+        try:
+            self._says: Final = {} if codec is BYTES else {DATA_MIME: encode_mime(codec.mime_type)}
+        except BrokerError as error:
+            raise ValueError(error.text) from None
+
+    def check(self, returns: object) -> None:
+        """TypeError for a type that the codec has not: now, and not when the answer is here."""
+        codec = self._codec
+        if returns is None or returns is bytes or returns is Payload:
+            return
+        if codec is BYTES:
+            raise TypeError(f"bytes cannot be decoded as {_name_of(returns)}; give the client a codec: {_HOW}")
+        if isinstance(codec, JsonCodec):
+            codec.check(returns)
+
+    def body(self, value: object) -> bytes:
+        """The data of a request; TypeError for what the codec cannot say."""
+        if self._codec is not BYTES and not isinstance(value, (bytes, bytearray, memoryview)):
+            return self._codec.encode(value)
+        if value is None or isinstance(value, (bytes, bytearray, memoryview, str)):
+            return as_bytes(value, "data")
+        raise TypeError(f"data is {type(value).__name__}, it must be bytes; values need a codec: {_HOW}")
+
+    def entries(self, value: object, returns: object, metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
+        """Entries of the request; it says of what the codec makes, or is to read, which one that is."""
+        is_raw = isinstance(value, (bytes, bytearray, memoryview)) and returns in (None, bytes, Payload)
+        return (metadata or {}) if is_raw else {**self._says, **(metadata or {})}
+
+    def items(self, items: AsyncIterable[object]) -> AsyncIterable[object]:
+        """What a channel sends."""
+        return items if self._codec is BYTES else _Encoded(aiter(items), self._codec)
+
+    def value(self, answer: Payload, returns: Any, address: Address, route: str | None) -> Any:
+        """What the answer is; BadAnswer when it does not fit."""
+        if returns is Payload:
+            return answer
+        data = answer.data or b""
+        if returns is bytes:
+            return data
+        try:
+            return self._codec.decode(data, returns)
+        except ValueError as error:
+            who = " ".join(filter(None, (address.service, route))) or "a service"
+            raise BadAnswer(f"{who} answered what is no {_name_of(returns)}: {error}") from None
+
+    def flow(self, flow: Flow[Payload], returns: Any, address: Address, route: str | None) -> Flow[Any]:
+        """The items of a stream as values."""
+        return ValueFlow(flow, lambda item: self.value(item, returns, address, route))
+
+
+class ValueFlow(Flow[T]):
+    """What `Flow` is to its reader, with values."""
+
+    def __init__(self, flow: Flow[Payload], read: Callable[[Payload], T]) -> None:
+        # Not Flow's: the stream below is.
+        self._flow: Final = flow
+        self._read: Final = read
+
+    async def __anext__(self) -> T:
+        return await self._value(await anext(self._flow))
+
+    def take_waiting(self) -> list[T]:
+        """As Flow's; BadAnswer for the first that does not fit."""
+        return [self._read(item) for item in self._flow.take_waiting()]
+
+    async def aclose(self) -> None:
+        """Ends the stream; the other side gets a CANCEL unless it is over."""
+        await self._flow.aclose()
+
+    def __del__(self) -> None:
+        pass  # the flow below looks after itself
+
+    async def _value(self, item: Payload) -> T:
+        try:
+            return self._read(item)
+        except BadAnswer:
+            await self._flow.aclose()
+            raise
+
+
+class _Encoded(AsyncIterator[object]):
+    """Values of a channel as bytes, one by one as they are asked for."""
+
+    def __init__(self, items: AsyncIterator[object], codec: Codec) -> None:
+        self._items: Final = items
+        self._codec: Final = codec
+
+    async def __anext__(self) -> object:
+        item = await anext(self._items)
+        return item if isinstance(item, (bytes, Payload)) else self._codec.encode(item)
+
+    async def aclose(self) -> None:
+        """Closes the items of the program, if they can be closed."""
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _name_of(type: object) -> str:
+    return cast("str", getattr(type, "__name__", None) or repr(type))
+
+
+_HOW: Final = "connect(url, codec=JSON)"

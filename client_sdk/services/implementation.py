@@ -1,0 +1,121 @@
+"""An object that does what a contract says: looked at once, when its service is made.
+
+Decides whether an object fits a contract, and how its methods are called. Which requests they get is `routes`'s.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from client_sdk.codecs import BYTES, Codec
+from client_sdk.services.contract import NOTHING, Contract, Method
+from client_sdk.services.handlers import (
+    AS_DATA,
+    AS_REQUEST,
+    AS_VALUE,
+    BODY,
+    BODY_REQUEST,
+    NO_PARAMETER,
+    STREAMING,
+    Shape,
+    check_type,
+    hints_of,
+    is_of,
+)
+from client_sdk.services.request import REQUEST_RESPONSE, Request
+
+
+class Part(NamedTuple):
+    """A method of the object, as a handler."""
+
+    model: str
+    route: str
+    function: Callable[..., Any]
+    shape: Shape
+
+
+def parts_of(contract: Contract, implementation: object, codecs: Sequence[Codec]) -> Iterator[Part]:
+    """All of its methods; TypeError with one sentence for an object, or a codec, that does not fit."""
+    owner = type(implementation).__name__
+    if isinstance(implementation, type):
+        name = implementation.__name__
+        raise TypeError(f"{name} is a class: implement({contract.name}) takes an object, such as {name}()")
+    missing = [name for name in contract.methods if not callable(getattr(implementation, name, None))]
+    if missing:
+        raise TypeError(f"{owner} has no method {', '.join(missing)}, which {contract.name} has")
+    for name, method in contract.methods.items():
+        parameter = method.parameter
+        try:
+            for each in (parameter.type if parameter else NOTHING, method.gives):
+                if each is not bytes and each is not NOTHING:
+                    check_type(each, codecs)
+        except TypeError as error:
+            raise TypeError(f"{contract.name}.{name}: {error}") from None
+        function = getattr(implementation, name)
+        shape = _shape_of(f"{owner}.{name}", f"{contract.name}.{name}", method, function)
+        if method.model == REQUEST_RESPONSE and method.gives is NOTHING and tuple(codecs) == (BYTES,):
+            function = _Done(function)
+        yield Part(method.model, name, function, shape)
+
+
+class _Done:
+    """A function that gives nothing, as a handler of bytes: its answer is empty."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Final = function
+
+    async def __call__(self, *arguments: Any) -> bytes:
+        await self._function(*arguments)
+        return b""
+
+
+def _shape_of(shown: str, wanted: str, method: Method, function: Callable[..., Any]) -> Shape:
+    """What the function takes; TypeError for one that could not be called as the contract says."""
+    if method.model in STREAMING:
+        if is_of(inspect.iscoroutinefunction, function) or is_of(inspect.isgeneratorfunction, function):
+            raise TypeError(f"{shown} must give an AsyncIterator, as {wanted} does: async def with yield")
+    elif not is_of(inspect.iscoroutinefunction, function):
+        raise TypeError(f"{shown} must be async def, as {wanted} is")
+    hints = hints_of(function)
+    parameter = method.parameter
+    given_n = 0 if parameter is None else 1
+    own = list(inspect.signature(function).parameters.values())
+    wants_request = len(own) > given_n and _is_request(hints.get(own[given_n].name))
+    try:
+        inspect.signature(function).bind(*[None] * (given_n + wants_request))
+    except TypeError:
+        takes = "no argument" if parameter is None else f"one argument, {parameter.name}"
+        raise TypeError(f"{shown}{inspect.signature(function)} does not fit {wanted}, which gives it {takes}") from None
+    _check_fit(shown, wanted, _item_of(hints.get("return")), method.gives, is_taken=False)
+    if parameter is None:
+        return Shape(AS_REQUEST, bytes, BODY) if wants_request else Shape(AS_DATA, bytes, NO_PARAMETER)
+    _check_fit(shown, wanted, _item_of(hints.get(own[0].name)), parameter.type, is_taken=True)
+    return Shape(
+        AS_DATA if parameter.type is bytes else AS_VALUE,
+        parameter.type,
+        BODY_REQUEST if wants_request else BODY,
+    )
+
+
+def _check_fit(shown: str, wanted: str, own: Any, of_contract: Any, *, is_taken: bool) -> None:
+    """TypeError for classes that cannot be the same; what type checkers know better is left to them."""
+    if not isinstance(own, type) or not isinstance(of_contract, type) or object in (own, of_contract):
+        return
+    if typing.get_origin(own) or typing.get_origin(of_contract):
+        return
+    narrow, wide = (of_contract, own) if is_taken else (own, of_contract)
+    if not issubclass(narrow, wide) and not typing.is_typeddict(wide) and not typing.is_typeddict(narrow):
+        verb = "takes" if is_taken else "gives"
+        raise TypeError(f"{shown} {verb} {own.__name__}, and {wanted} {verb} {of_contract.__name__}")
+
+
+def _item_of(hint: Any) -> Any:
+    """Of an iterator its items, else the type itself."""
+    arguments = typing.get_args(hint)
+    is_items = getattr(typing.get_origin(hint), "__name__", "") in ("AsyncIterator", "AsyncIterable", "AsyncGenerator")
+    return arguments[0] if is_items and arguments else hint
+
+
+def _is_request(hint: Any) -> bool:
+    return hint is Request or Request in typing.get_args(hint)

@@ -1,0 +1,286 @@
+"""One class for both sides: its methods are calls, and what does not fit it is refused where the service is made."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pytest
+
+from client_sdk import JSON, ApplicationError, Request, Service, address, connect, fire_and_forget
+from client_sdk.testing import LocalBroker, local_broker
+from tests.client_sdk.services import postponed_contract
+
+
+@dataclass
+class Order:
+    item: str
+    pieces: int = 1
+
+
+class Counted(Protocol):
+    async def count(self) -> int: ...
+
+
+class Orders(Counted, Protocol):
+    async def create(self, order: Order) -> str: ...
+
+    async def drop(self, name: str = "all") -> None: ...
+
+    async def raw(self, data: bytes) -> bytes: ...
+
+    @fire_and_forget
+    async def note(self, line: str) -> None: ...
+
+    def watch(self, order: Order) -> AsyncIterator[str]: ...
+
+    def sums(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]: ...
+
+
+class Desk:
+    """Does what Orders says, and notes what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    async def count(self, request: Request | None = None) -> int:
+        assert request is not None
+        return len(request.routes)
+
+    async def create(self, order: Order, request: Request | None = None) -> str:
+        if not order.pieces:
+            raise ApplicationError("none is wanted", word="empty-order")
+        return f"{order.pieces} {order.item} {request.route if request else ''}"
+
+    async def drop(self, name: str = "all") -> None:
+        self.told.append(name)
+
+    async def raw(self, data: bytes) -> bytes:
+        return data[::-1]
+
+    async def note(self, line: str) -> None:
+        self.told.append(line)
+
+    async def watch(self, order: Order) -> AsyncIterator[str]:
+        yield order.item
+        yield "sent"
+
+    async def sums(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+        total = 0
+        async for number in numbers:
+            total += number
+            yield total
+
+
+async def numbers() -> AsyncIterator[int]:
+    for number in (1, 2):
+        yield number
+
+
+@contextlib.asynccontextmanager
+async def orders_at(desk: Desk) -> AsyncIterator[tuple[LocalBroker, Orders]]:
+    service = Service("orders", codec=JSON)
+    service.implement(Orders)(desk)
+    async with local_broker() as broker, connect(broker, service=service, codec=JSON) as client:
+        yield broker, client.of(Orders, address("orders"), timeout_s=5)
+
+
+async def test_each_method_is_a_call_of_its_model() -> None:
+    desk = Desk()
+    async with orders_at(desk) as (_, orders):
+        assert await orders.create(Order("pen", 2)) == "2 pen create"
+        assert await orders.create(order=Order("pen")) == "1 pen create"
+        assert await orders.count() == 1
+        assert await orders.raw(b"\x00{") == b"{\x00"
+        await orders.note("a line")
+        await orders.drop("x")
+        await orders.drop()
+        assert [state async for state in orders.watch(Order("pen"))] == ["pen", "sent"]
+        assert [total async for total in orders.sums(numbers())] == [1, 3]
+        assert desk.told == ["a line", "x", "all"]
+        with pytest.raises(ApplicationError, match="none is wanted"):
+            await orders.create(Order("pen", 0))
+
+
+async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
+    async with orders_at(Desk()) as (_, orders):
+        anything: Any = orders
+        assert repr(orders) == "<Orders at <unicast service=orders>>"
+        assert dir(orders) == ["count", "create", "drop", "note", "raw", "sums", "watch"]
+        with pytest.raises(AttributeError, match="Orders has no method 'crate'"):
+            anything.crate()
+        for call in (anything.create, lambda: anything.create(1, 2), lambda: anything.create(item=1)):
+            with pytest.raises(TypeError, match=r"Orders.create\(\) takes one argument, order"):
+                await call()
+        with pytest.raises(TypeError, match=r"Orders.count\(\) takes no argument"):
+            await anything.count(1)
+
+
+async def test_a_contract_of_bytes_needs_no_codec() -> None:
+    class Echo(Protocol):
+        async def echo(self, data: bytes) -> bytes: ...
+
+        async def done(self) -> None: ...
+
+    class Echoing:
+        async def echo(self, data: bytes) -> bytes:
+            return data
+
+        async def done(self) -> None:
+            pass
+
+    service = Service("echo")
+    service.implement(Echo)(Echoing())
+    async with local_broker() as broker, connect(broker, service=service) as client:
+        echo = client.of(Echo, address("echo"))
+        assert (await echo.echo(b"x"), await echo.done()) == (b"x", None)  # type: ignore[func-returns-value]  # that
+
+
+async def test_a_caller_without_the_codec_is_told_when_it_asks_for_the_object() -> None:
+    async with local_broker() as broker, connect(broker) as client:
+        with pytest.raises(TypeError, match=r"Orders.count: bytes cannot be decoded as int; give the client a codec"):
+            client.of(Orders, address("orders"))
+
+
+class NoMethods(Protocol):
+    pass
+
+
+class Attribute(Protocol):
+    size: int
+
+
+class TwoValues(Protocol):
+    async def put(self, key: str, value: str) -> None: ...
+
+
+class Silent(Protocol):
+    async def put(self, key: str): ...  # type: ignore[no-untyped-def]  # that is the mistake
+
+
+class Untyped(Protocol):
+    async def put(self, key) -> None: ...  # type: ignore[no-untyped-def]  # that is the mistake
+
+
+class AwaitedStream(Protocol):
+    async def watch(self, key: str) -> AsyncIterator[str]: ...
+
+
+class Blocking(Protocol):
+    def put(self, key: str) -> str: ...
+
+
+class Collecting(Protocol):
+    async def add(self, numbers: AsyncIterator[int]) -> int: ...
+
+
+class ToldAnswer(Protocol):
+    @fire_and_forget  # type: ignore[type-var]  # that is the mistake
+    async def put(self, key: str) -> int: ...
+
+
+class Complex(Protocol):
+    async def put(self, key: complex) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "contract, text",
+    [
+        (Desk, r"Desk is no contract: it must be a class of methods, class Desk\(Protocol\)"),
+        (3, "3 is no contract"),
+        (NoMethods, "NoMethods is no contract: it has no methods"),
+        (Attribute, "Attribute.size is no method: a contract has nothing but methods"),
+        (TwoValues, "TwoValues.put takes key, value: it must be one value; several go into one dataclass"),
+        (Silent, "Silent.put does not say what it returns"),
+        (Untyped, "Untyped.put does not say what key is"),
+        (AwaitedStream, "AwaitedStream.watch returns an AsyncIterator: write def without async"),
+        (Blocking, "Blocking.put must be async def, or return an AsyncIterator"),
+        (Collecting, "Collecting.add takes an AsyncIterator, so it must return one, too"),
+        (ToldAnswer, "ToldAnswer.put is @fire_and_forget: it must be async def, take one value and return None"),
+        (postponed_contract.Hidden, "Hidden.put: the type 'Decimal' cannot be found; define it at the top"),
+    ],
+)
+def test_a_class_that_is_no_contract_is_refused(contract: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        Service("a", codec=JSON).implement(contract)
+
+
+class Puts(Protocol):
+    async def put(self, key: str) -> str: ...
+
+    def watch(self, key: str) -> AsyncIterator[str]: ...
+
+
+class Good:
+    async def put(self, key: str) -> str:
+        return key
+
+    async def watch(self, key: str) -> AsyncIterator[str]:
+        yield key
+
+
+class NoWatch:
+    async def put(self, key: str) -> str:
+        return key
+
+
+class TakesInt(Good):
+    async def put(self, key: int) -> str:  # type: ignore[override]  # that is the mistake
+        return ""
+
+
+class GivesInt(Good):
+    async def put(self, key: str) -> int:  # type: ignore[override]  # that is the mistake
+        return 1
+
+
+class Waits(Good):
+    def put(self, key: str) -> str:  # type: ignore[override]  # that is the mistake
+        return key
+
+
+class TakesTwo(Good):
+    async def put(self, key: str, value: str) -> str:  # type: ignore[override]  # that is the mistake
+        return key
+
+
+class ReturnsList(Good):
+    async def watch(self, key: str) -> list[str]:  # type: ignore[override]  # that is the mistake
+        return [key]
+
+
+@pytest.mark.parametrize(
+    "implementation, text",
+    [
+        (NoWatch(), "NoWatch has no method watch, which Puts has"),
+        (Good, r"Good is a class: implement\(Puts\) takes an object, such as Good\(\)"),
+        (TakesInt(), "TakesInt.put takes int, and Puts.put takes str"),
+        (GivesInt(), "GivesInt.put gives int, and Puts.put gives str"),
+        (Waits(), "Waits.put must be async def, as Puts.put is"),
+        (TakesTwo(), r"TakesTwo.put\(key: str, value: str\) -> str does not fit Puts.put, which gives it one argument"),
+        (ReturnsList(), "ReturnsList.watch must give an AsyncIterator, as Puts.watch does"),
+    ],
+)
+def test_an_object_that_does_not_fit_is_refused_before_any_request(implementation: Any, text: str) -> None:
+    service = Service("a", codec=JSON)
+    with pytest.raises(TypeError, match=text):
+        service.implement(Puts)(implementation)
+    assert not service.routes["request_response"]._named
+
+
+def test_types_that_no_codec_has_are_refused_with_the_method() -> None:
+    class Does:
+        async def put(self, key: complex) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Complex.put: JSON has no complex: take a dataclass"):
+        Service("a", codec=JSON).implement(Complex)(Does())
+    with pytest.raises(TypeError, match=r"Puts.put: bytes cannot be decoded as str; give the handler or its service a"):
+        Service("a").implement(Puts)(Good())
+
+
+def test_a_wider_parameter_and_a_narrower_answer_fit() -> None:
+    class Wide(Good):
+        async def put(self, key: object) -> str:
+            return str(key)
+
+    Service("a", codec=JSON).implement(Puts)(Wide())
