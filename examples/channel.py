@@ -8,7 +8,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 
-from client_sdk import Payload, Request, Service, address, connect
+from client_sdk import Request, Service, address, connect
 from client_sdk.testing import local_broker
 
 LINES = ("hello", "who took my SANDWICH", "nobody did", "bye")
@@ -16,12 +16,12 @@ moderator = Service("moderator")
 
 
 @moderator.request_channel("chat")
-async def chat(request: Request, lines: AsyncIterator[Payload]) -> AsyncIterator[bytes]:
+async def chat(request: Request, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Answers some lines, and says goodbye when the caller has no more; the request's data is the first line."""
     heard = 0
     async for line in lines:
         heard += 1
-        text = (line.data or b"").decode()
+        text = line.decode()
         if text != text.lower():
             yield f"please do not shout: {text}".encode()
     yield f"that was it, {heard} lines".encode()
@@ -38,8 +38,9 @@ async def typed(lines: tuple[str, ...]) -> AsyncIterator[bytes]:
 async def main(url: str) -> None:
     async with connect(url, service=moderator), connect(url) as client:
         said = []
-        async for answer in client.request_channel(address("moderator"), typed(LINES), route="chat", timeout_s=10):
-            said.append((answer.data or b"").decode())
+        to = address("moderator")
+        async for answer in client.request_channel(to, typed(LINES), route="chat", returns=bytes, timeout_s=10):
+            said.append(answer.decode())
             print(f"< {said[-1]}")
         assert said == ["please do not shout: who took my SANDWICH", "that was it, 4 lines"]
 

@@ -40,7 +40,7 @@ async def main(url: str) -> None:
             if answer.error is not None:
                 print(f"{answer.service}: {answer.error.word}, {answer.error.text}")
             else:
-                prices[answer.service] = int(answer.data)
+                prices[answer.service] = int(answer.value)
                 print(f"{answer.service}: {prices[answer.service]}")
         print("all have answered" if asking.is_complete else "somebody was too slow")
         print("the best price:", min(prices, key=lambda name: prices[name]))

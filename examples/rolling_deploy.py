@@ -26,8 +26,8 @@ def make_shop(version: str) -> Service:
 async def buy_on(client: Client, seen: Counter[str]) -> None:
     """Asks for the shop, whichever version; a request that fails ends the program."""
     while seen["v2"] < 200:
-        answer = await client.request_response(address("shop"), b"a book", route="sell", timeout_s=5)
-        seen[(answer.data or b"").decode()] += 1
+        answer = await client.request_response(address("shop"), b"a book", route="sell", returns=bytes, timeout_s=5)
+        seen[answer.decode()] += 1
 
 
 async def main(url: str) -> None:

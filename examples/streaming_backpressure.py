@@ -28,12 +28,13 @@ async def readings(request: Request) -> AsyncIterator[bytes]:
 async def main(url: str) -> None:
     async with connect(url, service=sensor), connect(url) as client:
         taken = 0
-        stream = client.request_stream(address("sensor"), route="readings", initial_n=WINDOW_N, timeout_s=10)
+        to = address("sensor")
+        stream = client.request_stream(to, route="readings", returns=bytes, initial_n=WINDOW_N, timeout_s=10)
         async with stream:
             async for item in stream:
                 taken += 1
                 await asyncio.sleep(0.02)  # the consumer works
-                print(f"taken {taken:2}, made {made:2}: {(item.data or b'').decode()}")
+                print(f"taken {taken:2}, made {made:2}: {item.decode()}")
                 # The window, and the one that a producer prepares to see whether there is an end.
                 assert made <= taken + WINDOW_N + 1
                 if taken == 12:

@@ -41,15 +41,14 @@ async def pack(order: Order) -> AsyncIterator[Receipt]:
 async def main() -> None:
     async with (
         contextlib.nullcontext(sys.argv[1]) if sys.argv[1:] else local_broker() as url,
-        connect(url, service=orders) as client,  # who serves may call, too
+        connect(url, service=orders, codec=JSON) as client,  # who serves may call, too
     ):
-        to, books = address("orders"), JSON.encode(Order("book", 3))
-        taken = await client.request_response(to, books, route="create", timeout_s=5)
-        print(JSON.decode(taken.data or b"", Receipt))
-        packed = client.request_stream(to, books, route="pack", timeout_s=5)
-        print([JSON.decode(item.data or b"", Receipt).text async for item in packed])
+        to, books = address("orders"), Order("book", 3)
+        print(await client.request_response(to, books, route="create", returns=Receipt, timeout_s=5))
+        packed = client.request_stream(to, books, route="pack", returns=Receipt, timeout_s=5)
+        print([receipt.text async for receipt in packed])
         try:
-            await client.request_response(to, b'{"item": "book", "pieces": "two"}', route="create", timeout_s=5)
+            await client.request_response(to, {"item": "book", "pieces": "two"}, route="create", timeout_s=5)
         except BadRequest as error:
             print(error.text)
 
