@@ -5,24 +5,20 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http.client import HTTPException
-from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 import click
 
 from admin_api.ctl.opening import OPENER
-from admin_api.ctl.place import admin_options, place_of
+from admin_api.ctl.place import PAGE
 from broker import exit_status
 from spark_sink.event_files.local_token import find_local_token
 from spark_sink.terminal import plain
 
 TIMEOUT_S: Final = 10.0
-PAGE: Final = 1000  # items of one request, the most that the API gives
 PROGRAM: Final = "rsocket-broker ctl"
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class AdminClient:
@@ -88,26 +84,3 @@ class AdminClient:
     def _end(self, text: str, exit_status: int) -> NoReturn:
         click.echo(f"{self._program}: {text}", err=True)
         sys.exit(exit_status)
-
-
-class Options(NamedTuple):
-    """Options that stand before a command; its own win over them."""
-
-    admin: str | None
-    as_json: bool
-    token_file: Path | None = None
-    context: str | None = None
-
-
-def options(command: Command) -> Command:
-    """--admin, --token-file, --context and --json, which every command has."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON, as the API gives it.")(command)
-    return admin_options(command)
-
-
-def client_of(
-    before: Options, admin: str | None, as_json: bool, token_file: Path | None = None, context: str | None = None
-) -> tuple[AdminClient, bool]:
-    """Whom to ask, and whether to print JSON."""
-    url, token = place_of(admin or before.admin, token_file or before.token_file, context or before.context)
-    return AdminClient(url, token=token), as_json or before.as_json

@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from admin_api.ctl import tables
-from admin_api.ctl.client import PAGE, AdminClient, Options, client_of, options
 from admin_api.ctl.completion import complete_routes, complete_services
+from admin_api.ctl.options import Options, client_of, options
+from admin_api.ctl.place import PAGE
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
-from admin_api.page import load_texts, samwise_texts
 from broker import exit_status
-from broker.views.samwise import DEAD, WAITING
 from spark_sink.terminal import plain
+
+if TYPE_CHECKING:
+    from admin_api.ctl.client import AdminClient
 
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
 LISTS: Final = {  # command -> table, help
@@ -324,6 +326,8 @@ def samwise_status(client: AdminClient) -> Output:
     body = client.get(tables.DESTINATIONS.path, "destinations")
 
     def show() -> None:
+        from admin_api.page import samwise_texts  # late, here and below: the views of the API
+
         rows = [("process", f"{body['pid']}, {body['restarts']:,} restarts"), *samwise_texts(body).items()]
         print_table((), [*rows, ("listens on", " ".join(body["endpoints"]))])
         show_table(tables.DESTINATIONS, body["destinations"])
@@ -337,6 +341,8 @@ def samwise_status(client: AdminClient) -> Output:
 @reading
 def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
     """List stored messages, oldest first."""
+    from broker.views.samwise import DEAD, WAITING
+
     items = list(islice(stored_messages(client, DEAD if is_dead else WAITING, min(max_n, PAGE)), max_n))
     return Output({"items": items}, lambda: show_table(tables.MESSAGES, items))
 
@@ -352,6 +358,8 @@ def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> 
     """
     if is_all == bool(ids):
         raise click.UsageError("name dead letters by their ids, or all by --all")
+    from broker.views.samwise import DEAD
+
     wanted = [each["id"] for each in stored_messages(client, DEAD)] if is_all else ids
     return change_messages(client, "requeued", [("PUT", f"{tables.MESSAGES.path}/{id}/requeue") for id in wanted])
 
@@ -367,6 +375,8 @@ def samwise_remove(client: AdminClient, is_dead: bool, ids: tuple[int, ...]) -> 
     """
     if is_dead == bool(ids):
         raise click.UsageError("name messages by their ids, or all dead letters by --dead")
+    from broker.views.samwise import DEAD
+
     wanted = [each["id"] for each in stored_messages(client, DEAD)] if is_dead else ids
     return change_messages(client, "removed", [("DELETE", f"{tables.MESSAGES.path}/{id}") for id in wanted])
 
@@ -457,6 +467,8 @@ def change_messages(client: AdminClient, what: str, changes: list[tuple[str, str
 
 def status_rows(body: Item) -> list[tuple[str, ...]]:
     """What `status` prints."""
+    from admin_api.page import load_texts
+
     files = body["event_files"]
     return [
         ("state", body["state"]),

@@ -15,6 +15,7 @@ from broker.config.sections.admin_checks import TOKEN_VARIABLE
 from broker.contexts import ContextError, context_in_use, read_contexts
 from spark_sink.event_files.local_token import read_token
 
+PAGE: Final = 1000  # items of one request, the most that the API gives
 DEFAULT_ADMIN: Final = "http://127.0.0.1:7070"
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -6,17 +6,16 @@ import contextlib
 import time
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from admin_api.ctl.completion import complete_services
 from broker import exit_status
 from broker.commands import terminal
-from broker.log import one_line
-from client_sdk import Address, Client, Connecting, Flow, Payload, address, connect, multicast, shard
-from client_sdk.sync.iterable_bridge import IterableBridge
+
+if TYPE_CHECKING:  # what takes long to import is imported where it is needed
+    from client_sdk import Address, Client, Connecting, Flow, Payload
 
 MODELS = ("request_response", "fire_and_forget", "request_stream", "request_channel", "metadata_push")
 DEFAULT_TIMEOUT_S = 30.0  # for what has one answer or none; a stream may go on as long as it likes
@@ -113,6 +112,8 @@ def call(
         timeout_s = DEFAULT_TIMEOUT_S
 
     def main() -> Coroutine[Any, Any, int]:
+        from client_sdk import connect
+
         target = _target(service, dict(map(terminal.split_tag, tags)), to_all or gather, keys, lb)
         pairs = [terminal.split_pair("--meta", each) for each in metas]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
@@ -135,6 +136,8 @@ async def _connected(connecting: Connecting, wanted: Wanted, body: bytes) -> int
 def _target(
     service: str | None, tags: dict[str, str | None], to_all: bool, keys: tuple[str, ...], lb: str | None
 ) -> Address:
+    from client_sdk import address, multicast, shard
+
     if to_all:
         return multicast(service, tags=tags)
     if keys:
@@ -172,6 +175,8 @@ async def _call(client: Client, wanted: Wanted, body: bytes) -> int:
 
 
 async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
+    from client_sdk.sync.iterable_bridge import IterableBridge
+
     flow: Flow
     if wanted.model == "request_channel":
         items = IterableBridge(_items(wanted))
@@ -191,6 +196,10 @@ async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
 
 async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
     """One line for each that answers."""
+    import msgspec
+
+    from broker.log import one_line
+
     gathering = client.gather(wanted.target, body, enough_n=wanted.take_n, **wanted.terms)
     status = 0
     async for answer in gathering:

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "ctl": Elsewhere("admin_api.ctl.commands", "Inspect and steer a running broker."),
     "demo": Elsewhere("broker.commands.demo.command", "Run broker, services, traffic and a report.", needs_events=True),
     "feed": Elsewhere("broker.commands.feed", "Announce, serve and mirror files (Sarracenia v03)."),
-    "offer": Elsewhere("broker.commands.offer", "Be a service that shows requests and answers."),
+    "offer": Elsewhere("broker.commands.offer.command", "Be a service that shows requests and answers."),
     "password": Elsewhere("broker.commands.configuration", "Make the line of a user for the file auth.users."),
     "pipeline": Elsewhere("spark_sink.cli", "Turn event files into tables.", needs_events=True),
     "report": Elsewhere("spark_sink.cli", "Report what the tables tell of traffic and routes.", needs_events=True),

@@ -14,7 +14,6 @@ from typing import BinaryIO, Final
 
 import click
 
-from admin_api.ctl.client import AdminClient
 from admin_api.ctl.completion import complete_services
 from admin_api.ctl.place import admin_options, place_of
 from admin_api.ctl.terminal import print_table
@@ -235,6 +234,8 @@ def _read_ids(file: BinaryIO) -> list[bytes]:
 
 def _ask(url: str, token: str, service: str) -> list[bytes]:
     """The routes of a service that count for shards: a drained one is gone already (D-42)."""
+    from admin_api.ctl.client import AdminClient  # late: most ask nobody
+
     items = AdminClient(url, PROGRAM, token).get_all("/api/v1/routes", [("service", service)])["items"]
     found = [parse_id(each["route_id"]) for each in items if "draining" not in each["states"]]
     if not found:

@@ -5,26 +5,26 @@ Decides how an error becomes an exit status, and how bytes become lines. Knows n
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
-import ssl as tls
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
-import msgspec
 
-import client_sdk
 from admin_api.ctl.place import complete_contexts
 from broker import exit_status
 from broker.config import CONTEXT_VARIABLE, URL_VARIABLE
 from broker.contexts import Context, ContextError, context_in_use
-from broker.log import one_line
-from client_sdk.credentials import CredentialsSource, Password, Token
 from rsocket_wire.ports import DEFAULT_URL
+
+if TYPE_CHECKING:
+    import ssl as tls
+
+    from client_sdk import ClientError
+    from client_sdk.credentials import CredentialsSource
 
 TOKEN_VARIABLE = "RSOCKET_BROKER_TOKEN"
 PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
@@ -32,21 +32,22 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
 
-_STATUS_OF: tuple[tuple[type[client_sdk.ClientError], int], ...] = (
-    (client_sdk.NotConnected, exit_status.NO_ANSWER),
-    (client_sdk.SetupRejected, exit_status.REFUSED),
-    (client_sdk.Rejected, exit_status.REFUSED),
-    (client_sdk.ApplicationError, exit_status.HANDLER_FAILED),
-    (client_sdk.DeadlineExceeded, exit_status.TOO_LATE),
-    (client_sdk.ConnectionLost, exit_status.LOST),
-    (client_sdk.Canceled, exit_status.LOST),
-    (client_sdk.BadRequest, exit_status.INVALID),
-)
 
-
-def status_of(error: client_sdk.ClientError) -> int:
+def status_of(error: ClientError) -> int:
     """The exit status that stands for it."""
-    return next((status for kind, status in _STATUS_OF if isinstance(error, kind)), exit_status.FAILED)
+    import client_sdk  # late, here and below: help and completion do without, and it takes longer than all else
+
+    statuses: tuple[tuple[type[ClientError], int], ...] = (
+        (client_sdk.NotConnected, exit_status.NO_ANSWER),
+        (client_sdk.SetupRejected, exit_status.REFUSED),
+        (client_sdk.Rejected, exit_status.REFUSED),
+        (client_sdk.ApplicationError, exit_status.HANDLER_FAILED),
+        (client_sdk.DeadlineExceeded, exit_status.TOO_LATE),
+        (client_sdk.ConnectionLost, exit_status.LOST),
+        (client_sdk.Canceled, exit_status.LOST),
+        (client_sdk.BadRequest, exit_status.INVALID),
+    )
+    return next((status for kind, status in statuses if isinstance(error, kind)), exit_status.FAILED)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
@@ -54,9 +55,13 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
 
     `main` itself runs outside of the event loop: what blocks, as reading standard input, belongs there.
     """
+    import asyncio
+
+    from client_sdk import ClientError
+
     try:
         status = asyncio.run(main())
-    except client_sdk.ClientError as error:
+    except ClientError as error:
         complain(str(error))
         status = status_of(error)
     except KeyboardInterrupt:
@@ -80,6 +85,8 @@ def _why(error: OSError) -> str:
 
 def complain(text: str) -> None:
     """One line on standard error; peers may have had a word in it."""
+    from broker.log import one_line
+
     click.echo(f"rsocket-broker: {one_line(text)}", err=True)
 
 
@@ -137,7 +144,9 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
         for line in lines:
             yield line.removesuffix(b"\r")
         if len(rest) > MAX_LINE_BYTES:
-            raise client_sdk.BadRequest(f"a line has more than {MAX_LINE_BYTES} bytes", word="too-large")
+            from client_sdk import BadRequest
+
+            raise BadRequest(f"a line has more than {MAX_LINE_BYTES} bytes", word="too-large")
     if rest:
         yield rest
 
@@ -151,6 +160,8 @@ def _read(descriptor: int) -> bytes:
 
 def checked_json(option: str, data: bytes) -> bytes:
     """The same; UsageError when it is no JSON."""
+    import msgspec
+
     try:
         msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -162,6 +173,8 @@ def shown_json(data: bytes, is_pretty: bool) -> bytes:
     """JSON for people, over several lines or one; numbers and the order of keys stay what they are. ClickException."""
     if not data:
         return b""
+    import msgspec
+
     try:
         msgspec.json.decode(data)
         return msgspec.json.format(data, indent=2 if is_pretty else -1)
@@ -183,6 +196,8 @@ def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLCon
         raise click.UsageError("--cert and --key belong together")
     if ca is None and cert is None:
         return None
+    import ssl as tls
+
     try:
         context = tls.create_default_context(cafile=ca)
         if cert is not None:
@@ -199,6 +214,8 @@ def credentials_of(token_file: str | None, user: str | None, context: Context) -
     """
     if token_file is not None and user is not None:
         raise click.UsageError("--token-file and --user exclude each other")
+    from client_sdk.credentials import Password, Token
+
     if token_file is None and user is None and TOKEN_VARIABLE not in os.environ:
         if "token" in context:
             return Token(context["token"])

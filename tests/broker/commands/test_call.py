@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from broker import exit_status
 from broker.commands import terminal
 from broker.commands.main import main
-from broker.commands.offer import _tell
+from broker.commands.offer.service import _tell
 from client_sdk import Change, ConnectionLost, Password, Service, State, address, sync
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer

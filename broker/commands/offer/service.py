@@ -1,18 +1,15 @@
-"""`rsocket-broker offer`: a service at a terminal, which shows what it is asked and answers."""
+"""The service of `rsocket-broker offer`, which shows what it is asked and answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
-import click
 import msgspec
 
-from broker import exit_status
 from broker.commands import terminal
 from broker.log import one_line
-from client_sdk import Client, Connecting, Payload, Request, Service, State, connect
+from client_sdk import Client, Connecting, Payload, Request, Service, State
 
 DRAIN_S = 5.0  # for what still runs when enough has come
 
@@ -71,45 +68,7 @@ class OfferedService:
         return data if self._answer is None else self._answer
 
 
-@click.command(epilog=exit_status.EPILOG)
-@click.argument("name")
-@terminal.with_connection_options
-@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
-@click.option("--answer", help="The answer: TEXT, @FILE or -; by default requests are echoed.")
-@click.option(
-    "--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="Items that answer a stream."
-)
-@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after N requests or items.")
-@click.option("--json", "is_json", is_flag=True, help="Show requests as JSON; --answer must be JSON.")
-def offer(
-    place: terminal.Place,
-    /,
-    name: str,
-    tags: tuple[str, ...],
-    answer: str | None,
-    items_n: int,
-    take_n: int | None,
-    is_json: bool,
-) -> None:
-    """Offer a service NAME until Ctrl-C, show what is asked, and answer.
-
-    To try callers, routes and tags. URL: the broker, as of `call`.
-    """
-    own_tags = dict(map(terminal.split_tag, tags))
-
-    def main() -> Coroutine[Any, Any, int]:
-        text = None if answer is None else terminal.read_text("--answer", answer)
-        if is_json and text is not None:
-            terminal.checked_json("--answer", text)
-        offered = OfferedService(text, items_n, take_n, is_json)
-        service = offered.service(name, own_tags)
-        connecting = connect(place.url, service=service, ssl=place.ssl, credentials=place.credentials)
-        return _serve(connecting, offered, service)
-
-    terminal.run(main)
-
-
-async def _serve(connecting: Connecting, offered: OfferedService, service: Service) -> int:
+async def serve_until_done(connecting: Connecting, offered: OfferedService, service: Service) -> int:
     async with connecting as client:
         terminal.complain(f"offering {service.name!r} at {client.broker} as {client.route_id}")
         waits = [asyncio.ensure_future(client.closed()), asyncio.ensure_future(offered.done.wait())]

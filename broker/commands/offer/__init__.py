@@ -1,0 +1,1 @@
+"""`rsocket-broker offer`: a service at a terminal."""
