@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from broker import exit_status
 from broker.commands.bench.latencies import Latencies
+from broker.commands.bench.load import Bench
 from broker.commands.bench.output import Measured, as_json, rows_of
 from broker.commands.bench.plan import MODELS, STREAMS, TARGETS, Plan
 from broker.commands.main import main
@@ -64,6 +67,19 @@ def test_latencies_are_within_a_64th_in_little_memory() -> None:
         assert truth * (1 - 1 / 64) <= latencies.percentile_us(percent) <= truth
     assert len(latencies._counts) < 1000
     assert (Latencies().percentile_us(99.0), Latencies().mean_us) == (0, 0)
+
+
+def test_ctrl_c_shows_what_was_measured(broker: SyncLocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Bench.count
+
+    def interrupted(bench: Bench) -> None:
+        counts(bench)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Bench, "count", interrupted)
+    result = CliRunner().invoke(main, ["bench", broker.urls["tcp"], "--seconds", "0.5", "--connections", "1", "--json"])
+    body = json.loads(result.stdout)
+    assert (result.exit_code, body["is_interrupted"], body["seconds"] < 0.5) == (exit_status.INTERRUPTED, True, True)
 
 
 def test_what_was_interrupted_says_so() -> None:
