@@ -37,7 +37,7 @@ async def typed(lines: tuple[str, ...]) -> AsyncIterator[bytes]:
 
 async def main(url: str) -> None:
     async with connect(url, service=moderator), connect(url) as client:
-        said = []
+        said: list[str] = []
         to = address("moderator")
         async for answer in client.request_channel(to, typed(LINES), route="chat", returns=bytes, timeout_s=10):
             said.append(answer.decode())
