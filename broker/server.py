@@ -9,6 +9,7 @@ reads is still told, the writer of event files goes on by itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import time
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
     from broker.edge.admission.verdicts import Verifier
 
 T = TypeVar("T")
+_log = logging.getLogger("broker")
 
+SAY_LEFT_S = 5.0  # between two lines on what a stop waits for
 POLL_S = 0.02  # how often a stopping server looks whether all is done
 LAST_WRITES_S = 1.0  # for peers to take the last bytes
 ENTROPY_BYTES = 32  # what nobody can guess, for the proofs of this run
@@ -248,10 +251,13 @@ class Server:
             server.close()
         for websocket in self._websockets:
             await websocket.stop_accepting()
+        telling = asyncio.create_task(self._tell_left(end_at))
         if is_served:
             await self._wait(lambda: self.core.lifecycle.migration.is_over, grace_s, 0.0)
             self.core.drain()
         await self._wait(lambda: not self.core.in_flight_n, max(0.0, end_at - time.monotonic()), 0.0)
+        telling.cancel()
+        await asyncio.wait([telling])
         left = self.core.in_flight_n
         DESCRIPTORS.stop()
         self.core.stop("the broker stops", time.monotonic())
@@ -263,6 +269,15 @@ class Server:
             await self._doorman.stop()
         await self._stop_events()
         self._say_stopped(left)
+
+    async def _tell_left(self, end_at: float) -> None:
+        """Says what the stop waits for, at once and then now and again."""
+        while True:
+            left_n, left_s = self.core.in_flight_n, max(0.0, end_at - time.monotonic())
+            if left_n:
+                text = f"draining: {left_n} requests left, {left_s:.0f} s; Ctrl-C again to end now"
+                _log.warning("%s: %s", self._subject(), text)
+            await asyncio.sleep(SAY_LEFT_S)
 
     async def _stop_events(self) -> None:
         if self.event_pipe is None:

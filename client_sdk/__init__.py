@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from client_sdk.lazy import lazy_getattr
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from client_sdk.addresses import Address, address, multicast, shard
     from client_sdk.calls.hedge import Hedging

@@ -76,6 +76,10 @@ class Client(ConnectionFacts):
         # Nothing happens around a call, unless the call itself wants it.
         self._is_plain: Final = defaults.retry.attempts == 1 and defaults.hedging is None and not calls.makes_spans
 
+    def __repr__(self) -> str:
+        offered = "" if self._advertisement is None else f" of {self._advertisement.name}"
+        return f"<Client{offered} {self.state}: {self.broker or 'no broker yet'}, route {self.route_id}>"
+
     async def start(self) -> None:
         """The first connection; raises SetupRejected or NotConnected. `connect` calls it.
 
@@ -103,6 +107,16 @@ class Client(ConnectionFacts):
         11223344-5566-7788-99aa-bbccddeeff00
         """
         return self._manager.route_id
+
+    @property
+    def working_n(self) -> int:
+        """Requests of others that its service works on now.
+
+        >>> async with connect("tcp://127.0.0.1:7878", service=Service("ledger")) as client:
+        ...     print(client.working_n)
+        0
+        """
+        return 0 if self._advertisement is None else self._advertisement.working_n
 
     def changes(self) -> Changes:
         """Its states from now on, the present one first, until it is closed.

@@ -5,13 +5,12 @@ specification: the ROUTE_SETUP goes into the SETUP, and each reconnect says the 
 """
 
 import asyncio
-import logging
 import os
 import random
 import ssl as tls
 import uuid
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from client_sdk import rsocket_py
 from client_sdk.calls.call import Calls, Defaults
@@ -31,6 +30,7 @@ from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
 from client_sdk.reconnect.manager import ConnectionManager
+from client_sdk.reconnect.outage import Outage
 from client_sdk.reconnect.renewal import Renewal
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.services.advertisement import Advertisement
@@ -45,8 +45,8 @@ from rsocket_wire.rsocket.notices import CLIENT_ID_BYTES, client_entry
 from rsocket_wire.wire.frames import MIME_TYPE, MIME_TYPE_V0
 from rsocket_wire.wire.ids import parse_id
 
+_HOW: Final = "write `async with connect(...) as client:`, or `client = await connect(...)`"
 MAX_MS: Final = 0x7FFFFFFF  # what a SETUP can say, about 24 days
-_log: Final = logging.getLogger("client_sdk")
 
 
 class Connecting:
@@ -91,6 +91,21 @@ class Connecting:
         self._backoff: Final = backoff
         self._client: Client | None = None  # of `async with`; None before
 
+    def __repr__(self) -> str:
+        return f"<Connecting, no client yet: {_HOW}>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """AttributeError: what is wanted is a client's."""
+        if not name.startswith("_") and hasattr(Client, name):
+            raise AttributeError(f"connect() gives no client yet, so it has no {name}: {_HOW}")
+        raise AttributeError(f"'Connecting' object has no attribute {name!r}")
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"not `with connect(...)`: {_HOW}; without async use client_sdk.sync.connect")
+
+    def __exit__(self, *_: object) -> None:
+        """Python looks for it before `__enter__` says what is wrong."""
+
     def __await__(self) -> Generator[object, None, Client]:
         return self.__aenter__().__await__()
 
@@ -103,19 +118,19 @@ class Connecting:
             await self._close(self._client)
 
     async def __aiter__(self) -> AsyncGenerator[Client, None]:
-        said = ""  # each reason is logged once
+        outage: Outage | None = None  # None while there is a broker
         while True:
             try:
                 client = await self._start()
             except (NotConnected, SetupRejected) as error:
                 if isinstance(error, SetupRejected) and not error.is_transient:
                     raise
-                if error.text != said:
-                    _log.warning("cannot connect: %s: %s", error.word, error.text)
-                said = error.text
+                outage = outage or Outage("cannot connect", Clock())
+                outage.failed(error)
                 await asyncio.sleep(self._backoff.next_s())
                 continue
             self._backoff.reset()
+            outage = None
             try:
                 yield client
             finally:

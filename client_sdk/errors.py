@@ -241,7 +241,7 @@ class NoHandler(BadRequest):
     ...     await client.request_response(address("stock"), route="cuont")
     ... except NoHandler as error:
     ...     print(error.text)
-    service 'stock' has no request_response handler for route 'cuont'
+    service 'stock' has no request_response handler for route 'cuont'; it has 'count'
     """
 
     default_word = "no-handler"

@@ -9,6 +9,7 @@ from typing import Final
 MAX_HEAD_BYTES: Final = 64 << 10  # of a request, and of an answer; browsers send a tenth of it
 _LINE_END: Final = b"\r\n"
 _END: Final = 2 * _LINE_END
+_HTTP: Final = b"HTTP/"
 
 _quiet: Final = logging.getLogger(f"{__name__}.websockets")
 _quiet.disabled = True  # whoever asks is told the error
@@ -54,6 +55,7 @@ class UpgradeClient:
             raise ValueError(str(error)) from None
         self._protocol: Final = ClientProtocol(uri, logger=_quiet)
         self._head: Final = HttpHead()
+        self._first = b""  # bytes of the answer, as many as _HTTP has
 
     def request(self) -> bytes:
         """The first bytes."""
@@ -62,6 +64,9 @@ class UpgradeClient:
 
     def feed(self, data: bytes) -> bytes | None:
         """What came behind the answer, None until that is whole; ConnectionError when it is no WebSocket."""
+        self._first += data[: len(_HTTP) - len(self._first)]
+        if not _HTTP.startswith(self._first):
+            raise ConnectionError("WebSocket: the other side does not speak HTTP; if it is no WebSocket, use tcp://")
         head = self._head.feed(data)
         if not head:
             if self._head.is_too_long:

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException
 from typing import Any, Final, NoReturn
 
 import click
@@ -49,6 +49,9 @@ class AdminClient:
                 body = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             self._refused(error)
+        except BadStatusLine:  # what it says is for no terminal
+            said = f"the server at {self._url} does not speak HTTP; --admin is the address of the REST API"
+            self._end(said, exit_status.NO_ANSWER)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             text = getattr(reason, "strerror", None) or reason

@@ -29,6 +29,7 @@ TOLD_N: Final = 64  # handshakes at a time where all connections are there: whoe
 ACCEPTED_N: Final = 64  # in one turn of the loop
 RETRY_S: Final = 1.0  # until somebody is accepted again, when no descriptor was left
 
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE")
 KIND: Final = "TlsFailed"  # of lines of the log
 
 Address = tuple[Any, ...]  # of a socket: host, port, and of IPv6 two numbers more
@@ -149,4 +150,6 @@ def bind(infos: Sequence[tuple[int, Address]], backlog: int, shares_port: bool) 
 def _reason(error: ssl.SSLError) -> str:
     """What OpenSSL says, in small letters: `certificate verify failed: certificate has expired`."""
     reason = (error.reason or "unknown").replace("_", " ").lower()
+    if error.reason in _NO_TLS:
+        return f"{reason}: the URL of who connects has a wrong scheme, tls:// and wss:// are right here"
     return f"{reason}: {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else reason

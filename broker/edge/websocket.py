@@ -31,6 +31,7 @@ from broker.forwarding.arrival import FOR_ALL
 from broker.forwarding.outbound import Piece
 from broker.forwarding.peer import Peer
 from broker.limited_log import STRANGERS
+from rsocket_wire.rsocket.foreign import foreign_protocol
 from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, MessageReader, MessageWriter
 from rsocket_wire.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient
 
@@ -177,6 +178,7 @@ class AcceptedUpgrade(asyncio.Protocol):
     def __init__(self, listener: WebSocketListener) -> None:
         self._listener = listener
         self._head = HttpHead()
+        self._has_begun = False  # the first byte has come
         self._transport: asyncio.Transport | None = None  # None until it is there
         self._deadline: asyncio.TimerHandle | None = None  # None before it was let in, and after all is answered
 
@@ -191,6 +193,12 @@ class AcceptedUpgrade(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deadline is None or self._transport is None or self._transport.is_closing():
             return
+        if not self._has_begun and not data[:1].isalpha():  # no method of HTTP begins so: its head would never end
+            came = foreign_protocol(data) or "what came"
+            text = f"This port speaks RSocket over WebSocket, and {came} is no HTTP: use ws://, tls:// or another port."
+            self._refuse(self._transport, HTTPStatus.BAD_REQUEST, text)
+            return
+        self._has_begun = True
         head = self._head.feed(data)
         if head:
             self._answer(self._transport, head)

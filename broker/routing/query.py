@@ -16,6 +16,7 @@ from broker.routing.choosers.chooser import Turn
 from broker.routing.choosers.sticky import Sticky
 from broker.routing.health.eligibility import blocked, eligible, reachable, staying
 from broker.routing.health.loads import Load, ServiceLoad
+from broker.routing.near_names import NearNames
 from broker.routing.reach import Reach
 from broker.routing.rng import Rng
 from broker.routing.sharding.cache import MAX_BUILT_PER_S, OwnerCache
@@ -23,6 +24,7 @@ from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import FOR_NOW, ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
 from rsocket_wire.errors import REJECTED, Refusal
 from rsocket_wire.wire.frames import MULTICAST, SHARD
+from rsocket_wire.wire.keys import SERVICE_NAME
 from rsocket_wire.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
@@ -41,6 +43,7 @@ class Query:
         """`limit`: addresses that are remembered, 0 for none; at the bound all are forgotten and learnt again."""
         self.table: Final = table
         self.services: Final = table.loads.services  # those that have routes, by name; nobody else changes it
+        self._near_names: Final = NearNames(table)
         self._masks: Final = table.masks
         self._rng: Final = rng
         self._spare_rng: Final = Rng(SPARE_SEED)  # for what is no choice of its own
@@ -366,7 +369,9 @@ class Query:
             slots = self.table.index.find(tag.token())
             if slots is None:
                 target.emptied_n = number
-                target.refusal = Refusal("no-route", f"no route has {label_of([tag])}")
+                text = f"no route has {label_of([tag])}"
+                near = self._near_service(target, tag)
+                target.refusal = Refusal("no-route", f"{text}; did you mean {near}?" if near else text)
                 return None
             if found is None:
                 found = slots
@@ -380,6 +385,14 @@ class Query:
                     target.refusal = Refusal("no-route", text)
                     return None
         return found
+
+    def _near_service(self, target: Target, tag: Tag) -> str:
+        """The tag of a service that may have been meant; empty when there is none that the caller may know of."""
+        # What other brokers have chosen, and what is redirected, is no caller's slip.
+        if tag.key != SERVICE_NAME or target.is_decided or target.redirected:
+            return ""
+        near = self._near_names.find(tag.value or "", target.reach)
+        return label_of([Tag(SERVICE_NAME, near.encode())]) if near else ""
 
     def _mask(self, target: Target, now: float) -> None:
         """Who of the candidates may be chosen, with the masks as they are now."""

@@ -12,6 +12,7 @@ the timer. Does not know addresses, routes or services, and never reconnects: a 
 import asyncio
 import logging
 import uuid
+from asyncio import get_running_loop  # asked for each request
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -19,7 +20,7 @@ from typing import Any, Final
 from client_sdk import errors
 from client_sdk.io.dial import AnyPipe
 from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher, Responder
-from client_sdk.io.failures import CHECKED_BYTES, check_size
+from client_sdk.io.failures import CHECKED_BYTES, check_size, foreign_loop
 from client_sdk.io.stream_pump import StreamPump, close_items, expire_opening, is_cancelled
 from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
 from client_sdk.payload import Payload, as_parts
@@ -44,7 +45,7 @@ class Connection:
     """One open connection. `open` it; it ends with `close`, or by itself, and then `reason` says why.
 
     All request methods raise NotConnected at once when the connection has ended, ConnectionLost when it ends in the
-    middle, DeadlineExceeded when their `timeout_s` is over.
+    middle, DeadlineExceeded when their `timeout_s` is over, and RuntimeError in another event loop.
     """
 
     def __init__(
@@ -178,6 +179,8 @@ class Connection:
 
     async def request_response(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> Payload:
         """The answer. A cancelled wait sends CANCEL."""
+        if get_running_loop() is not self._loop:
+            raise foreign_loop()
         deadline = 0.0 if timeout_s is None else self._loop.time() + timeout_s
         try:
             if self.reason is not None or self._is_leased or self._is_paused or self.machine.is_full:
@@ -202,6 +205,8 @@ class Connection:
 
     async def fire_and_forget(self, data: bytes, metadata: bytes | None, timeout_s: float | None = None) -> None:
         """Returns when the request is about to be written."""
+        if get_running_loop() is not self._loop:
+            raise foreign_loop()
         if self.reason is not None or self._is_leased or self._is_paused or self.machine.is_full:
             await self._wait_for_turn_of("fire_and_forget", timeout_s)
         if len(data) > CHECKED_BYTES or (metadata is not None and len(metadata) > CHECKED_BYTES):
@@ -212,6 +217,8 @@ class Connection:
 
     async def metadata_push(self, metadata: bytes, timeout_s: float | None = None) -> None:
         """Returns when the frame is about to be written. No fragments: BadRequest for what no frame holds."""
+        if get_running_loop() is not self._loop:
+            raise foreign_loop()
         check_size(b"", metadata, is_whole=True)
         if self.reason is not None or self._is_paused or self.machine.is_full:
             await self._wait_for_turn_of("metadata_push", timeout_s, needs_lease=False)
@@ -225,6 +232,8 @@ class Connection:
 
         `is_channel`: as a channel on which nothing more will be sent.
         """
+        if get_running_loop() is not self._loop:
+            raise foreign_loop()
         check_size(data, metadata)
         if self.reason is not None or self._is_leased or self._is_paused or self.machine.is_full:
             await self._wait_for_turn(0.0)
@@ -243,6 +252,8 @@ class Connection:
 
         The metadata of the first item is added to `metadata`. `items` is closed at the end, whatever the end is.
         """
+        if get_running_loop() is not self._loop:
+            raise foreign_loop()
         if self.reason is not None or self._is_paused or self.machine.is_full:
             await self._wait_for_turn(0.0, needs_lease=False)
         task = self._loop.create_task(self._open_channel(items, metadata, initial_n, inflow))

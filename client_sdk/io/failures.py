@@ -27,6 +27,13 @@ def check_size(data: bytes, metadata: bytes | None, is_whole: bool = False) -> N
         raise BadRequest(text, word="too-large")
 
 
+def foreign_loop() -> RuntimeError:
+    """What a call gets in an event loop that is not the client's."""
+    mend = "connect() in each loop, or call asyncio.run_coroutine_threadsafe(..., its_loop), or use client_sdk.sync"
+    text = "this client belongs to another event loop, of another thread or an earlier asyncio.run"
+    return RuntimeError(f"{text}: {mend}")
+
+
 def failure_of(error: BaseException, what: str) -> tuple[int, str]:
     """Code and text of the ERROR that a caller gets; what is not meant for callers stays in the log, with a number."""
     if isinstance(error, ApplicationError):

@@ -28,6 +28,7 @@ from client_sdk.protocol.stream import BROKEN, LOST, REFUSED, SAID, Failure, Str
 from client_sdk.protocol.streams import Streams
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, INVALID, REJECTED, InvalidFrame
 from rsocket_wire.rsocket import frames
+from rsocket_wire.rsocket.foreign import foreign_protocol, foreign_text
 from rsocket_wire.rsocket.framing import FrameCursor
 from rsocket_wire.rsocket.resumption import Budget, Session
 from rsocket_wire.timers import NEVER
@@ -113,6 +114,11 @@ class Machine:
         self._heard_at = now
         self._quiet_until = now + self._lifetime_s
         cursor = self._cursor
+        if not self.is_accepted and not cursor.held_bytes:
+            protocol = foreign_protocol(data)
+            if protocol:
+                self.end(Failure(LOST, f"bad-frame: {foreign_text(protocol)}"), 0)
+                return
         cursor.feed(data, now)
         while cursor.advance():
             self._receive(cursor)

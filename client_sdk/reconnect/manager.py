@@ -28,6 +28,7 @@ from client_sdk.errors import (
 from client_sdk.io.connection import Connection
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
+from client_sdk.reconnect.outage import Outage
 from client_sdk.reconnect.state import Change, State, StateBroadcaster
 from rsocket_wire.wire.ids import id_text
 
@@ -58,6 +59,7 @@ class ConnectionManager:
     async def start(self) -> None:
         """The first connection; raises SetupRejected or NotConnected."""
         self._use(await self.brokers.dial())
+        _log.info("route %s: connected to %s", self.route_id, self.brokers.url)
         self._task = asyncio.create_task(self._keep_connected(), name="rsocket client")
 
     async def closed(self) -> None:
@@ -172,7 +174,8 @@ class ConnectionManager:
                 # Two clients with one Route Id would replace each other for ever.
                 break
             self._show(State.RECONNECTING, reason)
-            _log.info("route %s: connection lost: %s: %s", self.route_id, reason.word, reason.text)
+            lost = f"connection to {self.brokers.url} lost: {reason.word}: {reason.text}"
+            _log.info("route %s: %s", self.route_id, lost)
             await self._reconnect()
         self._end()
 
@@ -259,18 +262,19 @@ class ConnectionManager:
         return self._backoff.next_s()
 
     async def _reconnect(self) -> None:
+        outage = Outage(f"route {self.route_id}: cannot reconnect", self._clock)
         while True:
             await self._clock.sleep(self._delay_s())
             try:
                 self._use(await self.brokers.dial())
             except Exception as failure:
                 error = failure if isinstance(failure, ClientError) else _unforeseen(failure)
-                if self._reason is None or self._reason.text != error.text:
-                    _log.warning("route %s: cannot reconnect: %s: %s", self.route_id, error.word, error.text)
+                outage.failed(error)
                 self._reason = error
             else:
                 self._backoff.reset()
-                _log.info("route %s: connected again", self.route_id)
+                back = f"connected again to {self.brokers.url} after {outage.lasted_s:.1f} s"
+                _log.info("route %s: %s", self.route_id, back)
                 return
 
 

@@ -58,7 +58,7 @@ class Advertisement:
         responder: ServiceResponder | None,
     ) -> None:
         """BadAddress for a name or tags that cannot be sent. `route_id` 16 bytes, `mime_type` of broker frames."""
-        self._name: Final = service if isinstance(service, str) else service.name
+        self.name: Final = service if isinstance(service, str) else service.name
         self._service: Final = None if isinstance(service, str) else service
         self._tags: dict[str, str | None] = dict(tags or {})
         self._route_id: Final = route_id
@@ -83,6 +83,11 @@ class Advertisement:
         if self._is_draining or (service is not None and service.health.is_out):
             tags[HEALTH_TAG] = OUT
         return tags
+
+    @property
+    def working_n(self) -> int:
+        """Requests that handlers work on now; 0 where nobody counts them."""
+        return 0 if self._responder is None else self._responder.working_n
 
     def entry(self) -> bytes:
         """The metadata entry that says it all; BadAddress when it cannot be said."""
@@ -172,6 +177,8 @@ class Advertisement:
         """Takes the route out and waits for what is being worked on; False if `timeout_s` was not enough."""
         end_at = asyncio.get_running_loop().time() + timeout_s
         self._is_draining = True
+        if self._responder is not None:
+            self._responder.draining.set()
         await self.tell()
         await asyncio.sleep(min(SETTLE_S, timeout_s))
         responder = self._responder
@@ -181,7 +188,7 @@ class Advertisement:
             left_n = await responder.wait_idle(end_at - asyncio.get_running_loop().time())
             if left_n:
                 text = "service %s: %d handlers did not end within %g s and are cancelled"
-                _log.warning(text, self._name, left_n, timeout_s)
+                _log.warning(text, self.name, left_n, timeout_s)
                 return False
         return True
 
@@ -196,7 +203,7 @@ class Advertisement:
 
     def _entry_of(self, tags: Mapping[str, str | None]) -> bytes:
         try:
-            return entry_bytes(self._mime_type, RouteSetup(self._route_id, self._name, route_tags(tags)).encode())
+            return entry_bytes(self._mime_type, RouteSetup(self._route_id, self.name, route_tags(tags)).encode())
         except BrokerError as error:
             raise BadAddress(error.text, word=error.word) from None
 

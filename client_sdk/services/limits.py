@@ -48,6 +48,7 @@ class Limit:
                 return
             if len(self._waiting) >= self._max_waiting:
                 text = f"{self._what} is at its limit: {self.working_n} requests running, {len(self._waiting)} waiting"
+                text += " (max_concurrency= and max_waiting= of the handler)"
                 raise Refused("over-limit", text, REJECTED)
             self._waiting[turn] = None
         try:

@@ -3,6 +3,7 @@
 RSocket extensions "Composite Metadata", "Routing" and "Stream Data MIME Types".
 """
 
+import asyncio
 from typing import Final
 
 from client_sdk.addresses import Address
@@ -30,13 +31,28 @@ class Request:
     b'hello'
     """
 
-    __slots__ = ("_entries", "data", "metadata", "model")
+    __slots__ = ("_draining", "_entries", "data", "metadata", "model")
 
-    def __init__(self, model: str, data: bytes, metadata: bytes | None) -> None:
+    def __init__(self, model: str, data: bytes, metadata: bytes | None, draining: asyncio.Event | None = None) -> None:
+        """`draining`: of who asks the handler; None: it never drains."""
         self.model: Final = model  # one of MODELS
         self.data: Final = data  # what the caller gave; for metadata_push the bytes that were pushed
         self.metadata: Final = metadata  # composite, as it came: all entries; None when absent
         self._entries: list[tuple[str, bytes]] | None = None  # None until somebody asks for one
+        self._draining = draining
+
+    @property
+    def draining(self) -> asyncio.Event:
+        """Set when its service is about to stop: an endless stream ends kindly then, others just end.
+
+        `while not request.draining.is_set(): yield ...`, or `await request.draining.wait()` beside what is waited for.
+
+        >>> Request("request_stream", b"", None).draining.is_set()
+        False
+        """
+        if self._draining is None:
+            self._draining = asyncio.Event()
+        return self._draining
 
     @property
     def entries(self) -> list[tuple[str, bytes]]:

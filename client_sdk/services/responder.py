@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 from client_sdk import tracing
-from client_sdk.errors import Refused
+from client_sdk.errors import Refused, split_word
 from client_sdk.io.failures import failure_of
 from client_sdk.io.stream_pump import close_items, is_cancelled
 from client_sdk.metadata import OCTET_STREAM_MIME
@@ -54,6 +54,7 @@ class ServiceResponder:
         self._idle: asyncio.Event | None = None  # set when nothing is worked on; None until somebody waits for it
         self.working_n = 0  # requests, whatever their model; bounded by the engine
         self.is_draining = False  # new requests are refused
+        self.draining: Final = asyncio.Event()  # set a little before: what runs may end kindly
 
     async def request_response(self, metadata: bytes | None, data: bytes) -> Payload | bytes:
         handler = self._responses.find(metadata)
@@ -62,11 +63,13 @@ class ServiceResponder:
         self.working_n += 1
         try:
             if tracing.is_wanted(metadata):
-                answer = await self._traced(handler, Request(REQUEST_RESPONSE, data, metadata))
+                answer = await self._traced(handler, Request(REQUEST_RESPONSE, data, metadata, self.draining))
             elif handler.is_plain:
-                answer = await handler.function(data if handler.body else Request(REQUEST_RESPONSE, data, metadata))
+                answer = await handler.function(
+                    data if handler.body else Request(REQUEST_RESPONSE, data, metadata, self.draining)
+                )
             else:
-                answer = await handler.call(Request(REQUEST_RESPONSE, data, metadata))
+                answer = await handler.call(Request(REQUEST_RESPONSE, data, metadata, self.draining))
         finally:
             self._ended()
         if type(answer) is bytes:
@@ -75,14 +78,16 @@ class ServiceResponder:
 
     async def fire_and_forget(self, metadata: bytes | None, data: bytes) -> None:
         # Also while the service is out: nobody would learn that it was refused.
-        await self._take(FIRE_AND_FORGET, Request(FIRE_AND_FORGET, data, metadata))
+        await self._take(FIRE_AND_FORGET, Request(FIRE_AND_FORGET, data, metadata, self.draining))
 
     async def metadata_push(self, metadata: bytes) -> None:
         outer = Request(METADATA_PUSH, b"", metadata)
-        await self._take(METADATA_PUSH, Request(METADATA_PUSH, outer.entry(OCTET_STREAM_MIME) or b"", metadata))
+        await self._take(
+            METADATA_PUSH, Request(METADATA_PUSH, outer.entry(OCTET_STREAM_MIME) or b"", metadata, self.draining)
+        )
 
     def request_stream(self, metadata: bytes | None, data: bytes) -> AsyncIterator[object]:
-        request = Request(REQUEST_STREAM, data, metadata)
+        request = Request(REQUEST_STREAM, data, metadata, self.draining)
         if metadata is not None and _GATHER in metadata and is_gather(request.entries):
             return self._present() if asks_who(request.entries) else self._gathered(request)
         return self._items(self._streams.find(metadata), request)
@@ -90,7 +95,7 @@ class ServiceResponder:
     def request_channel(
         self, metadata: bytes | None, data: bytes, payloads: AsyncIterator[Payload]
     ) -> AsyncIterator[object]:
-        request = Request(REQUEST_CHANNEL, data, metadata)
+        request = Request(REQUEST_CHANNEL, data, metadata, self.draining)
         handler = self._service.routes[REQUEST_CHANNEL].find(metadata)
         if self._health.is_out or self.is_draining:
             self._refuse(request)
@@ -187,7 +192,13 @@ class ServiceResponder:
         except Refused as error:
             if error.word != "no-handler":
                 raise
+        try:
             return self._streams.find(metadata)
+        except Refused as error:
+            if error.word != "no-handler":
+                raise
+            text = f"request_response and request_stream handlers answer a gather, and {split_word(error.message)[1]}"
+            raise Refused(error.word, text, error.code) from None
 
     def _items(self, handler: Handler, request: Request) -> AsyncIterator[object]:
         if self._health.is_out or self.is_draining:

@@ -7,6 +7,7 @@ before those without one. What the metadata of a request has led to is remembere
 callers send the same again and again. Knows nothing of what handlers do.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from client_sdk.errors import Refused
@@ -15,17 +16,25 @@ from client_sdk.services.request import Request
 from rsocket_wire.errors import INVALID
 
 MAX_KNOWN: Final = 1024  # metadata that is remembered; beyond, all is forgotten and read again
+MAX_SHOWN: Final = 12  # names of handlers that a caller is told; then how many more there are
 MAX_KNOWN_BYTES: Final = 1024  # of metadata that is remembered; longer ones are read each time
 
 
 class Routes:
     """The handlers of one interaction model."""
 
-    def __init__(self, service: str, model: str, fallback: "Routes | None" = None) -> None:
-        """`fallback`: the handlers that answer when these do not."""
+    def __init__(
+        self,
+        service: str,
+        model: str,
+        fallback: "Routes | None" = None,
+        models: Mapping[str, "Routes"] | None = None,
+    ) -> None:
+        """`fallback`: the handlers that answer when these do not. `models`: those of all models, for what is said."""
         self._service: Final = service
         self._model: Final = model
         self._fallback: Final = fallback
+        self._models: Final = {model: self} if models is None else models
         self._named: Final[dict[str, Handler]] = {}
         self._unnamed: Handler | None = None
         self._known: Final[dict[bytes, Handler]] = {}  # by metadata; bounded by MAX_KNOWN and MAX_KNOWN_BYTES
@@ -62,12 +71,30 @@ class Routes:
         if handler is None:
             shown = names[0] if names else ""
             text = f"service {self._service!r} has no {self._model} handler for route {shown!r}"
-            raise Refused("no-handler", text, INVALID)
+            raise Refused("no-handler", f"{text}; {self._those_there_are(names)}", INVALID)
         if len(metadata) <= MAX_KNOWN_BYTES:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             self._known[metadata] = handler
         return handler
+
+    @property
+    def names(self) -> str:
+        """Of its handlers, for people; empty when there are none."""
+        named = [repr(name) for name in self._named]
+        shown = named[:MAX_SHOWN] + ([f"{len(named) - MAX_SHOWN} more"] if len(named) > MAX_SHOWN else [])
+        return ", ".join(shown + ([] if self._unnamed is None else ["one for any route"]))
+
+    def _those_there_are(self, names: list[str]) -> str:
+        """What a caller could ask for instead: another model, or another route."""
+        others = [model for model, routes in self._models.items() if any(name in routes._named for name in names)]
+        if others:
+            return f"that route is {' and '.join(others)}"
+        own = self.names or ("" if self._fallback is None else self._fallback.names)
+        if own:
+            return f"it has {own}"
+        others = [f"{model} {routes.names}" for model, routes in self._models.items() if routes.names]
+        return f"it has {'; '.join(others)}" if others else "it has no handlers"
 
     def _choose(self, names: list[str]) -> Handler | None:
         fallback = self._fallback

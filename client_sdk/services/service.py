@@ -92,8 +92,12 @@ class Service:
         self.routes: Final[dict[str, Routes]] = {}  # by model
         for model in MODELS:
             fallback = self.routes[REQUEST_RESPONSE] if model == REQUEST_STREAM else None
-            self.routes[model] = Routes(name, model, fallback)
+            self.routes[model] = Routes(name, model, fallback, self.routes)
         self._advertisements: Final[list[Advertised]] = []  # one for each client
+
+    def __repr__(self) -> str:
+        handlers = [f"{model} {names}" for model, routes in self.routes.items() if (names := routes.names)]
+        return f"<Service {self.name!r}: {'; '.join(handlers) or 'no handlers'}>"
 
     # Handlers
 

@@ -15,12 +15,14 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import OfferOptions
-from client_sdk.clock import find_loop_factory
+from client_sdk.clock import Clock, find_loop_factory
 from client_sdk.errors import ConnectionLost, NotConnected
 from client_sdk.reconnect.backoff import Backoff
+from client_sdk.reconnect.outage import Outage
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 from client_sdk.serving.group import Group, offer
 
+SAY_LEFT_S: Final = 5.0  # between two lines on what a drain waits for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)  # of a terminal that was closed; not on Windows
 _log: Final = logging.getLogger("client_sdk")
@@ -87,7 +89,7 @@ async def serve(
                 return
             try:
                 await _until_stopped(group, asked)
-                await _drained(group, drain_s, told)
+                await _drained(group, service.name, drain_s, told)
             finally:
                 await group.close()
 
@@ -102,10 +104,22 @@ def run(
 ) -> None:
     """The main function of a program that is a service: `serve` in an event loop of its own (uvloop, if it is there).
 
+    RuntimeError where one runs already, as in Jupyter: `await serve(...)` there.
+
     >>> run("tcp://127.0.0.1:7878", Service("ledger"))  # doctest: +SKIP
     """
+    if _is_in_loop():
+        raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, drain_s=drain_s, **options))
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _opened(
@@ -114,7 +128,7 @@ async def _opened(
     """None when it was told to stop before there was a broker."""
     offering = offer(urls, service, connections=connections, **options)
     backoff = Backoff()
-    said = ""
+    outage = Outage(f"service {service.name}: waits for a broker", Clock())
     while not asked.done():
         opening = asyncio.ensure_future(offering)
         try:
@@ -130,9 +144,7 @@ async def _opened(
             return opening.result()
         if not isinstance(error, NotConnected):
             raise error
-        if said != error.text:
-            said = error.text
-            _log.warning("service %s: waits for a broker: %s: %s", service.name, error.word, error.text)
+        outage.failed(error)
         await asyncio.wait([asked], timeout=backoff.next_s())
     return None
 
@@ -144,11 +156,24 @@ async def _until_stopped(group: Group, asked: asyncio.Task[None]) -> None:
         raise ConnectionLost("all connections of the service ended: other clients use their Route Ids", word="replaced")
 
 
-async def _drained(group: Group, drain_s: float, told: Stop) -> None:
-    async with _running(group.drain(drain_s), _first_of(told.insisted, None)) as (draining, insisted):
+async def _drained(group: Group, name: str, drain_s: float, told: Stop) -> None:
+    works = (group.drain(drain_s), _first_of(told.insisted, None), _tell_left(group, name, drain_s))
+    async with _running(*works) as (draining, insisted, _):
         await asyncio.wait([draining, insisted], return_when=asyncio.FIRST_COMPLETED)
     if not draining.cancelled():
         draining.result()
+
+
+async def _tell_left(group: Group, name: str, drain_s: float) -> None:
+    """Says what the drain waits for, at once and then now and again."""
+    loop = asyncio.get_running_loop()
+    end_at = loop.time() + drain_s
+    while True:
+        left_n = sum(client.working_n for client in group.clients)
+        if left_n:
+            text = f"draining: {left_n} requests left, {max(0.0, end_at - loop.time()):.0f} s; Ctrl-C again to end now"
+            _log.warning("service %s: %s", name, text)
+        await asyncio.sleep(SAY_LEFT_S)
 
 
 async def _first_of(event: asyncio.Event, other: asyncio.Event | None) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from librt.strings import read_i64_be
 
+from rsocket_wire.rsocket.foreign import foreign_length
 from rsocket_wire.wire.ints import u16_at, u24_at, u32_at
 
 MAX_FRAME_BYTES: Final = 0xFFFFFF  # what 24 bits can say, on every transport
@@ -187,5 +188,7 @@ class FrameCursor:
         if length < MIN_FRAME_BYTES:
             self.fault = f"a frame of {length} bytes, a header has {MIN_FRAME_BYTES}"
         else:
-            self.fault = f"a frame of {length} bytes, the limit is {self.max_bytes}"
+            protocol = foreign_length(length) if self._is_framed else ""
+            text = f"{protocol} in place of frames: the URL of who connects has a wrong scheme or port"
+            self.fault = text if protocol else f"a frame of {length} bytes, the limit is {self.max_bytes}"
         self.close()

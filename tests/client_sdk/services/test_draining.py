@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
 
-from client_sdk import Draining, NoRoute, Rejected, address, connect
+from client_sdk import Draining, NoRoute, Rejected, Request, Service, address, connect
 from client_sdk.metadata import route_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.testing import local_broker
@@ -147,3 +148,27 @@ async def test_under_load_the_only_one_refuses_what_it_does_not_do() -> None:
         await server.drain(timeout_s=5)
         await asyncio.gather(*calls)  # nothing but REJECTED, which is safe to try again
         assert {type(error) for error in refused} <= {Draining}
+
+
+async def test_an_endless_stream_is_told_and_ends_kindly(broker: FakeBroker) -> None:
+    feed = Service("feed")
+
+    @feed.request_stream()
+    async def ticks(request: Request) -> AsyncIterator[bytes]:
+        yield b"first"
+        await request.draining.wait()
+        yield b"last"
+
+    server = await connect(broker.url, service=feed)
+    async with connect(broker.url) as client:
+        items = client.request_stream(address("feed"))
+        assert (await anext(items)).data == b"first"
+        assert server.working_n == 1
+        draining = asyncio.create_task(server.drain(timeout_s=10))
+        assert [item.data async for item in items] == [b"last"]
+        await draining
+        assert server.working_n == 0
+
+
+async def test_a_request_without_a_service_never_drains() -> None:
+    assert not Request("request_response", b"", None).draining.is_set()

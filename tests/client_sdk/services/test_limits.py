@@ -60,6 +60,7 @@ async def test_one_beyond_those_that_may_wait_is_rejected_at_once() -> None:
     tasks = slow.ask(3)
     await rest()
     text = "over-limit: handler 'request_response' of service 's' is at its limit: 1 requests running, 2 waiting"
+    text += " (max_concurrency= and max_waiting= of the handler)"
     assert await refused(ask(slow.service, b"")) == ("over-limit", REJECTED, text)
     slow.go.set()
     assert [(await task).data for task in tasks] == [b"0", b"1", b"2"]

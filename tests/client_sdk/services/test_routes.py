@@ -1,6 +1,6 @@
 """Routes: which handler a request gets, and what is remembered of it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -9,7 +9,7 @@ from client_sdk.errors import Refused
 from client_sdk.metadata import entry_bytes, route_bytes
 from client_sdk.services.request import REQUEST_RESPONSE, route_names
 from client_sdk.services.responder import ServiceResponder
-from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES
+from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES, MAX_SHOWN
 from rsocket_wire.errors import INVALID
 from tests.client_sdk.samples import yields
 from tests.client_sdk.services.asking import ask, channel, refusal, routes_bytes, stream
@@ -55,12 +55,36 @@ async def test_without_an_unnamed_handler_unknown_routes_are_refused() -> None:
         with pytest.raises(Refused) as caught:
             await ask(service, b"", more=more)
         shown = "b" if more else ""
-        text = f"no-handler: service 's' has no request_response handler for route '{shown}'"
+        text = f"no-handler: service 's' has no request_response handler for route '{shown}'; it has 'a'"
         assert refusal(caught) == ("no-handler", INVALID, text)
     with pytest.raises(Refused, match=r"no-handler: .* no request_stream handler"):
         await stream(Service("empty"))
     with pytest.raises(Refused, match=r"no-handler: .* no request_channel handler"):
         await channel(service, b"")
+
+
+async def test_who_asks_for_what_is_not_there_is_told_what_is() -> None:
+    service = service_of(*(f"r{number}" for number in range(MAX_SHOWN + 2)))
+
+    @service.request_channel("talk")
+    async def talk(items: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for item in items:
+            yield item
+
+    for more, text in (
+        (routes_bytes("x"), "; it has 'r0', 'r1', .* 'r11', 2 more$"),
+        (routes_bytes("talk"), "; that route is request_channel$"),
+    ):
+        with pytest.raises(Refused, match=text):
+            await ask(service, b"", more=more)
+    with pytest.raises(
+        Refused, match=r"no fire_and_forget handler .*; it has request_response 'r0'.*; request_channel 'talk'$"
+    ):
+        service.routes["fire_and_forget"].find(b"")
+    with pytest.raises(Refused, match=r"it has no handlers$"):
+        await ask(Service("empty"), b"")
+    assert repr(Service("s")) == "<Service 's': no handlers>"
+    assert repr(service_of("a", None)) == "<Service 's': request_response 'a', one for any route>"
 
 
 async def test_what_metadata_led_to_is_remembered_up_to_a_bound() -> None:

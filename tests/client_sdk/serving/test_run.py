@@ -53,7 +53,7 @@ async def test_a_program_that_ignores_the_end_of_its_terminal_goes_on(broker: Fa
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
+async def test_a_second_signal_ends_it_at_once(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
     held = Held("s")
     serving = asyncio.create_task(serve(broker.url, held.service, connections=2))
     await broker.peer(1)
@@ -62,6 +62,7 @@ async def test_a_second_signal_ends_it_at_once(broker: FakeBroker) -> None:
         await held.began.get()
         os.kill(os.getpid(), signal.SIGINT)
         await (await broker.peer(0)).expect(frames.PUSH)
+        assert caplog.messages == ["service s: draining: 1 requests left, 30 s; Ctrl-C again to end now"]
         os.kill(os.getpid(), signal.SIGINT)
         await serving
         await held.cancelled.wait()

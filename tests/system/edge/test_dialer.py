@@ -236,7 +236,7 @@ def test_a_host_that_nobody_knows_is_told_in_the_words_of_the_resolver() -> None
     [
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "WebSocket: the answer is HTTP/1.1 403 Forbidden"),
         (b"HTTP/1.1 101 Yes\r\n\r\n", "WebSocket: missing Connection header"),
-        (b"SSH-2.0-x\r\n\r\n", "WebSocket: invalid HTTP status line: SSH-2.0-x"),
+        (b"SSH-2.0-x\r\n\r\n", "WebSocket: the other side does not speak HTTP; if it is no WebSocket, use tcp://"),
         (b"HTTP/1.1 101 Yes\r\nX: " + bytes(70_000), "WebSocket: an answer of more than 65536 bytes"),
         (b"", "WebSocket: the other side closed the connection"),
     ],

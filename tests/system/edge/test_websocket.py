@@ -17,7 +17,7 @@ from rsocket_wire.rsocket import websocket
 from rsocket_wire.rsocket.frames import ERROR, KEEPALIVE, Setup, encode_keepalive
 from rsocket_wire.upgrade import MAX_HEAD_BYTES
 from tests.conftest import MakeServer, StartBroker
-from tests.fakes import Frame
+from tests.fakes import Frame, framed
 from tests.rsocket_wire.rsocket.test_websocket import FIN, said
 from tests.system.support.shells import FakeTransport
 from tests.system.support.waits import soon, until
@@ -239,6 +239,15 @@ async def test_pages_of_other_sites_get_no_websocket(
     }
     assert said_now == texts.get(status, [])
     raw.abort()
+
+
+async def test_who_speaks_no_http_is_told_at_once(url: str) -> None:
+    for first, came in ((bytes.fromhex("160301 0200 01"), "TLS"), (framed(bytes(6)), "what came")):
+        raw = await Raw.connect(url, upgrades=False)
+        raw.writer.write(first)
+        assert (await raw.head())[0] == "HTTP/1.1 400 Bad Request"
+        assert f"and {came} is no HTTP: use ws://" in (await raw.reader.read()).decode()
+        raw.abort()
 
 
 @pytest.mark.parametrize("hosts", [[], ["{host}", "{host}"], ["{host}", "evil.example"]])

@@ -1,0 +1,29 @@
+"""Somebody else answers than the broker that the URL means: what the caller reads. Knows no connections."""
+
+import ssl as tls
+from typing import Final
+
+from client_sdk.io.dial import Target
+
+_PLAIN: Final = {"tls": "tcp", "wss": "ws"}
+_ENCRYPTED: Final = {"tcp": "tls", "ws": "wss"}
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE")
+
+
+def dial_text(target: Target, error: Exception) -> str:
+    """Why no pipe could be had, and what mends it."""
+    if isinstance(error, tls.SSLCertVerificationError):
+        said = error.verify_message.rstrip(".")
+        if "IP address mismatch" in said or "ostname mismatch" in said:
+            return f"the certificate is for another host: {said}; use a name that is in it"
+        trust = "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands"
+        return f"the certificate is not trusted: {said}; {trust}"
+    if isinstance(error, tls.SSLError) and error.reason in _NO_TLS:
+        return f"the other side does not speak TLS: use {_PLAIN.get(target.scheme, 'tcp')}:// in place of {target.scheme}://"
+    return str(error)
+
+
+def silence_text(target: Target, text: str) -> str:
+    """The other side has closed before it said anything, as `text` tells."""
+    other = _ENCRYPTED.get(target.scheme)
+    return text if other is None else f"{text} before it said anything; if it speaks TLS, use {other}://"

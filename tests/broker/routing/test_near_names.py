@@ -1,0 +1,77 @@
+"""Which service a refusal suggests: one slip away, one that the caller may reach, and not for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.access.roles import Offer, Role
+from broker.routing.near_names import MAX_LOOKS, MAX_NAMES, NearNames, is_near
+from broker.routing.query import Query
+from broker.routing.reach import Reach
+from broker.routing.rng import Rng
+from broker.routing.table import Table
+from rsocket_wire.wire.frames import Address
+from rsocket_wire.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.tags import Tag
+from tests.broker.routing.made import joined, table_of
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "near"),
+    [
+        ("ehco", "echo", True),
+        ("order", "orders", True),
+        ("orderss", "orders", True),
+        ("ordrrs", "orders", True),
+        ("ORDERS", "orders", True),
+        ("orders-1", "orders-2", False),
+        ("orders1", "orders", False),
+        ("orders-12", "orders-21", False),
+        ("prices", "orders", False),
+        ("eoch", "echo", False),
+        ("abc", "abcd", False),
+        ("", "", False),
+    ],
+)
+def test_one_slip_of_the_hand_is_near(name: str, other: str, near: bool) -> None:
+    assert is_near(name, other) == is_near(other, name) == near
+
+
+def refused(table: Table, name: str, reach: Reach | None = None) -> str:
+    raw = Address(bytes(16), [Tag(SERVICE_NAME, name.encode())]).encode()
+    query = Query(table, Rng(1))
+    target = query.resolve(raw, 0, len(raw)) if reach is None else query.resolve_within(reach, raw, 0, len(raw))
+    assert target.refusal is not None
+    return target.refusal.text
+
+
+def test_a_refusal_suggests_the_service_that_was_meant() -> None:
+    table = table_of(2, "orders")
+    assert refused(table, "ordres") == "no route has service=ordres; did you mean service=orders?"
+    assert refused(table, "prices") == "no route has service=prices"
+
+
+def test_nobody_learns_of_a_service_that_the_role_does_not_reach() -> None:
+    table = table_of(1, "orders")
+    joined(table, 2, "vault")
+    reach = table.reaches.find(Role("some", ["*"], [], [Offer([("service", ["orders"])])]), "")
+    assert refused(table, "vautl", reach) == "no route has service=vautl"
+    assert refused(table, "vautl") == "no route has service=vautl; did you mean service=vault?"
+    assert refused(table, "order", reach) == "no route has service=order; did you mean service=orders?"
+
+
+def test_strangers_cannot_have_it_look_for_ever() -> None:
+    table = table_of(1, "orders")
+    names = NearNames(table)
+    assert [names.find(f"orderx{n}", None) for n in range(MAX_LOOKS - 1)] == [""] * (MAX_LOOKS - 1)
+    assert [names.find("order", None), names.find("order", None)] == ["orders", ""]
+    joined(table, 2, "prices")
+    assert names.find("price", None) == "prices"
+
+
+def test_a_look_compares_so_many_names_and_no_more() -> None:
+    table = table_of(0)
+    for number in range(MAX_NAMES):
+        joined(table, number + 1, f"number {number}")
+    joined(table, MAX_NAMES + 1, "orders")
+    assert NearNames(table).find("order", None) == ""
