@@ -82,6 +82,16 @@ class Client(ConnectionFacts):
         """
         return self._client.route_id
 
+    @property
+    def working_n(self) -> int:
+        """Requests of others that its service works on now.
+
+        >>> with sync.connect("tcp://127.0.0.1:7878", service=Service("ledger")) as client:
+        ...     print(client.working_n)
+        0
+        """
+        return self._client.working_n
+
     def changes(self) -> Items[Change]:
         """Its states from now on, the present one first, until it is closed.
 
