@@ -18,6 +18,7 @@ from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
+from client_sdk.services.watching import watch_of
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.rsocket.frames import Setup
 from rsocket_wire.wire.frames import RouteSetup
@@ -71,6 +72,7 @@ class Advertisement:
         self._say_at = 0.0  # event loop's time; not earlier
         self._saying: Final = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None  # the client's; None before `begin`
+        self._is_watched = False  # between `begin` and `end`
         self._mending: asyncio.Task[None] | None = None  # set while a connection is told what its SETUP could not say
         self.drain_client: Callable[[float], Work] = _nobody  # set by `begin`
         self.entry()
@@ -132,6 +134,8 @@ class Advertisement:
         self.drain_client = lambda timeout_s: self._at_home(lambda: drain_client(timeout_s))
         if self._service is not None:
             await self._service.began(self)
+            watch_of(self._loop).enter(self._service)
+            self._is_watched = True
 
     async def end(self) -> None:
         """The client is closed."""
@@ -140,6 +144,9 @@ class Advertisement:
             mending.cancel()
             await asyncio.wait([mending])
         if self._service is not None:
+            if self._is_watched and self._loop is not None:
+                self._is_watched = False
+                watch_of(self._loop).leave(self._service)
             await self._service.ended(self)
 
     async def tell(self) -> None:

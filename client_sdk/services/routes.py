@@ -8,6 +8,7 @@ callers send the same again and again. Knows nothing of what handlers do.
 """
 
 from collections.abc import Mapping
+from types import CodeType
 from typing import Final
 
 from client_sdk.errors import Refused
@@ -77,6 +78,17 @@ class Routes:
                 self._known.clear()
             self._known[metadata] = handler
         return handler
+
+    def codes(self) -> dict[CodeType, str]:
+        """What is run in the event loop by each handler, and the handler's name for people."""
+        found: dict[CodeType, str] = {}
+        for route, handler in [*self._named.items(), ("", self._unnamed)]:
+            if handler is None or handler.threads is not None:
+                continue
+            code = getattr(handler.function, "__code__", None)
+            if code is not None:
+                found[code] = f"handler {route or self._model!r} of service {self._service!r}"
+        return found
 
     @property
     def names(self) -> str:
