@@ -5,7 +5,7 @@ from typing import Final
 
 from client_sdk.io.dial import Target
 
-_PLAIN: Final = {"tls": "tcp", "wss": "ws"}
+_PLAIN: Final = {"tls": "tcp://, or ws:// for a WebSocket,", "wss": "ws://"}
 _ENCRYPTED: Final = {"tcp": "tls", "ws": "wss"}
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE")
 
@@ -19,7 +19,7 @@ def dial_text(target: Target, error: Exception) -> str:
         trust = "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands"
         return f"the certificate is not trusted: {said}; {trust}"
     if isinstance(error, tls.SSLError) and error.reason in _NO_TLS:
-        return f"the other side does not speak TLS: use {_PLAIN.get(target.scheme, 'tcp')}:// in place of {target.scheme}://"
+        return f"the other side does not speak TLS: use {_PLAIN[target.scheme]} in place of {target.scheme}://"
     return str(error)
 
 

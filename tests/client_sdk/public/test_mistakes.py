@@ -30,7 +30,7 @@ async def test_a_scheme_that_the_other_side_does_not_speak() -> None:
     async with await asyncio.start_server(answer_http, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         assert await said_by(f"tls://127.0.0.1:{port}") == (
-            "the other side does not speak TLS: use tcp:// in place of tls://"
+            "the other side does not speak TLS: use tcp://, or ws:// for a WebSocket, in place of tls://"
         )
         assert await said_by(f"tcp://127.0.0.1:{port}") == (
             "the other side speaks HTTP: use ws:// for a WebSocket, and another port than that of the REST API"
