@@ -1,0 +1,28 @@
+"""What is compiled together. That the whole becomes a unit is tested wherever the compiled core is."""
+
+from pathlib import Path
+
+from broker.build_unit import PARTS, parts_of
+
+
+def written(folder: Path, **lengths: int) -> list[str]:
+    """C of modules, as mypyc names it."""
+    for name, length in lengths.items():
+        (folder / f"__native_{name}.c").write_bytes(b"x" * length)
+    return [str(path) for path in sorted(folder.iterdir())]
+
+
+def test_what_a_request_passes_is_compiled_together_and_the_rest_in_parts_of_one_length(tmp_path: Path) -> None:
+    passed = {"d2dd": 9, "broker___core": 100, "rsocket_wire___wire___tags": 50, "broker___forwarding___unicast": 70}
+    rest = {f"broker___cluster___m{number}": 10 * number for number in range(1, 8)}
+    sources = written(tmp_path, **passed, **rest, broker___forwarding___multicast___merge=20)
+    parts = [{Path(each).stem.removeprefix("__native_") for each in part} for part in parts_of(sources)]
+    assert len(parts) == PARTS + 1
+    assert set(passed) in parts
+    assert {name for part in parts for name in part} == {*passed, *rest, "broker___forwarding___multicast___merge"}
+    assert all(90 <= sum(rest.get(name, 20) for name in part) <= 110 for part in parts if part != set(passed))
+
+
+def test_few_modules_are_in_few_parts(tmp_path: Path) -> None:
+    sources = written(tmp_path, broker___core=10)
+    assert parts_of(sources) == [sources]
