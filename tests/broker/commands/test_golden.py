@@ -85,7 +85,9 @@ def run(*words: str) -> Result:
 
 
 def walk(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The command, and all below it."""
+    """The command, and all below it, as they are when no other test has run them without `main`: click keeps the option
+    for help that it made the first time."""
+    command._help_option = None
     yield words
     if isinstance(command, click.Group):
         context = click.Context(command)
