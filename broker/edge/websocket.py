@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Collection
 from http import HTTPStatus
+from string import ascii_letters
 from typing import Final, cast
 
 from broker.config.hosts import is_known_host, may_open
@@ -193,12 +194,12 @@ class AcceptedUpgrade(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deadline is None or self._transport is None or self._transport.is_closing():
             return
-        if not self._has_begun and not data[:1].isalpha():  # no method of HTTP begins so: its head would never end
+        if data and not self._has_begun and not _may_be_http(data[0]):  # its head would never end
             came = foreign_protocol(data) or "what came"
             text = f"This port speaks RSocket over WebSocket, and {came} is no HTTP: use ws://, tls:// or another port."
             self._refuse(self._transport, HTTPStatus.BAD_REQUEST, text)
             return
-        self._has_begun = True
+        self._has_begun = self._has_begun or bool(data)
         head = self._head.feed(data)
         if head:
             self._answer(self._transport, head)
@@ -370,3 +371,8 @@ class DialledUpgrade(asyncio.Protocol):
     def _fail(self, error: ConnectionError) -> None:
         self._opened.set_exception(error)
         self._opened.exception()  # whoever dialled may have given up
+
+
+def _may_be_http(first: int) -> bool:
+    """A method begins with this byte, or an empty line before one (RFC 9112, section 2.2)."""
+    return chr(first) in "\r\n" or chr(first) in ascii_letters

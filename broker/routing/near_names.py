@@ -38,14 +38,14 @@ class NearNames:
         for compared_n, other in enumerate(self._table.loads.services):
             if compared_n == MAX_NAMES:
                 break
-            if is_near(name, other) and (reach is None or self._is_within(other, reach)):
+            if other != name and is_near(name, other) and self._is_asked_for(other, reach):
                 return other
         return ""
 
-    def _is_within(self, name: str, reach: Reach) -> bool:
-        """The caller may address a route of this service, and so may know of it. D-98"""
+    def _is_asked_for(self, name: str, reach: Reach | None) -> bool:
+        """Routes have this name as a tag, which need not be so, and the caller may address one of them. D-98"""
         slots = self._table.index.find(Tag(SERVICE_NAME, name.encode()).token())
-        return slots is not None and slots.meets(reach.slots())
+        return slots is not None and (reach is None or slots.meets(reach.slots()))
 
 
 def is_near(name: str, other: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from string import ascii_letters
 from typing import Final, cast
 
 from websockets.utils import accept_key
@@ -65,7 +66,9 @@ def upgrade(data: bytes) -> None:
     said = data[1:]
     answer, begun, is_closed = asyncio.run(_answer(path, [said]))
     head, end, _ = said.partition(END)
-    if not end and len(said) <= MAX_HEAD_BYTES:
+    if said and chr(said[0]) not in f"\r\n{ascii_letters}":  # no HTTP: it is told at once
+        assert (answer.startswith(b"HTTP/1.1 400 "), begun, is_closed) == (True, [], True)
+    elif not end and len(said) <= MAX_HEAD_BYTES:
         assert (answer, begun, is_closed) == (b"", [], False)
         return
     assert len(answer) <= len(said) + MORE_BYTES
