@@ -80,6 +80,6 @@ def test_a_look_compares_so_many_names_and_no_more() -> None:
 def test_a_name_that_is_no_tag_of_any_route_is_not_suggested() -> None:
     """A route may carry another ServiceName than the name that it announces."""
     table = table_of(0)
-    joined(table, 1, "orders", **{"service": "billing"})
+    joined(table, 1, "orders", service="billing")
     assert refused(table, "orders") == "no route has service=orders"
     assert refused(table, "order") == "no route has service=order"
