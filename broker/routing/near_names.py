@@ -49,7 +49,7 @@ class NearNames:
 
 
 def is_near(name: str, other: str) -> bool:
-    """One slip of the hand is between the two names; another number is none: instance-1 is not instance-2."""
+    """One typing error is between the two names; another number is none: instance-1 is not instance-2."""
     longer, shorter = (name, other) if len(name) >= len(other) else (other, name)
     more_n = len(longer) - len(shorter)
     if more_n > 1 or len(shorter) < MIN_LETTERS:

@@ -23,16 +23,16 @@ from typing import Protocol
 from client_sdk import Service, address, connect, fire_and_forget
 orders = Service("orders", tags={"region": 1})
 
-class Desks(Protocol):
+class Shops(Protocol):
     async def create(self, order: str) -> int: ...
     @fire_and_forget
     async def note(self, line: str) -> int: ...
 
-class Desk:
+class Shop:
     async def create(self, order: int) -> int:
         return order
 
-orders.implement(Desks)(Desk())
+orders.implement(Shops)(Shop())
 
 
 async def main() -> None:
@@ -40,7 +40,7 @@ async def main() -> None:
         await client.request_response("orders", b"42")
         (await client.request_response(address("orders"))).text
         (await client.request_response(address("orders"), returns=int)).data
-        await client.of(Desks, address("orders")).create(42)
+        await client.of(Shops, address("orders")).create(42)
         next(client.request_stream(address("orders")))
 """
 MISTAKEN_LINES = [3, 7, 14, 18, 19, 20, 21, 22, 23]

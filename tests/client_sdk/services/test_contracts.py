@@ -37,7 +37,7 @@ class Orders(Counted, Protocol):
     def sums(self, numbers: AsyncIterator[int]) -> AsyncIterator[int]: ...
 
 
-class Desk:
+class Shop:
     """Does what Orders says, and notes what it was told."""
 
     def __init__(self) -> None:
@@ -78,16 +78,16 @@ async def numbers() -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def orders_at(desk: Desk) -> AsyncIterator[tuple[LocalBroker, Orders]]:
+async def orders_at(shop: Shop) -> AsyncIterator[tuple[LocalBroker, Orders]]:
     service = Service("orders", codec=JSON)
-    service.implement(Orders)(desk)
+    service.implement(Orders)(shop)
     async with local_broker() as broker, connect(broker, service=service, codec=JSON) as client:
         yield broker, client.of(Orders, address("orders"), timeout_s=5)
 
 
 async def test_each_method_is_a_call_of_its_model() -> None:
-    desk = Desk()
-    async with orders_at(desk) as (_, orders):
+    shop = Shop()
+    async with orders_at(shop) as (_, orders):
         assert await orders.create(Order("pen", 2)) == "2 pen create"
         assert await orders.create(order=Order("pen")) == "1 pen create"
         assert await orders.count() == 1
@@ -97,13 +97,13 @@ async def test_each_method_is_a_call_of_its_model() -> None:
         await orders.drop()
         assert [state async for state in orders.watch(Order("pen"))] == ["pen", "sent"]
         assert [total async for total in orders.sums(numbers())] == [1, 3]
-        assert desk.told == ["a line", "x", "all"]
+        assert shop.told == ["a line", "x", "all"]
         with pytest.raises(ApplicationError, match="none is wanted"):
             await orders.create(Order("pen", 0))
 
 
 async def test_a_caller_has_the_methods_of_the_contract_and_no_others() -> None:
-    async with orders_at(Desk()) as (_, orders):
+    async with orders_at(Shop()) as (_, orders):
         anything: Any = orders
         assert repr(orders) == "<Orders at <unicast service=orders>>"
         assert dir(orders) == ["count", "create", "drop", "note", "raw", "sums", "watch"]
@@ -186,7 +186,7 @@ class Complex(Protocol):
 @pytest.mark.parametrize(
     "contract, text",
     [
-        (Desk, r"Desk is no contract: it must be a class of methods, class Desk\(Protocol\)"),
+        (Shop, r"Shop is no contract: it must be a class of methods, class Shop\(Protocol\)"),
         (3, "3 is no contract"),
         (NoMethods, "NoMethods is no contract: it has no methods"),
         (Attribute, "Attribute.size is no method: a contract has nothing but methods"),
