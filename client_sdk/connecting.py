@@ -29,6 +29,7 @@ from client_sdk.metadata import OCTET_STREAM_MIME
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
+from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.outage import Outage
 from client_sdk.reconnect.renewal import Renewal
@@ -72,9 +73,9 @@ class Connecting:
     - A turn that ends, whether its end is reached or by `continue`, closes its client. `break` and exceptions that
       leave the loop close it, too, in the next turns of the event loop. (Python does not tell the iterator of an
       exception in the body: so the `except` above.)
-    - A client that was replaced by another one with the `route_id` that you gave it ends the loop: the next turn raises
-      the ConnectionLost that says so, or the two would replace each other for ever. Without `route_id` each turn has a
-      Route Id of its own.
+    - A client that was replaced by another one with the `route_id` or `instance` that you gave it ends the loop: the
+      next turn raises the ConnectionLost that says so, or the two would replace each other for ever. Without them each
+      turn has a Route Id of its own.
     """
 
     def __init__(
@@ -160,6 +161,7 @@ def connect(
     service: str | Service | None = None,
     tags: Mapping[str, str | None] | None = None,
     route_id: str | None = None,
+    instance: str | None = None,
     handler: HandlerSource | None = None,
     keepalive_s: float = 5.0,
     lifetime_s: float = 20.0,
@@ -184,6 +186,8 @@ def connect(
     service       a Service with handlers, or a name; None: a caller only, which nobody can call
     tags          what others may ask for; added to the Service's own
     route_id      a uuid; random when absent, and the same over all reconnects
+    instance      a name, "orders-1", in place of `route_id`: the Route Id is made of it and the service's name, so it
+                  is the same in the next deployment of this instance; no two that run at a time may have the same
     handler       instead of a Service, for the service that `service` names: a request handler of rsocket-py, what
                   makes one, or a RequestRouter (docs/sdk/rsocket-py.md)
     keepalive_s   between signs of life; without any for lifetime_s the connection counts as lost, on both sides
@@ -239,10 +243,14 @@ def connect(
         raise ValueError("handler= needs service='name': only a named service can be called")
     if service is None and tags:
         raise ValueError("tags= needs service=...: a caller without a service has no route")
+    if instance is not None and (service is None or route_id is not None):
+        raise ValueError("instance= needs service=... and no route_id=: it makes a Route Id of both names")
     try:
         given = None if route_id is None else parse_id(route_id)
     except BrokerError as error:
         raise ValueError(error.text) from None
+    if instance is not None and service is not None:
+        given = instance_route_id(service if isinstance(service, str) else service.name, instance).bytes
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)
     defaults = Defaults(timeout_s, wait_for_reconnect, retry, hedging)
     values = Values(codec)

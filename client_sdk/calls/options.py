@@ -89,4 +89,5 @@ class ConnectOptions(OfferOptions, total=False):
     """Of `connect`."""
 
     service: str | Service | None
+    instance: str | None
     route_id: str | None

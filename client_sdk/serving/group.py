@@ -15,6 +15,7 @@ from typing import Any, Final, Unpack
 from client_sdk.calls.options import OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import Connecting, connect
+from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
 MAX_CONNECTIONS: Final = 256  # of one service in one process: a mistake in a configuration shall not flood a broker
@@ -92,13 +93,19 @@ class Offering:
 
 
 def offer(
-    urls: str | Sequence[str], service: Service, *, connections: int = 2, **options: Unpack[OfferOptions]
+    urls: str | Sequence[str],
+    service: Service,
+    *,
+    connections: int = 2,
+    instance: str | None = None,
+    **options: Unpack[OfferOptions],
 ) -> Offering:
     """Offers the service on so many connections, as `async with` or with `await`.
 
     Each begins with another one of `urls`, so that they are spread over brokers, and takes the others when that one is
     not there; the processes of one machine (docs/workers.md) share a URL, and the system spreads connections over them.
-    `options` are those of `connect`, but for `route_id`: each connection has its own.
+    `options` are those of `connect`, but for `route_id`: each connection has its own. With `instance` each has the same
+    in the next deployment of that instance.
 
     Entering raises what `connect` does, when one of them cannot be opened. ValueError for less than one connection.
 
@@ -114,7 +121,12 @@ def offer(
 
     def make() -> list[Connecting]:
         return [
-            connect([*given[place % len(given) :], *given[: place % len(given)]], service=service, **options)
+            connect(
+                [*given[place % len(given) :], *given[: place % len(given)]],
+                service=service,
+                route_id=None if instance is None else str(instance_route_id(service.name, instance, place)),
+                **options,
+            )
             for place in range(connections)
         ]
 

@@ -20,7 +20,7 @@ from client_sdk.errors import ConnectionLost, NotConnected
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
-from client_sdk.serving.group import Group, offer
+from client_sdk.serving.group import Group, Offering, offer
 
 SAY_LEFT_S: Final = 5.0  # between two lines on what a drain waits for
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -63,6 +63,7 @@ async def serve(
     service: Service,
     *,
     connections: int = 1,
+    instance: str | None = None,
     drain_s: float = DEFAULT_DRAIN_S,
     stop: asyncio.Event | None = None,
     **options: Unpack[OfferOptions],
@@ -70,7 +71,8 @@ async def serve(
     """Offers the service until SIGTERM or SIGINT comes, or `stop` is set; then drains it and returns.
 
     Waits for a broker, however long there is none, and comes back when one is lost. A second signal ends the drain.
-    SIGHUP is heard, too, unless the program ignores it (`nohup`). `connections` and `options` are those of `offer`.
+    SIGHUP is heard, too, unless the program ignores it (`nohup`). `connections`, `instance` and `options` are those of
+    `offer`.
     Signals are only heard in the main thread.
 
     Raises SetupRejected when a broker refuses the service, and ConnectionLost when all of its connections were ended
@@ -84,7 +86,9 @@ async def serve(
     told = Stop()
     with _heard(told):
         async with _running(_first_of(told.asked, stop)) as (asked,):
-            group = await _opened(urls, service, connections, options, asked)
+            group = await _opened(
+                offer(urls, service, connections=connections, instance=instance, **options), service.name, asked
+            )
             if group is None:
                 return
             try:
@@ -99,6 +103,7 @@ def run(
     service: Service,
     *,
     connections: int = 1,
+    instance: str | None = None,
     drain_s: float = DEFAULT_DRAIN_S,
     **options: Unpack[OfferOptions],
 ) -> None:
@@ -111,7 +116,7 @@ def run(
     if _is_in_loop():
         raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
-        runner.run(serve(urls, service, connections=connections, drain_s=drain_s, **options))
+        runner.run(serve(urls, service, connections=connections, instance=instance, drain_s=drain_s, **options))
 
 
 def _is_in_loop() -> bool:
@@ -122,13 +127,10 @@ def _is_in_loop() -> bool:
     return True
 
 
-async def _opened(
-    urls: str | Sequence[str], service: Service, connections: int, options: OfferOptions, asked: asyncio.Task[None]
-) -> Group | None:
+async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> Group | None:
     """None when it was told to stop before there was a broker."""
-    offering = offer(urls, service, connections=connections, **options)
     backoff = Backoff()
-    outage = Outage(f"service {service.name}: waits for a broker", Clock())
+    outage = Outage(f"service {name}: waits for a broker", Clock())
     while not asked.done():
         opening = asyncio.ensure_future(offering)
         try:

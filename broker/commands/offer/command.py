@@ -15,6 +15,7 @@ from broker.commands import terminal
 @click.argument("name")
 @terminal.with_connection_options
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
+@click.option("--instance", help="A name that gives the route the same id each time, for shards.")
 @click.option("--answer", help="The answer: TEXT, @FILE or -; by default requests are echoed.")
 @click.option(
     "--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="Items that answer a stream."
@@ -26,6 +27,7 @@ def offer(
     /,
     name: str,
     tags: tuple[str, ...],
+    instance: str | None,
     answer: str | None,
     items_n: int,
     take_n: int | None,
@@ -46,7 +48,9 @@ def offer(
             terminal.checked_json("--answer", text)
         offered = OfferedService(text, items_n, take_n, is_json)
         service = offered.service(name, own_tags)
-        connecting = connect(place.url, service=service, ssl=place.ssl, credentials=place.credentials)
+        connecting = connect(
+            place.url, service=service, instance=instance, ssl=place.ssl, credentials=place.credentials
+        )
         return serve_until_done(connecting, offered, service)
 
     terminal.run(main)

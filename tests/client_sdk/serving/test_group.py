@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from client_sdk import NotConnected
+from client_sdk import NotConnected, connect
+from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.serving.group import MAX_CONNECTIONS, offer
 from tests.client_sdk import frames
 from tests.client_sdk.fake_broker import FakeBroker
@@ -22,6 +23,29 @@ async def test_each_connection_has_a_route_id_of_its_own(broker: FakeBroker) -> 
     await group.closed()
     for peer in broker.peers:
         await peer.gone.wait()
+
+
+async def test_an_instance_has_the_same_route_ids_in_its_next_deployment(broker: FakeBroker) -> None:
+    deployed = []
+    for instance in ("s-1", "s-1", "s-2"):
+        async with offer(broker.url, echo_service("s"), connections=2, instance=instance) as group:
+            deployed.append([client.route_id for client in group.clients])
+    first, again, other = deployed
+    assert first == again
+    assert len({*first, *other}) == 4
+    async with connect(broker.url, service="s", instance="s-1") as client:
+        assert client.route_id == first[0]
+
+
+def test_the_route_id_of_an_instance_never_changes() -> None:
+    """Programs of other languages make the same, and those that run keep theirs when the SDK is upgraded."""
+    assert str(instance_route_id("orders", "orders-1")) == "22e93642-77cc-5442-a3bd-05e49089fa92"
+
+
+@pytest.mark.parametrize("options", [{}, {"service": "s", "route_id": "11223344-5566-7788-99aa-bbccddeeff00"}])
+def test_an_instance_without_a_service_or_beside_a_route_id_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="instance= needs service="):
+        connect("tcp://127.0.0.1:1", instance="s-1", **options)
 
 
 async def test_connections_are_spread_over_the_brokers(broker: FakeBroker, other: FakeBroker) -> None:
@@ -89,6 +113,8 @@ async def test_entering_that_is_cancelled_leaves_nothing(broker: FakeBroker) -> 
         ({"connections": MAX_CONNECTIONS + 1}, "connections is 257"),
         ({"route_id": "11223344-5566-7788-99aa-bbccddeeff00"}, "each of several needs its own Route Id"),
         ({"keepalive_s": -1}, "keepalive_s"),
+        ({"instance": ""}, "instance='' must have 1..255 characters"),
+        ({"instance": "a\0b"}, "none of them NUL"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_opened(options: dict[str, Any], text: str) -> None:
