@@ -27,7 +27,7 @@ from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
 from client_sdk.services.advertisement import Advertisement
 from client_sdk.services.contract import read_contract
-from client_sdk.services.gather_answers import GATHER_ENTRY
+from client_sdk.services.gather_answers import GATHER_ENTRY, TAGGED_ENTRY
 from client_sdk.services.service import DEFAULT_DRAIN_S
 from client_sdk.streams import DEFAULT_WINDOW_N, Flow
 from client_sdk.tracing import current
@@ -452,6 +452,7 @@ class Client(ConnectionFacts):
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
         enough_n: int | None = None,
+        with_tags: bool = False,
         wait_for_reconnect: bool | float | None = None,
     ) -> Gathering[bytes]: ...
     @overload
@@ -465,6 +466,7 @@ class Client(ConnectionFacts):
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
         enough_n: int | None = None,
+        with_tags: bool = False,
         wait_for_reconnect: bool | float | None = None,
     ) -> Gathering[T]: ...
     def gather(
@@ -477,6 +479,7 @@ class Client(ConnectionFacts):
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
         enough_n: int | None = None,
+        with_tags: bool = False,
         wait_for_reconnect: bool | float | None = None,
     ) -> Gathering[bytes] | Gathering[T]:
         """Asks all services that match the address (a `multicast`), and says who answered what.
@@ -484,14 +487,14 @@ class Client(ConnectionFacts):
         `await` it for a list, or read it with `async for`. It ends when all have answered, at the deadline (what is
         missing then is not there), or after `enough_n` answers without an error. Services answer with their
         request_response handler; one that fails is an Answer with an `error`, as is one that does not fit `returns`.
-        NoRoute when there is no service at all.
+        NoRoute when there is no service at all. `with_tags`: services say their tags, too (`Answer.tags`).
 
         >>> answers = await client.gather(multicast("stock"), b"book", route="count", timeout_s=5.0)
         >>> sorted((answer.service, answer.value) for answer in answers)
         [('stock', b'3'), ('stock', b'4')]
         """
         more, body = self._said(data, returns, metadata)
-        more = GATHER_ENTRY + more
+        more = (TAGGED_ENTRY if with_tags else GATHER_ENTRY) + more
         call = self._call("request_stream", address, route, more, body, timeout_s, wait_for_reconnect)
         flow = flow_of(self._calls, call, WINDOW_N)
         if returns is None:

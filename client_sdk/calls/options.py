@@ -60,6 +60,7 @@ class GatherOptions(CallOptions, total=False):
     """Of `gather`."""
 
     enough_n: int | None
+    with_tags: bool
 
 
 class OfferOptions(TypedDict, total=False):

@@ -65,6 +65,8 @@ class Advertisement:
         self._route_id: Final = route_id
         self._mime_type: Final = mime_type
         self._responder: Final = responder  # None: its requests cannot be counted
+        if responder is not None:
+            responder.find_tags = lambda: self.tags
         self._is_draining = False
         self._connection: Advertiser | None = None  # the newest connection; None before the first
         self._said = b""  # on this connection

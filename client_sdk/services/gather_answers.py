@@ -12,26 +12,33 @@ end it for all. So a service answers a stream that carries GATHER_MIME like this
     an ERROR.
 
 A request whose GATHER_MIME ends with `what` = 1 asks who is there: no handler gets it, and each service answers with an
-item without data, or with a failure when it takes no requests now. One that is older asks its handler.
+item without data, or with a failure when it takes no requests now. One that is older asks its handler. With `what` = 2
+the answers are those of any gather, and say the tags of the service, too.
 
 The metadata of an item is composite:
 
     GATHER_MIME        | version = 1 (8) | what (8), absent: an answer |                     of the request
     ANSWERED_BY_MIME   | version = 1 (8) | route id (128) | length (8) | service name … |    of each item, first
+    TAGS_MIME          | version = 1 (8) | tags, a map as in a ROUTE_SETUP … |           of each, where it was asked for
     FAILED_MIME        | version = 1 (8) | RSocket code (32) | text, "word: sentence" … |    of an item that failed
     application/octet-stream | the metadata that the handler gave, absent if it gave none |
 
 What follows the named fields is ignored, so that a later version may say more. D-57. Knows no connections.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, cast
 
+from client_sdk.addresses import route_tags
 from client_sdk.errors import ClientError, error_of
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, read_entries
 from client_sdk.payload import Payload
+from rsocket_wire.errors import InvalidFrame
+from rsocket_wire.wire.buffer import Reader, Writer
 from rsocket_wire.wire.ids import ID_BYTES, id_text
 from rsocket_wire.wire.ints import u32_at
+from rsocket_wire.wire.tags import decode_map, encode_map, filled
 
 if TYPE_CHECKING:  # a default is of Python 3.13
     from typing_extensions import TypeVar
@@ -44,10 +51,13 @@ else:
 
 GATHER_MIME: Final = "message/x.rsocket.broker.gather.v0"
 ANSWERED_BY_MIME: Final = "message/x.rsocket.broker.answered-by.v0"
+TAGS_MIME: Final = "message/x.rsocket.broker.tags.v0"
 FAILED_MIME: Final = "message/x.rsocket.broker.failed.v0"
 VERSION: Final = b"\x01"
 GATHER_ENTRY: Final = entry_bytes(GATHER_MIME, VERSION)  # of the request
 WHO: Final = VERSION + b"\x01"  # content of the entry of a request that asks who is there
+TAGGED: Final = VERSION + b"\x02"  # likewise, of one that wants the tags of who answers
+TAGGED_ENTRY: Final = entry_bytes(GATHER_MIME, TAGGED)
 RAW: Final = object()
 MAX_FAILURE_BYTES: Final = 8192  # of the text of a failure; the rest of a longer one is cut
 
@@ -69,6 +79,7 @@ class Answer(Generic[T]):
     service: str  # its name; empty likewise
     error: ClientError | None  # why this service has no answer; None when it has one
     made: object = RAW  # what `returns` made of the data; RAW: nothing, without it
+    tags: Mapping[str, str | None] | None = None  # of the service; None: not asked for (`with_tags`), or not said
 
     @property
     def is_ok(self) -> bool:
@@ -111,6 +122,27 @@ def asks_who(entries: list[tuple[str, bytes]]) -> bool:
     True
     """
     return any(mime_type == GATHER_MIME and content[:2] == WHO for mime_type, content in entries)
+
+
+def asks_tags(entries: list[tuple[str, bytes]]) -> bool:
+    """Whether it asks for the tags of who answers.
+
+    >>> asks_tags([("message/x.rsocket.broker.gather.v0", bytes([1, 2]))])
+    True
+    """
+    return any(mime_type == GATHER_MIME and content[:2] == TAGGED for mime_type, content in entries)
+
+
+def tags_entry(tags: Mapping[str, str | None]) -> bytes:
+    """The entry that says the tags of who answers; BadAddress for what no route can have.
+
+    >>> who = answered_by(bytes(16), "stock") + tags_entry({"region": "eu"})
+    >>> read_answer(answer_payload(who, b"3", None)).tags
+    {'region': 'eu'}
+    """
+    writer = Writer()
+    encode_map(writer, filled(route_tags(tags)), last=True)
+    return entry_bytes(TAGS_MIME, VERSION + writer.to_bytes())
 
 
 def answered_by(route_id: bytes, service: str) -> bytes:
@@ -159,9 +191,21 @@ def read_answer(payload: Payload) -> Answer[bytes]:
     service = who[_NAME_AT + 1 : _NAME_AT + 1 + who[_NAME_AT]].decode("utf-8", "replace")
     metadata: bytes | None = None
     error: ClientError | None = None
+    tags: dict[str, str | None] | None = None
     for mime_type, content in found[1:]:
         if mime_type == OCTET_STREAM_MIME:
             metadata = content
+        elif mime_type == TAGS_MIME and content[:1] == VERSION:
+            tags = _read_tags(content)
         elif mime_type == FAILED_MIME and len(content) >= 5:
             error = error_of(u32_at(content, 1), content[5:].decode("utf-8", "replace"))
-    return Answer(data, metadata, id_text(who[1:_NAME_AT]), service, error)
+    return Answer(data, metadata, id_text(who[1:_NAME_AT]), service, error, tags=tags)
+
+
+def _read_tags(content: bytes) -> dict[str, str | None] | None:
+    """None for what is no map of tags."""
+    try:
+        tags = decode_map(Reader(content, 1), "tags of an answer", utf8=True, to_end=True)
+    except InvalidFrame:
+        return None
+    return {tag.key.short_name: tag.value for tag in tags}

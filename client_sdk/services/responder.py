@@ -7,7 +7,7 @@ Counts what is being worked on. Does not know connections: over all those of a c
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 from client_sdk import tracing
@@ -20,9 +20,11 @@ from client_sdk.services.gather_answers import (
     GATHER_MIME,
     answer_payload,
     answered_by,
+    asks_tags,
     asks_who,
     failure_payload,
     is_gather,
+    tags_entry,
 )
 from client_sdk.services.handler_stream import HandlerStream
 from client_sdk.services.handlers import Handler
@@ -51,6 +53,7 @@ class ServiceResponder:
         self._responses: Final = service.routes[REQUEST_RESPONSE]
         self._streams: Final = service.routes[REQUEST_STREAM]
         self._who: Final = answered_by(route_id, service.name)
+        self.find_tags: Callable[[], Mapping[str, str | None]] = lambda: service.tags  # as the broker is told them
         self._idle: asyncio.Event | None = None  # set when nothing is worked on; None until somebody waits for it
         self.working_n = 0  # requests, whatever their model; bounded by the engine
         self.is_draining = False  # new requests are refused
@@ -166,14 +169,15 @@ class ServiceResponder:
     async def _gathered(self, request: Request) -> AsyncGenerator[object, None]:
         """Marked items; a failure is one, too: an ERROR would end the answers of all others."""
         items: AsyncIterator[object] | None = None
+        who = self._who + tags_entry(self.find_tags()) if asks_tags(request.entries) else self._who
         try:
             items = self._items(self._gatherer(request.metadata), request)
             async for item in items:
-                yield answer_payload(self._who, *as_parts(item, "an item"))
+                yield answer_payload(who, *as_parts(item, "an item"))
         except (Exception, asyncio.CancelledError) as error:
             if is_cancelled(error):
                 raise
-            yield failure_payload(self._who, *failure_of(error, "a gather"))
+            yield failure_payload(who, *failure_of(error, "a gather"))
         finally:
             if items is not None:
                 await close_items(items)

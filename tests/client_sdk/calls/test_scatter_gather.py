@@ -75,6 +75,13 @@ async def test_everybody_answers_and_says_who_it_is() -> None:
             ]
         )
         assert type(next(each.error for each in answers if not each.is_ok)) is ApplicationError
+        await mall.shops[0].service.set_tags({"region": "eu"})
+        tagged = await client.gather(ALL, b"books", route="count", timeout_s=10, with_tags=True)
+        assert {each.route_id: each.tags for each in tagged} == {
+            mall.id(0): {"region": "eu"},
+            mall.id(1): {},
+            mall.id(2): {},
+        }
 
 
 async def test_who_is_late_is_not_there_and_gets_cancel() -> None:

@@ -8,7 +8,16 @@ import pytest
 from client_sdk import ApplicationError, Payload, Request, Service
 from client_sdk.errors import NoHandler, Rejected
 from client_sdk.metadata import entry_bytes, route_bytes
-from client_sdk.services.gather_answers import GATHER_ENTRY, GATHER_MIME, WHO, Answer, read_answer
+from client_sdk.services.gather_answers import (
+    GATHER_ENTRY,
+    GATHER_MIME,
+    TAGGED_ENTRY,
+    TAGS_MIME,
+    WHO,
+    Answer,
+    answered_by,
+    read_answer,
+)
 from client_sdk.services.responder import ServiceResponder
 from tests.client_sdk.samples import cancel, gives, raises, yields
 from tests.client_sdk.services.asking import taken
@@ -66,6 +75,21 @@ async def test_every_failure_is_an_item_and_never_an_error(caplog: pytest.LogCap
     }
     assert isinstance(errors["missing"], NoHandler)
     assert "secret" not in str(errors["mistake"])
+
+
+async def test_answers_and_failures_say_the_tags_where_these_are_asked_for() -> None:
+    service = Service("stock", tags={"region": "eu", "hot": None, "name": "ä"})
+    service.request_response("count")(gives(lambda _: b"3"))
+    responder = ServiceResponder(service, ROUTE_ID)
+    for route in ("count", "missing"):
+        (item,) = await taken(responder.request_stream(TAGGED_ENTRY + route_bytes(route), b""))
+        assert read_answer(item).tags == {"region": "eu", "hot": "", "name": "ä"}
+    assert [answer.tags for answer in await gathered(service, "count")] == [None]
+
+
+async def test_tags_that_cannot_be_read_are_no_tags() -> None:
+    broken = entry_bytes(TAGS_MIME, b"\x01\x05a")
+    assert read_answer(Payload(b"3", answered_by(ROUTE_ID, "stock") + broken)).tags is None
 
 
 async def test_a_service_that_drains_still_answers_a_unicast_gather_with_its_refusal() -> None:
