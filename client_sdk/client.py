@@ -8,23 +8,26 @@ Decides which way a call goes. How the connection is kept is `manager`'s, what a
 
 import math
 from collections.abc import AsyncIterable, Callable, Mapping
-from typing import Final, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, Unpack, cast, overload
 
 from client_sdk import rsocket_py
 from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
+from client_sdk.calls.options import ChannelOptions, GatherOptions, StreamOptions, SubscribeOptions
 from client_sdk.calls.remote import Remote, Wanted
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
 from client_sdk.calls.scatter_gather import WINDOW_N, Gathering
+from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
+from client_sdk.clock import Clock
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.payload import Payload, as_bytes
-from client_sdk.reconnect.facts import ConnectionFacts
+from client_sdk.reconnect.backoff import Backoff
+from client_sdk.reconnect.facts import ConnectionWaits
 from client_sdk.reconnect.manager import ConnectionManager
-from client_sdk.reconnect.state import Change, Changes, State
 from client_sdk.services.advertisement import Advertisement
 from client_sdk.services.contract import read_contract
 from client_sdk.services.gather_answers import GATHER_ENTRY, TAGGED_ENTRY
@@ -36,7 +39,7 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 T = TypeVar("T")
 
 
-class Client(ConnectionFacts):
+class Client(ConnectionWaits):
     """A connection to the broker that comes back by itself. Made by `connect`.
 
     While there is no connection calls fail at once with NotConnected (or wait, see `wait_for_reconnect`), and with
@@ -117,43 +120,6 @@ class Client(ConnectionFacts):
         0
         """
         return 0 if self._advertisement is None else self._advertisement.working_n
-
-    def changes(self) -> Changes:
-        """Its states from now on, the present one first, until it is closed.
-
-        >>> async for change in client.changes():
-        ...     print(change.state)
-        ...     break
-        connected
-        """
-        return self._manager.states.listen()
-
-    async def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
-        """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
-
-        DeadlineExceeded after `timeout_s`; NotConnected when it is closed for ever and that is not among them.
-
-        >>> change = await client.wait_for("connected", timeout_s=5)
-        """
-        wanted = {State(state) for state in states}
-        if not wanted:
-            raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")
-        return await self._manager.wait_for(wanted, timeout_s)
-
-    async def wait_connected(self, timeout_s: float | None = None) -> None:
-        """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
-
-        >>> await client.wait_connected(timeout_s=5)
-        """
-        await self._manager.wait_connected(timeout_s)
-
-    async def closed(self) -> None:
-        """Returns when the client is closed for ever: by `close()`, or because another one took its Route Id.
-
-        >>> await client.close()
-        >>> await client.closed()
-        """
-        await self._manager.closed()
 
     async def close(self) -> None:
         """Writes what waits to be written and ends the connection; calls that wait fail with ConnectionLost.
@@ -311,13 +277,7 @@ class Client(ConnectionFacts):
         data: object = b"",
         *,
         returns: None = None,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        initial_n: int = DEFAULT_WINDOW_N,
-        timeout_s: float | None = None,
-        idempotent: bool = False,
-        retry: RetryPolicy | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[StreamOptions],
     ) -> Flow[Payload]: ...
     @overload
     def request_stream(
@@ -326,13 +286,7 @@ class Client(ConnectionFacts):
         data: object = b"",
         *,
         returns: type[T],
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        initial_n: int = DEFAULT_WINDOW_N,
-        timeout_s: float | None = None,
-        idempotent: bool = False,
-        retry: RetryPolicy | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[StreamOptions],
     ) -> Flow[T]: ...
     def request_stream(
         self,
@@ -366,17 +320,76 @@ class Client(ConnectionFacts):
         return flow if returns is None else self._values.flow(flow, returns, address, route)
 
     @overload
+    def subscribe(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: None = None,
+        resume: Callable[[Payload], object] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Flow[Payload]: ...
+    @overload
+    def subscribe(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T],
+        resume: Callable[[T], object] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Flow[T]: ...
+    def subscribe(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T] | None = None,
+        resume: Callable[[Any], object] | None = None,
+        endless: bool = False,
+        route: str | None = None,
+        metadata: Mapping[str, bytes] | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
+    ) -> Flow[Any]:
+        """A request/stream that comes back: it is asked for again, with growing delays up to 1.5 s, when the connection
+        or the service was lost, and while there is no service, or one that refuses for now (it drains, for example).
+
+        `resume` makes the data of the next request of the last item, so that the service goes on behind it; without it
+        the request is the same each time. It ends when the service completes it, or with an error that the next
+        request would meet, too. `endless`: it is also asked for again when it is completed, for streams without an end,
+        which services that drain complete. docs/sdk/guide.md
+
+        >>> ticks = client.subscribe(address("clock"), route="ticks", returns=bytes, resume=lambda last: last)
+        >>> async for tick in ticks:
+        ...     print(tick)
+        b'tick 0'
+        b'tick 1'
+        b'tick 2'
+        """
+
+        def ask(data: object) -> Flow[Any]:
+            return self.request_stream(
+                address,
+                data,
+                returns=cast("type[T]", returns),
+                route=route,
+                metadata=metadata,
+                initial_n=initial_n,
+                retry=NO_RETRY,
+                wait_for_reconnect=False,
+            )
+
+        what = f"subscription to {address!r} {route or ''}".rstrip()
+        return Subscription(ask, data, resume, endless, what, Backoff(), Clock())
+
+    @overload
     def request_channel(
         self,
         address: Address,
         items: AsyncIterable[object],
         *,
         returns: None = None,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        initial_n: int = DEFAULT_WINDOW_N,
-        timeout_s: float | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[ChannelOptions],
     ) -> Flow[Payload]: ...
     @overload
     def request_channel(
@@ -385,11 +398,7 @@ class Client(ConnectionFacts):
         items: AsyncIterable[object],
         *,
         returns: type[T],
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        initial_n: int = DEFAULT_WINDOW_N,
-        timeout_s: float | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[ChannelOptions],
     ) -> Flow[T]: ...
     def request_channel(
         self,
@@ -448,12 +457,7 @@ class Client(ConnectionFacts):
         data: object = b"",
         *,
         returns: None = None,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        enough_n: int | None = None,
-        with_tags: bool = False,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[GatherOptions],
     ) -> Gathering[bytes]: ...
     @overload
     def gather(
@@ -462,12 +466,7 @@ class Client(ConnectionFacts):
         data: object = b"",
         *,
         returns: type[T],
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        enough_n: int | None = None,
-        with_tags: bool = False,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[GatherOptions],
     ) -> Gathering[T]: ...
     def gather(
         self,

@@ -50,6 +50,15 @@ class StreamOptions(ChannelOptions, total=False):
     retry: RetryPolicy | None
 
 
+class SubscribeOptions(TypedDict, total=False):
+    """Of `subscribe`."""
+
+    endless: bool
+    route: str | None
+    metadata: Mapping[str, bytes] | None
+    initial_n: int
+
+
 class PushOptions(AnyCallOptions, total=False):
     """Of `metadata_push`."""
 

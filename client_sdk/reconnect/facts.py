@@ -1,13 +1,13 @@
 """What a program can know of its connection, of the client in an event loop and of the one that blocks alike.
 
-All is only read, so that any thread may.
+The facts are only read, so that any thread may; who waits for others does that in the event loop.
 """
 
 from typing import Final
 
 from client_sdk.errors import ClientError
 from client_sdk.reconnect.manager import ConnectionManager
-from client_sdk.reconnect.state import State
+from client_sdk.reconnect.state import Change, Changes, State
 
 
 class ConnectionFacts:
@@ -75,3 +75,47 @@ class ConnectionFacts:
         None
         """
         return self._manager.reason
+
+
+class ConnectionWaits(ConnectionFacts):
+    """What a client in an event loop can wait for.
+
+    >>> await client.wait_connected()
+    """
+
+    def changes(self) -> Changes:
+        """Its states from now on, the present one first, until it is closed.
+
+        >>> async for change in client.changes():
+        ...     print(change.state)
+        ...     break
+        connected
+        """
+        return self._manager.states.listen()
+
+    async def wait_for(self, *states: State | str, timeout_s: float | None = None) -> Change:
+        """Returns when it is, or has been meanwhile, in one of the states; at once if it is now.
+
+        DeadlineExceeded after `timeout_s`; NotConnected when it is closed for ever and that is not among them.
+
+        >>> change = await client.wait_for("connected", timeout_s=5)
+        """
+        wanted = {State(state) for state in states}
+        if not wanted:
+            raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")
+        return await self._manager.wait_for(wanted, timeout_s)
+
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Returns when calls can be made. DeadlineExceeded after `timeout_s`; NotConnected when closed for ever.
+
+        >>> await client.wait_connected(timeout_s=5)
+        """
+        await self._manager.wait_connected(timeout_s)
+
+    async def closed(self) -> None:
+        """Returns when the client is closed for ever: by `close()`, or because another one took its Route Id.
+
+        >>> await client.close()
+        >>> await client.closed()
+        """
+        await self._manager.closed()

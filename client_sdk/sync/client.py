@@ -22,6 +22,7 @@ from client_sdk.calls.options import (
     PushOptions,
     RequestOptions,
     StreamOptions,
+    SubscribeOptions,
 )
 from client_sdk.client import T
 from client_sdk.reconnect.facts import ConnectionFacts
@@ -207,6 +208,49 @@ class Client(ConnectionFacts):
         b'tick 2'
         """
         begin = functools.partial(self._client.request_stream, address, data, returns=returns, **options)
+        return Flow(self._thread, self._thread.call(begin))
+
+    @overload
+    def subscribe(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: None = None,
+        resume: Callable[[Payload], object] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Flow[Payload]: ...
+    @overload
+    def subscribe(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T],
+        resume: Callable[[T], object] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Flow[T]: ...
+    def subscribe(
+        self,
+        address: Address,
+        data: object = b"",
+        *,
+        returns: type[T] | None = None,
+        resume: Callable[[Any], object] | None = None,
+        **options: Unpack[SubscribeOptions],
+    ) -> Flow[Any]:
+        """A request/stream that comes back when the connection or the service was lost, see the async client's.
+
+        `resume` makes the data of the next request of the last item; it is called in the thread of the event loop, and
+        must not block.
+
+        >>> for tick in client.subscribe(address("clock"), route="ticks", returns=bytes, resume=lambda last: last):
+        ...     print(tick)
+        b'tick 0'
+        b'tick 1'
+        b'tick 2'
+        """
+        begin = functools.partial(self._client.subscribe, address, data, returns=returns, resume=resume, **options)
         return Flow(self._thread, self._thread.call(begin))
 
     @overload

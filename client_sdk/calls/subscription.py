@@ -1,0 +1,111 @@
+"""A stream that comes back: when the connection or the service is lost, it is asked for again, from the last item on.
+
+    request ──► items ──► lost, refused for now ──► delay, 0.1 s to 1.5 s ──► request with `resume(last item)` ──► items
+                  ├─────► COMPLETE ──► the end (endless: as if it were lost)
+                  └─────► an error that the next request would meet, too ──► raised
+
+Decides what ends a subscription. What was lost between two requests only the service can know: hence `resume`. Does not
+know frames.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from client_sdk.calls.retry import NO_RETRY
+from client_sdk.clock import Clock
+from client_sdk.errors import ClientError, RouteLost
+from client_sdk.reconnect.backoff import Backoff
+from client_sdk.reconnect.outage import Outage
+from client_sdk.streams import Flow
+
+T = TypeVar("T")
+_log: Final = logging.getLogger("client_sdk")
+
+
+class Subscription(Flow[T]):
+    """What `Flow` is to its reader, over several streams. Made by `Client.subscribe`."""
+
+    def __init__(
+        self,
+        ask: Callable[[object], Flow[T]],
+        data: object,
+        resume: Callable[[T], object] | None,
+        is_endless: bool,
+        what: str,
+        backoff: Backoff,
+        clock: Clock,
+    ) -> None:
+        """`ask` makes a stream of the data of its request; `what` is its name in the log."""
+        # Not Flow's: the streams below are.
+        self._ask: Final = ask
+        self._data = data  # of the next request
+        self._resume: Final = resume
+        self._is_endless: Final = is_endless
+        self._name: Final = what
+        self._backoff: Final = backoff
+        self._clock: Final = clock
+        self._flow: Flow[T] | None = ask(data)  # None between two streams, and after the end
+        self._last: list[T] = []  # the last item; empty when none has come since the last request
+        self._outage: Outage | None = None  # from a loss to the next item
+        self._is_over = False
+
+    async def __anext__(self) -> T:
+        try:
+            while not self._is_over:
+                try:
+                    if self._flow is None:
+                        self._flow = self._ask(self._data)
+                    item = await anext(self._flow)
+                except StopAsyncIteration:
+                    if not self._is_endless:
+                        break
+                    await self._lost(RouteLost("the stream was completed"))
+                except ClientError as error:
+                    if not NO_RETRY.is_safe(error, idempotent=True):
+                        raise
+                    await self._lost(error)
+                else:
+                    self._has_come(item)
+                    return item
+        except BaseException:
+            await self.aclose()
+            raise
+        self._is_over = True
+        raise StopAsyncIteration
+
+    def take_waiting(self) -> list[T]:
+        """As Flow's."""
+        items = [] if self._flow is None or self._is_over else self._flow.take_waiting()
+        if items:
+            self._has_come(items[-1])
+        return items
+
+    async def aclose(self) -> None:
+        """Ends it for ever; the other side gets a CANCEL if there is a stream."""
+        self._is_over = True
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            await flow.aclose()
+
+    def __del__(self) -> None:
+        pass  # the flow below looks after itself
+
+    def _has_come(self, item: T) -> None:
+        self._last = [item]
+        if self._outage is not None:
+            _log.info("%s: back after %.1f s", self._name, self._outage.lasted_s)
+            self._outage = None
+            self._backoff.reset()
+
+    async def _lost(self, error: ClientError) -> None:
+        """Waits before the next request, which says where to go on."""
+        flow, self._flow = self._flow, None
+        if flow is not None:
+            await flow.aclose()
+        if self._outage is None:
+            self._outage = Outage(self._name, self._clock)
+        self._outage.failed(error)
+        if self._resume is not None and self._last:
+            self._data = self._resume(self._last.pop())
+        await self._clock.sleep(self._backoff.next_s())
