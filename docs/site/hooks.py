@@ -18,7 +18,9 @@ import client_sdk
 ROOT: Final = Path(__file__).resolve().parents[2]
 READ_FIRST: Final = (
     "guide.md",
+    "cookbook.md",
     "services.md",
+    "frameworks.md",
     "sync.md",
     "testing.md",
     "command-line.md",
