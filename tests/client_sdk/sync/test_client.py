@@ -172,7 +172,7 @@ def test_connect_that_cannot_be_leaves_nothing() -> None:
         sync.connect("unix:///nowhere/broker.sock")
     with pytest.raises(ValueError, match="keepalive_s"):
         sync.connect("tcp://127.0.0.1:1", keepalive_s=-1)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of other tests may have ended meanwhile
 
 
 def test_interrupted_call_is_cancelled_at_the_service(client: sync.Client, orders: Orders) -> None:
@@ -207,7 +207,7 @@ def test_interrupted_connect_leaves_nothing() -> None:
         with pytest.raises(KeyboardInterrupt):
             sync.connect(f"tcp://127.0.0.1:{silent.getsockname()[1]}", connect_timeout_s=SOON_S)
         assert ended.result(SOON_S) == b""  # the connection has ended
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of other tests may have ended meanwhile
 
 
 def test_stream_that_is_left_is_cancelled(client: sync.Client, orders: Orders) -> None:

@@ -70,7 +70,7 @@ async def test_lists_need_no_thread() -> None:
     before = threading.active_count()
     fed = IterableBridge([1, 2])
     assert await anext(fed) == 1
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of other tests may have ended meanwhile
     assert [item async for item in fed] == [2]
 
 
