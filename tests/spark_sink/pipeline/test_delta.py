@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from broker import exit_status
 from broker.events import BROKER_STARTED
 from spark_sink.delta_log import library, open_log, table_paths
 from spark_sink.errors import BadFolder, MissingPart, SinkError
@@ -376,7 +377,7 @@ def test_without_the_library_the_command_to_type_is_told(tmp_path: Path, monkeyp
     with pytest.raises(MissingPart, match=r'need deltalake: pip install "rsocket-broker\[delta\]"'):
         read_table(source.tables, TRAFFIC)
     refused = run(tmp_path)
-    assert (refused.exit_code, "rsocket-broker[delta]" in refused.stderr) == (3, True)
+    assert (refused.exit_code, "rsocket-broker[delta]" in refused.stderr) == (exit_status.NOT_INSTALLED, True)
 
 
 def test_log_that_nobody_can_read_is_named(tmp_path: Path) -> None:
