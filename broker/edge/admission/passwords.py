@@ -26,7 +26,7 @@ from rsocket_wire.wire.authentication import Credentials
 
 AT_ONCE_N: Final = 2  # verified; the others wait
 MAX_WAITING: Final = 256  # at 50 ms each a third of them are done in the time that a SETUP has
-NICE: Final = 7  # of the threads: the event loop goes first where CPUs are few, and other programs do not always
+NICE: Final = 10  # of the threads: the event loop goes first where CPUs are few, and other programs do not always
 
 _log: Final = logging.getLogger(__name__)
 
