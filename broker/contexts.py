@@ -35,6 +35,8 @@ SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 MAX_CONTEXTS: Final = 1000
 MAX_NAME: Final = 64  # characters
 
+_SHOWN: Final = {"url": "URL", "admin": "admin API"}
+
 Context = Mapping[str, str]  # of FIELDS; what is not there is not said
 
 
@@ -118,6 +120,19 @@ def context_in_use(name: str | None, environ: Mapping[str, str]) -> Context:
     if wanted:
         return contexts.choose(wanted)
     return contexts.found.get(contexts.selected, {})
+
+
+def context_of(context: Context, name: str | None, field: str, said: str | None) -> Context:
+    """The context in use, unless something else than its `field` is asked: nobody else is sent its credentials.
+    ContextError: its name was said, too.
+
+    `name`: as of `context_in_use`. `field`: `url` or `admin`. `said`: what an option or a variable says; None: nothing.
+    """
+    if not said or said == context.get(field):
+        return context
+    if name:
+        raise ContextError(f"--context {name} has its own {_SHOWN[field]}; leave out {said}")
+    return {}
 
 
 def shown(context: Context) -> dict[str, str | bool]:

@@ -12,7 +12,7 @@ import click
 
 from broker.config import ADMIN_VARIABLE, CONTEXT_VARIABLE
 from broker.config.sections.admin_checks import TOKEN_VARIABLE
-from broker.contexts import ContextError, context_in_use, read_contexts
+from broker.contexts import ContextError, context_in_use, context_of, read_contexts
 from spark_sink.event_files.local_token import read_token
 
 PAGE: Final = 1000  # items of one request, the most that the API gives
@@ -23,12 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def admin_options(command: Command) -> Command:
     """Where a broker's admin API is, and what it wants to see."""
-    command = click.option(
-        "--context",
-        metavar="NAME",
-        shell_complete=complete_contexts,
-        help=f"The broker of this context.  [default: {CONTEXT_VARIABLE}, or `context use`]",
-    )(command)
+    command = context_option("context")(command)
     command = click.option(
         "--token-file",
         metavar="FILE",
@@ -43,6 +38,17 @@ def admin_options(command: Command) -> Command:
     )(command)
 
 
+def context_option(parameter: str) -> Callable[[Command], Command]:
+    """--context, for the parameter of that name."""
+    return click.option(
+        "--context",
+        parameter,
+        metavar="NAME",
+        shell_complete=complete_contexts,
+        help=f"The broker of this context.  [default: {CONTEXT_VARIABLE}, or `context use`]",
+    )
+
+
 def place_of(admin: str | None, token_file: Path | None, context_name: str | None) -> tuple[str, str]:
     """URL and token: what an option says, else a variable, else the context in use, else the default. UsageError.
 
@@ -50,20 +56,17 @@ def place_of(admin: str | None, token_file: Path | None, context_name: str | Non
     """
     try:
         context = context_in_use(context_name, os.environ)
+        said = admin or checked_url(os.environ.get(ADMIN_VARIABLE) or None)
+        context = context_of(context, context_name, "admin", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
-    said = admin or checked_url(os.environ.get(ADMIN_VARIABLE) or None)
-    own = context.get("admin")
-    if context_name and said and said != own:
-        raise click.UsageError(f"--context {context_name} has its own admin API; leave out {said}")
-    if said and said != own:
-        context = {}
+    url = said or context.get("admin") or DEFAULT_ADMIN
     if token_file is not None:
-        return said or own or DEFAULT_ADMIN, _token_in(token_file)
+        return url, _token_in(token_file)
     token = os.environ.get(TOKEN_VARIABLE, "").strip() or context.get("admin_token", "")
     if not token and "admin_token_file" in context:
         token = _token_in(Path(context["admin_token_file"]))
-    return said or own or DEFAULT_ADMIN, token
+    return url, token
 
 
 def url_of(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

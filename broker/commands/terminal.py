@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
-from admin_api.ctl.place import complete_contexts
+from admin_api.ctl.place import context_option
 from broker import exit_status
-from broker.config import CONTEXT_VARIABLE, URL_VARIABLE
-from broker.contexts import Context, ContextError, context_in_use
+from broker.config import URL_VARIABLE
+from broker.contexts import Context, ContextError, context_in_use, context_of
 from rsocket_wire.ports import DEFAULT_URL
 
 if TYPE_CHECKING:
@@ -265,13 +265,10 @@ def place_of(
     """
     try:
         context = context_in_use(context_name, os.environ)
+        said = url or os.environ.get(URL_VARIABLE)
+        context = context_of(context, context_name, "url", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
-    said = url or os.environ.get(URL_VARIABLE)
-    if context_name and said and said != context.get("url"):
-        raise click.UsageError(f"--context {context_name} has its own URL; leave out {said}")
-    if said and said != context.get("url"):
-        context = {}
     ssl = tls_context(ca or context.get("ca"), cert or context.get("cert"), key or context.get("key"))
     credentials = credentials_of(token_file, user, context)
     return Place(said or context.get("url") or DEFAULT_URL, ssl, credentials)
@@ -303,13 +300,7 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
         click.option(
             "--ca", metavar="FILE", help="CA certificates that sign the broker's, PEM; for tls:// and wss://."
         ),
-        click.option(
-            "--context",
-            "context_name",
-            metavar="NAME",
-            shell_complete=complete_contexts,
-            help=f"The broker of this context.  [default: {CONTEXT_VARIABLE}, or `context use`]",
-        ),
+        context_option("context_name"),
         click.argument("url", required=False, metavar="[URL]"),
     ):
         with_options = option(with_options)
