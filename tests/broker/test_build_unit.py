@@ -1,7 +1,12 @@
 """What is compiled together. That the whole becomes a unit is tested wherever the compiled core is."""
 
+import ast
+import re
+import sys
+import tomllib
 from pathlib import Path
 
+from broker.build_hook import PACKAGES, ROOT, compiled_modules
 from broker.build_unit import PARTS, parts_of
 
 
@@ -26,3 +31,18 @@ def test_what_a_request_passes_is_compiled_together_and_the_rest_in_parts_of_one
 def test_few_modules_are_in_few_parts(tmp_path: Path) -> None:
     sources = written(tmp_path, broker___core=10)
     assert parts_of(sources) == [sources]
+
+
+def test_the_build_of_a_wheel_has_all_that_compiled_modules_import() -> None:
+    """A class of the unit with an unknown base is compiled to what cannot be imported."""
+    imported: set[str] = set()
+    for module in compiled_modules():
+        for node in ast.walk(ast.parse((ROOT / module).read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add((node.module or "").split(".")[0])
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    there = {re.split(r"\W", requirement)[0] for requirement in requires}
+    of_mypy = {"librt", "mypy_extensions"}
+    assert imported - sys.stdlib_module_names - {*PACKAGES} <= there | of_mypy
