@@ -142,6 +142,7 @@ def test_all_python_in_the_documents_compiles() -> None:
 async def test_the_programs_of_the_readme_do_what_it_says(tmp_path: Path) -> None:
     """With a real broker; only the URL is another one than in the text."""
     service_text, caller_text = programs(ROOT / "README.md")
+    says = re.findall(r"^```text\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     async with local_broker() as url, asyncio.timeout(RUN_S):
         for name, text in (("service.py", service_text), ("caller.py", caller_text)):
             assert text.count(WRITTEN_URL) == 1
@@ -158,8 +159,4 @@ async def test_the_programs_of_the_readme_do_what_it_says(tmp_path: Path) -> Non
                 if process is not None and process.returncode is None:
                     process.kill()
                     await process.wait()
-    assert (caller.returncode, log.decode(), output.decode().splitlines()) == (
-        0,
-        "",
-        ["b'order taken: a book'", "b'a book taken'", "b'a book packed'", "b'a book sent'", "b'order taken: a lamp'"],
-    )
+    assert (caller.returncode, log.decode(), [output.decode()]) == (0, "", says)
