@@ -131,7 +131,9 @@ class Connecting:
                 await asyncio.sleep(self._backoff.next_s())
                 continue
             self._backoff.reset()
-            outage = None
+            if outage is not None:
+                outage.ended(f"connected to {client.broker}")
+                outage = None
             try:
                 yield client
             finally:
@@ -281,7 +283,8 @@ def connect(
             credentials=credentials,
             renewal=None if credentials is None else Renewal(credentials, Clock(), random.random),
         )
-        manager = ConnectionManager(brokers, origin, Backoff(), Clock())
+        name = None if advertisement is None else advertisement.name
+        manager = ConnectionManager(brokers, origin, name, Backoff(), Clock())
         cache = MetadataCache(
             mime_type, origin, mime_type != MIME_TYPE_V0 if says_deadlines is None else says_deadlines
         )

@@ -8,7 +8,6 @@ Decides what ends a subscription. What was lost between two requests only the se
 know frames.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -20,7 +19,6 @@ from client_sdk.reconnect.outage import Outage
 from client_sdk.streams import Flow
 
 T = TypeVar("T")
-_log: Final = logging.getLogger("client_sdk")
 
 
 class Subscription(Flow[T]):
@@ -94,7 +92,7 @@ class Subscription(Flow[T]):
     def _has_come(self, item: T) -> None:
         self._last = [item]
         if self._outage is not None:
-            _log.info("%s: back after %.1f s", self._name, self._outage.lasted_s)
+            self._outage.ended(f"{self._name}: back")
             self._outage = None
             self._backoff.reset()
 

@@ -43,9 +43,11 @@ _log: Final = logging.getLogger("client_sdk")
 class ConnectionManager:
     """One client's connections, one after the other."""
 
-    def __init__(self, brokers: Brokers, route_id: bytes, backoff: Backoff, clock: Clock) -> None:
+    def __init__(self, brokers: Brokers, route_id: bytes, service: str | None, backoff: Backoff, clock: Clock) -> None:
+        """`service`: the name of the one that it offers; None: a caller only."""
         self.brokers: Final = brokers
         self.route_id: Final = id_text(route_id)
+        self._name: Final = f"caller {self.route_id}" if service is None else f"service {service}, {self.route_id}"
         self.states: Final = StateBroadcaster()
         self.connection: Connection | None = None  # None while there is none; it may have ended, see its `reason`
         self._backoff: Final = backoff
@@ -59,7 +61,7 @@ class ConnectionManager:
     async def start(self) -> None:
         """The first connection; raises SetupRejected or NotConnected."""
         self._use(await self.brokers.dial())
-        _log.info("route %s: connected to %s", self.route_id, self.brokers.url)
+        _log.info("%s: connected to %s", self._name, self.brokers.url)
         self._task = asyncio.create_task(self._keep_connected(), name="rsocket client")
 
     async def closed(self) -> None:
@@ -164,7 +166,7 @@ class ConnectionManager:
                 if await self._stay(connection):
                     continue
             except Exception as error:  # whatever it is, the client comes back
-                _log.error("route %s: the connection is given up", self.route_id, exc_info=error)
+                _log.error("%s: the connection is given up", self._name, exc_info=error)
                 connection = self.connection or connection
                 connection.give_up(f"{type(error).__name__}: {error}")
                 await connection.ended.wait()
@@ -175,7 +177,7 @@ class ConnectionManager:
                 break
             self._show(State.RECONNECTING, reason)
             lost = f"connection to {self.brokers.url} lost: {reason.word}: {reason.text}"
-            _log.info("route %s: %s", self.route_id, lost)
+            _log.info("%s: %s", self._name, lost)
             await self._reconnect()
         self._end()
 
@@ -205,13 +207,13 @@ class ConnectionManager:
             try:
                 await self.brokers.resume(connection)
             except ClientError as error:
-                _log.info("route %s: cannot resume: %s: %s", self.route_id, error.word, error.text)
+                _log.info("%s: cannot resume: %s: %s", self._name, error.word, error.text)
                 if error.word == "connect-failed":
                     break  # the broker is gone, and its sessions are
             else:
                 self._backoff.reset()
                 self._show(State.CONNECTED)
-                _log.info("route %s: resumed", self.route_id)
+                _log.info("%s: resumed", self._name)
                 return
         if connection.is_suspended:
             connection.give_up("its session could not be resumed")
@@ -236,13 +238,13 @@ class ConnectionManager:
             try:
                 successor = await self.brokers.dial_elsewhere()
             except ClientError as error:
-                _log.info("route %s: cannot move yet: %s: %s", self.route_id, error.word, error.text)
+                _log.info("%s: cannot move yet: %s: %s", self._name, error.word, error.text)
                 await self._clock.sleep(self._backoff.next_s())
             else:
                 break
         self._backoff.reset()
         self._use(successor)
-        _log.info("route %s: moved to %s", self.route_id, self.brokers.url)
+        _log.info("%s: moved to %s", self._name, self.brokers.url)
         await self._retire(connection)
         return True
 
@@ -262,7 +264,7 @@ class ConnectionManager:
         return self._backoff.next_s()
 
     async def _reconnect(self) -> None:
-        outage = Outage(f"route {self.route_id}: cannot reconnect", self._clock)
+        outage = Outage(f"{self._name}: cannot reconnect", self._clock)
         while True:
             await self._clock.sleep(self._delay_s())
             try:
@@ -273,8 +275,7 @@ class ConnectionManager:
                 self._reason = error
             else:
                 self._backoff.reset()
-                back = f"connected again to {self.brokers.url} after {outage.lasted_s:.1f} s"
-                _log.info("route %s: %s", self.route_id, back)
+                outage.ended(f"{self._name}: connected again to {self.brokers.url}")
                 return
 
 

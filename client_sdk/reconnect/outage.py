@@ -1,7 +1,8 @@
 """The time without a broker, as the log tells it: each new reason, and every minute that it goes on.
 
-    WARNING route 7f3a…: cannot reconnect: connect-failed: tcp://…: connection refused
-    WARNING route 7f3a…: cannot reconnect for 60 s (44 attempts): connect-failed: tcp://…: connection refused
+    WARNING service orders, 7f3a…: cannot reconnect: connect-failed: tcp://…: connection refused
+    WARNING service orders, 7f3a…: cannot reconnect for 60 s (44 attempts): connect-failed: tcp://…: connection refused
+    WARNING service orders, 7f3a…: connected again to tcp://… after 65.3 s
 
 Decides what is said and when. Knows no connections.
 """
@@ -20,7 +21,7 @@ class Outage:
     """Attempts to connect that failed, one after the other."""
 
     def __init__(self, what: str, clock: Clock) -> None:
-        """`what` cannot be done, for the log: "route 7f3a…: cannot reconnect". It begins now."""
+        """`what` cannot be done, for the log: "service orders, 7f3a…: cannot reconnect". It begins now."""
         self._what: Final = what
         self._clock: Final = clock
         self._began_at: Final = clock.now()
@@ -32,6 +33,11 @@ class Outage:
     def lasted_s(self) -> float:
         """Seconds since it began."""
         return self._clock.now() - self._began_at
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there was an attempt."""
+        return self._attempts_n > 0
 
     def failed(self, error: ClientError) -> None:
         """One more attempt."""
@@ -45,3 +51,7 @@ class Outage:
         else:
             return
         self._said, self._said_at = error.text, now
+
+    def ended(self, text: str) -> None:
+        """It is over. Said as a warning where a warning came before, so that who has read that reads this, too."""
+        _log.log(logging.WARNING if self.has_failed else logging.INFO, "%s after %.1f s", text, self.lasted_s)

@@ -143,6 +143,8 @@ async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> G
             return None
         error = opening.exception()
         if error is None:
+            if outage.has_failed:
+                outage.ended(f"service {name}: connected")
             return opening.result()
         if not isinstance(error, NotConnected):
             raise error

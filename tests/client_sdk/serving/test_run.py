@@ -90,6 +90,7 @@ async def test_it_waits_for_a_broker_that_comes_later(broker: FakeBroker, caplog
     await (await broker.peer(0)).expect(frames.KEEPALIVE)
     stop.set()
     await serving
+    assert caplog.messages[-1].startswith("service s: connected after ")
 
 
 async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker) -> None:
