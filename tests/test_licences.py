@@ -12,10 +12,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 OURS = PROJECT["name"]
-NOT_FOR_USERS = {"dev", "docs", "interop", "audit", "fuzz"}
+NOT_FOR_USERS = {"dev", "docs", "interop", "others", "audit", "fuzz"}
 
 # What metadata says, by what it means; the rest is an identifier of SPDX.
 NAMES = {
+    "3-Clause BSD License": "BSD-3-Clause",
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
     "MIT License": "MIT",

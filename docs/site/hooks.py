@@ -26,6 +26,7 @@ READ_FIRST: Final = (
     "command-line.md",
     "rsocket-py.md",
     "tracing.md",
+    "beside.md",
 )
 FIRST: Final = (
     "connecting",

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from tests.system.support.processes import ROOT
 
 OURS: Final = "rsocket-broker"
-FOR_DEVELOPERS: Final = {"audit", "dev", "docs", "fuzz", "interop"}  # extras; the others are for users
+FOR_DEVELOPERS: Final = {"audit", "dev", "docs", "fuzz", "interop", "others"}  # extras; the others are for users
 
 
 def installed() -> dict[str, str]:
