@@ -3,18 +3,21 @@
 import ast
 import inspect
 import re
+import sys
 from collections.abc import AsyncIterator, MutableMapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from client_sdk import Request, Service, connect
+from client_sdk import Request, Service, connect, sync
 from client_sdk.testing import local_broker, sync_local_broker
 from tests.client_sdk.public.docstring_runner import WRITTEN_URL
+from tests.conftest import missing
 from tests.system.support.processes import ROOT
 
 PAGE = (ROOT / "docs/sdk/frameworks.md").read_text()
-SHOP, SHELF, CELL, SYNC = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SHOP, SHELF, CELL, SYNC, VIEWS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 Message = MutableMapping[str, Any]
 orders = Service("orders")
@@ -105,3 +108,37 @@ def test_the_blocking_client_is_made_once() -> None:
         client = load(SYNC, url)["client"]
         with client() as made:
             assert client() is made
+
+
+URLS = """\
+from django.urls import path
+
+from .views import create
+
+urlpatterns = [path("orders/<str:item>", create)]
+"""
+
+
+@pytest.mark.interop
+def test_a_view_of_django_calls_and_says_that_nobody_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        from django.conf import settings
+        from django.test import Client, override_settings
+    except ImportError:
+        missing("Django is not installed: pip install 'Django>=5.2,<7'")
+    if not settings.configured:
+        settings.configure(ALLOWED_HOSTS=["testserver"])
+    with sync_local_broker() as url:
+        package = tmp_path / "site_of_django"
+        package.mkdir()
+        for name, text in (("clients", SYNC.replace(WRITTEN_URL, url)), ("views", VIEWS), ("urls", URLS)):
+            (package / f"{name}.py").write_text(text)
+        monkeypatch.syspath_prepend(tmp_path)
+        with override_settings(ROOT_URLCONF="site_of_django.urls"):
+            browser = Client()
+            with sync.connect(url, service=orders):
+                answer = browser.post("/orders/book")
+                assert (answer.status_code, answer.content) == (200, b"order taken: book")
+            answer = browser.post("/orders/book")
+            assert (answer.status_code, answer.content) == (503, b"no route has service=orders")
+        sys.modules["site_of_django.clients"].client().close()
