@@ -1,5 +1,6 @@
 """Every example runs by itself, does what it says, and is short."""
 
+import importlib.util
 import logging
 import runpy
 import sys
@@ -8,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from client_sdk.testing import sync_local_broker
+from tests.conftest import missing
 from tests.system.support.processes import ROOT, run_python
 
 ALL = sorted((ROOT / "examples").glob("*.py"))
+WITH_OTHERS = ROOT / "examples/fastapi_shop.py"  # needs packages that the other examples do not
 EXAMPLES = [path for path in ALL if not path.stem.startswith("spark_")]  # those run in tests/spark_sink/data_source
+EXAMPLES.remove(WITH_OTHERS)
 MAX_LINES_N = 60
 SEVERAL_BROKERS = {"two_brokers", "resilient_caller"}  # they always start their own
 
@@ -35,6 +39,20 @@ def test_examples_run_against_a_broker_that_is_there(
             assert capsys.readouterr().out.strip(), path
 
 
+@pytest.mark.interop
+def test_the_example_with_fastapi_runs_with_a_broker_of_its_own_and_with_one_that_is_there() -> None:
+    if importlib.util.find_spec("uvicorn") is None:
+        missing("uvicorn is not installed: pip install 'uvicorn>=0.30,<1'")
+    with sync_local_broker() as url:
+        for arguments in ([], [url]):
+            done = run_python(str(WITH_OTHERS), *arguments)
+            assert (done.returncode, done.stderr, done.stdout.splitlines()) == (
+                0,
+                "",
+                ['/orders/book 200 "book taken"', '/mars/book 503 {"detail":"no route has service=mars"}'],
+            )
+
+
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < MAX_LINES_N
@@ -43,6 +61,7 @@ def test_example_is_short(path: Path) -> None:
 def test_there_are_examples() -> None:
     assert {path.stem for path in ALL} >= {
         "channel",
+        "fastapi_shop",
         "gather",
         "http_gateway",
         "multicast",
