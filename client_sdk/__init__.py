@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from client_sdk.addresses import Address, address, multicast, shard
     from client_sdk.calls.hedge import Hedging
+    from client_sdk.calls.remote import gather, subscribe
     from client_sdk.calls.retry import NO_RETRY, RetryBudget, RetryPolicy
     from client_sdk.calls.scatter_gather import Gathering
     from client_sdk.client import Client
@@ -65,9 +66,9 @@ if TYPE_CHECKING:
     from client_sdk.payload import Payload
     from client_sdk.reconnect.state import Change, Changes, State
     from client_sdk.services.caller import Caller
-    from client_sdk.services.contract import fire_and_forget
+    from client_sdk.services.contract import fire_and_forget, idempotent
     from client_sdk.services.gather_answers import Answer
-    from client_sdk.services.request import Request
+    from client_sdk.services.request import NO_REQUEST, Request
     from client_sdk.services.service import Service
     from client_sdk.serving.group import Group, Offering, offer
     from client_sdk.serving.run import run, serve
@@ -101,6 +102,7 @@ __all__ = [
     "Hedging",
     "JSON",
     "Misrouted",
+    "NO_REQUEST",
     "NO_RETRY",
     "NoHandler",
     "NoLease",
@@ -129,12 +131,15 @@ __all__ = [
     "address",
     "connect",
     "fire_and_forget",
+    "gather",
+    "idempotent",
     "json_codec",
     "multicast",
     "offer",
     "run",
     "serve",
     "shard",
+    "subscribe",
 ]
 
 _NAMES_OF = {  # the module of each public name
@@ -142,12 +147,13 @@ _NAMES_OF = {  # the module of each public name
     "services.caller": "Caller",
     "services.gather_answers": "Answer",
     "calls.hedge": "Hedging",
+    "calls.remote": "gather subscribe",
     "calls.retry": "NO_RETRY RetryBudget RetryPolicy",
     "calls.scatter_gather": "Gathering",
     "client": "Client",
     "codecs": "BYTES JSON Codec json_codec",
     "connecting": "Connecting connect",
-    "services.contract": "fire_and_forget",
+    "services.contract": "fire_and_forget idempotent",
     "credentials": "Password Token",
     "errors": "ApplicationError AuthUnavailable BadAddress BadAnswer BadRequest Canceled ClientError ConnectionLost "
     "DeadlineExceeded Denied Draining Misrouted NoHandler NoLease NoRoute NotAllowed NotConnected OverLimit Rejected "
@@ -156,7 +162,7 @@ _NAMES_OF = {  # the module of each public name
     "payload": "Payload",
     "reconnect.state": "Change Changes State",
     "serving.group": "Group Offering offer",
-    "services.request": "Request",
+    "services.request": "NO_REQUEST Request",
     "serving.run": "run serve",
     "services.service": "Service",
     "streams": "Flow",

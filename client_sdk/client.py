@@ -507,13 +507,15 @@ class Client(ConnectionWaits):
         *,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
+        initial_n: int = DEFAULT_WINDOW_N,
         retry: RetryPolicy | None = None,
         wait_for_reconnect: bool | float | None = None,
     ) -> T:
         """The services at this address as an object with the methods of the contract, each of which is a call.
 
-        `timeout_s` is the deadline of request/responses and fire-and-forgets; streams and channels have none. TypeError
-        for a class that is no contract, and for one with types that the codec of `connect` has not.
+        `timeout_s` is the deadline of request/responses and fire-and-forgets; streams and channels have none, and of
+        these `initial_n` items may be under way. `subscribe` and `gather` take a method of it. TypeError for a class
+        that is no contract, and for one with types that the codec of `connect` has not.
 
         >>> from typing import Protocol
         >>> class Orders(Protocol):
@@ -522,7 +524,7 @@ class Client(ConnectionWaits):
         >>> await orders.find(b"42")
         b'order 42'
         """
-        wanted = Wanted(metadata, timeout_s, retry, wait_for_reconnect)
+        wanted = Wanted(metadata, timeout_s, initial_n, retry, wait_for_reconnect)
         return cast("T", Remote(self, read_contract(contract), address, wanted, self._values))
 
     def as_rsocket(

@@ -1,18 +1,27 @@
 """A service as its callers see it: an object with the methods of a contract, each of which is a call.
 
+    orders = client.of(Orders, to)    orders.watch(order)                a call of the method's model
+                                      subscribe(orders.watch, order)     other calls that a method can be
+                                      gather(orders.count, order)
+
 Decides which call a method is. How calls are made is `client`'s.
 """
 
 import functools
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol, cast
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, overload
 
 from client_sdk.addresses import Address
 from client_sdk.calls.retry import RetryPolicy
+from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.calls.values import Values
 from client_sdk.services.contract import NOTHING, Contract, Method
 from client_sdk.services.request import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
+from client_sdk.streams import Flow
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class Calling(Protocol):
@@ -27,6 +36,7 @@ class Calling(Protocol):
         route: str,
         metadata: Mapping[str, bytes] | None,
         timeout_s: float | None,
+        idempotent: bool,
         retry: RetryPolicy | None,
         wait_for_reconnect: bool | float | None,
     ) -> Any: ...
@@ -50,9 +60,24 @@ class Calling(Protocol):
         returns: type[Any],
         route: str,
         metadata: Mapping[str, bytes] | None,
+        initial_n: int,
+        idempotent: bool,
         retry: RetryPolicy | None,
         wait_for_reconnect: bool | float | None,
     ) -> AsyncIterator[Any]: ...
+
+    def subscribe(
+        self,
+        address: Address,
+        data: object,
+        *,
+        returns: type[Any],
+        resume: Callable[[Any], object] | None,
+        endless: bool,
+        route: str,
+        metadata: Mapping[str, bytes] | None,
+        initial_n: int,
+    ) -> Flow[Any]: ...
 
     def request_channel(
         self,
@@ -62,8 +87,23 @@ class Calling(Protocol):
         returns: type[Any],
         route: str,
         metadata: Mapping[str, bytes] | None,
+        initial_n: int,
         wait_for_reconnect: bool | float | None,
     ) -> AsyncIterator[Any]: ...
+
+    def gather(
+        self,
+        address: Address,
+        data: object,
+        *,
+        returns: type[Any],
+        route: str,
+        metadata: Mapping[str, bytes] | None,
+        timeout_s: float | None,
+        enough_n: int | None,
+        with_tags: bool,
+        wait_for_reconnect: bool | float | None,
+    ) -> Gathering[Any]: ...
 
 
 class Wanted(NamedTuple):
@@ -71,6 +111,7 @@ class Wanted(NamedTuple):
 
     metadata: Mapping[str, bytes] | None
     timeout_s: float | None
+    initial_n: int
     retry: RetryPolicy | None
     wait_for_reconnect: bool | float | None
 
@@ -109,17 +150,17 @@ class Remote:
 
     async def _ask(self, method: Method, /, *given: object, **named: object) -> Any:
         wanted = self._wanted
-        answer: Any = await self._client.request_response(
+        return await self._client.request_response(
             self._address,
             self._value(method, given, named),
             route=method.name,
-            returns=bytes if method.gives is NOTHING else method.gives,
+            returns=method.gives,
             metadata=wanted.metadata,
             timeout_s=wanted.timeout_s,
+            idempotent=method.is_idempotent,
             retry=wanted.retry,
             wait_for_reconnect=wanted.wait_for_reconnect,
         )
-        return None if method.gives is NOTHING else answer
 
     async def _tell(self, method: Method, /, *given: object, **named: object) -> None:
         wanted = self._wanted
@@ -140,6 +181,8 @@ class Remote:
             route=method.name,
             returns=method.gives,
             metadata=wanted.metadata,
+            initial_n=wanted.initial_n,
+            idempotent=method.is_idempotent,
             retry=wanted.retry,
             wait_for_reconnect=wanted.wait_for_reconnect,
         )
@@ -152,6 +195,44 @@ class Remote:
             route=method.name,
             returns=method.gives,
             metadata=wanted.metadata,
+            initial_n=wanted.initial_n,
+            wait_for_reconnect=wanted.wait_for_reconnect,
+        )
+
+    def subscribed(
+        self, method: Method, given: tuple[object, ...], resume: Any, endless: bool, initial_n: int | None
+    ) -> Flow[Any]:
+        """`subscribe`, of this method."""
+        return self._client.subscribe(
+            self._address,
+            self._value(method, given, {}),
+            returns=method.gives,
+            resume=resume,
+            endless=endless,
+            route=method.name,
+            metadata=self._wanted.metadata,
+            initial_n=self._wanted.initial_n if initial_n is None else initial_n,
+        )
+
+    def gathered(
+        self,
+        method: Method,
+        given: tuple[object, ...],
+        timeout_s: float | None,
+        enough_n: int | None,
+        with_tags: bool,
+    ) -> Gathering[Any]:
+        """`gather`, of this method."""
+        wanted = self._wanted
+        return self._client.gather(
+            self._address,
+            self._value(method, given, {}),
+            returns=method.gives,
+            route=method.name,
+            metadata=wanted.metadata,
+            timeout_s=wanted.timeout_s if timeout_s is None else timeout_s,
+            enough_n=enough_n,
+            with_tags=with_tags,
             wait_for_reconnect=wanted.wait_for_reconnect,
         )
 
@@ -177,3 +258,99 @@ _CALLS: Final[dict[str, Callable[..., Any]]] = {
     REQUEST_STREAM: Remote._read,
     REQUEST_CHANNEL: Remote._talk,
 }
+
+
+@overload
+def subscribe(
+    method: Callable[[], AsyncIterator[T]],
+    /,
+    *,
+    endless: bool = False,
+    initial_n: int | None = None,
+) -> Flow[T]: ...
+@overload
+def subscribe(
+    method: Callable[[A], AsyncIterator[T]],
+    value: A,
+    /,
+    *,
+    resume: Callable[[T], A] | None = None,
+    endless: bool = False,
+    initial_n: int | None = None,
+) -> Flow[T]: ...
+def subscribe(
+    method: Callable[..., AsyncIterator[Any]],
+    /,
+    *value: object,
+    resume: Callable[[Any], object] | None = None,
+    endless: bool = False,
+    initial_n: int | None = None,
+) -> Flow[Any]:
+    """`Client.subscribe` of a method of a contract, which gives a stream: it comes back after a loss.
+
+    `initial_n`: None: that of `client.of`. TypeError for a function that is no such method.
+
+    >>> from typing import Protocol
+    >>> class Clock(Protocol):
+    ...     def ticks(self, last: bytes) -> AsyncIterator[bytes]: ...
+    >>> clock = client.of(Clock, address("clock"))
+    >>> async for tick in subscribe(clock.ticks, b"", resume=lambda last: last):
+    ...     print(tick)
+    b'tick 0'
+    b'tick 1'
+    b'tick 2'
+    """
+    remote, called = _read_method(method, REQUEST_STREAM, "subscribe", "gives a stream")
+    return remote.subscribed(called, value, resume, endless, initial_n)
+
+
+@overload
+def gather(
+    method: Callable[[], Awaitable[T]],
+    /,
+    *,
+    timeout_s: float | None = None,
+    enough_n: int | None = None,
+    with_tags: bool = False,
+) -> Gathering[T]: ...
+@overload
+def gather(
+    method: Callable[[A], Awaitable[T]],
+    value: A,
+    /,
+    *,
+    timeout_s: float | None = None,
+    enough_n: int | None = None,
+    with_tags: bool = False,
+) -> Gathering[T]: ...
+def gather(
+    method: Callable[..., Awaitable[Any]],
+    /,
+    *value: object,
+    timeout_s: float | None = None,
+    enough_n: int | None = None,
+    with_tags: bool = False,
+) -> Gathering[Any]:
+    """`Client.gather` of a method of a contract, which gives an answer: all services at a `multicast` are asked.
+
+    `timeout_s`: None: that of `client.of`. TypeError for a function that is no such method.
+
+    >>> from typing import Protocol
+    >>> class Stock(Protocol):
+    ...     async def count(self, item: bytes) -> bytes: ...
+    >>> stock = client.of(Stock, multicast("stock"), timeout_s=5)
+    >>> sorted(answer.value for answer in await gather(stock.count, b"book"))
+    [b'3', b'4']
+    """
+    remote, called = _read_method(method, REQUEST_RESPONSE, "gather", "gives an answer")
+    return remote.gathered(called, value, timeout_s, enough_n, with_tags)
+
+
+def _read_method(function: object, model: str, taker: str, does: str) -> tuple[Remote, Method]:
+    """What `Remote` made this function of."""
+    if isinstance(function, functools.partial) and isinstance(function.args[0], Remote):
+        remote, method = function.args
+        if method.model == model:
+            return remote, method
+    text = f"{taker} takes a method of what client.of(...) gave that {does}"
+    raise TypeError(f"{text}, not {getattr(function, '__qualname__', None) or repr(function)}")

@@ -12,6 +12,7 @@ from client_sdk.addresses import Address
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import BadAnswer
 from client_sdk.payload import Payload, as_bytes
+from client_sdk.services.contract import NOTHING
 from client_sdk.services.request import DATA_MIME
 from client_sdk.streams import Flow
 from rsocket_wire.errors import BrokerError
@@ -34,7 +35,7 @@ class Values:
     def check(self, returns: object) -> None:
         """TypeError for a type that the codec has not: now, and not when the answer is here."""
         codec = self._codec
-        if returns is None or returns is bytes or returns is Payload:
+        if returns in _OF_ALL:
             return
         if codec is BYTES:
             raise TypeError(f"bytes cannot be decoded as {_name_of(returns)}; give the client a codec: {_HOW}")
@@ -51,7 +52,7 @@ class Values:
 
     def entries(self, value: object, returns: object, metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
         """Entries of the request; it says of what the codec makes, or is to read, which one that is."""
-        is_raw = isinstance(value, (bytes, bytearray, memoryview)) and returns in (None, bytes, Payload)
+        is_raw = isinstance(value, (bytes, bytearray, memoryview)) and returns in _OF_ALL
         return (metadata or {}) if is_raw else {**self._says, **(metadata or {})}
 
     def items(self, items: AsyncIterable[object]) -> AsyncIterable[object]:
@@ -62,6 +63,8 @@ class Values:
         """What the answer is; BadAnswer when it does not fit."""
         if returns is Payload:
             return answer
+        if returns is NOTHING:
+            return None
         data = answer.data or b""
         if returns is bytes:
             return data
@@ -128,4 +131,5 @@ def _name_of(type: object) -> str:
     return cast("str", getattr(type, "__name__", None) or repr(type))
 
 
+_OF_ALL: Final = (None, bytes, Payload, NOTHING)  # what needs no codec
 _HOW: Final = "connect(url, codec=JSON)"

@@ -2,6 +2,8 @@
 
     class Orders(Protocol):
         async def create(self, order: Order) -> Receipt: ...                         request/response
+        @idempotent
+        async def find(self, number: int) -> Order: ...                              the same, which may run twice
         @fire_and_forget
         async def note(self, line: str) -> None: ...                                 fire-and-forget
         def watch(self, order: Order) -> AsyncIterator[str]: ...                     stream
@@ -24,8 +26,10 @@ MAX_KEPT: Final = 256  # contracts that were read; more of them are read each ti
 NOTHING: Final = type(None)  # what a method gives that gives no value
 _ITERATORS: Final = (AsyncIterator, AsyncIterable)
 _MARK: Final = "_rsocket_model"
+_TWICE: Final = "_rsocket_idempotent"
 _ABSENT: Final = inspect.Parameter.empty
 
+Asked = TypeVar("Asked", bound=Callable[..., Any])
 Told = TypeVar("Told", bound=Callable[..., Coroutine[Any, Any, None]])
 
 
@@ -44,6 +48,7 @@ class Method(NamedTuple):
     model: str
     parameter: Parameter | None  # None: it takes nothing
     gives: Any  # the type of the answer, or of each item; NOTHING without
+    is_idempotent: bool = False  # it may run twice
 
 
 class Contract(NamedTuple):
@@ -62,6 +67,19 @@ def fire_and_forget(method: Told) -> Told:
     ...     async def line(self, text: str) -> None: ...
     """
     setattr(method, _MARK, FIRE_AND_FORGET)
+    return method
+
+
+def idempotent(method: Asked) -> Asked:
+    """Marks a method of a contract that may run twice: it is also tried again when nobody knows how it ended (`retry`),
+    and asked a second time when the answer is late (`hedging`). For answers and streams.
+
+    >>> from typing import Protocol
+    >>> class Stock(Protocol):
+    ...     @idempotent
+    ...     async def count(self, item: str) -> int: ...
+    """
+    setattr(method, _TWICE, True)
     return method
 
 
@@ -92,20 +110,23 @@ def _method_of(shown: str, name: str, function: Any) -> Method:
         taken, takes_items = _type_of(shown, f"what {parameter.name} is", parameter.type)
         parameter = parameter._replace(type=taken)
     is_told = getattr(function, _MARK, None) == FIRE_AND_FORGET
+    is_twice = getattr(function, _TWICE, False)
     is_async = inspect.iscoroutinefunction(function)
     if is_told and (gives is not NOTHING or takes_items or not is_async):
         raise TypeError(f"{shown} is @fire_and_forget: it must be async def, take one value and return None")
+    if is_twice and (is_told or takes_items):
+        raise TypeError(f"{shown} is @idempotent: it must give an answer or a stream, nothing else is tried again")
     if is_told:
         return Method(name, FIRE_AND_FORGET, parameter, NOTHING)
     if gives_items:
         if is_async:
             raise TypeError(f"{shown} returns an AsyncIterator: write def without async, nothing is awaited before it")
-        return Method(name, REQUEST_CHANNEL if takes_items else REQUEST_STREAM, parameter, gives)
+        return Method(name, REQUEST_CHANNEL if takes_items else REQUEST_STREAM, parameter, gives, is_twice)
     if takes_items:
         raise TypeError(f"{shown} takes an AsyncIterator, so it must return one, too")
     if not is_async:
         raise TypeError(f"{shown} must be async def, or return an AsyncIterator")
-    return Method(name, REQUEST_RESPONSE, parameter, gives)
+    return Method(name, REQUEST_RESPONSE, parameter, gives, is_twice)
 
 
 def _parameter_of(shown: str, signature: inspect.Signature, hints: dict[str, Any]) -> Parameter | None:

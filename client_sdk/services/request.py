@@ -145,6 +145,9 @@ class Request:
         return f"<{self.model} {len(self.data)} bytes>"
 
 
+NO_REQUEST: Final = Request("", b"", None)  # the default of a parameter that the SDK always gives, but a test need not
+
+
 def route_names(content: bytes) -> list[str]:
     """The names in a routing entry, |length (8) | name …| each; one that is cut off is as long as it is."""
     names: list[str] = []

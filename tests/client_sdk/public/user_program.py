@@ -7,6 +7,7 @@ from typing import Protocol, assert_type
 from client_sdk import (
     BYTES,
     JSON,
+    NO_REQUEST,
     NO_RETRY,
     Address,
     Answer,
@@ -59,12 +60,15 @@ from client_sdk import (
     address,
     connect,
     fire_and_forget,
+    gather,
+    idempotent,
     json_codec,
     multicast,
     offer,
     run,
     serve,
     shard,
+    subscribe,
 )
 from client_sdk.testing import local_broker
 
@@ -109,6 +113,7 @@ async def pushed(request: Request) -> None:
 
 
 class Tills(Protocol):
+    @idempotent
     async def add(self, numbers: list[int]) -> int: ...
 
     async def close(self) -> None: ...
@@ -125,8 +130,8 @@ class Till:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    async def add(self, numbers: list[int], request: Request | None = None) -> int:
-        return sum(numbers) + (0 if request is None else len(request.routes))
+    async def add(self, numbers: list[int], request: Request = NO_REQUEST) -> int:
+        return sum(numbers) + len(request.routes)
 
     async def close(self) -> None:
         self.notes.append("closed")
@@ -167,6 +172,8 @@ async def call_values(client: Client) -> None:
     await at_tills.close()
     await at_tills.note("a line")
     assert_type([number async for number in at_tills.running(counted())], list[int])
+    assert_type(await gather(at_tills.add, [1], with_tags=True), list[Answer[int]])
+    assert_type(subscribe(at_tills.count, 2, resume=lambda last: last + 1), Flow[int])
 
 
 async def counted() -> AsyncIterator[int]:

@@ -7,7 +7,17 @@ from typing import Any, Protocol
 
 import pytest
 
-from client_sdk import JSON, ApplicationError, Request, Service, address, connect, fire_and_forget
+from client_sdk import (
+    JSON,
+    NO_REQUEST,
+    ApplicationError,
+    Request,
+    Service,
+    address,
+    connect,
+    fire_and_forget,
+    idempotent,
+)
 from client_sdk.testing import LocalBroker, local_broker
 from tests.client_sdk.services import postponed_contract
 
@@ -43,8 +53,7 @@ class Shop:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    async def count(self, request: Request | None = None) -> int:
-        assert request is not None
+    async def count(self, request: Request = NO_REQUEST) -> int:
         return len(request.routes)
 
     async def create(self, order: Order, request: Request | None = None) -> str:
@@ -174,6 +183,12 @@ class Collecting(Protocol):
     async def add(self, numbers: AsyncIterator[int]) -> int: ...
 
 
+class ToldTwice(Protocol):
+    @idempotent
+    @fire_and_forget
+    async def put(self, key: str) -> None: ...
+
+
 class ToldAnswer(Protocol):
     @fire_and_forget  # type: ignore[type-var]  # that is the mistake
     async def put(self, key: str) -> int: ...
@@ -197,6 +212,7 @@ class Complex(Protocol):
         (Blocking, "Blocking.put must be async def, or return an AsyncIterator"),
         (Collecting, "Collecting.add takes an AsyncIterator, so it must return one, too"),
         (ToldAnswer, "ToldAnswer.put is @fire_and_forget: it must be async def, take one value and return None"),
+        (ToldTwice, "ToldTwice.put is @idempotent: it must give an answer or a stream"),
         (postponed_contract.Hidden, "Hidden.put: the type 'Decimal' cannot be found; define it at the top"),
     ],
 )
