@@ -10,9 +10,11 @@ from tests.system.support.processes import ROOT, run_python
 
 
 @pytest.mark.parametrize("document", ["contracts.md", "sync.md", "rsocket-py.md"])
-def test_the_program_of_a_document_says_what_stands_beneath_it(document: str) -> None:
+def test_the_programs_of_a_document_say_what_stands_beneath_them(document: str) -> None:
     text = (ROOT / "docs/sdk" / document).read_text()
-    [(program, says)] = re.findall(r"^```python\n(.*?)^```$.*?^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    programs = re.findall(r"^```python\n(.*?)^```$.*?^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(programs) == text.count("```text\n") > 0
     with sync_local_broker() as url:
-        done = run_python("-c", program.replace(WRITTEN_URL, url))
-    assert (done.returncode, done.stdout, done.stderr) == (0, says, "")
+        for program, says in programs:
+            done = run_python("-c", program.replace(WRITTEN_URL, url))
+            assert (done.returncode, done.stdout, done.stderr) == (0, says, "")

@@ -13,6 +13,7 @@ import client_sdk
 from broker.build_hook import PACKAGES
 from tests.client_sdk.public import user_program
 from tests.interop.node import Node
+from tests.test_docs import programs
 from tests.test_guide import PROGRAMS
 
 HERE = Path(__file__).parent
@@ -88,7 +89,10 @@ def test_mypy_tells_mistakes(user_python: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_mypy_finds_nothing_in_the_programs_of_the_guide(user_python: Path, tmp_path: Path) -> None:
+def test_mypy_finds_nothing_in_the_programs_of_the_documents(user_python: Path, tmp_path: Path) -> None:
+    for document in ("contracts", "sync"):
+        for at, text in enumerate(programs(ROOT / f"docs/sdk/{document}.md")):
+            (tmp_path / f"{document}_{at}.py").write_text(text)
     for program in PROGRAMS:
         if "from rsocket." in program.text:
             continue  # rsocket-py has no types: its decorators make everything Any
