@@ -19,6 +19,7 @@ from tests.test_guide import PROGRAMS
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PROGRAM = HERE / "user_program.py"
+OF_CONTRACTS = sorted(HERE.glob("programs/[a-z]*.py"))
 MISTAKES = """\
 from typing import Protocol
 from client_sdk import Service, address, connect, fire_and_forget
@@ -74,10 +75,10 @@ def run_mypy(user_python: Path, *programs: Path) -> list[str]:
 
 
 @pytest.mark.long
-def test_mypy_knows_every_public_name(user_python: Path, tmp_path: Path) -> None:
+def test_mypy_knows_every_public_name_and_programs_of_contracts(user_python: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.read_text())
-    assert run_mypy(user_python, program) == []
+    assert run_mypy(user_python, program, *OF_CONTRACTS) == []
 
 
 @pytest.mark.long
@@ -108,13 +109,23 @@ def test_pyright_knows_every_public_name_and_tells_mistakes(
     (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     (tmp_path / "program.py").write_text(PROGRAM.read_text())
     (tmp_path / "mistakes.py").write_text(MISTAKES)
+    for program in OF_CONTRACTS:
+        (tmp_path / program.name).write_text(program.read_text())
     said = needs_node.run(
         "pyright/index.js", "--pythonpath", str(user_python), "--level", "error", "--project", str(tmp_path)
     ).stdout.splitlines()
     errors = [line.strip() for line in said if " - error: " in line]
-    assert [line for line in errors if "program.py" in line] == []
+    assert [line for line in errors if "mistakes.py" not in line] == []
     lines = {int(line.partition("mistakes.py:")[2].split(":")[0]) for line in errors}
     assert sorted(lines) == MISTAKEN_LINES, said
+
+
+@pytest.mark.parametrize("program", OF_CONTRACTS, ids=lambda program: program.stem)
+def test_a_program_of_contracts_needs_nothing_that_hides_a_type(program: Path) -> None:
+    """Checked by mypy and pyright above; what each does, test_programs says."""
+    names = {getattr(node, "id", getattr(node, "name", "")) for node in ast.walk(ast.parse(program.read_text()))}
+    assert names.isdisjoint({"Any", "cast", "returns"})
+    assert "ignore" not in program.read_text()
 
 
 async def test_the_program_runs() -> None:
