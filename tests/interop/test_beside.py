@@ -27,7 +27,7 @@ PAGE: Final = (ROOT / "docs/sdk/beside.md").read_text()
 WIDTHS: Final = (120, 88)  # of the two tables with numbers
 WAYS: Final = ("client_sdk", "nats-py", "gRPC", "FastAPI")
 CONTRACT: Final = "client_sdk, with a contract"
-CONTRACT_MORE_N: Final = 5  # lines
+CONTRACT_MORE: Final = (5, "five lines more")
 GROUP: Final = "the answers of a whole group"
 ROOMS: Final = ("cellar", "attic")
 NEEDED: Final = {"nats-py": ["nats"], "gRPC": ["grpc", "grpc_tools"], "FastAPI": ["fastapi", "uvicorn", "httpx"]}
@@ -100,7 +100,8 @@ def test_the_tables_count_the_lines_of_the_programs(tmp_path: Path) -> None:
         assert told(nth) == {task: tuple(count(folders[task, way]) for way in WAYS) for task in tasks}
         if nth == 0:
             contract = next(key for key in folders if key[1] == CONTRACT)
-            assert count(folders[contract]) - told(nth)[contract[0]][0] == CONTRACT_MORE_N
+            assert count(folders[contract]) - told(nth)[contract[0]][0] == CONTRACT_MORE[0]
+            assert CONTRACT_MORE[1] in PAGE
 
 
 def free_ports(count: int) -> list[str]:
