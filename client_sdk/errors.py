@@ -448,6 +448,7 @@ INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
 
 # Words that end a connection or refuse one: what a person can do about them, where it is not what is usual.
 CONNECTION_ADVICE: Final[dict[str, str]] = {
+    "connect-failed": "start the broker, correct the URL, or have calls wait with wait_for_reconnect=True",
     "replaced": "another client has this Route Id: give each a route_id of its own, or none",
     "closed": "this client was closed; call connect() again",
     "keepalive-timeout": "the network or one of the two sides stalled; the client reconnects by itself",
