@@ -123,7 +123,7 @@ class Brokers:
             text = f"{target.url}: the broker did not resume the session within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (ConnectionRefusedError, FileNotFoundError) as error:
-            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
+            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from None
         except (OSError, ValueError) as error:
             raise NotConnected(f"{target.url}: {error}", word="connect-timeout") from error
 
@@ -196,7 +196,7 @@ class Brokers:
             text = f"{target.url}: the host name was not resolved within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
-            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from error
+            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from None
         failure: ClientError = NotConnected(f"{target.url}: the host name has no address", word="connect-failed")
         for address in addresses[:MAX_ADDRESSES]:
             try:
@@ -228,7 +228,8 @@ class Brokers:
             text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
-            raise NotConnected(f"{target.url}: {dial_text(target, error)}", word="connect-failed") from error
+            cause = None if self._credentials is None else error  # which a function of the program may have raised
+            raise NotConnected(f"{target.url}: {dial_text(target, error)}", word="connect-failed") from cause
 
 
 async def addresses_of(host: str, port: int) -> list[str]:

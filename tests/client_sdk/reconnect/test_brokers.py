@@ -56,6 +56,15 @@ async def test_the_last_address_says_why_it_failed(broker: FakeBroker) -> None:
         await brokers_of(f"tcp://brokers.example:{broker.port}", Names("127.0.0.9", "127.0.0.1")).dial()
 
 
+@pytest.mark.parametrize("names", [Names(), Names("127.0.0.1")], ids=["no name", "no broker"])
+async def test_a_broker_that_is_not_there_is_one_traceback(names: Names) -> None:
+    """What asyncio raised stands in the text, and its traceback tells users nothing."""
+    with pytest.raises(NotConnected, match="connect-failed") as raised:
+        await brokers_of("tcp://nobody.example:1", names).dial()
+    assert raised.value.__suppress_context__
+    assert raised.value.__cause__ is None
+
+
 async def test_a_name_that_nobody_knows_says_so() -> None:
     with pytest.raises(NotConnected, match=r"connect-failed: tcp://nobody\.example: .*not known"):
         await brokers_of("tcp://nobody.example", Names()).dial()
