@@ -31,6 +31,7 @@ from rsocket_wire.wire.tags import Tag
 HEAD_BYTES: Final = 6
 NO_ORIGIN: Final = bytes(ID_BYTES)
 DEADLINE: Final = Key.text("deadline_ms")  # D-41
+EXCLUDE_SELF: Final = Key.text("exclude_self")  # D-103
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
 
@@ -116,14 +117,24 @@ def address(
 
 
 def multicast(
-    service: str | None = None, /, *, tags: Mapping[str, str | None] | None = None, **named: str | None
+    service: str | None = None,
+    /,
+    *,
+    tags: Mapping[str, str | None] | None = None,
+    exclude_self: bool = False,
+    **named: str | None,
 ) -> Address:
     """All routes that have all these tags: the first answer wins, streams are merged.
 
+    `exclude_self`: all but the service on the caller's own connection (`connect(url, service=…)`). Where nobody else is
+    there, it is as if nobody was: NoRoute.
+
     >>> multicast("cache", region="eu")
     <multicast service=cache region=eu>
+    >>> multicast("room", exclude_self=True)
+    <multicast service=room>
     """
-    return _build(service, tags, named, [], MULTICAST)
+    return _build(service, tags, named, [_tag(EXCLUDE_SELF, "true")] if exclude_self else [], MULTICAST)
 
 
 def shard(

@@ -260,7 +260,7 @@ class Engine(RequestContext):
             refusal = Refusal(word, text)
         else:
             self.query.refresh(target)
-            why = self._obstacle(target, now)
+            why = self.find_obstacle(reassembly, target, now)
             if why is None and word == "no-route":
                 self._let_in(reassembly, target, now)  # what stood in its way went without a word
                 return
@@ -282,7 +282,7 @@ class Engine(RequestContext):
                 return  # it has granted no more; what else has become free is seen at the next tick
             target = waiter.target
             self.query.refresh(target)
-            if self._obstacle(target, now) is None:
+            if self.find_obstacle(waiter.held, target, now) is None:
                 self.pending.leave(waiter)
                 self._let_in(waiter.held, target, now)
 
@@ -467,7 +467,7 @@ class Engine(RequestContext):
 
     def _route_to_all(self, peer: Peer, frame: FrameCursor, request: Request, target: Target) -> None:
         """Multicast: the routes that match now, each with a frame that it can read."""
-        routes = self.query.choose_all(target)
+        routes = self.choose_all(peer, request, target)
         self.choice = self.query.choices
         if not routes:
             self._wait_or_refuse(peer, frame, request, target, blocked_of(target))
@@ -475,13 +475,7 @@ class Engine(RequestContext):
         if self.query.is_spread(target):
             self.fanout.spread(peer, frame, request, target, routes)
             return
-        is_strange = False  # some route cannot read it as it is, or is told who the caller is
-        for route in routes:
-            mimes = owner_of(route).mimes
-            if route.load.wants_caller or (
-                mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes])
-            ):
-                is_strange = True
+        is_strange = self.is_strange(peer, routes)
         if is_strange and self.must_wait(peer, frame, request, target):
             return
         kind = frame.kind
@@ -560,10 +554,6 @@ class Engine(RequestContext):
         size = frame.end - frame.start
         self.unrouted(peer, frame.kind, None, "").count(COMPLETED, 0, 1, 0, size, 0, frame.now, 0, 0)
 
-    def _obstacle(self, target: Target, now: float) -> Refusal | None:
-        """Why a target cannot be served now; None when it can."""
-        return target.refusal if target.refusal is not None else self.query.find_block(target, now)
-
     def look_again(self, generation: int, now: float) -> None:
         """Routes may have become free without a join; `generation` of the masks, so that nothing is looked at twice.
 
@@ -577,7 +567,7 @@ class Engine(RequestContext):
             if waiter.is_over:
                 continue
             self.query.refresh(waiter.target)
-            if self._obstacle(waiter.target, now) is None:
+            if self.find_obstacle(waiter.held, waiter.target, now) is None:
                 self.pending.leave(waiter)
                 self._let_in(waiter.held, waiter.target, now)
             else:

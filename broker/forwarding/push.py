@@ -121,7 +121,7 @@ class PushRouter:
             return
         routes: list[Route]
         if target.routing == MULTICAST:
-            routes = self._context.query.choose_all(target)
+            routes = self._context.choose_all(peer, request, target)
         else:
             chosen = self._context.query.choose(target, peer.zone, peer.origin, frame.now)
             routes = [chosen] if chosen is not None else []

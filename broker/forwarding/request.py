@@ -317,6 +317,16 @@ class RequestContext:
         self.mime_pairs.lost_entries_n += found.lost_n
         return caller + found.metadata if caller and found.metadata is not None else found.metadata
 
+    def is_strange(self, peer: Peer, routes: list[Route]) -> bool:
+        """Some of the routes, which are ours, cannot read what the peer sends, or are told who the caller is."""
+        for route in routes:
+            mimes = owner_of(route).mimes
+            if route.load.wants_caller or (
+                mimes != peer.mimes and not passes(self.mimes[peer.mimes], self.mimes[mimes])
+            ):
+                return True
+        return False
+
     def merge(self, peer: Peer, request: Request, metadata: bytes, target: Target | None) -> bool:
         """Makes one frame of those that were gathered; False, and refused, when it would be too large."""
         reassembly = request.reassembly
@@ -375,6 +385,22 @@ class RequestContext:
             if stream is None:
                 return
             stream.from_caller(self.cursor(raw, now))
+
+    def choose_all(self, peer: Peer, request: Request, target: Target) -> list[Route]:
+        """All that a multicast of this peer goes to now, see `Query.choose_all`. Empty: `target.blocked` says why."""
+        routes = self.query.choose_all(target)
+        if not target.excludes_self:
+            return routes
+        return besides_caller(target, routes, peer, request.data, request.address_at)
+
+    def find_obstacle(self, held: Reassembly, target: Target, now: float) -> Refusal | None:
+        """Why a held request cannot be served now; None when it can."""
+        if target.refusal is not None:
+            return target.refusal
+        if not target.excludes_self:
+            return self.query.find_block(target, now)
+        routes = besides_caller(target, self.query.members(target), held.caller, held.metadata, held.address_at)
+        return blocked_of(target) if not routes else None
 
     def monopoly_of(self, peer: Peer, load: Load, now: float) -> Refusal | None:
         """Why the peer may not have one more request/response in flight at this load, which has room: it has half of
@@ -551,6 +577,18 @@ def owner_of(route: Route) -> Peer:
     owner = route.owner
     assert isinstance(owner, Peer)  # whoever calls has looked
     return owner
+
+
+def besides_caller(target: Target, routes: list[Route], caller: Peer, data: bytes, address_at: int) -> list[Route]:
+    """Those that are not the caller: neither a route of its connection nor the one that the ADDRESS has as its origin,
+    which is the caller's at other brokers, too. None left: `target.blocked` says why. D-103
+    """
+    origin = data[address_at + ORIGIN_AT : address_at + ORIGIN_TO]
+    others = [route for route in routes if route.owner is not caller and route.id != origin]
+    if routes and not others:
+        text = f"the only route with {target.label} is the caller's own, and the ADDRESS says exclude_self"
+        target.blocked = Refusal("no-route", text)
+    return others
 
 
 def blocked_of(target: Target) -> Refusal:

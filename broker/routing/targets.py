@@ -31,6 +31,7 @@ _NO_ORIGIN: Final = bytes(ORIGIN_TO - ORIGIN_AT)
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
 MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
 DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
+EXCLUDE_SELF: Final = Key.text("exclude_self")  # likewise (D-103)
 
 # Refusals that routes which join or leave may end: there is none, or none that the caller may reach (D-98).
 FOR_NOW: Final = ("no-route", "denied")
@@ -53,6 +54,7 @@ class Target:
         "deadline_ms",
         "eligible",
         "emptied_n",
+        "excludes_self",
         "generation",
         "is_by_origin",
         "is_announcement",
@@ -114,6 +116,7 @@ class Target:
         self.shard_method: ShardMethod | None = None  # of a shard request; None with a refusal for ever
         self.is_announcement = False  # it is no ADDRESS but a ROUTE_SETUP
         self.deadline_ms = -1  # how long the caller waits for the end (D-41); -1: it did not say
+        self.excludes_self = False  # multicast: not to the caller itself (D-103)
         self.policy: Policy | None = None  # of the service that is asked for; None with a refusal for ever
         self.chooser: Chooser | None = None  # None with a refusal for ever
         self.is_sticky = False  # unicast: who was chosen is chosen again
@@ -168,11 +171,12 @@ class Target:
 class Hints:
     """What the hints of one address say; of each kind the last counts, of keys all."""
 
-    __slots__ = ("deadline", "lb_method", "shard_keys", "shard_method", "sticky_keys")
+    __slots__ = ("deadline", "excludes_self", "lb_method", "shard_keys", "shard_method", "sticky_keys")
 
     def __init__(self) -> None:
         self.lb_method: str | None = None
         self.deadline: str | None = None
+        self.excludes_self = False
         self.shard_method: str | None = None
         self.shard_keys: list[str] = []
         self.sticky_keys: list[str] = []
@@ -191,6 +195,8 @@ class Hints:
                 self.sticky_keys.append(value)
             elif tag.key == DEADLINE:
                 self.deadline = value
+            elif tag.key == EXCLUDE_SELF:
+                self.excludes_self = value == "true"
 
 
 class Addresses:
@@ -235,6 +241,9 @@ class Addresses:
         self._understand(target, address)
         if target.refusal is None and not target.wanted:
             target.refusal = Refusal("bad-address", "the ADDRESS has no tag to route by")
+        if target.refusal is None and target.excludes_self and target.routing != MULTICAST:
+            text = f"exclude_self is for multicast requests, this one is {target.routing_name}"
+            target.refusal = Refusal("bad-address", text)  # D-103
         if target.refusal is None and target.deadline_ms == 0:
             target.refusal = Refusal("deadline", "the deadline had passed when the request arrived", REJECTED)
         return target
@@ -251,6 +260,7 @@ class Addresses:
         target.hints = hints
         target.asked = [normal_tag(tag) for tag in tags]
         target.deadline_ms = milliseconds_of(hints.deadline) if hints.deadline is not None else -1
+        target.excludes_self = hints.excludes_self
         self._ask_for(target, hints, target.asked)
 
     def redirect(self, target: Target, service: str) -> None:

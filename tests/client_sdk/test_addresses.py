@@ -57,6 +57,13 @@ def test_multicast_sets_its_flag() -> None:
     assert frame_of(multicast("cache")).flags == MULTICAST
 
 
+def test_a_multicast_may_exclude_its_sender() -> None:
+    """D-103."""
+    assert frame_of(multicast("room", exclude_self=True)).metadata == [Tag.of(Key.text("exclude_self"), "true")]
+    assert frame_of(multicast("room")).metadata == []
+    assert multicast("room", exclude_self=True) != multicast("room")
+
+
 def test_shard_names_its_keys_in_full_in_the_metadata() -> None:
     frame = frame_of(shard("carts", key=["user", "region"], method="rendezvous", user="ada", region="eu"))
     assert frame.flags == SHARD

@@ -397,7 +397,8 @@ class Ingress(Delivery):
             if target is None:
                 return
             if target.refusal is None:
-                local = [route for route in self._query.choose_all(target) if isinstance(route.owner, Peer)]
+                all = self._context.choose_all(peer, request, target)
+                local = [route for route in all if isinstance(route.owner, Peer)]
         groups = Groups()
         for name in section.brokers:
             remote = self.annotations.remotes.get(name)
@@ -411,7 +412,7 @@ class Ingress(Delivery):
         """A multicast about which nothing was decided: ours, and copies towards brokers that had it not."""
         local: list[Route] = []
         groups = Groups()
-        for route in self._query.choose_all(target):
+        for route in self._context.choose_all(peer, request, target):
             owner = route.owner
             if isinstance(owner, Peer):
                 local.append(route)

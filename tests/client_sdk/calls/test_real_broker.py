@@ -53,3 +53,25 @@ async def test_multicast_asks_everybody_and_cancels_the_slow() -> None:
         client = await stack.enter_async_context(connect(url))
         assert (await client.request_response(multicast(group="g"), b"x", timeout_s=5)).data == b"x"
         await slow.cancelled.wait()
+
+
+async def test_a_multicast_that_excludes_its_sender_reaches_the_others_in_all_models() -> None:
+    """D-103."""
+    members = [Everything() for _ in range(3)]
+    to = multicast("everything", exclude_self=True)
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(local_broker())
+        eve, *others = [await stack.enter_async_context(connect(url, service=member.service)) for member in members]
+        await eve.fire_and_forget(to, b"note")
+        await eve.metadata_push(to, b"push")
+        assert await eve.request_response(to, b"abc", timeout_s=5) == Payload(b"abc")
+        assert len([item async for item in eve.request_stream(to, b"5", timeout_s=5)]) == 10
+        sent = [item.data async for item in eve.request_channel(to, items_of(b"1", b"2"), timeout_s=5)]
+        assert sorted(sent, key=str) == [b"1", b"1", b"2", b"2"]
+        assert len(await eve.gather(to, b"abc", timeout_s=5)) == 2
+        await until(lambda: all(("metadata_push", b"push") in member.calls for member in members[1:]))
+        assert members[0].calls == []
+        for other in others:
+            await other.close()
+        with pytest.raises(NoRoute, match="exclude_self"):
+            await eve.request_response(to, b"abc", timeout_s=5)

@@ -1,6 +1,7 @@
 """Brokers as processes: killed under load, back again, and a network that carries one way only."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from client_sdk import Client, Service, connect, multicast
 from tests.conftest import StartBroker
 from tests.system.faults.test_chaos import Crowd
 from tests.system.support.askers import IN_FLIGHT, Askers
@@ -140,3 +142,38 @@ async def test_a_network_that_carries_one_way_only_is_routed_around(
     finally:
         await askers.close()
         crowd.end()
+
+
+@pytest.mark.slow
+async def test_a_multicast_that_excludes_its_sender_comes_back_from_no_broker(start_broker: StartBroker) -> None:
+    """D-103: whether the others are at its broker or at another one, each gets it once."""
+    one = begin(start_broker, "one")
+    two = begin(start_broker, "two", one.url)
+    heard: list[str] = []
+
+    def member(name: str) -> Service:
+        service = Service("room", tags={"instance_name": name})
+
+        @service.fire_and_forget("say")
+        async def say(data: bytes) -> None:
+            heard.append(f"{name} {data.decode()}")
+
+        @service.request_response("who")
+        async def who(data: bytes) -> bytes:
+            return name.encode()
+
+        return service
+
+    async with contextlib.AsyncExitStack() as stack:
+        members: dict[str, Client] = {}
+        for name, broker in (("ada", one), ("bob", one), ("eve", two), ("dan", two)):
+            members[name] = await stack.enter_async_context(connect(broker.url, service=member(name)))
+        await until(lambda: len(one.ask("routes")) == len(two.ask("routes")) == 4)
+        others = multicast("room", exclude_self=True)
+        for name, client in members.items():
+            await client.fire_and_forget(others, name.encode(), route="say")
+            answers = await client.gather(others, route="who", timeout_s=10)
+            assert sorted(answer.value.decode() for answer in answers) == sorted(set(members) - {name})
+        expected = sorted(f"{to} {by}" for to in members for by in members if to != by)
+        await until(lambda: len(heard) >= len(expected))
+        assert sorted(heard) == expected
