@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any, Final
 
 from broker.commands.hangup import HANGUP
@@ -82,11 +83,16 @@ def heed_signals(stop: Callable[[], None], reload: Callable[[], None]) -> None:
 
     A terminal that was closed sends it, too. One that came before means nothing: no file was read yet.
     """
+    # Not the loop's handlers: the loop puts the default back when it forgets one, also when it is closed, and until the
+    # next line of ours any thread may get the signal that ends the process. These are exchanged in one step.
     loop = asyncio.get_running_loop()
     for number in STOPS:
-        loop.add_signal_handler(number, stop)
+        signal.signal(number, _caller_of(loop, stop))
     if HANGUP is not None:
-        loop.add_signal_handler(HANGUP, reload)
+        signal.signal(HANGUP, _caller_of(loop, reload))
+    # Python's handlers run in this thread, which may sleep in the loop while another one takes the signal: a loop that
+    # has a handler is woken by all signals. This one is nobody's, and by default it does nothing.
+    loop.add_signal_handler(signal.SIGURG, _do_nothing)
 
 
 def stop_at_eof(stop: Callable[[], None]) -> None:
@@ -127,12 +133,24 @@ def say_shortage(max_connections: int) -> None:
 async def _to_its_end(main: Coroutine[Any, Any, int]) -> int:
     try:
         return await main
-    finally:  # the loop's handlers end with it, and Python needs some time more
+    finally:  # Python needs some time more
         ignored = STOPS if HANGUP is None else (*STOPS, HANGUP)
-        signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # between the two lines below
+        signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # one of between now and the next lines calls nothing
         for number in ignored:
-            asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
+
+
+def _caller_of(loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
+    """A handler of Python that has the loop call `told`."""
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(told)
+
+    return heed
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _read_on(stop: Callable[[], None]) -> None:
