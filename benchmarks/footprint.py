@@ -1,8 +1,8 @@
 """What one has after `pip install`, and what it took: `python -m benchmarks.footprint`.
 
 Builds the wheel of this checkout interpreted and compiled, installs each into an environment of its own and asks that
-one: wall and CPU time of pip, bytes of the wheel, the environment and its largest packages, CPU time of what users start
-most often, and memory of an idle broker. `--pure` leaves out the compiled one, which takes most of the time.
+one: wall and CPU time of pip, bytes of the wheel, the environment and its largest packages, CPU time of what users
+start most often, and memory of an idle broker. `--pure` leaves out the compiled one, which takes most of the time.
 """
 
 import os
