@@ -347,6 +347,7 @@ class Client(ConnectionWaits):
         returns: type[T] | None = None,
         resume: Callable[[Any], object] | None = None,
         endless: bool = False,
+        wait_for_service: bool = True,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         initial_n: int = DEFAULT_WINDOW_N,
@@ -357,7 +358,7 @@ class Client(ConnectionWaits):
         `resume` makes the data of the next request of the last item, so that the service goes on behind it; without it
         the request is the same each time. It ends when the service completes it, or with an error that the next
         request would meet, too. `endless`: it is also asked for again when it is completed, for streams without an end,
-        which services that drain complete. docs/sdk/guide.md
+        which services that drain complete. `wait_for_service=False`: NoRoute when there is none at the beginning.
 
         >>> ticks = client.subscribe(address("clock"), route="ticks", returns=bytes, resume=lambda last: last)
         >>> async for tick in ticks:
@@ -380,7 +381,7 @@ class Client(ConnectionWaits):
             )
 
         what = f"subscription to {address!r} {route or ''}".rstrip()
-        return Subscription(ask, data, resume, endless, what, Backoff(), Clock())
+        return Subscription(ask, data, resume, endless, what, Backoff(), Clock(), wait_for_service)
 
     @overload
     def request_channel(

@@ -54,6 +54,7 @@ class SubscribeOptions(TypedDict, total=False):
     """Of `subscribe`."""
 
     endless: bool
+    wait_for_service: bool
     route: str | None
     metadata: Mapping[str, bytes] | None
     initial_n: int

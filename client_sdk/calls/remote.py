@@ -74,6 +74,7 @@ class Calling(Protocol):
         returns: type[Any],
         resume: Callable[[Any], object] | None,
         endless: bool,
+        wait_for_service: bool,
         route: str,
         metadata: Mapping[str, bytes] | None,
         initial_n: int,
@@ -200,7 +201,13 @@ class Remote:
         )
 
     def subscribed(
-        self, method: Method, given: tuple[object, ...], resume: Any, endless: bool, initial_n: int | None
+        self,
+        method: Method,
+        given: tuple[object, ...],
+        resume: Any,
+        endless: bool,
+        initial_n: int | None,
+        wait_for_service: bool,
     ) -> Flow[Any]:
         """`subscribe`, of this method."""
         return self._client.subscribe(
@@ -209,6 +216,7 @@ class Remote:
             returns=method.gives,
             resume=resume,
             endless=endless,
+            wait_for_service=wait_for_service,
             route=method.name,
             metadata=self._wanted.metadata,
             initial_n=self._wanted.initial_n if initial_n is None else initial_n,
@@ -267,6 +275,7 @@ def subscribe(
     *,
     endless: bool = False,
     initial_n: int | None = None,
+    wait_for_service: bool = True,
 ) -> Flow[T]: ...
 @overload
 def subscribe(
@@ -277,6 +286,7 @@ def subscribe(
     resume: Callable[[T], A] | None = None,
     endless: bool = False,
     initial_n: int | None = None,
+    wait_for_service: bool = True,
 ) -> Flow[T]: ...
 def subscribe(
     method: Callable[..., AsyncIterator[Any]],
@@ -285,6 +295,7 @@ def subscribe(
     resume: Callable[[Any], object] | None = None,
     endless: bool = False,
     initial_n: int | None = None,
+    wait_for_service: bool = True,
 ) -> Flow[Any]:
     """`Client.subscribe` of a method of a contract, which gives a stream: it comes back after a loss.
 
@@ -301,7 +312,7 @@ def subscribe(
     b'tick 2'
     """
     remote, called = _read_method(method, REQUEST_STREAM, "subscribe", "gives a stream")
-    return remote.subscribed(called, value, resume, endless, initial_n)
+    return remote.subscribed(called, value, resume, endless, initial_n, wait_for_service)
 
 
 @overload

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from client_sdk.calls.retry import NO_RETRY
 from client_sdk.clock import Clock
-from client_sdk.errors import ClientError, RouteLost
+from client_sdk.errors import ClientError, NoRoute, NotConnected, RouteLost
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.streams import Flow
@@ -33,8 +33,12 @@ class Subscription(Flow[T]):
         what: str,
         backoff: Backoff,
         clock: Clock,
+        waits_for_service: bool = True,
     ) -> None:
-        """`ask` makes a stream of the data of its request; `what` is its name in the log."""
+        """`ask` makes a stream of the data of its request; `what` is its name in the log.
+
+        `waits_for_service`: else the first request that a broker gets must find one.
+        """
         # Not Flow's: the streams below are.
         self._ask: Final = ask
         self._data = data  # of the next request
@@ -46,6 +50,7 @@ class Subscription(Flow[T]):
         self._flow: Flow[T] | None = ask(data)  # None between two streams, and after the end
         self._last: list[T] = []  # the last item; empty when none has come since the last request
         self._outage: Outage | None = None  # from a loss to the next item
+        self._must_find: bool = not waits_for_service  # a broker has not got a request yet
         self._is_over = False
 
     async def __anext__(self) -> T:
@@ -60,8 +65,9 @@ class Subscription(Flow[T]):
                         break
                     await self._lost(RouteLost("the stream was completed"))
                 except ClientError as error:
-                    if not NO_RETRY.is_safe(error, idempotent=True):
+                    if not NO_RETRY.is_safe(error, idempotent=True) or (self._must_find and isinstance(error, NoRoute)):
                         raise
+                    self._must_find = self._must_find and isinstance(error, NotConnected)
                     await self._lost(error)
                 else:
                     self._has_come(item)
@@ -91,6 +97,7 @@ class Subscription(Flow[T]):
 
     def _has_come(self, item: T) -> None:
         self._last = [item]
+        self._must_find = False
         if self._outage is not None:
             self._outage.ended(f"{self._name}: back")
             self._outage = None

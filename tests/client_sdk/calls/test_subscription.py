@@ -56,14 +56,18 @@ class Stream(Flow[int]):
 class Feed:
     """A service that answers one request after the other."""
 
-    def __init__(self, *scripts: list[Part], is_endless: bool = False, resumes: bool = True) -> None:
+    def __init__(
+        self, *scripts: list[Part], is_endless: bool = False, resumes: bool = True, waits: bool = True
+    ) -> None:
         self.scripts = list(scripts)
         self.asked: list[object] = []  # data of the requests
         self.streams: list[Stream] = []
         self.clock = FakeClock()
         resume = (lambda last: f"since {last}") if resumes else None
         backoff = Backoff(lambda: 0.999)
-        self.subscription = Subscription(self.ask, "all", resume, is_endless, "subscription", backoff, self.clock)
+        self.subscription = Subscription(
+            self.ask, "all", resume, is_endless, "subscription", backoff, self.clock, waits
+        )
         self.items: list[int] = []
 
     def ask(self, data: object) -> Flow[int]:
@@ -141,6 +145,27 @@ async def test_what_the_next_request_would_meet_too_ends_it(error: ClientError) 
     assert (feed.items, feed.asked, feed.streams[0].is_closed) == ([1], ["all"], True)
     with pytest.raises(StopAsyncIteration):
         await anext(feed.subscription)
+
+
+async def test_it_need_not_wait_for_a_service_that_does_not_exist() -> None:
+    feed = Feed([NotConnected("not yet")], [errors.NoRoute("nobody")], waits=False)
+    with pytest.raises(errors.NoRoute):
+        await feed.read()
+    assert (feed.items, feed.asked) == ([], ["all", "all"])
+
+
+@pytest.mark.parametrize("lost", [[1, RouteLost("gone")], [ConnectionLost("broken")], [errors.Draining("stops")]])
+async def test_a_service_that_was_there_is_waited_for_in_any_case(lost: list[Part]) -> None:
+    feed = Feed(lost, [errors.NoRoute("nobody")], [2], waits=False)
+    assert (await feed.read())[-1:] == [2]
+
+
+async def test_a_subscription_to_nobody_says_so_at_once(broker: FakeBroker) -> None:
+    script = Script(broker, (0x202, "no-route: nobody"))
+    async with connect(broker.url) as client:
+        with pytest.raises(errors.NoRoute):
+            await anext(client.subscribe(address("feed"), wait_for_service=False))
+    assert script.asked_n == 1
 
 
 async def test_an_endless_one_comes_back_when_it_is_completed_too() -> None:
