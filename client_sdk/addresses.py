@@ -167,6 +167,8 @@ def shard(
 
 def route_tags(tags: Mapping[str, str | None] | None) -> list[Tag]:
     """The tags of a route or an address, as written by a person; BadAddress for what cannot be sent."""
+    if tags is not None and not isinstance(tags, Mapping):
+        raise TypeError(f"tags= is {type(tags).__name__}, it must be a dict, such as {{'region': 'eu'}}")
     return [] if tags is None else [_tag(name, value) for name, value in tags.items()]
 
 

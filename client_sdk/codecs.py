@@ -87,6 +87,12 @@ class BytesCodec:
         raise TypeError(f"{_name_of(type(value))} is not bytes; use a codec like JSON")
 
 
+_INSTEAD: Final = (
+    "take a dataclass, a msgspec.Struct, a TypedDict or a model of pydantic, or say how with "
+    "json_codec(enc_hook=..., dec_hook=...)"
+)
+
+
 class JsonCodec:
     """JSON, checked against the type while it is read. Made by `json_codec`; `JSON` is one with nothing changed.
 
@@ -144,10 +150,7 @@ class JsonCodec:
         """
         unknown = None if self._dec_hook is not None else next(_unknown_in(type), None)
         if unknown is not None:
-            raise TypeError(
-                f"JSON has no {_name_of(unknown)}: take a dataclass, a msgspec.Struct, a TypedDict or a model of "
-                "pydantic, or say how with json_codec(enc_hook=..., dec_hook=...)"
-            )
+            raise TypeError(f"JSON has no {_name_of(unknown)}: {_INSTEAD}")
         decode: Callable[[bytes], Any]
         if _is_model(type):
             decode = _reader_of(type)
@@ -170,7 +173,7 @@ class JsonCodec:
         if _is_model(type(value)):
             return msgspec.Raw(value.model_dump_json(by_alias=True).encode())
         if self._enc_hook is None:
-            raise TypeError(f"JSON has no {_name_of(type(value))}")
+            raise TypeError(f"JSON has no {_name_of(type(value))}: {_INSTEAD}")
         return self._enc_hook(value)
 
     def _meant(self, type: type, value: Any) -> Any:
@@ -178,7 +181,7 @@ class JsonCodec:
         if _is_model(type):
             return _reader_of(type)(msgspec.json.encode(value))
         if self._dec_hook is None:
-            raise TypeError(f"JSON has no {_name_of(type)}")
+            raise TypeError(f"JSON has no {_name_of(type)}: {_INSTEAD}")
         return self._dec_hook(type, value)
 
 

@@ -21,7 +21,7 @@ from client_sdk.calls.values import Values
 from client_sdk.client import Client
 from client_sdk.clock import Clock
 from client_sdk.codecs import BYTES, Codec
-from client_sdk.credentials import CredentialsSource, may_carry_credentials
+from client_sdk.credentials import CredentialsSource, Password, Token, may_carry_credentials
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
@@ -231,7 +231,8 @@ def connect(
     ...     print(client.is_connected)
     True
     """
-    targets = [Target(url) for url in ([urls] if isinstance(urls, str) else urls)]
+    _check_types(service, tags, ssl, credentials, retry, hedging, codec)
+    targets = [Target(url) for url in (urls if isinstance(urls, Sequence) and not isinstance(urls, str) else [urls])]
     if not targets:
         raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7878")
     if not 0 < keepalive_s <= lifetime_s <= MAX_MS / 1000:
@@ -296,3 +297,26 @@ def connect(
 
     make()  # raises now what is wrong with the name and the tags, and not in the middle
     return Connecting(make, stranger, given is not None, Backoff())
+
+
+def _check_types(
+    service: object, tags: object, ssl: object, credentials: object, retry: object, hedging: object, codec: object
+) -> None:
+    """TypeError for what no type checker has seen, before it fails where nobody knows the argument's name."""
+    for name, given, is_right, wanted in (
+        ("service", service, service is None or isinstance(service, str | Service), "a Service or a name"),
+        ("tags", tags, tags is None or isinstance(tags, Mapping), "a dict, such as {'region': 'eu'}"),
+        ("ssl", ssl, ssl is None or isinstance(ssl, tls.SSLContext), "ssl.create_default_context(cafile=FILE)"),
+        (
+            "credentials",
+            credentials,
+            credentials is None or isinstance(credentials, Token | Password) or callable(credentials),
+            "Token('...'), Password('name', '...') or an async function that gives one",
+        ),
+        ("retry", retry, isinstance(retry, RetryPolicy), "RetryPolicy()"),
+        ("hedging", hedging, hedging is None or isinstance(hedging, Hedging), "Hedging()"),
+        ("codec", codec, hasattr(codec, "mime_type") and callable(getattr(codec, "encode", None)), "a Codec like JSON"),
+    ):
+        if not is_right:
+            what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+            raise TypeError(f"{name}= is {what}, it must be {wanted}")

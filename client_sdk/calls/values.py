@@ -35,6 +35,8 @@ class Values:
     def check(self, returns: object) -> None:
         """TypeError for a type that the codec has not: now, and not when the answer is here."""
         codec = self._codec
+        if isinstance(returns, str):
+            raise TypeError(f"returns= is the text {returns!r}, it must be the type itself, without quotes")
         if returns in _OF_ALL:
             return
         if codec is BYTES:
@@ -57,6 +59,9 @@ class Values:
 
     def items(self, items: AsyncIterable[object]) -> AsyncIterable[object]:
         """What a channel sends."""
+        if not hasattr(items, "__aiter__"):
+            text = "they must be an async iterable, such as what an async function with yield gives"
+            raise TypeError(f"the items of a channel are {type(items).__name__}, {text}")
         return items if self._codec is BYTES else _Encoded(aiter(items), self._codec)
 
     def value(self, answer: Payload, returns: Any, address: Address, route: str | None) -> Any:

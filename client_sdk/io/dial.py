@@ -31,6 +31,8 @@ class Target:
     """Where to connect to: a URL taken apart. ValueError for a URL that names no broker."""
 
     def __init__(self, url: str) -> None:
+        if not isinstance(url, str):
+            raise TypeError(f"the URL is {type(url).__name__}, it must be str, such as tcp://127.0.0.1:{TCP_PORT}")
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
             raise ValueError(f"{url!r}: the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")

@@ -3,6 +3,7 @@
 import ssl as tls
 from typing import Final
 
+from client_sdk.errors import ClientError
 from client_sdk.io.dial import Target
 
 _PLAIN: Final = {"tls": "tcp://, or ws:// for a WebSocket,", "wss": "ws://"}
@@ -20,10 +21,18 @@ def dial_text(target: Target, error: Exception) -> str:
         return f"the certificate is not trusted: {said}; {trust}"
     if isinstance(error, tls.SSLError) and error.reason in _NO_TLS:
         return f"the other side does not speak TLS: use {_PLAIN[target.scheme]} in place of {target.scheme}://"
-    return str(error)
+    text = str(error)
+    if target.scheme == "wss":
+        return text.replace("use tcp://", "use tls://")
+    is_silent = target.scheme == "ws" and "answered nothing" in text
+    return f"{text}, and if it speaks TLS, use wss://" if is_silent else text
 
 
-def silence_text(target: Target, text: str) -> str:
-    """The other side has closed before it said anything, as `text` tells."""
+def end_text(target: Target, error: ClientError) -> str:
+    """Why the connection has ended before it was accepted, and what mends it."""
     other = _ENCRYPTED.get(target.scheme)
-    return text if other is None else f"{text} before it said anything; if it speaks TLS, use {other}://"
+    if error.word == "connection-lost" and other is not None:
+        return f"{error.text} before it said anything; if it speaks TLS, use {other}://"
+    if error.word == "bad-frame" and target.scheme == "tls":
+        return error.text.replace("use ws://", "use wss://")
+    return error.text

@@ -21,7 +21,7 @@ from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
 from client_sdk.io.dispatch import Responder
-from client_sdk.io.misdialled import dial_text, silence_text
+from client_sdk.io.misdialled import dial_text, end_text
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.renewal import Renewal
 from client_sdk.services.advertisement import Advertisement
@@ -222,8 +222,7 @@ class Brokers:
                 return connection
         except ClientError as error:
             kind = type(error) if isinstance(error, SetupRejected) else NotConnected
-            text = silence_text(target, error.text) if error.word == "connection-lost" else error.text
-            raise kind(f"{target.url}: {text}", word=error.word, code=error.code) from None
+            raise kind(f"{target.url}: {end_text(target, error)}", word=error.word, code=error.code) from None
         except TimeoutError:
             text = f"{target.url}: the broker did not accept the connection within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None

@@ -81,6 +81,8 @@ class Service:
         """`codec` of its handlers, or several: the entry `message/x.rsocket.mime-type.v0` of a request chooses, else
         the first is meant. BadAddress for tags that cannot be sent; ValueError for a name that is not 1..255 bytes.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a service is {type(name).__name__}, it must be str: Service('orders')")
         if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
             text = f"has {len(name.encode())} bytes, it must have 1..{MAX_NAME_BYTES}"
             raise ValueError(f"service name {name[:40]!r} {text}")

@@ -1,17 +1,30 @@
 """Mistakes of a program's first hour: each is one sentence that says what to do."""
 
 import asyncio
+import json
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import broker as broker_package
 import client_sdk
-from client_sdk import NotConnected, Service, address, connect, run
+from client_sdk import JSON, NotConnected, Service, address, connect, offer, run
 from tests.client_sdk.fake_broker import FakeBroker
 
 CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
+URL = "tcp://127.0.0.1"
+INSTEAD = (
+    "take a dataclass, a msgspec.Struct, a TypedDict or a model of pydantic, or say how with "
+    "json_codec(enc_hook=..., dec_hook=...)"
+)
+
+
+def unseen(value: object) -> Any:
+    """What no type checker has seen."""
+    return value
 
 
 async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -20,9 +33,15 @@ async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     writer.close()
 
 
-async def said_by(url: str) -> str:
+async def answer_ssh(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(10)
+    writer.write(b"SSH-2.0-x\r\n\r\n")
+    writer.close()
+
+
+async def said_by(url: str, ssl: ssl.SSLContext | None = None) -> str:
     with pytest.raises(NotConnected) as caught:
-        await connect(url)
+        await connect(url, ssl=ssl)
     return caught.value.text.removeprefix(f"{url}: ")
 
 
@@ -45,9 +64,30 @@ async def test_what_is_said_to_who_talks_plainly_to_tls_or_does_not_trust_it() -
         assert await said_by(f"tcp://127.0.0.1:{port}") == (
             "the other side closed the connection before it said anything; if it speaks TLS, use tls://"
         )
+        assert await said_by(f"ws://127.0.0.1:{port}") == (
+            "WebSocket: the other side closed the connection and answered nothing; if it is no WebSocket, use tcp://, "
+            "and if it speaks TLS, use wss://"
+        )
         assert await said_by(f"tls://127.0.0.1:{port}") == (
             "the certificate is not trusted: self-signed certificate; ssl=ssl.create_default_context(cafile=FILE) "
             "trusts the CA in FILE, as --ca FILE does for commands"
+        )
+
+
+async def test_behind_tls_the_scheme_that_is_advised_is_encrypted_too() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    trusting = ssl.create_default_context(cafile=CERTIFICATE)
+    trusting.check_hostname = False
+    async with (
+        await asyncio.start_server(answer_http, "127.0.0.1", 0, ssl=context) as http,
+        await asyncio.start_server(answer_ssh, "127.0.0.1", 0, ssl=context) as other,
+    ):
+        assert await said_by(f"tls://127.0.0.1:{http.sockets[0].getsockname()[1]}", trusting) == (
+            "the other side speaks HTTP: use wss:// for a WebSocket, and another port than that of the REST API"
+        )
+        assert await said_by(f"wss://127.0.0.1:{other.sockets[0].getsockname()[1]}", trusting) == (
+            "WebSocket: the other side does not speak HTTP; if it is no WebSocket, use tls://"
         )
 
 
@@ -82,3 +122,71 @@ async def test_clients_show_what_they_are(broker: FakeBroker) -> None:
         assert repr(client) == f"<Client of ledger connected: {broker.url}, route {client.route_id}>"
     assert repr(client).startswith("<Client of ledger closed: ")
     assert client_sdk.__version__ == broker_package.VERSION
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: connect(unseen(None)), "the URL is NoneType, it must be str, such as tcp://127.0.0.1:7878"),
+    (lambda: connect(URL, service=unseen(Service)), "service= is the class Service, it must be a Service or a name"),
+    (
+        lambda: connect(URL, service=unseen(print)),
+        "service= is builtin_function_or_method, it must be a Service or a name",
+    ),
+    (lambda: offer(URL, unseen(print)), "service= is builtin_function_or_method, it must be a Service or a name"),
+    (
+        lambda: connect(URL, service="a", tags=unseen(["b"])),
+        "tags= is list, it must be a dict, such as {'region': 'eu'}",
+    ),
+    (lambda: connect(URL, ssl=unseen("ca.pem")), "ssl= is str, it must be ssl.create_default_context(cafile=FILE)"),
+    (
+        lambda: connect(URL, credentials=unseen("abc")),
+        "credentials= is str, it must be Token('...'), Password('name', '...') or an async function that gives one",
+    ),
+    (lambda: connect(URL, retry=unseen(True)), "retry= is bool, it must be RetryPolicy()"),
+    (lambda: connect(URL, hedging=unseen(0.1)), "hedging= is float, it must be Hedging()"),
+    (lambda: connect(URL, codec=unseen("json")), "codec= is str, it must be a Codec like JSON"),
+    (lambda: connect(URL, codec=unseen(json)), "codec= is module, it must be a Codec like JSON"),
+    (lambda: Service(unseen(3)), "the name of a service is int, it must be str: Service('orders')"),
+    (lambda: Service("a", tags=unseen(["b"])), "tags= is list, it must be a dict, such as {'region': 'eu'}"),
+    (lambda: address("a", version=unseen(3)), "the value of tag version is int, it must be str or None"),
+    (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "text"), WRONG, ids=[text for _, text in WRONG])
+async def test_what_is_no_argument_is_named(mistake: Callable[[], object], text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        mistake()
+    assert str(caught.value) == text
+
+
+async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> None:
+    async with connect(broker.url, codec=JSON) as client:
+        to = address("x")
+        calls: list[tuple[Callable[[], Awaitable[object]], str]] = [
+            (
+                lambda: client.request_response(unseen("x")),
+                "the address is str; make one with address('service', tag='value')",
+            ),
+            (
+                lambda: client.request_response(to, route=unseen(3)),
+                "route= is int, it must be str: the name of a handler",
+            ),
+            (
+                lambda: client.request_response(to, timeout_s=unseen("3")),
+                "timeout_s is str, it must be a number of seconds, or None",
+            ),
+            (
+                lambda: client.request_response(to, returns=unseen("Order")),
+                "returns= is the text 'Order', it must be the type itself, without quotes",
+            ),
+            (
+                lambda: anext(client.request_channel(to, unseen([b"a"]))),
+                "the items of a channel are list, they must be an async iterable, such as what an async function "
+                "with yield gives",
+            ),
+            (lambda: client.request_response(to, object()), f"JSON has no object: {INSTEAD}"),
+        ]
+        for call, text in calls:
+            with pytest.raises(TypeError) as caught:
+                await call()
+            assert str(caught.value) == text
