@@ -1,6 +1,7 @@
 """A running broker's admin API, as commands ask it: every failure is one sentence on standard error and the end."""
 
 import json
+import ssl
 import sys
 import urllib.error
 import urllib.parse
@@ -54,6 +55,9 @@ class AdminClient:
             self._end(said, exit_status.NO_ANSWER)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLError) and reason.reason == "WRONG_VERSION_NUMBER":
+                said = f"the server at {self._url} does not speak TLS; use http:// in --admin"
+                self._end(said, exit_status.NO_ANSWER)
             text = getattr(reason, "strerror", None) or reason
             self._end(
                 f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where",

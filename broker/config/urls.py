@@ -4,6 +4,7 @@ Decides which schemes there are and what an address must have. Opens no socket a
 exists and the port is free, the edge finds out.
 """
 
+import errno
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -176,4 +177,5 @@ def _bad(text: str) -> BrokerError:
 def cannot_listen(place: str, error: OSError) -> BrokerError:
     """Why nobody can listen there; below 0 are errors of the resolver, which are none of the system's."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-    return BrokerError("cannot-listen", f"{place}: {reason.lower()}")
+    hint = "; end the program that listens there, or listen elsewhere" if error.errno == errno.EADDRINUSE else ""
+    return BrokerError("cannot-listen", f"{place}: {reason.lower()}{hint}")

@@ -164,6 +164,13 @@ async def test_one_sentence_and_exit_status_3_when_nobody_answers(command: str) 
     assert result.stderr == f"rsocket-broker ctl: {sentence}\n"
 
 
+async def test_https_where_the_admin_api_speaks_http_says_which_to_use(url: str) -> None:
+    secure = url.replace("http://", "https://")
+    result = await run("status", "--admin", secure)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == f"rsocket-broker ctl: the server at {secure} does not speak TLS; use http:// in --admin\n"
+
+
 async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("routes", "--admin", url, "--tag", "=x")
     assert (result.exit_code, result.stdout) == (4, "")

@@ -214,7 +214,10 @@ async def test_workers_end_when_their_supervisor_is_killed(workers: Workers) -> 
 def test_a_port_on_which_other_workers_accept_is_taken(shared_workers: Workers, tmp_path: Path) -> None:
     url = shared_workers.url
     other = BrokerProcess(tmp_path / "other.log", ("--listen", url, "--workers", "2"), {})
-    assert other.fails() == (1, [f"rsocket-broker: {url}: address already in use"])
+    assert other.fails() == (
+        1,
+        [f"rsocket-broker: {url}: address already in use; end the program that listens there, or listen elsewhere"],
+    )
 
 
 def test_workers_that_cannot_start_say_why_and_none_is_left(socket_folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.system.support.processes import BrokerProcess, run_python
 from tests.system.support.wires import Wire
 
 CANNOT_START = 1
+TAKEN = "; end the program that listens there, or listen elsewhere"
 BAD_CONFIG = 2
 
 
@@ -25,7 +26,7 @@ def test_a_taken_port_is_one_sentence_and_status_1(tmp_path: Path, scheme: str) 
         url = f"{scheme}://127.0.0.1:{holder.getsockname()[1]}"
         status, said = refused(tmp_path, "--listen", "tcp://127.0.0.1:0", "--listen", url)
     assert status == CANNOT_START
-    assert said == [f"rsocket-broker: {url}: address already in use"]
+    assert said == [f"rsocket-broker: {url}: address already in use{TAKEN}"]
 
 
 def test_a_taken_admin_port_is_one_sentence_and_status_1(tmp_path: Path) -> None:
@@ -111,7 +112,10 @@ async def test_a_stale_unix_socket_is_replaced_and_a_live_one_is_not(
     path = socket_folder / "broker.sock"
     url = f"unix://{path}"
     first = start_broker("--listen", url)
-    assert refused(socket_folder, "--listen", url) == (CANNOT_START, [f"rsocket-broker: {url}: address already in use"])
+    assert refused(socket_folder, "--listen", url) == (
+        CANNOT_START,
+        [f"rsocket-broker: {url}: address already in use{TAKEN}"],
+    )
     wire = await Wire.caller(url)  # the first one's socket still works
     await wire.close()
 
