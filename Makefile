@@ -26,7 +26,7 @@ test: $(VENV)/dev $(VENV)/spark $(VENV)/report $(VENV)/interop $(VENV)/others ##
 test-compiled: build/compiled $(VENV)/spark $(VENV)/report $(VENV)/interop $(VENV)/others ## the same, on the compiled core
 	PYTHONPATH=$(CURDIR)/build/compiled:$(CURDIR) $(BIN)/pytest $(SHARED) $(PYTEST)
 
-build/compiled: $(VENV)/dev ## a copy of the packages with the core compiled; made anew when a source has changed
+build/compiled: $(VENV)/dev ## what pip installs, the core compiled; made anew when a source has changed
 	$(BIN)/python broker/build_hook.py build/compiled
 
 bench: $(VENV)/dev ## compare with nats-server, a naive broker and a bare relay; needs a C compiler

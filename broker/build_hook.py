@@ -1,9 +1,9 @@
-"""Compiles the core with mypyc: while a wheel is built, and into a copy of the tree for tests and benchmarks.
+"""Compiles the core with mypyc while a wheel is built, and unpacks such a wheel for tests and benchmarks.
 
 The list of compiled modules stands once, in pyproject.toml under [tool.rsocket-broker]. One unit, so that calls bind
 early. Without a C compiler a wheel is still built, of the same source, interpreted: it says so and goes on.
 
-    python broker/build_hook.py build/compiled      the copy: rsocket_wire, broker, client_sdk, admin_api, spark_sink
+    python broker/build_hook.py build/compiled      a wheel unpacked: what `pip install` gives to users
 
 RSOCKET_BROKER_OPTIMIZE is the level of the C compiler, 0 to 3. Without it 2, which is what is shipped: 3 takes a
 quarter longer to compile, and a request takes no less time.
@@ -17,7 +17,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +57,10 @@ def compile_tree(root: Path, modules: list[str]) -> None:
     shutil.rmtree(root / "build", ignore_errors=True)  # the objects, and copies of what is beside the sources now
 
 
-def copy_and_compile(target: Path) -> None:
-    """A compiled copy of the packages in `target`, made anew only when a source or the list has changed. One process at
-    a time."""
-    modules = compiled_modules()
-    digest = hashlib.sha256(f"{sys.version} {_level()} {modules}".encode())
+def unpack_wheel(target: Path) -> None:
+    """The packages of a compiled wheel in `target`, made anew only when a source or the list has changed. One process
+    at a time. CalledProcessError, its output the reason, when there is none."""
+    digest = hashlib.sha256(f"{sys.version} {_level()}".encode() + (ROOT / "pyproject.toml").read_bytes())
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*")):
             if path.is_file() and path.suffix not in (".pyc", ".so"):
@@ -71,10 +72,33 @@ def copy_and_compile(target: Path) -> None:
         if stamp.exists() and stamp.read_text() == digest.hexdigest():
             return
         shutil.rmtree(target, ignore_errors=True)
-        for package in PACKAGES:
-            shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-        compile_tree(target, modules)
+        with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(_wheel(Path(folder))) as wheel:
+            wheel.extractall(target, [name for name in wheel.namelist() if ".dist-info/" not in name])
         stamp.write_text(digest.hexdigest())
+
+
+def _wheel(folder: Path) -> Path:
+    """As pip builds it: in an environment that has what pyproject.toml says and nothing else."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "wheel",
+        "--verbose",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    ]
+    environment = {**os.environ, "RSOCKET_BROKER_PURE": ""}
+    done = subprocess.run(
+        command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    (wheel,) = folder.iterdir()
+    if wheel.name.endswith("-none-any.whl"):
+        raise subprocess.CalledProcessError(1, command, done.stdout)
+    return wheel
 
 
 def _level() -> str:
@@ -119,6 +143,6 @@ else:
 
 if __name__ == "__main__":
     try:
-        copy_and_compile(Path(sys.argv[1]).resolve())
+        unpack_wheel(Path(sys.argv[1]).resolve())
     except subprocess.CalledProcessError as error:
         sys.exit(f"the core could not be compiled:\n{error.stdout[-4000:]}")
