@@ -14,6 +14,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from admin_api.answers.packing import GZIP, packed, takes_gzip
+from admin_api.answers.sentences import feed_texts, samwise_texts
 from admin_api.answers.shared import Shared
 from admin_api.backends.answer import Answer
 from admin_api.backends.lists import BROKERS, LISTS, SERVICES, Listing
@@ -23,7 +24,7 @@ from admin_api.errors import AdminError, with_missing
 from admin_api.event_files import EventFiles, EventFileView, StreamsView
 from admin_api.feed_files import FeedFiles
 from admin_api.openapi import JSON_TYPE, ROOT, Operation, document
-from admin_api.page import BUSIEST, DEAD_LETTERS, feed_texts, index_page, samwise_texts
+from admin_api.page import BUSIEST, DEAD_LETTERS, index_page
 from admin_api.parameters import (
     AFTER,
     ARCHIVED,

@@ -4,11 +4,12 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
+from admin_api.answers.sentences import load_texts
 from broker.views.samwise import MessageView
 from broker.views.schemas import BrokerView, LinksView, LinkView, Listed, ServiceView, StatusView
 
@@ -76,56 +77,6 @@ _CHANGES: Final = """<p>On the broker's machine, <code>rsocket-broker ctl samwis
 <code>rsocket-broker ctl samwise remove ID</code> removes one,
 and <code>rsocket-broker ctl samwise remove --dead</code> all of them.</p>
 """
-
-
-def load_texts(status: Mapping[str, Any]) -> dict[str, str]:
-    """What the broker has to do, here and in `ctl status`; of the fields of a StatusView."""
-    cluster, waiting = status["cluster"], status["waiting"]
-    brokers = f"{cluster['reachable']:,} of {cluster['brokers']:,} brokers reachable"
-    states = [f"{number:,} {state}" for state, number in status["route_states"].items() if number]
-    return {
-        "connections": f"{status['connections']:,} now, {status['connections_accepted']:,} ever",
-        "cluster": f"{cluster['name']}, {brokers}, {cluster['links_up']:,} of {cluster['links']:,} links up",
-        "routes": f"{status['routes']:,} of {status['services']:,} services",
-        "excluded": ", ".join(states) or "none",
-        "requests": f"{status['streams']:,} in flight, {waiting['requests']:,} wait, {status['requests']:,} ended",
-        "drained": f"{status['drains']:,}" if status["drains"] else "nothing",
-    }
-
-
-def samwise_texts(state: Mapping[str, Any]) -> dict[str, str]:
-    """What the Samwise gateway has to do, here and in `ctl samwise status`; of the fields of a SamwiseView."""
-    oldest_s = state["oldest_age_s"]
-    known = [each["is_up"] for each in state["destinations"] if each["is_up"] is not None]
-    return {
-        "callers": f"{state['callers']:,} now, {state['callers_refused']:,} refused",
-        "accepted": f"{state['accepted']:,}, {sum(state['refused'].values()):,} requests refused",
-        "waiting": f"{state['waiting']:,}" + (f", the oldest for {oldest_s:,.0f} s" if oldest_s is not None else ""),
-        "dead letters": f"{state['dead']:,}",
-        "destinations": f"{sum(known):,} of {len(known):,} up",
-    }
-
-
-def feed_texts(state: Mapping[str, Any]) -> dict[str, str]:
-    """What each folder of the feed has to do, here and in `ctl feed status`; of the fields of a FeedView."""
-    texts = {}
-    for each in state["posted"]:
-        behind = [sink for sink in each["sinks"] if sink["waiting"]]
-        lacking = [consumer for consumer in each["consumers"] if consumer["missing"]]
-        waiting = f", {each['waiting']:,} wait" if each["waiting"] else ""
-        sinks = f"; {len(behind):,} of {len(each['sinks']):,} sinks are behind" if behind else ""
-        consumers = f"; {len(lacking):,} of {len(each['consumers']):,} consumers lack files" if lacking else ""
-        problem = f"; {each['problem']}" if each["problem"] else ""
-        texts[each["name"]] = f"{each['files']:,} announced{waiting}{sinks}{consumers}{problem}"
-    for each in state["mirrors"]:
-        problem = f"; {each['problem']}" if each["problem"] else ""
-        texts[each["name"]] = (
-            f"{each['done']:,} mirrored, {each['retries']:,} wait, {each['refused']:,} refused{problem}"
-        )
-    for each in state["winnowed"]:
-        problem = f"; {each['problem']}" if each["problem"] else ""
-        texts[each["name"]] = f"{each['passed']:,} posts passed on, {each['repeats']:,} repeats{problem}"
-    return texts
 
 
 def index_page(

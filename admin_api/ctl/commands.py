@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from admin_api.answers.sentences import load_texts, samwise_texts
 from admin_api.ctl import tables
 from admin_api.ctl.completion import complete_routes, complete_services
 from admin_api.ctl.options import Options, client_of, options
@@ -326,8 +327,6 @@ def samwise_status(client: AdminClient) -> Output:
     body = client.get(tables.DESTINATIONS.path, "destinations")
 
     def show() -> None:
-        from admin_api.page import samwise_texts  # late, here and below: the views of the API
-
         rows = [("process", f"{body['pid']}, {body['restarts']:,} restarts"), *samwise_texts(body).items()]
         print_table((), [*rows, ("listens on", " ".join(body["endpoints"]))])
         show_table(tables.DESTINATIONS, body["destinations"])
@@ -467,8 +466,6 @@ def change_messages(client: AdminClient, what: str, changes: list[tuple[str, str
 
 def status_rows(body: Item) -> list[tuple[str, ...]]:
     """What `status` prints."""
-    from admin_api.page import load_texts
-
     files = body["event_files"]
     return [
         ("state", body["state"]),

@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from broker.config import ADMIN_VARIABLE, CONTEXT_VARIABLE
-from broker.config.sections.admin_checks import TOKEN_VARIABLE
+from broker.config import ADMIN_TOKEN_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE
 from broker.contexts import ContextError, context_in_use, context_of, read_contexts
 from spark_sink.event_files.local_token import read_token
 
@@ -28,7 +27,7 @@ def admin_options(command: Command) -> Command:
         "--token-file",
         metavar="FILE",
         type=click.Path(dir_okay=False, path_type=Path),
-        help=f"File with a token of the API.  [default: {TOKEN_VARIABLE}, else that of a broker of this machine]",
+        help=f"File with a token of the API.  [default: {ADMIN_TOKEN_VARIABLE}, else that of a broker of this machine]",
     )(command)
     return click.option(
         "--admin",
@@ -63,7 +62,7 @@ def place_of(admin: str | None, token_file: Path | None, context_name: str | Non
     url = said or context.get("admin") or DEFAULT_ADMIN
     if token_file is not None:
         return url, _token_in(token_file)
-    token = os.environ.get(TOKEN_VARIABLE, "").strip() or context.get("admin_token", "")
+    token = os.environ.get(ADMIN_TOKEN_VARIABLE, "").strip() or context.get("admin_token", "")
     if not token and "admin_token_file" in context:
         token = _token_in(Path(context["admin_token_file"]))
     return url, token

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from broker.config import ADMIN_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
+from broker.config import ADMIN_TOKEN_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
 from broker.config.auth import auth_mistakes, operator_mistakes, read_routes, role_mistakes
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots, read_revoked
 from broker.config.cluster import cluster_mistakes
@@ -41,7 +41,7 @@ from broker.config.options import (
 )
 from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
-from broker.config.sections.admin_checks import TOKEN_VARIABLE, admin_mistakes
+from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.files import file_mistakes
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
@@ -53,7 +53,7 @@ from rsocket_wire.wire.ids import id_text, parse_id
 
 CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certificates that sign others
 DEFAULTS: Final = "defaults"
-VARIABLES_OF_COMMANDS: Final = (TOKEN_VARIABLE, URL_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE)  # no mistakes
+VARIABLES_OF_COMMANDS: Final = (ADMIN_TOKEN_VARIABLE, URL_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE)  # no mistakes
 LISTENERS: Final = ("server.listen", "cluster.listen")  # options
 _NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 

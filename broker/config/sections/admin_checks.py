@@ -22,7 +22,6 @@ OPERATOR: Final = "operator"
 ADMIN: Final = "admin"
 ROLES: Final = (VIEWER, READER, OPERATOR, ADMIN)
 LOCAL: Final = "local"  # the name of the token that a broker makes for its own machine
-TOKEN_VARIABLE: Final = "RSB_TOKEN"  # with the token of who asks an API; no option, and no mistake at a broker's start
 MAX_TOKENS: Final = 1000  # of one file: each is compared with whatever somebody sends
 _NAME: Final = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
