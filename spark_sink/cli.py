@@ -141,7 +141,8 @@ def compact(tables: str, before: str | None, is_json: bool) -> None:
 
 @pipeline.command()
 @click.option("--tables", required=True, help="Folder of the tables.")
-def upgrade(tables: str) -> None:
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def upgrade(tables: str, is_json: bool) -> None:
     """Make tables of an older version into tables of this one.
 
     With new names of columns, and roll-ups.
@@ -150,9 +151,14 @@ def upgrade(tables: str) -> None:
 
     try:
         with ProgressLine("upgrading the tables"):
-            upgrade_tables(tables)
+            did = upgrade_tables(tables)
     except SinkError as error:
         end(error)
+    if is_json:
+        click.echo(json.dumps(did._asdict()))
+        return
+    click.echo(f"{did.renamed_files} files have the new names of columns")
+    click.echo(f"{did.days} days have roll-ups, and {did.archived_segments} segments that were read were moved")
 
 
 @click.command()

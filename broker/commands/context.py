@@ -54,6 +54,7 @@ def context() -> None:
 @click.option("--ask-admin-token", is_flag=True, help="Ask for a token of the API, and keep it.")
 @click.option("--use", "is_used", is_flag=True, help="Commands ask it from now on.")
 @click.option("--replace", "is_replaced", is_flag=True, help="There may be one of this name; it goes.")
+@_JSON
 def add(
     name: str,
     ask_password: bool,
@@ -61,6 +62,7 @@ def add(
     ask_admin_token: bool,
     is_used: bool,
     is_replaced: bool,
+    is_json: bool,
     **given: str | None,
 ) -> None:
     """Add a context NAME.
@@ -91,18 +93,19 @@ def add(
     contexts.found[name] = made
     contexts.selected = name if is_used else contexts.selected
     _save(contexts)
-    click.echo(f"{name} is added" + (", and in use" if is_used else ""))
+    _tell(contexts, name, f"{name} is added" + (", and in use" if is_used else ""), is_json)
 
 
 @context.command()
 @_NAME
-def use(name: str) -> None:
+@_JSON
+def use(name: str, is_json: bool) -> None:
     """Make commands ask the broker of context NAME."""
     contexts = _read()
     _choose(contexts, name)
     contexts.selected = name
     _save(contexts)
-    click.echo(f"{name} is in use")
+    _tell(contexts, name, f"{name} is in use", is_json)
 
 
 @context.command("list")
@@ -145,7 +148,8 @@ def show(name: str | None, is_json: bool) -> None:
 
 @context.command()
 @_NAME
-def remove(name: str) -> None:
+@_JSON
+def remove(name: str, is_json: bool) -> None:
     """Remove context NAME."""
     contexts = _read()
     _choose(contexts, name)
@@ -153,7 +157,13 @@ def remove(name: str) -> None:
     if contexts.selected == name:
         contexts.selected = ""
     _save(contexts)
-    click.echo(f"{name} is removed")
+    _tell(contexts, name, f"{name} is removed", is_json)
+
+
+def _tell(contexts: Contexts, name: str, sentence: str, is_json: bool) -> None:
+    """What was done with a context, as a person or a program reads it."""
+    state = {"name": name, "is_kept": name in contexts.found, "is_in_use": name == contexts.selected}
+    click.echo(json.dumps(state, indent=2) if is_json else sentence)
 
 
 def _read() -> Contexts:

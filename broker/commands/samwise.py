@@ -124,12 +124,8 @@ def ping(
     endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str, is_json: bool
 ) -> None:
     """Ask whether a gateway is there and speaks the protocol."""
-    began_at = time.monotonic()
-    _ask(Ping(int(version)), endpoint, timeout_s, server_key, key)
-    took_ms = (time.monotonic() - began_at) * 1000
-    if is_json:
-        click.echo(json.dumps({"endpoint": endpoint, "took_ms": round(took_ms, 1)}))
-    else:
+    took_ms = _timed(Ping(int(version)), endpoint, timeout_s, server_key, key, is_json)
+    if not is_json:
         click.echo(f"{endpoint} answered after {took_ms:.1f} ms")
 
 
@@ -143,6 +139,7 @@ def ping(
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help=f"One of {', '.join(OPTIONS)}.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header, VALUE as --data; repeatable.")
 @click.option("--data", "-d", default="", help="The payload: TEXT, @FILE or - for standard input.")
+@_JSON
 def publish(
     endpoint: str,
     timeout_s: float,
@@ -156,6 +153,7 @@ def publish(
     options: tuple[str, ...],
     headers: tuple[str, ...],
     data: str,
+    is_json: bool,
 ) -> None:
     """Hand a message over. Done means that it is stored; it arrives when somebody can take it."""
     from broker.commands.terminal import read_text, split_pair
@@ -177,13 +175,14 @@ def publish(
         headers=tuple((name, read_text("--header", text)) for name, text in pairs),
         payload=read_text("--data", data),
     )
-    _ask(message, endpoint, timeout_s, server_key, key)
+    _timed(message, endpoint, timeout_s, server_key, key, is_json)
 
 
 @samwise.command(epilog=exit_status.EPILOG)
 @_asking
 @_speaking
 @click.option("--broker", default="", help="The RabbitMQ broker, by its name in the configuration; default all.")
+@_JSON
 @click.argument("action", type=click.Choice([DECLARE, DELETE]))
 @click.argument("name")
 @click.argument("type", required=False, default="")
@@ -197,12 +196,13 @@ def rpc(
     action: str,
     name: str,
     type: str,
+    is_json: bool,
 ) -> None:
     """Declare an exchange NAME of a TYPE, or delete it."""
     if bool(type) != (action == DECLARE):
         raise click.UsageError(f"{action} needs {'a' if action == DECLARE else 'no'} TYPE")
     request = Rpc(version=int(version), broker=broker, action=action, name=name, type=type)
-    _ask(request, endpoint, timeout_s, server_key, key)
+    _timed(request, endpoint, timeout_s, server_key, key, is_json)
 
 
 @samwise.command(epilog=exit_status.EPILOG)
@@ -378,6 +378,18 @@ def _row(letter: MessageView) -> tuple[str, ...]:
     size, tries = str(letter.payload_bytes), str(letter.tries)
     names = (one_line(letter.exchange), one_line(letter.routing_key))
     return (str(letter.id), moment, *names, size, acknowledged, tries, one_line(letter.reason))
+
+
+def _timed(
+    request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, is_json: bool
+) -> float:
+    """After how many milliseconds the gateway agreed."""
+    began_at = time.monotonic()
+    _ask(request, endpoint, timeout_s, server_key, key)
+    took_ms = (time.monotonic() - began_at) * 1000
+    if is_json:
+        click.echo(json.dumps({"endpoint": endpoint, "took_ms": round(took_ms, 1)}))
+    return took_ms
 
 
 def _ask(request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None) -> str:

@@ -31,7 +31,7 @@ from spark_sink.pipeline.folders import check_folders, judge_folders, locked, re
 from spark_sink.pipeline.keeping import Keeping, remove_old
 from spark_sink.pipeline.local import LocalEngine, LocalQuery
 from spark_sink.pipeline.spark import ROLL_WORD, SparkEngine, SparkQuery
-from spark_sink.pipeline.upgrade import upgrade
+from spark_sink.pipeline.upgrade import Upgraded, upgrade
 from spark_sink.session import children, open_session, reason_of, silence_java
 from spark_sink.tables import REQUESTS
 
@@ -233,10 +233,10 @@ def compact_tables(tables: str, before: str) -> Compacted:
         return compact(place, engine, before)
 
 
-def upgrade_tables(tables: str) -> None:
+def upgrade_tables(tables: str) -> Upgraded:
     """`upgrade.upgrade` on a folder as somebody typed it. SinkError: says why not."""
     with _reached(tables) as (place, engine), locked(None, local_path(tables)):
-        upgrade(lambda events: filesystem_of(events, engine.session), place, say)
+        return upgrade(lambda events: filesystem_of(events, engine.session), place)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ may be done twice, and the old checkpoint is removed last: a start before that i
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +27,15 @@ from spark_sink.tables import CHECKPOINTS, GRAINS, OLD_NAMES, PARTIALS, Partial,
 ROLL_UP: Final = "upgraded.parquet"  # made of all minutes of a day that were there
 
 
-def upgrade(events_at: Callable[[str], FileSystem], tables: FileSystem, say: Callable[[str], None]) -> None:
+class Upgraded(NamedTuple):
+    """What was done."""
+
+    renamed_files: int  # that had old names of columns
+    days: int  # that have roll-ups now
+    archived_segments: int  # that were read, and moved into the archive
+
+
+def upgrade(events_at: Callable[[str], FileSystem], tables: FileSystem) -> Upgraded:
     """BadFolder: the older pipeline has not ended well, or there is nothing to do. OSError, SinkError: do it again.
 
     `events_at`: the folder of this name."""
@@ -38,14 +46,14 @@ def upgrade(events_at: Callable[[str], FileSystem], tables: FileSystem, say: Cal
     renamed = sum(_rename_columns(tables, folder) for folder in day_folders(tables.names))
     if not checkpoints and not renamed:
         raise BadFolder(f"{tables.root} holds no tables of an older version")
-    say(f"{renamed} files have the new names of columns")
+    days = moved = 0
     if checkpoints:
         moved = _archive_read(events_at(tables.read(f"{CHECKPOINTS}/events_folder").decode()), tables)
         days = sum(_roll_up(tables, partial) for partial in PARTIALS)
         write_progress(tables, Progress())
         for folder in checkpoints:
             tables.remove(folder)
-        say(f"{days} days have roll-ups, and {moved} segments that were read were moved into the archive")
+    return Upgraded(renamed, days, moved)
 
 
 def _check_ended(tables: FileSystem, folder: str) -> None:

@@ -112,7 +112,9 @@ def test_contexts_are_added_used_listed_replaced_and_removed() -> None:
     assert run("add", "b", "--url", URL).exit_code == 2
     add("b", "--url", "tcp://c:1", "--replace")
     assert json.loads(run("show", "b", "--json").stdout)["url"] == "tcp://c:1"
-    assert run("remove", "a").stdout == "a is removed\n"
+    assert json.loads(run("use", "b", "--json").stdout) == {"name": "b", "is_kept": True, "is_in_use": True}
+    assert run("use", "a").stdout == "a is in use\n"
+    assert json.loads(run("remove", "a", "--json").stdout) == {"name": "a", "is_kept": False, "is_in_use": False}
     assert run("show").exit_code == 2
     assert run("list").stdout.count("tcp://c:1") == 1
 

@@ -62,12 +62,11 @@ ENDS = [
 ]
 
 
-# They run until they are stopped, with a log that may be JSON, tell a story, or have nothing to tell but their end.
+# They run until they are stopped, tell a story, or print a script.
 NO_JSON = {
-    "completion", "context add", "context remove", "context use", "demo", "feed post", "feed serve", "feed subscribe",
-    "feed watch", "feed winnow", "pipeline run", "pipeline upgrade", "samwise publish", "samwise rpc", "samwise serve",
-    "serve",
-}  # fmt: skip
+    *("completion", "demo", "feed post", "feed serve", "feed subscribe", "feed watch", "feed winnow"),
+    *("pipeline run", "samwise serve", "serve"),
+}
 
 
 # What is told as JSON with nobody to ask; that of `ctl` is what the API gives (tests/admin_api/test_golden.py).

@@ -1,5 +1,6 @@
 """`rsocket-broker samwise`: what a person at a terminal sees, and a script by the exit status."""
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,7 +85,8 @@ def test_what_is_published_is_stored_as_it_was_given(gateway: Gateway) -> None:
 
 
 def test_a_redundant_message_says_how_many_it_wants(gateway: Gateway) -> None:
-    assert gateway.ask("publish", "-x", "orders", "--redundant", "3").exit_code == 0
+    stored = gateway.ask("publish", "-x", "orders", "--redundant", "3", "--json")
+    assert json.loads(stored.stdout)["endpoint"] == gateway.endpoint
     assert " 0 of 3 " in gateway.messages("list").stdout
 
 

@@ -1,5 +1,6 @@
 """Tables that an older version has made become tables of this one."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -44,8 +45,8 @@ def older(tmp_path: Path) -> tuple[EventSource, list[Event]]:
     return source, records
 
 
-def upgraded(source: EventSource) -> Result:
-    return CliRunner().invoke(pipeline, ["upgrade", "--tables", str(source.tables)])
+def upgraded(source: EventSource, *options: str) -> Result:
+    return CliRunner().invoke(pipeline, ["upgrade", "--tables", str(source.tables), *options])
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -57,7 +58,7 @@ def test_tables_of_an_older_version_are_upgraded_and_go_on(tmp_path: Path, times
     for _time in range(times):  # killed before its last step
         shutil.copytree(before, source.tables / "_checkpoints", dirs_exist_ok=True)
         result = upgraded(source)
-        assert (result.exit_code, result.stderr.count("days have roll-ups, and 0 segments")) == (0, 1), result.output
+        assert (result.exit_code, result.stdout.count("days have roll-ups, and 0 segments")) == (0, 1), result.output
     records += events(7, 20, BEFORE_MIDNIGHT_MS, first_seq=len(records) + 1)
     seal(source.events, records[60:], header=header_with(first_number=500))
     check_folders(*source.places, is_once=False)
@@ -77,7 +78,8 @@ def test_segments_that_were_read_and_not_moved_yet_are_moved_and_not_read_again(
     source, records = older(tmp_path)
     for path in (source.events / ARCHIVE).rglob("*.parquet"):
         path.rename(source.events / path.parent.name / path.name)
-    assert "and 6 segments that were read were moved" in upgraded(source).stderr
+    done = json.loads(upgraded(source, "--json").stdout)
+    assert (done["renamed_files"] > 0, done["days"] > 0, done["archived_segments"]) == (True, True, 6), done
     assert not list((source.events / FLOWS).iterdir())
     source.run()
     assert_tables_tell(source.tables, records)
