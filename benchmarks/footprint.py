@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -42,7 +43,7 @@ class Cost:
         self.cpu_s: Final = cpu_s
 
 
-def cost_of(command: list[str], statuses: tuple[int, ...] = (0,), **environment: str) -> Cost:
+def cost_of(command: list[str], environment: Mapping[str, str] = AWAY, statuses: tuple[int, ...] = (0,)) -> Cost:
     """Runs it to its end. ClickException with what it said, if its exit status is another."""
     began = time.perf_counter()
     with tempfile.TemporaryFile() as said:
@@ -66,7 +67,7 @@ def install(folder: Path, is_pure: bool) -> list[tuple[str, str]]:
     cost_of([sys.executable, "-m", "venv", str(folder)])
     empty = bytes_in(folder)
     choice = {"RSOCKET_BROKER_PURE": "1" if is_pure else ""}
-    build = cost_of([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder / "wheels"), str(ROOT)], **choice)
+    build = cost_of([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder / "wheels"), str(ROOT)], choice)
     (wheel,) = (folder / "wheels").iterdir()
     wheel_bytes = wheel.stat().st_size
     rest = cost_of([*pip, "install", str(wheel)])
@@ -87,7 +88,7 @@ def starts(folder: Path) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for name, (program, *arguments) in STARTS.items():
         command = [str(folder / "bin" / program), *arguments]
-        costs = [cost_of(command, (0, 3), **AWAY) for _ in range(ROUNDS)]
+        costs = [cost_of(command, statuses=(0, 3)) for _ in range(ROUNDS)]
         rows.append((name, f"{median(cost.cpu_s for cost in costs):.2f} s of CPU"))
     return [*rows, ("a broker without connections", f"{idle_mb(folder):.0f} MB resident")]
 
