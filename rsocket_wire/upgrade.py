@@ -77,5 +77,7 @@ class UpgradeClient:
         if error is not None:
             raise ConnectionError(f"WebSocket: {error.__cause__ or error}")
         if not self._protocol.events_received():  # it has a body, so it is none
-            raise ConnectionError(f"WebSocket: the answer is {head.partition(_LINE_END)[0].decode(errors='replace')}")
+            line = head.partition(_LINE_END)[0].decode(errors="replace")
+            why = "; this is a web server, perhaps the REST API of a broker" if " 200" in line else ""
+            raise ConnectionError(f"WebSocket: the answer is {line}{why}")
         return self._head.rest

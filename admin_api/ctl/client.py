@@ -7,6 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable
+from http import HTTPStatus
 from http.client import BadStatusLine, HTTPException
 from typing import Any, Final, NoReturn
 
@@ -64,7 +65,8 @@ class AdminClient:
                 exit_status.NO_ANSWER,
             )
         if not isinstance(body, dict) or needed not in body:
-            self._end(f"the server at {self._url} is not an admin API", exit_status.NO_ANSWER)
+            said = f"the server at {self._url} is not an admin API; --admin is the address of the REST API"
+            self._end(said, exit_status.NO_ANSWER)
         return body
 
     def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = (), part_n: int = PAGE) -> dict[str, Any]:
@@ -85,7 +87,10 @@ class AdminClient:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
-            self._end(f"the server at {self._url} is not an admin API (HTTP {error.code})", exit_status.NO_ANSWER)
+            is_websocket = error.code == HTTPStatus.UPGRADE_REQUIRED
+            what = "speaks RSocket over WebSocket" if is_websocket else f"is not an admin API (HTTP {error.code})"
+            said = f"the server at {self._url} {what}; --admin is the address of the REST API"
+            self._end(said, exit_status.NO_ANSWER)
         self._end(plain(text), exit_status.REFUSED)
 
     def _end(self, text: str, exit_status: int) -> NoReturn:

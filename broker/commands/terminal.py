@@ -32,6 +32,33 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
 
+# What the client advises to programs, and what a shell can do instead; longer ones first.
+IN_SHELL = {
+    "start the broker, correct the URL, or have calls wait with wait_for_reconnect=True": (
+        "start the broker or correct the URL"
+    ),
+    "; wait_for_reconnect=True waits for the next connection": "",
+    "; wait_connected() waits for the next connection": "",
+    "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",
+    "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands": (
+        "--ca FILE trusts the CA in FILE"
+    ),
+    "the broker wants other credentials= of connect(), or a client certificate in ssl=": (
+        "log in by --token-file, --user or --cert"
+    ),
+    "the client reconnects; credentials= may be an async function that gives a new token each time": (
+        "log in with a new token"
+    ),
+    "this client was closed; call connect() again": "",
+    "correct service= and tags= of connect()": "correct the service and --tag",
+    "correct route= or the model": "correct --route or --model",
+    "give each a route_id of its own, or none": "give each its own --instance, or none",
+    "has this route_id: give each one of its own, or none": "has this Route Id: give each its own --instance, or none",
+    "does not support mime_type=": "does not support the MIME types",
+    "does not support resumption; use connect(resume=False)": "does not support resumption",
+    "connect() to another one, or again later": "ask another one, or again later",
+}
+
 
 def status_of(error: ClientError) -> int:
     """The exit status that stands for it."""
@@ -62,7 +89,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
     try:
         status = asyncio.run(main())
     except ClientError as error:
-        complain(str(error))
+        complain(said_of(error))
         status = status_of(error)
     except KeyboardInterrupt:
         status = exit_status.INTERRUPTED
@@ -77,6 +104,14 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
         complain(str(error))
         status = exit_status.USAGE
     sys.exit(status)
+
+
+def said_of(error: ClientError) -> str:
+    """The error with its advice, as far as a shell can follow that."""
+    advice, text = error.advice, error.text
+    for python, shell in IN_SHELL.items():
+        advice, text = advice.replace(python, shell), text.replace(python, shell)
+    return f"{error.word}: {text}" + (f" ({advice})" if advice else "")
 
 
 def _why(error: OSError) -> str:

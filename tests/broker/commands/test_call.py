@@ -17,7 +17,8 @@ from broker import exit_status
 from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.offer.service import _tell
-from client_sdk import Change, ConnectionLost, Password, Service, State, address, sync
+from client_sdk import Change, ClientError, ConnectionLost, Password, Service, State, address, sync
+from client_sdk.errors import CONNECTION_ADVICE
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
 from tests.client_sdk.sync.orders import Orders
@@ -354,6 +355,22 @@ def test_what_cannot_be_said_or_read_is_one_line_and_a_status(
 def test_bytes_that_are_no_text_go_as_they_are(broker: SyncLocalBroker) -> None:
     with sync.connect(broker, service=_echo()), Command("call", broker, "--service", "echo", "--data", "\udcff") as run:
         assert run.end() == (0, b"\xff\n", b"")
+
+
+def test_advice_to_programs_becomes_what_a_shell_can_do() -> None:
+    def below(kind: type[ClientError]) -> Iterator[type[ClientError]]:
+        yield kind
+        for each in kind.__subclasses__():
+            yield from below(each)
+
+    made = [kind("why") for kind in below(ClientError)]
+    made += [ConnectionLost("why", word=word) for word in CONNECTION_ADVICE]
+    said = [terminal.said_of(error) for error in made]
+    assert [text for text in said if re.search(r"\w=|\w\(|_", text)] == []
+    unused = [python for python in terminal.IN_SHELL if not any(python in str(error) for error in made)]
+    assert unused == [
+        next(python for python in terminal.IN_SHELL if python.startswith("ssl="))
+    ]  # of the place that dials
 
 
 @pytest.mark.parametrize("to", ["/dev/full", "closed"])

@@ -83,6 +83,10 @@ async def raw_server(answer: bytes, more: bytes = b"") -> AsyncIterator[tuple[Ra
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK",
+            "the answer is HTTP/1.1 200 OK; this is a web server, perhaps the REST API of a broker",
+        ),
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "the answer is HTTP/1.1 403 Forbidden"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "server rejected WebSocket connection: HTTP 204"),
         (ACCEPTED.replace(b"ACCEPT", b"x"), "invalid Sec-WebSocket-Accept header: x"),
