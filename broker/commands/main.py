@@ -6,6 +6,7 @@ Imports a command when it is asked for: help and completion wait for nothing els
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from typing import Final, NamedTuple
@@ -80,6 +81,17 @@ class Commands(click.Group):
         command = getattr(importlib.import_module(found.module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """What click proposes for a name that is none it takes from commands that are loaded: these are not."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, COMMANDS, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Without their modules, which take seconds to import."""

@@ -328,7 +328,9 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
             found.mistakes.append(Mistake(source.name, 0, variable, text))
         elif variable.startswith(VARIABLE_PREFIX) and variable not in VARIABLES_OF_COMMANDS:
             rest = variable.removeprefix(VARIABLE_PREFIX)
-            same = [name for name in known if name.endswith(f"__{rest}")]  # its section was forgotten
+            # Its section was forgotten, or its end.
+            is_begun = rest.partition("__")[2] != ""
+            same = [name for name in known if name.endswith(f"__{rest}") or (is_begun and name.startswith(variable))]
             near = _near(variable, list(known), 0.8)  # they share a prefix
             hint = f"; did you mean {either(same)}?" if same else near
             found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option{hint}"))
@@ -559,7 +561,8 @@ def _near_option(section: str, key: str) -> str:
         return f"; did you mean {either(elsewhere)}?"
     for same_section in (True, False):
         names = {doc.key: doc.name for doc in OPTIONS.values() if doc.section == section or not same_section}
-        near = difflib.get_close_matches(key, names, 1)
+        begun = [name for name in names if same_section and name.startswith(key)]
+        near = begun if len(begun) == 1 else difflib.get_close_matches(key, names, 1)
         if near:
             return f"; did you mean {names[near[0]]}?"
     return _NOT_NEAR

@@ -37,6 +37,7 @@ NEVER = (
 ENDS = [
     "",
     "nonsense",
+    "serv",
     "check /nowhere/broker.toml",
     "call",
     "call unix:///nowhere/socket --service orders",
