@@ -21,6 +21,7 @@ from spark_sink.terminal import plain
 
 TIMEOUT_S: Final = 10.0
 PROGRAM: Final = "rsocket-broker ctl"
+_WHERE: Final = "--admin is the address of the REST API"
 
 
 class AdminClient:
@@ -52,21 +53,23 @@ class AdminClient:
         except urllib.error.HTTPError as error:
             self._refused(error)
         except BadStatusLine:  # what it says is for no terminal
-            said = f"the server at {self._url} does not speak HTTP; --admin is the address of the REST API"
-            self._end(said, exit_status.NO_ANSWER)
+            tls = ", and if it speaks TLS, use https://" if self._url.startswith("http://") else ""
+            self._end(f"the server at {self._url} does not speak HTTP; {_WHERE}{tls}", exit_status.NO_ANSWER)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, ssl.SSLError) and reason.reason == "WRONG_VERSION_NUMBER":
                 said = f"the server at {self._url} does not speak TLS; use http:// in --admin"
                 self._end(said, exit_status.NO_ANSWER)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                said = f"the certificate of {self._url} is not trusted: {reason.verify_message.rstrip('.')}"
+                self._end(f"{said}; SSL_CERT_FILE=FILE trusts the CA in FILE", exit_status.NO_ANSWER)
             text = getattr(reason, "strerror", None) or reason
             self._end(
                 f"no broker answers at {self._url} ({plain(str(text)).lower()}); --admin says where",
                 exit_status.NO_ANSWER,
             )
         if not isinstance(body, dict) or needed not in body:
-            said = f"the server at {self._url} is not an admin API; --admin is the address of the REST API"
-            self._end(said, exit_status.NO_ANSWER)
+            self._end(f"the server at {self._url} is not an admin API; {_WHERE}", exit_status.NO_ANSWER)
         return body
 
     def get_all(self, path: str, parameters: Iterable[tuple[str, str]] = (), part_n: int = PAGE) -> dict[str, Any]:
@@ -89,8 +92,7 @@ class AdminClient:
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
             is_websocket = error.code == HTTPStatus.UPGRADE_REQUIRED
             what = "speaks RSocket over WebSocket" if is_websocket else f"is not an admin API (HTTP {error.code})"
-            said = f"the server at {self._url} {what}; --admin is the address of the REST API"
-            self._end(said, exit_status.NO_ANSWER)
+            self._end(f"the server at {self._url} {what}; {_WHERE}", exit_status.NO_ANSWER)
         self._end(plain(text), exit_status.REFUSED)
 
     def _end(self, text: str, exit_status: int) -> NoReturn:

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+import ssl
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -20,6 +22,7 @@ from tests.admin_api.asking import Api, run, said, squeezed
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin
 from tests.admin_api.gateway import FakeGateway
 
+CERTIFICATE = Path(__file__).parents[2] / "client_sdk/localhost.pem"
 ORDERS_EU = "00000000-0000-0000-0000-000000000001"
 
 
@@ -169,6 +172,31 @@ async def test_https_where_the_admin_api_speaks_http_says_which_to_use(url: str)
     result = await run("status", "--admin", secure)
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == f"rsocket-broker ctl: the server at {secure} does not speak TLS; use http:// in --admin\n"
+
+
+async def test_another_server_than_the_admin_api_is_one_sentence_and_exit_status_3() -> None:
+    """A port of frames, of WebSockets and of TLS, asked by http and by https."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    where = "--admin is the address of the REST API"
+    for answer, tls, scheme, sentence in (
+        (b"\0\0\x0e", None, "http", f"does not speak HTTP; {where}, and if it speaks TLS, use https://"),
+        (b"HTTP/1.1 426 Upgrade Required\r\n\r\n", None, "http", f"speaks RSocket over WebSocket; {where}"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", None, "http", f"is not an admin API; {where}"),
+        (b"", context, "http", f"does not speak HTTP; {where}, and if it speaks TLS, use https://"),
+        (b"", context, "https", "is not trusted: self-signed certificate; SSL_CERT_FILE=FILE trusts the CA in FILE"),
+    ):
+
+        async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: bytes = answer) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            writer.close()
+
+        async with await asyncio.start_server(say, "127.0.0.1", 0, ssl=tls) as server:
+            admin = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            result = await run("status", "--admin", admin)
+        subject = f"the certificate of {admin}" if scheme == "https" else f"the server at {admin}"
+        assert (result.exit_code, result.stderr) == (3, f"rsocket-broker ctl: {subject} {sentence}\n")
 
 
 async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
