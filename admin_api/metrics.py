@@ -35,6 +35,7 @@ from broker.core import Core
 from broker.events import MAX_BUCKET, bucket_low_us
 from broker.views import queries
 from broker.views.queries import REFUSED, Measured, Total, TotalKey
+from rsocket_wire.models import REQUEST_RESPONSE, STREAMS
 
 MAX_SERVICES: Final = 300  # names with lines of their own
 MAX_REFUSED: Final = 100  # the same, of services of which requests were only refused
@@ -42,7 +43,7 @@ OTHER: Final = "(other)"
 BOUNDS_US: Final = tuple(1 << power for power in range(6, 26))  # 64 us … 34 s: of requests
 OWN_BOUNDS_US: Final = tuple(1 << power for power in range(2, 24))  # 4 us … 8 s: of what the broker adds, and its lag
 HOP_BOUNDS: Final = (1, 2, 3, 4, 6, 8, 12, 16)  # links between brokers
-WITH_ANSWER: Final = ("request_response", "request_stream", "request_channel")  # the others end as they begin
+WITH_ANSWER: Final = (REQUEST_RESPONSE, *STREAMS)  # the others end as they begin
 PIECE_LINES: Final = 240  # some 2 ms
 PIECE_TOTALS: Final = 200  # whose histograms are added up in one go: some 2 ms
 OPENMETRICS: Final = "application/openmetrics-text"

@@ -13,6 +13,7 @@ from broker.views.queries import CONNECTION_FIELDS, SERVICE_FIELDS, TRAFFIC_FIEL
 from broker.views.samwise import DEAD, WAITING
 from broker.views.schemas import Part
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.ports import SCHEMES
 from spark_sink.event_files.folder import SOURCES
 
 MAX_LIMIT: Final = 1000  # some 4 ms of the broker's thread, interpreted
@@ -117,7 +118,7 @@ CONNECTION_SEARCH: Final = (
     Texts("service", "connections that offer this service"),
     Texts("principal", "connections of this identity, as jwt:orders-7"),
     Texts("state", "connections in this state", ("connecting", "open", "suspended", "ending")),
-    Texts("transport", "connections by this transport", ("tcp", "tls", "ws", "wss", "unix")),
+    Texts("transport", "connections by this transport", SCHEMES),
     sorting(CONNECTION_FIELDS.orders),
 )
 TRAFFIC_SEARCH: Final = (

@@ -25,13 +25,13 @@ from urllib.parse import urlsplit
 
 from broker.config import CONTEXT_VARIABLE
 from broker.config.toml import toml_key, toml_text
+from rsocket_wire.ports import SCHEMES
 
 PROGRAM: Final = "rsocket-broker"
 FILE: Final = "contexts.toml"
 MODE: Final = 0o600
 SECRETS: Final = ("token", "password", "admin_token")
 FIELDS: Final = ("url", "admin", "ca", "cert", "key", "user", "token_file", "admin_token_file", *SECRETS)
-SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 MAX_CONTEXTS: Final = 1000
 MAX_NAME: Final = 64  # characters
 

@@ -13,11 +13,19 @@ import click
 from admin_api.ctl.completion import complete_services
 from broker import exit_status
 from broker.commands import terminal
+from rsocket_wire.models import (
+    FIRE_AND_FORGET,
+    METADATA_PUSH,
+    MODELS,
+    REQUEST_CHANNEL,
+    REQUEST_RESPONSE,
+    REQUEST_STREAM,
+    STREAMS,
+)
 
 if TYPE_CHECKING:  # what takes long to import is imported where it is needed
     from client_sdk import Address, Client, Connecting, Flow, Payload
 
-MODELS = ("request_response", "fire_and_forget", "request_stream", "request_channel", "metadata_push")
 DEFAULT_TIMEOUT_S = 30.0  # for what has one answer or none; a stream may go on as long as it likes
 
 
@@ -56,12 +64,12 @@ class Wanted:
     "--model",
     type=click.Choice(MODELS),
     metavar="MODEL",
-    default="request_response",
+    default=REQUEST_RESPONSE,
     show_default=True,
     help=f"One of {', '.join(MODELS)}.",
 )
-@click.option("--stream", "model", flag_value="request_stream", help="Short for --model request_stream.")
-@click.option("--channel", "model", flag_value="request_channel", help="Short for --model request_channel.")
+@click.option("--stream", "model", flag_value=REQUEST_STREAM, help="Short for --model request_stream.")
+@click.option("--channel", "model", flag_value=REQUEST_CHANNEL, help="Short for --model request_channel.")
 @click.option("--data", default="", help="The payload: TEXT, @FILE or - for standard input; a channel: an item a line.")
 @click.option("--json", "is_json", is_flag=True, help="Data must be JSON; answers are printed as JSON.")
 @click.option("--meta", "metas", multiple=True, metavar="MIME=VALUE", help="An entry of the metadata, VALUE as --data.")
@@ -102,13 +110,13 @@ def call(
         raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
     if (to_all or gather) and keys:
         raise click.UsageError("--all and --gather exclude --shard-key")
-    if gather and model != "request_response":
-        raise click.UsageError(f"--gather asks handlers of request_response, not of {model}")
-    if metas and model == "metadata_push":
+    if gather and model != REQUEST_RESPONSE:
+        raise click.UsageError(f"--gather asks handlers of {REQUEST_RESPONSE}, not of {model}")
+    if metas and model == METADATA_PUSH:
         raise click.UsageError("--meta is for requests; a metadata_push has its --data as metadata")
     if initial_n < 1:
         raise click.UsageError(f"--n is {initial_n}, it must be at least 1")
-    if timeout_s is None and model not in ("request_stream", "request_channel"):
+    if timeout_s is None and model not in STREAMS:
         timeout_s = DEFAULT_TIMEOUT_S
 
     def main() -> Coroutine[Any, Any, int]:
@@ -147,7 +155,7 @@ def _target(
 
 def _body(wanted: Wanted) -> bytes:
     """The payload; a channel has items instead."""
-    if wanted.model == "request_channel":
+    if wanted.model == REQUEST_CHANNEL:
         return b""
     body = terminal.read_text("--data", wanted.data)
     return terminal.checked_json("--data", body) if wanted.is_json and body else body
@@ -162,12 +170,12 @@ async def _call(client: Client, wanted: Wanted, body: bytes) -> int:
     """Makes the call and prints; the exit status."""
     if wanted.is_gather:
         return await _gather(client, wanted, body)
-    if wanted.model == "request_response":
+    if wanted.model == REQUEST_RESPONSE:
         answer = await client.request_response(wanted.target, body, **wanted.terms)
         _print(wanted, answer, is_pretty=True)
-    elif wanted.model == "fire_and_forget":
+    elif wanted.model == FIRE_AND_FORGET:
         await client.fire_and_forget(wanted.target, body, **wanted.terms)
-    elif wanted.model == "metadata_push":
+    elif wanted.model == METADATA_PUSH:
         await client.metadata_push(wanted.target, body, route=wanted.route, timeout_s=wanted.timeout_s)
     else:
         await _print_all(client, wanted, body)
@@ -178,7 +186,7 @@ async def _print_all(client: Client, wanted: Wanted, body: bytes) -> None:
     from client_sdk.sync.iterable_bridge import IterableBridge
 
     flow: Flow
-    if wanted.model == "request_channel":
+    if wanted.model == REQUEST_CHANNEL:
         items = IterableBridge(_items(wanted))
         flow = client.request_channel(wanted.target, items, initial_n=wanted.initial_n, **wanted.terms)
     else:
@@ -214,7 +222,7 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
                 said["error"] = {"word": answer.error.word, "text": answer.error.text}
             terminal.put_line(msgspec.json.encode(said))
         elif answer.error is not None:
-            terminal.complain(f"{answer.service} {answer.route_id}: {answer.error}")
+            terminal.complain(f"{answer.service} {answer.route_id}: {terminal.said_of(answer.error)}")
         else:
             terminal.put_line(f"{one_line(answer.service)} {answer.route_id}: ".encode() + answer.data)
     if not gathering.is_complete and wanted.take_n is None:

@@ -138,12 +138,12 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
 
     What was announced before from the same --dir, and has not changed, is not announced again.
     """
-    from broker.config.sections.feed_checks import RSOCKET_SCHEMES
+    from rsocket_wire.ports import SCHEMES
     from spark_sink.feed.program.program import post_once
 
     if not given["urls"]:
         raise click.UsageError("give --to, a broker of messages that gets the posts")
-    if offered := [url for url in given["urls"] if url.partition("://")[0] in RSOCKET_SCHEMES]:
+    if offered := [url for url in given["urls"] if url.partition("://")[0] in SCHEMES]:
         raise click.UsageError(f"--to {offered[0]}: posts are offered there as long as `feed watch` runs; use that")
     config = _load(path, folder, _tables(_table(root, None, **given), **given))
     sys.exit(post_once(_assignment_of(config), WATCHED, timeout_s))

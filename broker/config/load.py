@@ -46,9 +46,10 @@ from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.files import file_mistakes
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
-from broker.config.urls import DIAL_SCHEMES, LISTEN_SCHEMES, Listen, PeerUrl
+from broker.config.urls import DIAL_SCHEMES, Listen, PeerUrl
 from broker.config.warnings import config_warnings
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.ports import SCHEMES
 from rsocket_wire.wire.ids import id_text, parse_id
 
 CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certificates that sign others
@@ -519,7 +520,7 @@ def _read_item(form: str, item: object) -> object:
     if form == "endpoint":
         return str(Endpoint.parse(item))
     if not isinstance(item, str):
-        schemes = either(DIAL_SCHEMES if form == "dial" else LISTEN_SCHEMES)
+        schemes = either(DIAL_SCHEMES if form == "dial" else SCHEMES)
         what = {"origin": "an origin", "name": "a host name"}.get(form, f"a URL of {schemes}")
         raise BrokerError("bad-config", f"{shown_value(item)} is not {what}")
     if form in ("origin", "name"):

@@ -12,9 +12,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.ports import SCHEMES
 
-LISTEN_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
-DIAL_SCHEMES: Final = (*LISTEN_SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
+DIAL_SCHEMES: Final = (*SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
 MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
 
@@ -23,7 +23,7 @@ MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closin
 class Place:
     """What both kinds of URLs say."""
 
-    scheme: str  # one of LISTEN_SCHEMES; "http" for the admin listener
+    scheme: str  # one of SCHEMES; "http" for the admin listener
     host: str = ""  # name or address, without brackets; empty for unix
     port: int = 0  # 0: the system chooses a free one, or an SRV record says it
     path: str = ""  # ws, wss: the one path that is served, empty = any; unix: the socket's file, absolute
@@ -50,8 +50,8 @@ class Listen(Place):
     def parse(text: str) -> "Listen":
         """The listener that the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
         parts = _split(text)
-        if parts is None or parts.scheme not in LISTEN_SCHEMES:
-            raise _bad(f"{shown_value(text)} is not a URL of {either(LISTEN_SCHEMES)}")
+        if parts is None or parts.scheme not in SCHEMES:
+            raise _bad(f"{shown_value(text)} is not a URL of {either(SCHEMES)}")
         if parts.query or parts.fragment or "@" in parts.netloc:
             raise _bad(f"{shown_value(text)} has more than a scheme, a host, a port and a path")
         if parts.scheme == "unix":

@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
 from client_sdk.io.websocket import WebSocketTransport
-from rsocket_wire.ports import TCP_PORT, WS_PORT
+from rsocket_wire.ports import SCHEMES, TCP_PORT, WS_PORT
 
 READ_BYTES: Final = 256 * 1024  # at most, per read
-SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 
 
 AnyPipe = Pipe | SocketTransport  # one pipe, of either kind

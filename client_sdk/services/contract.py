@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from client_sdk.payload import Payload
 from client_sdk.services.handlers import hints_of
-from client_sdk.services.request import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
+from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 
 MAX_KEPT: Final = 256  # contracts that were read; more of them are read each time
 NOTHING: Final = type(None)  # what a method gives that gives no value

@@ -17,11 +17,10 @@ from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
 from client_sdk.payload import Payload
 from client_sdk.services.limits import Limit
-from client_sdk.services.request import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, REQUEST_STREAM, Request
+from client_sdk.services.request import Request
 from client_sdk.services.threads import MAX_THREADS, Threads
 from rsocket_wire.errors import INVALID
-
-STREAMING: Final = (REQUEST_STREAM, REQUEST_CHANNEL)
+from rsocket_wire.models import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, STREAMS
 
 # What the body of a handler is: of a channel each item, else the only data.
 AS_REQUEST: Final = 0  # not for items; what is not annotated, or with `Any` where there is no codec
@@ -214,7 +213,7 @@ def handler_of(
     """
     threads = None
     is_sync = not is_of(inspect.iscoroutinefunction, function)
-    if model in STREAMING:
+    if model in STREAMS:
         if not is_sync:
             raise TypeError(f"a {model} handler yields its items: an async function with yield, not with return")
         is_sync = is_of(inspect.isgeneratorfunction, function)

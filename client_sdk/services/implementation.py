@@ -17,13 +17,13 @@ from client_sdk.services.handlers import (
     BODY,
     BODY_REQUEST,
     NO_PARAMETER,
-    STREAMING,
     Shape,
     check_type,
     hints_of,
     is_of,
 )
-from client_sdk.services.request import REQUEST_RESPONSE, Request
+from client_sdk.services.request import Request
+from rsocket_wire.models import REQUEST_RESPONSE, STREAMS
 
 
 class Part(NamedTuple):
@@ -72,7 +72,7 @@ class _Done:
 
 def _shape_of(shown: str, wanted: str, method: Method, function: Callable[..., Any]) -> Shape:
     """What the function takes; TypeError for one that could not be called as the contract says."""
-    if method.model in STREAMING:
+    if method.model in STREAMS:
         if is_of(inspect.iscoroutinefunction, function) or is_of(inspect.isgeneratorfunction, function):
             raise TypeError(f"{shown} must give an AsyncIterator, as {wanted} does: async def with yield")
     elif not is_of(inspect.iscoroutinefunction, function):

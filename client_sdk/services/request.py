@@ -14,13 +14,6 @@ from rsocket_wire.errors import INVALID, InvalidFrame
 from rsocket_wire.wire.frames import MIME_TYPES, decode_frame
 from rsocket_wire.wire.frames import Address as AddressFrame
 
-REQUEST_RESPONSE: Final = "request_response"
-FIRE_AND_FORGET: Final = "fire_and_forget"
-REQUEST_STREAM: Final = "request_stream"
-REQUEST_CHANNEL: Final = "request_channel"
-METADATA_PUSH: Final = "metadata_push"
-MODELS: Final = (REQUEST_RESPONSE, FIRE_AND_FORGET, REQUEST_STREAM, REQUEST_CHANNEL, METADATA_PUSH)
-
 DATA_MIME: Final = "message/x.rsocket.mime-type.v0"  # the entry 0x7A: what the data of this request is
 
 
@@ -35,7 +28,7 @@ class Request:
 
     def __init__(self, model: str, data: bytes, metadata: bytes | None, draining: asyncio.Event | None = None) -> None:
         """`draining`: of who asks the handler; None: it never drains."""
-        self.model: Final = model  # one of MODELS
+        self.model: Final = model  # one of `rsocket_wire.models.MODELS`
         self.data: Final = data  # what the caller gave; for metadata_push the bytes that were pushed
         self.metadata: Final = metadata  # composite, as it came: all entries; None when absent
         self._entries: list[tuple[str, bytes]] | None = None  # None until somebody asks for one

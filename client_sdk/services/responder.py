@@ -28,16 +28,10 @@ from client_sdk.services.gather_answers import (
 )
 from client_sdk.services.handler_stream import HandlerStream
 from client_sdk.services.handlers import Handler
-from client_sdk.services.request import (
-    FIRE_AND_FORGET,
-    METADATA_PUSH,
-    REQUEST_CHANNEL,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    Request,
-)
+from client_sdk.services.request import Request
 from client_sdk.services.service import Service
 from rsocket_wire.errors import REJECTED
+from rsocket_wire.models import FIRE_AND_FORGET, METADATA_PUSH, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
 
 _GATHER: Final = GATHER_MIME.encode()
 _NO_ID: Final = bytes(16)

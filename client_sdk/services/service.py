@@ -15,7 +15,8 @@ from client_sdk.services.handlers import Shape, handler_of
 from client_sdk.services.health import Check, Health
 from client_sdk.services.implementation import parts_of
 from client_sdk.services.limits import MAX_WAITING
-from client_sdk.services.request import (
+from client_sdk.services.routes import Routes
+from rsocket_wire.models import (
     FIRE_AND_FORGET,
     METADATA_PUSH,
     MODELS,
@@ -23,7 +24,6 @@ from client_sdk.services.request import (
     REQUEST_RESPONSE,
     REQUEST_STREAM,
 )
-from client_sdk.services.routes import Routes
 
 DEFAULT_DRAIN_S: Final = 30.0  # for what runs when a service drains
 MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP

@@ -9,7 +9,8 @@ import click
 
 from broker import exit_status
 from broker.commands import terminal
-from broker.commands.bench.plan import MAX_RATE, MODELS, STREAMS, TARGETS, UNICAST, Plan
+from broker.commands.bench.plan import MAX_RATE, TARGETS, UNICAST, Plan
+from rsocket_wire.models import MODELS, STREAMS
 
 
 @click.command(epilog=exit_status.EPILOG)

@@ -25,15 +25,7 @@ from broker import exit_status
 from broker.commands import terminal
 from broker.commands.bench.latencies import Latencies
 from broker.commands.bench.output import Measured, show
-from broker.commands.bench.plan import (
-    FIRE_AND_FORGET,
-    MULTICAST,
-    ONE_WAY,
-    REQUEST_RESPONSE,
-    REQUEST_STREAM,
-    SHARD,
-    Plan,
-)
+from broker.commands.bench.plan import MULTICAST, SHARD, Plan
 from client_sdk import (
     Address,
     Client,
@@ -47,6 +39,7 @@ from client_sdk import (
     multicast,
     shard,
 )
+from rsocket_wire.models import FIRE_AND_FORGET, ONE_WAY, REQUEST_RESPONSE, REQUEST_STREAM
 from spark_sink.progress_line import ProgressLine
 
 REQUEST_S: Final = 10.0  # a request may take; then it is an error

@@ -9,7 +9,8 @@ import click
 
 from admin_api.ctl.terminal import print_table
 from broker.commands.bench.latencies import Latencies
-from broker.commands.bench.plan import ONE_WAY, STREAMS, Plan
+from broker.commands.bench.plan import Plan
+from rsocket_wire.models import ONE_WAY, STREAMS
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 CLOSED: Final = (

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-REQUEST_RESPONSE: Final = "request_response"
-FIRE_AND_FORGET: Final = "fire_and_forget"
-REQUEST_STREAM: Final = "request_stream"
-REQUEST_CHANNEL: Final = "request_channel"
-METADATA_PUSH: Final = "metadata_push"
-MODELS: Final = (REQUEST_RESPONSE, FIRE_AND_FORGET, REQUEST_STREAM, REQUEST_CHANNEL, METADATA_PUSH)
-STREAMS: Final = (REQUEST_STREAM, REQUEST_CHANNEL)
-ONE_WAY: Final = (FIRE_AND_FORGET, METADATA_PUSH)  # nobody answers: the service tells when they arrive
 UNICAST: Final = "unicast"
 SHARD: Final = "shard"
 MULTICAST: Final = "multicast"

@@ -12,11 +12,11 @@ from broker.config.sections.feed import CONTROL_NAME, PostOptions
 from broker.config.toml import either, shown_value, toml_key
 from broker.config.urls import MAX_UNIX_PATH_BYTES, PeerUrl
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.ports import SCHEMES
 
 SEGMENTS: Final = "segments"
-RSOCKET_SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix")
 MESSAGE_SCHEMES: Final = ("amqp", "amqps", "mqtt", "mqtts")
-SCHEMES: Final = (*RSOCKET_SCHEMES, *MESSAGE_SCHEMES)
+FEED_SCHEMES: Final = (*SCHEMES, *MESSAGE_SCHEMES)
 MAX_REQUIRED: Final = 256  # consumers, of one folder: each is asked for in the log every few seconds
 MAX_CONSUMER_BYTES: Final = 240  # of the name of one, escaped: a file is named by it
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
@@ -131,7 +131,7 @@ def _passed_mistakes(
     to: Any = own.get("to", ())
     found = _unknown_brokers(f"{place}.to", to, brokers)
     for each in to:
-        if str(brokers.get(each, {}).get("url", "")).partition("://")[0] in RSOCKET_SCHEMES:
+        if str(brokers.get(each, {}).get("url", "")).partition("://")[0] in SCHEMES:
             text = f"{shown_value(each)} is a broker of RSocket, at which posts are offered by who has made them only"
             found.append((f"{place}.to", text, each))
     return found
@@ -152,14 +152,14 @@ def _broker_mistakes(place: str, own: Mapping[str, object]) -> list[Mistake]:
         return [(place, "needs a url", "")]
     try:
         parts = urlsplit(url)
-        if parts.scheme in RSOCKET_SCHEMES:
+        if parts.scheme in SCHEMES:
             PeerUrl.parse(url)
             return []
         is_good = parts.scheme in MESSAGE_SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except (ValueError, BrokerError):
         is_good = False
     if not is_good:
-        return [(f"{place}.url", f"is no URL of {either(SCHEMES)} with a host", "")]
+        return [(f"{place}.url", f"is no URL of {either(FEED_SCHEMES)} with a host", "")]
     if lack := lack_of_feed(parts.scheme.removesuffix("s")):
         return [(f"{place}.url", lack, "")]
     return []

@@ -7,7 +7,7 @@ from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
 from broker.config.sections.feed import MessageBrokerOptions, MqttVersion, SubscribeOptions, WinnowOptions
-from broker.config.sections.feed_checks import RSOCKET_SCHEMES
+from rsocket_wire.ports import SCHEMES
 from spark_sink.feed.producer.poster import Poster
 from spark_sink.feed.program.assignment import Assignment
 from spark_sink.feed.reports import REPORT_PREFIX
@@ -98,7 +98,7 @@ def _user(broker: MessageBrokerOptions) -> str:
 
 
 def _is_rsocket(broker: MessageBrokerOptions) -> bool:
-    return broker.url.partition("://")[0] in RSOCKET_SCHEMES
+    return broker.url.partition("://")[0] in SCHEMES
 
 
 def _sink(name: str, broker: MessageBrokerOptions) -> SinkSettings:

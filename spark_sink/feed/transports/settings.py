@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from rsocket_wire.ports import SCHEMES
 from spark_sink.errors import SinkError
 
 RSOCKET: Final = "rsocket"
 AMQP: Final = "amqp"
 MQTT: Final = "mqtt"
 PROTOCOLS: Final = {
-    **dict.fromkeys(("tcp", "tls", "ws", "wss", "unix"), RSOCKET),
+    **dict.fromkeys(SCHEMES, RSOCKET),
     **dict.fromkeys(("amqp", "amqps"), AMQP),
     **dict.fromkeys(("mqtt", "mqtts"), MQTT),
 }

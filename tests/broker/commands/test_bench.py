@@ -14,9 +14,10 @@ from broker import exit_status
 from broker.commands.bench.latencies import Latencies
 from broker.commands.bench.load import Bench
 from broker.commands.bench.output import Measured, as_json, rows_of
-from broker.commands.bench.plan import MODELS, STREAMS, TARGETS, Plan
+from broker.commands.bench.plan import TARGETS, Plan
 from broker.commands.main import main
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
+from rsocket_wire.models import MODELS, STREAMS
 
 PLAN = Plan("request_response", "unicast", 1, 4, 16, None, 100, 10, 1000, 5.0)
 

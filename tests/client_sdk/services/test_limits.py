@@ -8,9 +8,9 @@ import pytest
 from client_sdk import Payload, Service
 from client_sdk.errors import Refused
 from client_sdk.services.limits import Limit
-from client_sdk.services.request import REQUEST_RESPONSE
 from client_sdk.services.responder import ServiceResponder
 from rsocket_wire.errors import REJECTED
+from rsocket_wire.models import REQUEST_RESPONSE
 from tests.client_sdk.clocks import rest
 from tests.client_sdk.samples import cancel, raises, yields_of
 from tests.client_sdk.services.asking import ask, refused

@@ -7,10 +7,11 @@ import pytest
 from client_sdk import Payload, Request, Service
 from client_sdk.errors import Refused
 from client_sdk.metadata import entry_bytes, route_bytes
-from client_sdk.services.request import REQUEST_RESPONSE, route_names
+from client_sdk.services.request import route_names
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.routes import MAX_KNOWN, MAX_KNOWN_BYTES, MAX_SHOWN
 from rsocket_wire.errors import INVALID
+from rsocket_wire.models import REQUEST_RESPONSE
 from tests.client_sdk.samples import yields
 from tests.client_sdk.services.asking import ask, channel, refusal, routes_bytes, stream
 

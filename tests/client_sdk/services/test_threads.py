@@ -10,9 +10,9 @@ import pytest
 from client_sdk import Payload, Service, address, connect
 from client_sdk.errors import Refused
 from client_sdk.metadata import route_bytes
-from client_sdk.services.request import REQUEST_RESPONSE, REQUEST_STREAM
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.threads import MAX_THREADS, Threads
+from rsocket_wire.models import REQUEST_RESPONSE, REQUEST_STREAM
 from tests.client_sdk.fake_broker import FakeBroker
 from tests.client_sdk.samples import cancel, gives
 from tests.client_sdk.services.asking import ask
