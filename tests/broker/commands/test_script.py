@@ -5,14 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from broker.exit_status import INTERRUPTED
 
 ROOT = Path(__file__).resolve().parents[3]
-INTERRUPTS = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 
-def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "click.py").write_text(INTERRUPTS)
+@pytest.mark.parametrize("module", ["signal", "click"])  # the first that it imports, and the last
+def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: Path, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text("raise KeyboardInterrupt\n")
     paths = [str(tmp_path), *(each or os.getcwd() for each in sys.path), str(ROOT)]
     done = subprocess.run(
         [sys.executable, "-c", "from broker.commands.script import main", "demo"],
