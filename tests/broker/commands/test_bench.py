@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,6 +20,7 @@ from broker.commands.main import main
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from rsocket_wire.models import MODELS, STREAMS
 
+CERTIFICATE = str(Path(__file__).parents[2] / "client_sdk/localhost.pem")
 PLAN = Plan("request_response", "unicast", 1, 4, 16, None, 100, 10, 1000, 5.0)
 
 
@@ -50,6 +52,17 @@ def test_each_target_is_measured_over_websocket(broker: SyncLocalBroker, target:
     assert (result.exit_code, f"request_response ({target})" in result.stdout) == (exit_status.DONE, True)
     assert "closed loop" in result.stdout
     assert "3 routes" in result.stdout
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss", "unix"])
+def test_transports_that_need_more_than_a_port_are_measured(scheme: str) -> None:
+    options = {"tls.certificate": CERTIFICATE, "tls.key": CERTIFICATE}
+    listen = "unix" if scheme == "unix" else f"{scheme}://127.0.0.1:0"
+    with sync_local_broker(listen=["tcp", listen], options=options) as local:
+        url = local.urls[scheme].replace("127.0.0.1", "localhost")
+        result = run(url, "--ca", CERTIFICATE, "--json")
+        body = json.loads(result.stdout)
+        assert (result.exit_code, body["url"], body["requests"] > 0, body["errors"]) == (0, url, True, {})
 
 
 def test_a_rate_is_kept_and_counts_from_when_requests_were_due(broker: SyncLocalBroker) -> None:
