@@ -255,7 +255,7 @@ def drain(
 @click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
 @asking
 def undrain(client: AdminClient, what: str, name: str | None) -> Output:
-    """Take back a drain; connections that are closed already stay so."""
+    """Take back a drain; closed connections stay closed."""
     body = client.change("DELETE", drain_path(what, name), "connections_left")
     return sentence(body, f"{drained(body)} is in service again after {age(body['age_s'])}")
 

@@ -37,7 +37,13 @@ def _configured(command: Callable[..., None]) -> Callable[..., None]:
     """Where the options come from that no flag says."""
     for option in reversed(
         (
-            click.option("--dir", "folder", metavar="DIR", help="What the feed has to remember, instead of feed.dir."),
+            click.option(
+                "--dir",
+                "folder",
+                metavar="DIR",
+                type=click.Path(file_okay=False),
+                help="What the feed has to remember, instead of feed.dir.",
+            ),
             click.option(
                 "--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration, TOML."
             ),
@@ -57,7 +63,12 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--base-url", default="", metavar="URL", help="Where others fetch the files from."),
             click.option("--to", "urls", multiple=True, metavar="URL", help="Brokers: tcp://, amqp://, mqtt:// …"),
             click.option("--exchange", metavar="NAME", help="Of these brokers, instead of xpublic."),
-            click.option("--ca", metavar="FILE", help="CA certificates of these, PEM, instead of the system's."),
+            click.option(
+                "--ca",
+                metavar="FILE",
+                type=click.Path(),
+                help="CA certificates of these, PEM, instead of the system's.",
+            ),
             click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are announced; repeatable."),
             click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable."),
             click.option("--identity", metavar="METHOD", help="sha512, md5, cod,sha512, cod,md5, random, none …"),
@@ -75,10 +86,12 @@ def _posting(command: Callable[..., None]) -> Callable[..., None]:
 
 def _encrypted(command: Callable[..., None]) -> Callable[..., None]:
     """Whether files are served over https."""
-    key = click.option("--key", metavar="FILE", help="Private key of the certificate, PEM, without a password.")
-    return click.option("--certificate", metavar="FILE", help="Certificate chain, PEM: files are served over https.")(
-        key(command)
+    key = click.option(
+        "--key", metavar="FILE", type=click.Path(), help="Private key of the certificate, PEM, without a password."
     )
+    return click.option(
+        "--certificate", metavar="FILE", type=click.Path(), help="Certificate chain, PEM: files are served over https."
+    )(key(command))
 
 
 @feed.command(epilog=exit_status.EPILOG)
@@ -87,7 +100,7 @@ def _encrypted(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--interval", metavar="TIME", help="Between two looks at the folder, at least: 1s.")
 @click.option("--listen", metavar="HOST:PORT", help="Serve the files here, too; port 0: any free one.")
 @_encrypted
-@click.argument("root", required=False, metavar="[FOLDER]")
+@click.argument("root", required=False, metavar="[FOLDER]", type=click.Path(file_okay=False))
 def watch(
     path: str | None,
     folder: str | None,
@@ -160,9 +173,14 @@ def post(path: str | None, folder: str | None, root: str, timeout_s: float | Non
 @click.option("--basis", type=click.Choice(["path", "data"]), help="What is a repeat: see feed.subscribe.basis.")
 @click.option("--removals", "has_removals", is_flag=True, help="Remove what is removed elsewhere.")
 @click.option("--strip", metavar="FOLDER", help="Of the poster, in whole paths of sr3 watch.")
-@click.option("--ca", metavar="FILE", help="CA certificates of brokers and servers, PEM, instead of the system's.")
+@click.option(
+    "--ca",
+    metavar="FILE",
+    type=click.Path(),
+    help="CA certificates of brokers and servers, PEM, instead of the system's.",
+)
 @click.option("--no-reports", is_flag=True, help="Posters are not told what became of their posts.")
-@click.argument("into", metavar="FOLDER")
+@click.argument("into", metavar="FOLDER", type=click.Path(file_okay=False))
 def subscribe(
     path: str | None, folder: str | None, into: str, has_removals: bool, no_reports: bool, **given: Any
 ) -> None:
@@ -194,7 +212,9 @@ def subscribe(
 @click.option("--accept", multiple=True, metavar="REGEX", help="Paths that are wanted; repeatable.")
 @click.option("--reject", multiple=True, metavar="REGEX", help="Paths that are not; repeatable.")
 @click.option("--basis", type=click.Choice(["path", "data"]), help="What is a repeat: see feed.winnow.basis.")
-@click.option("--ca", metavar="FILE", help="CA certificates of all brokers, PEM, instead of the system's.")
+@click.option(
+    "--ca", metavar="FILE", type=click.Path(), help="CA certificates of all brokers, PEM, instead of the system's."
+)
 def winnow(
     path: str | None,
     folder: str | None,

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import click
 
 from broker import VERSION, exit_status
+from broker.commands.completion import add_shells
 from broker.config.extras import lack_of_events
 
 
@@ -131,6 +132,8 @@ class Commands(click.Group):
 def main() -> None:
     """An RSocket broker: routes requests by tags, and records them in tables."""
 
+
+add_shells()
 
 if __name__ == "__main__":
     main(prog_name="rsocket-broker")

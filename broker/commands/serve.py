@@ -13,7 +13,9 @@ import click
     help="Address to listen on: tcp://, tls://, ws://, wss:// or unix://; repeatable.",
 )
 @click.option("--admin", metavar="HOST:PORT", help='Address of the REST API; "off" for none.')
-@click.option("--events", metavar="DIR", help="Directory for event files, which Spark reads.")
+@click.option(
+    "--events", metavar="DIR", type=click.Path(file_okay=False), help="Directory for event files, which Spark reads."
+)
 @click.option("--workers", metavar="N", help="Worker processes that share the ports; 0: one per core.")
 @click.option(
     "--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection; repeatable."

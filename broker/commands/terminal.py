@@ -329,11 +329,19 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
     with_options: Callable[..., None] = placed
     for option in (
         click.option("--user", metavar="NAME", help=f"Log in as this user, with the password in {PASSWORD_VARIABLE}."),
-        click.option("--token-file", metavar="FILE", help=f"Log in with the token in FILE, or in {TOKEN_VARIABLE}."),
-        click.option("--key", metavar="FILE", help="Private key of --cert, PEM."),
-        click.option("--cert", metavar="FILE", help="Client certificate, PEM."),
         click.option(
-            "--ca", metavar="FILE", help="CA certificates that sign the broker's, PEM; for tls:// and wss://."
+            "--token-file",
+            metavar="FILE",
+            type=click.Path(),
+            help=f"Log in with the token in FILE, or in {TOKEN_VARIABLE}.",
+        ),
+        click.option("--key", metavar="FILE", type=click.Path(), help="Private key of --cert, PEM."),
+        click.option("--cert", metavar="FILE", type=click.Path(), help="Client certificate, PEM."),
+        click.option(
+            "--ca",
+            metavar="FILE",
+            type=click.Path(),
+            help="CA certificates that sign the broker's, PEM; for tls:// and wss://.",
         ),
         context_option("context_name"),
         click.argument("url", required=False, metavar="[URL]"),
