@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from client_sdk.errors import BadAddress
+from client_sdk.mistakes.arguments import advised
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.frames import Address as AddressFrame
@@ -87,6 +88,7 @@ class Address:
         return f"<{self.routing} {shown}>"
 
 
+@advised("address('orders', region='eu')")
 def address(
     service: str | None = None,
     /,
@@ -116,6 +118,7 @@ def address(
     return _check_keys(_build(service, tags, named, hints, UNICAST), keys, "sticky key", "bad-address")
 
 
+@advised("multicast('cache', region='eu')")
 def multicast(
     service: str | None = None,
     /,
@@ -137,6 +140,7 @@ def multicast(
     return _build(service, tags, named, [_tag(EXCLUDE_SELF, "true")] if exclude_self else [], MULTICAST)
 
 
+@advised("shard('carts', key='user', user='ada')")
 def shard(
     service: str | None = None,
     /,
@@ -195,13 +199,15 @@ def _keys(names: str | Sequence[str] | None) -> list[Key]:
 def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Address:
     for one in keys:
         if one.name not in built.tags:
-            raise BadAddress(f"{what} {one.name!r} names no tag of {built!r}", word=word)
+            text = f"{what} {one.name!r} names no tag of {built!r}; give the address that tag, too"
+            raise BadAddress(text, word=word)
     return built
 
 
 def _tag(name: str | Key, value: str | None) -> Tag:
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"the value of tag {name} is {type(value).__name__}, it must be str or None")
+        text = f"the value of tag {name} is {type(value).__name__}, it must be str or None"
+        raise TypeError(f"{text}; write str({value!r})" if isinstance(value, int | float) else text)
     try:
         return Tag.of(name, value)
     except BrokerError as error:

@@ -26,6 +26,7 @@ from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
+from client_sdk.mistakes.arguments import advised
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -36,7 +37,7 @@ from client_sdk.reconnect.renewal import Renewal
 from client_sdk.rsocket_py.typing import HandlerSource
 from client_sdk.services.advertisement import Advertisement
 from client_sdk.services.responder import ServiceResponder
-from client_sdk.services.service import Service
+from client_sdk.services.service import HOW_SERVICE, Service
 from client_sdk.spans import find_spans
 from client_sdk.tracing import use_spans
 from rsocket_wire.errors import BrokerError
@@ -157,6 +158,7 @@ class Connecting:
             await self._stranger.ended()
 
 
+@advised("connect(url, service=...)")
 def connect(
     urls: str | Sequence[str],
     *,
@@ -304,7 +306,12 @@ def _check_types(
 ) -> None:
     """TypeError for what no type checker has seen, before it fails where nobody knows the argument's name."""
     for name, given, is_right, wanted in (
-        ("service", service, service is None or isinstance(service, str | Service), "a Service or a name"),
+        (
+            "service",
+            service,
+            service is None or isinstance(service, str | Service),
+            f"a name or a Service: {HOW_SERVICE}",
+        ),
         ("tags", tags, tags is None or isinstance(tags, Mapping), "a dict, such as {'region': 'eu'}"),
         ("ssl", ssl, ssl is None or isinstance(ssl, tls.SSLContext), "ssl.create_default_context(cafile=FILE)"),
         (
@@ -315,7 +322,12 @@ def _check_types(
         ),
         ("retry", retry, isinstance(retry, RetryPolicy), "RetryPolicy()"),
         ("hedging", hedging, hedging is None or isinstance(hedging, Hedging), "Hedging()"),
-        ("codec", codec, hasattr(codec, "mime_type") and callable(getattr(codec, "encode", None)), "a Codec like JSON"),
+        (
+            "codec",
+            codec,
+            hasattr(codec, "mime_type") and callable(getattr(codec, "encode", None)),
+            "a Codec, such as client_sdk.JSON",
+        ),
     ):
         if not is_right:
             what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

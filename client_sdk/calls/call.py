@@ -64,8 +64,7 @@ class Defaults:
         self, timeout_s: float | None, wait_for_reconnect: bool | float, retry: RetryPolicy, hedging: Hedging | None
     ) -> None:
         """ValueError for times that make no sense."""
-        if timeout_s is not None and not timeout_s > 0:
-            raise ValueError(f"timeout_s is {timeout_s}, it must be more than 0")
+        check_time(timeout_s)
         self.timeout_s: Final = None if timeout_s == math.inf else timeout_s
         self.wait_s: Final = wait_s_of(wait_for_reconnect, 0.0)
         self.retry: Final = retry

@@ -65,5 +65,5 @@ def check_time(timeout_s: float | None) -> None:
     """ValueError for what is no time, TypeError for what is no number."""
     if timeout_s is not None and not isinstance(timeout_s, int | float):
         raise TypeError(f"timeout_s is {type(timeout_s).__name__}, it must be a number of seconds, or None")
-    if timeout_s is not None and not timeout_s > -math.inf:
-        raise ValueError(f"timeout_s is {timeout_s}, it must be a number of seconds, or None")
+    if timeout_s is not None and not timeout_s > 0:
+        raise ValueError(f"timeout_s is {timeout_s}, it must be a number of seconds above 0; math.inf: no deadline")

@@ -32,9 +32,14 @@ class Target:
     def __init__(self, url: str) -> None:
         if not isinstance(url, str):
             raise TypeError(f"the URL is {type(url).__name__}, it must be str, such as tcp://127.0.0.1:{TCP_PORT}")
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            text = "the host is no address of IPv6; write it as in"
+            raise ValueError(f"{url!r}: {text} tcp://[::1]:{TCP_PORT}") from None
         if parts.scheme not in SCHEMES:
-            raise ValueError(f"{url!r}: the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}")
+            text = f"the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+            raise ValueError(f"{url!r}: {text}; write {_meant(url)}")
         self.url: Final = url
         self.scheme: Final = parts.scheme
         self.path: Final = parts.netloc + parts.path
@@ -42,14 +47,27 @@ class Target:
         try:
             port = parts.port
         except ValueError:
-            raise ValueError(f"{url!r}: the port is not in 0..65535") from None
+            text = "the port must be a number of 1..65535"
+            raise ValueError(f"{url!r}: {text}; without one it is {TCP_PORT}, of a WebSocket {WS_PORT}") from None
         is_websocket = self.scheme in ("ws", "wss")
         self.port: Final = port or (WS_PORT if is_websocket else TCP_PORT)
         if not (self.path if self.scheme == "unix" else self.host):
-            raise ValueError(f"{url!r}: has no {'path' if self.scheme == 'unix' else 'host'}")
+            example = "unix:///path/to/socket" if self.scheme == "unix" else f"{self.scheme}://127.0.0.1:{self.port}"
+            what = "path" if self.scheme == "unix" else "host"
+            raise ValueError(f"{url!r}: has no {what}; write it as in {example}")
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss
+
+
+def _meant(url: str) -> str:
+    """What was probably meant by a URL that begins with no scheme of ours."""
+    scheme, colon, rest = url.partition("://")
+    if not colon:
+        example = "127.0.0.1" if "//" in url or not url else url
+        return f"unix://{url}" if url.startswith("/") else f"tcp://{example}"
+    plain, web = ("tls", "wss") if scheme in ("https", "ssl", "tcps", "mqtts", "amqps") else ("tcp", "ws")
+    return f"{plain}://{rest}" + (f", or {web}://{rest} for a WebSocket" if scheme.startswith("http") else "")
 
 
 async def dial(target: Target, ssl: tls.SSLContext | None, address: str = "") -> AnyPipe:

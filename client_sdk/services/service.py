@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec
+from client_sdk.mistakes.arguments import advised, unknown_option
 from client_sdk.services.contract import read_contract
 from client_sdk.services.handlers import Shape, handler_of
 from client_sdk.services.health import Check, Health
@@ -27,6 +28,7 @@ from rsocket_wire.models import (
 
 DEFAULT_DRAIN_S: Final = 30.0  # for what runs when a service drains
 MAX_NAME_BYTES: Final = 255  # of a service: its length has 8 bits in a ROUTE_SETUP
+HOW_SERVICE: Final = "orders = Service('orders'), with @orders.request_response('create') before the function"
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -70,6 +72,7 @@ class Service:
     ...     return {"created": len(names)}
     """
 
+    @advised("Service('orders', tags={'region': 'eu'})")
     def __init__(
         self,
         name: str,
@@ -84,7 +87,7 @@ class Service:
         if not isinstance(name, str):
             raise TypeError(f"the name of a service is {type(name).__name__}, it must be str: Service('orders')")
         if not 1 <= len(name.encode()) <= MAX_NAME_BYTES:
-            text = f"has {len(name.encode())} bytes, it must have 1..{MAX_NAME_BYTES}"
+            text = f"has {len(name.encode())} bytes, it must have 1..{MAX_NAME_BYTES}, as Service('orders') has"
             raise ValueError(f"service name {name[:40]!r} {text}")
         route_tags(tags)
         self.name: Final = name
@@ -168,6 +171,7 @@ class Service:
         """
         return self._decorator(METADATA_PUSH, route, **options)
 
+    @advised("service.implement(Orders)(MyOrders())", HandlerOptions)
     def implement(self, contract: Callable[..., T], **options: Unpack[HandlerOptions]) -> Callable[[T], None]:
         """A function that takes the object whose methods are the handlers: those that the contract names.
 
@@ -197,15 +201,14 @@ class Service:
         self,
         model: str,
         route: str | None,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] | None = None,
-        max_concurrency: int | None = None,
-        max_waiting: int = MAX_WAITING,
+        **options: Unpack[HandlerOptions],
     ) -> Callable[[Function], Function]:
         if route is not None and not isinstance(route, str):
             raise TypeError(f"write @….{model}() or @….{model}('name'), with parentheses")
-        own = _codecs_of(codec, codecs) or self._codecs
+        for name in options.keys() - HandlerOptions.__annotations__:
+            raise unknown_option(f"@….{model}()", name, HandlerOptions.__annotations__)
+        own = _codecs_of(options.get("codec"), options.get("codecs")) or self._codecs
+        max_concurrency, max_waiting = options.get("max_concurrency"), options.get("max_waiting", MAX_WAITING)
 
         def add(function: Function) -> Function:
             self._add(model, route or "", function, own, max_concurrency, max_waiting)
@@ -333,6 +336,13 @@ class Service:
         async with asyncio.TaskGroup() as group:
             for advertisement in list(self._advertisements):
                 group.create_task(advertisement.tell())
+
+
+def check_service(service: object) -> None:
+    """TypeError for what has no handlers."""
+    if not isinstance(service, Service):
+        what = f"the class {service.__name__}" if isinstance(service, type) else type(service).__name__
+        raise TypeError(f"service= is {what}, it must be a Service: {HOW_SERVICE}")
 
 
 def _codecs_of(codec: Codec | None, codecs: Sequence[Codec] | None) -> tuple[Codec, ...]:

@@ -12,9 +12,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, Final, Unpack
 
-from client_sdk.calls.options import OfferOptions
+from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.client import Client
 from client_sdk.connecting import Connecting, connect
+from client_sdk.mistakes.arguments import advised
 from client_sdk.reconnect.instance import instance_route_id
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service
 
@@ -92,6 +93,7 @@ class Offering:
             await self._group.close()
 
 
+@advised("offer(url, service)", ConnectOptions)
 def offer(
     urls: str | Sequence[str],
     service: Service,

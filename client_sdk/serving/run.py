@@ -14,12 +14,13 @@ import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, Unpack
 
-from client_sdk.calls.options import OfferOptions
+from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.clock import Clock, find_loop_factory
 from client_sdk.errors import ConnectionLost, NotConnected
+from client_sdk.mistakes.arguments import advised
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
-from client_sdk.services.service import DEFAULT_DRAIN_S, Service
+from client_sdk.services.service import DEFAULT_DRAIN_S, Service, check_service
 from client_sdk.serving.group import Group, Offering, offer
 
 SAY_LEFT_S: Final = 5.0  # between two lines on what a drain waits for
@@ -58,6 +59,7 @@ class Listeners:
             told.ask()
 
 
+@advised("await serve(url, service)", ConnectOptions)
 async def serve(
     urls: str | Sequence[str],
     service: Service,
@@ -83,6 +85,7 @@ async def serve(
     >>> stop.set()
     >>> await serving
     """
+    check_service(service)
     told = Stop()
     with _heard(told):
         async with _running(_first_of(told.asked, stop)) as (asked,):
@@ -98,6 +101,7 @@ async def serve(
                 await group.close()
 
 
+@advised("run(url, service)", ConnectOptions)
 def run(
     urls: str | Sequence[str],
     service: Service,
@@ -113,6 +117,7 @@ def run(
 
     >>> run("tcp://127.0.0.1:7878", Service("ledger"))  # doctest: +SKIP
     """
+    check_service(service)
     if _is_in_loop():
         raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:

@@ -25,6 +25,7 @@ from client_sdk.calls.options import (
     SubscribeOptions,
 )
 from client_sdk.client import T
+from client_sdk.mistakes.arguments import advised
 from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
@@ -333,6 +334,7 @@ class Client(ConnectionFacts):
             BACKGROUND.leave(self._thread)
 
 
+@advised("sync.connect(url, service=...)", ConnectOptions)
 def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Client:
     """A connected client; everything means what it means for `client_sdk.connect`.
 

@@ -32,7 +32,6 @@ def said(head: bytes) -> tuple[list[str], list[str]]:
         (1.5, ["deadline_ms=1500"]),
         (0.0001, ["deadline_ms=1"]),
         (0.0501, ["deadline_ms=51"]),  # the broker never gives up before the caller
-        (-1.0, ["deadline_ms=1"]),
         (MAX_DEADLINE_MS / 1000, []),
     ],
 )
@@ -44,7 +43,7 @@ def test_the_deadline_is_a_hint_among_the_others(timeout_s: float | None, hints:
 
 
 @pytest.mark.parametrize("says_deadlines", [True, False])
-@pytest.mark.parametrize("nonsense_s", [math.nan, -math.inf])
+@pytest.mark.parametrize("nonsense_s", [math.nan, -math.inf, -1, 0])
 def test_a_deadline_that_is_no_time_is_refused(says_deadlines: bool, nonsense_s: float) -> None:
     with pytest.raises(ValueError, match="timeout_s is"):
         MetadataCache(MIME_TYPE, ORIGIN, says_deadlines).of(address("orders"), None, nonsense_s)

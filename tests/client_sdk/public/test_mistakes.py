@@ -11,7 +11,8 @@ import pytest
 
 import broker as broker_package
 import client_sdk
-from client_sdk import JSON, NotConnected, Service, address, connect, offer, run
+from client_sdk import JSON, NotConnected, Service, address, connect, offer, run, shard, sync
+from client_sdk.services.service import HOW_SERVICE
 from tests.client_sdk.fake_broker import FakeBroker
 
 CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
@@ -126,12 +127,38 @@ async def test_clients_show_what_they_are(broker: FakeBroker) -> None:
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: connect(unseen(None)), "the URL is NoneType, it must be str, such as tcp://127.0.0.1:7878"),
-    (lambda: connect(URL, service=unseen(Service)), "service= is the class Service, it must be a Service or a name"),
     (
-        lambda: connect(URL, service=unseen(print)),
-        "service= is builtin_function_or_method, it must be a Service or a name",
+        lambda: connect(URL, service=unseen(Service)),
+        f"service= is the class Service, it must be a name or a Service: {HOW_SERVICE}",
     ),
-    (lambda: offer(URL, unseen(print)), "service= is builtin_function_or_method, it must be a Service or a name"),
+    (
+        lambda: offer(URL, unseen(print)),
+        f"service= is builtin_function_or_method, it must be a name or a Service: {HOW_SERVICE}",
+    ),
+    (lambda: run(URL, unseen("orders")), f"service= is str, it must be a Service: {HOW_SERVICE}"),
+    (lambda: unseen(run)(URL), "run(): missing a required argument: 'service'; write `run(url, service)`"),
+    (lambda: connect(URL, **unseen({"timeout": 3})), "connect() has no argument timeout=; did you mean timeout_s=?"),
+    (
+        lambda: unseen(connect)(URL, "orders"),
+        "connect(): too many positional arguments; write `connect(url, service=...)`",
+    ),
+    (lambda: unseen(run)(URL, Service("a"), drain=3), "run() has no argument drain=; did you mean drain_s=?"),
+    (
+        lambda: unseen(sync.connect)(URL, connect_timeout=3),
+        "connect() has no argument connect_timeout=; did you mean connect_timeout_s=?",
+    ),
+    (
+        lambda: unseen(Service("a")).request_response("b", threads=3),
+        "@….request_response() has no argument threads=; it has codec=, codecs=, max_concurrency=, max_waiting=",
+    ),
+    (
+        lambda: unseen(Service)("a", {"region": "eu"}),
+        "Service(): too many positional arguments; write `Service('orders', tags={'region': 'eu'})`",
+    ),
+    (
+        lambda: unseen(shard)("carts"),
+        "shard(): missing a required argument: 'key'; write `shard('carts', key='user', user='ada')`",
+    ),
     (
         lambda: connect(URL, service="a", tags=unseen(["b"])),
         "tags= is list, it must be a dict, such as {'region': 'eu'}",
@@ -143,11 +170,11 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: connect(URL, retry=unseen(True)), "retry= is bool, it must be RetryPolicy()"),
     (lambda: connect(URL, hedging=unseen(0.1)), "hedging= is float, it must be Hedging()"),
-    (lambda: connect(URL, codec=unseen("json")), "codec= is str, it must be a Codec like JSON"),
-    (lambda: connect(URL, codec=unseen(json)), "codec= is module, it must be a Codec like JSON"),
+    (lambda: connect(URL, codec=unseen("json")), "codec= is str, it must be a Codec, such as client_sdk.JSON"),
+    (lambda: connect(URL, codec=unseen(json)), "codec= is module, it must be a Codec, such as client_sdk.JSON"),
     (lambda: Service(unseen(3)), "the name of a service is int, it must be str: Service('orders')"),
     (lambda: Service("a", tags=unseen(["b"])), "tags= is list, it must be a dict, such as {'region': 'eu'}"),
-    (lambda: address("a", version=unseen(3)), "the value of tag version is int, it must be str or None"),
+    (lambda: address("a", version=unseen(3)), "the value of tag version is int, it must be str or None; write str(3)"),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
 ]
 

@@ -1,0 +1,73 @@
+"""Arguments that do not fit a function.
+
+Decides what is said. What a value must be is checked where it is used.
+"""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypedDict, TypeVar, cast, is_typeddict
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LIKE: Final = 0.6  # how alike two names are, of 1, before one is proposed for the other
+
+
+class NoOptions(TypedDict):
+    """What a function takes as `**options` that knows all of its options by name: type checkers report any other."""
+
+
+def advised(example: str, options: Any = None) -> Callable[[F], F]:
+    """`example`: the function as it should be called. `options`: the TypedDict of its `**options`, if it has them."""
+
+    def decorated(function: F) -> F:
+        code = function.__code__
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        is_open = bool(code.co_flags & inspect.CO_VARKEYWORDS) and options is None  # any name is right
+        known = frozenset(own) | frozenset(options.__annotations__ if is_typeddict(options) else ())
+        name = function.__qualname__.removesuffix(".__init__")
+
+        def look(named: Mapping[str, object]) -> None:
+            if not is_open and not known.issuperset(named):
+                raise unknown_option(f"{name}()", next(each for each in named if each not in known), known) from None
+
+        def explain(given: tuple[object, ...], named: Mapping[str, object]) -> None:
+            """After a TypeError that the function itself may have raised, too."""
+            try:
+                inspect.signature(function).bind(*given, **named)
+            except TypeError as error:
+                raise TypeError(f"{name}(): {error}; write `{example}`") from None
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def call(*given: object, **named: object) -> Any:
+                look(named)
+                try:
+                    return await function(*given, **named)
+                except TypeError:
+                    explain(given, named)
+                    raise
+        else:
+
+            @functools.wraps(function)
+            def call(*given: object, **named: object) -> Any:
+                look(named)
+                try:
+                    return function(*given, **named)
+                except TypeError:
+                    explain(given, named)
+                    raise
+
+        return cast("F", call)
+
+    return decorated
+
+
+def unknown_option(function: str, given: str, known: Iterable[str]) -> TypeError:
+    """For a keyword argument that `function` has not; what it has, or what is meant."""
+    names = sorted(each for each in known if each != "self")
+    near = difflib.get_close_matches(given, names, 1, LIKE)
+    mend = f"did you mean {near[0]}=?" if near else f"it has {', '.join(f'{each}=' for each in names)}"
+    return TypeError(f"{function} has no argument {given}=; {mend}")
