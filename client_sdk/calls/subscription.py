@@ -109,7 +109,7 @@ class Subscription(Flow[T]):
         if flow is not None:
             await flow.aclose()
         if self._outage is None:
-            self._outage = Outage(self._name, self._clock)
+            self._outage = Outage(f"{self._name} waits and asks again", self._clock)
         self._outage.failed(error)
         if self._resume is not None and self._last:
             self._data = self._resume(self._last.pop())

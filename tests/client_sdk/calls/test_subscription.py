@@ -95,10 +95,10 @@ async def test_it_comes_back_and_says_where_it_was(caplog: pytest.LogCaptureFixt
     assert feed.asked == ["all", "since 2", "since 2", "since 3"]
     assert [round(each, 1) for each in feed.clock.slept] == [0.1, 0.2, 0.1]  # the first again after an item
     assert [record.message for record in caplog.records] == [
-        "subscription: connection-lost: broken",
-        "subscription: not-connected: not yet",
+        "subscription waits and asks again: connection-lost: broken",
+        "subscription waits and asks again: not-connected: not yet",
         "subscription: back after 4.0 s",
-        "subscription: route-lost: gone",
+        "subscription waits and asks again: route-lost: gone",
         "subscription: back after 2.0 s",
     ]
 
