@@ -169,6 +169,12 @@ def shard(
     return _check_keys(_build(service, tags, named, hints, SHARD), keys, "shard key", "bad-shard-key")
 
 
+def check_address(address: object) -> None:
+    """TypeError for what is none."""
+    if not isinstance(address, Address):
+        raise TypeError(f"the address is {type(address).__name__}; make one with address('service', tag='value')")
+
+
 def route_tags(tags: Mapping[str, str | None] | None) -> list[Tag]:
     """The tags of a route or an address, as written by a person; BadAddress for what cannot be sent."""
     if tags is not None and not isinstance(tags, Mapping):

@@ -15,7 +15,7 @@ from client_sdk.addresses import Address
 from client_sdk.calls.call import Call, Calls, Defaults, wait_s_of
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
-from client_sdk.calls.options import ChannelOptions, GatherOptions, StreamOptions, SubscribeOptions
+from client_sdk.calls.options import ChannelOptions, GatherOptions, RequestOptions, StreamOptions, SubscribeOptions
 from client_sdk.calls.remote import Remote, Wanted
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.retrying_stream import flow_of
@@ -24,6 +24,7 @@ from client_sdk.calls.subscription import Subscription
 from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
+from client_sdk.mistakes.arguments import NoOptions, advised, wrong_call
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.facts import ConnectionWaits
@@ -170,13 +171,7 @@ class Client(ConnectionWaits):
         data: object = b"",
         *,
         returns: None = None,
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        idempotent: bool = False,
-        retry: RetryPolicy | None = None,
-        hedging: Hedging | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Payload: ...
     @overload
     async def request_response(
@@ -185,19 +180,13 @@ class Client(ConnectionWaits):
         data: object = b"",
         *,
         returns: type[T],
-        route: str | None = None,
-        metadata: Mapping[str, bytes] | None = None,
-        timeout_s: float | None = None,
-        idempotent: bool = False,
-        retry: RetryPolicy | None = None,
-        hedging: Hedging | None = None,
-        wait_for_reconnect: bool | float | None = None,
+        **options: Unpack[RequestOptions],
     ) -> T: ...
     async def request_response(
         self,
         address: Address,
         data: object = b"",
-        *,
+        *given: object,
         returns: type[T] | None = None,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
@@ -206,6 +195,7 @@ class Client(ConnectionWaits):
         retry: RetryPolicy | None = None,
         hedging: Hedging | None = None,
         wait_for_reconnect: bool | float | None = None,
+        **wrong: Unpack[NoOptions],
     ) -> Payload | T:
         """One answer.
 
@@ -215,6 +205,8 @@ class Client(ConnectionWaits):
         >>> await client.request_response(address("orders"), b"42", returns=bytes, timeout_s=1.0)
         b'order 42'
         """
+        if given or wrong:
+            raise wrong_call(Client.request_response, given, wrong)
         if returns is not None or type(data) is not bytes:
             values = self._values
             values.check(returns)
@@ -251,6 +243,7 @@ class Client(ConnectionWaits):
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
         wait_for_reconnect: bool | float | None = None,
+        **wrong: Unpack[NoOptions],
     ) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
@@ -258,6 +251,8 @@ class Client(ConnectionWaits):
 
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
+        if wrong:
+            raise wrong_call(Client.fire_and_forget, (), wrong)
         if type(data) is not bytes:
             metadata = self._values.entries(data, None, metadata)
             data = self._values.body(data)
@@ -288,6 +283,7 @@ class Client(ConnectionWaits):
         returns: type[T],
         **options: Unpack[StreamOptions],
     ) -> Flow[T]: ...
+    @advised("client.request_stream(address('clock'), b'', route='ticks')")
     def request_stream(
         self,
         address: Address,
@@ -339,6 +335,7 @@ class Client(ConnectionWaits):
         resume: Callable[[T], object] | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Flow[T]: ...
+    @advised("client.subscribe(address('clock'), b'', route='ticks')")
     def subscribe(
         self,
         address: Address,
@@ -401,6 +398,7 @@ class Client(ConnectionWaits):
         returns: type[T],
         **options: Unpack[ChannelOptions],
     ) -> Flow[T]: ...
+    @advised("client.request_channel(address('sums'), items(), route='add')")
     def request_channel(
         self,
         address: Address,
@@ -434,6 +432,7 @@ class Client(ConnectionWaits):
         flow = flow_of(self._calls, call, initial_n, values.items(items))
         return flow if returns is None else values.flow(flow, returns, address, route)
 
+    @advised("client.metadata_push(multicast('cache'), b'all', route='flush')")
     async def metadata_push(
         self,
         address: Address,
@@ -469,6 +468,7 @@ class Client(ConnectionWaits):
         returns: type[T],
         **options: Unpack[GatherOptions],
     ) -> Gathering[T]: ...
+    @advised("client.gather(multicast('stock'), b'book', route='count')")
     def gather(
         self,
         address: Address,
@@ -501,6 +501,7 @@ class Client(ConnectionWaits):
             return Gathering[bytes](flow, enough_n)
         return Gathering[T](flow, enough_n, lambda item: self._values.value(item, returns, address, route))
 
+    @advised("client.of(Orders, address('orders'))")
     def of(
         self,
         contract: Callable[..., T],

@@ -288,7 +288,7 @@ class BadAnswer(ClientError):
     """
 
     default_word = "bad-answer"
-    usual_advice = "it was processed; service and caller disagree on the type of the answer"
+    usual_advice = "it was processed; give the call the returns= that the service's handler returns"
 
 
 class DeadlineExceeded(ClientError, TimeoutError):

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
+from client_sdk.mistakes.operators import refused
 from client_sdk.payload import Payload
 
 if TYPE_CHECKING:  # a default is of Python 3.13
@@ -27,6 +28,7 @@ else:
     Item = TypeVar("Item")
 
 MAX_N: Final = 0x7FFFFFFF  # credit has 31 bits on the wire
+_HOW: Final = "write `async for item in stream:`, or `await anext(stream)` for one item"
 DEFAULT_WINDOW_N: Final = 32  # items that may be under way; enough to hide a round trip at ordinary rates
 
 
@@ -242,6 +244,12 @@ class Flow(AsyncIterator[Item]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    if not TYPE_CHECKING:
+        __await__ = refused(f"a stream is not awaited: {_HOW}")
+        __iter__ = refused(f"a stream is read in an event loop: {_HOW}; without async use client_sdk.sync")
+        __enter__ = refused("a stream is closed in an event loop: write `async with`, not `with`")
+        __exit__ = __enter__  # Python looks for it first
 
     def __del__(self) -> None:
         # A loop that was left early drops its iterator, and nobody else holds it.

@@ -8,7 +8,7 @@ A call that looks like an earlier one costs one look into a dict. Source: D-41 o
 import math
 from typing import Final
 
-from client_sdk.addresses import Address
+from client_sdk.addresses import Address, check_address
 from client_sdk.metadata import entry_bytes, route_bytes
 
 MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again
@@ -42,8 +42,7 @@ class MetadataCache:
         return self.of(address, route, math.ldexp(math.ceil(fraction * 16), exponent - 4))
 
     def _build(self, address: Address, route: str | None, timeout_s: float | None) -> bytes:
-        if not isinstance(address, Address):
-            raise TypeError(f"the address is {type(address).__name__}; make one with address('service', tag='value')")
+        check_address(address)
         frame = address.frame_bytes(self._origin, self._deadline_ms(timeout_s))
         head = entry_bytes(self._mime_type, frame)
         if route is not None:

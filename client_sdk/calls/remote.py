@@ -12,10 +12,11 @@ import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, overload
 
-from client_sdk.addresses import Address
+from client_sdk.addresses import Address, check_address
 from client_sdk.calls.retry import RetryPolicy
 from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.calls.values import Values
+from client_sdk.mistakes.arguments import meant
 from client_sdk.services.contract import NOTHING, Contract, Method
 from client_sdk.streams import Flow
 from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM
@@ -121,7 +122,8 @@ class Remote:
     """What `Client.of` gives."""
 
     def __init__(self, client: Calling, contract: Contract, address: Address, wanted: Wanted, values: Values) -> None:
-        """TypeError for a type of the contract that the client's codec has not."""
+        """TypeError for what is no address, and a type of the contract that the client's codec has not."""
+        check_address(address)
         for method in contract.methods.values():
             try:
                 if method.parameter is not None:
@@ -138,7 +140,7 @@ class Remote:
     def __getattr__(self, name: str) -> Any:
         method = self._contract.methods.get(name)
         if method is None:
-            raise AttributeError(f"{self._contract.name} has no method {name!r}")
+            raise AttributeError(f"{self._contract.name} has no method {name!r}; {meant(name, self._contract.methods)}")
         call: Callable[..., Any] = functools.partial(_CALLS[method.model], self, method)
         self.__dict__[name] = call
         return call
@@ -256,8 +258,8 @@ class Remote:
             return named[parameter.name]
         elif not given and not named and parameter.default is not inspect.Parameter.empty:
             return parameter.default
-        shown = "no argument" if parameter is None else f"one argument, {parameter.name}"
-        raise TypeError(f"{self._contract.name}.{method.name}() takes {shown}")
+        takes, shown = ("no argument", "") if parameter is None else (f"one argument, {parameter.name}", parameter.name)
+        raise TypeError(f"{self._contract.name}.{method.name}() takes {takes}: write {method.name}({shown})")
 
 
 _CALLS: Final[dict[str, Callable[..., Any]]] = {

@@ -5,9 +5,10 @@ Decides when there are enough. The words on the wire are `gather_answers`'s.
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
+from client_sdk.mistakes.operators import refused
 from client_sdk.payload import Payload
 from client_sdk.services.gather_answers import Answer, T, read_answer
 from client_sdk.streams import Flow
@@ -45,6 +46,9 @@ class Gathering(AsyncIterator[Answer[T]]):
 
     def __aiter__(self) -> "Gathering[T]":
         return self
+
+    if not TYPE_CHECKING:
+        __iter__ = refused("answers are awaited: write `await client.gather(...)`, or `async for` for one by one")
 
     async def __anext__(self) -> Answer[T]:
         if self._missing_n == 0:

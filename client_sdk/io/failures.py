@@ -47,4 +47,7 @@ def failure_of(error: BaseException, what: str) -> tuple[int, str]:
         return APPLICATION_ERROR, "caller-failed: the caller's own items failed"
     incident = secrets.token_hex(4)
     _log.error("%s: the handler failed, incident %s", what, incident, exc_info=error)
-    return APPLICATION_ERROR, f"handler-failed: incident {incident}; the log of the service has the reason"
+    return (
+        APPLICATION_ERROR,
+        f"handler-failed: incident {incident}; look for it in the log of the service",
+    )

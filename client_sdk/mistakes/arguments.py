@@ -67,7 +67,21 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
 
 def unknown_option(function: str, given: str, known: Iterable[str]) -> TypeError:
     """For a keyword argument that `function` has not; what it has, or what is meant."""
-    names = sorted(each for each in known if each != "self")
-    near = difflib.get_close_matches(given, names, 1, LIKE)
-    mend = f"did you mean {near[0]}=?" if near else f"it has {', '.join(f'{each}=' for each in names)}"
+    mend = meant(f"{given}=", (f"{each}=" for each in known if each != "self"))
     return TypeError(f"{function} has no argument {given}=; {mend}")
+
+
+def wrong_call(function: Callable[..., Any], given: tuple[object, ...], named: Iterable[str]) -> TypeError:
+    """For a call that takes an address and data, and all else by name; it got more, or another name."""
+    code, name = function.__code__, function.__qualname__
+    for each in named:
+        return unknown_option(f"{name}()", each, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    text = f"{name}() takes the address and the data, then names only"
+    return TypeError(f"{text}; write {function.__name__}(to, data, route={given[0]!r})")
+
+
+def meant(given: str, known: Iterable[str]) -> str:
+    """The name that is probably meant, as a question; all that there are, where none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(given, names, 1, LIKE)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}"

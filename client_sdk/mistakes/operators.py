@@ -1,10 +1,15 @@
-"""Objects that Python is asked to await, to loop over or to enter, and that cannot be: methods that say what to write.
+"""Objects that are awaited, looped over or entered and cannot be, and clients that are never closed.
 
-Only for methods that type checkers shall not see: they know that there are none.
+The methods are not for type checkers: these know that there are none.
 """
 
+import logging
+import warnings
 from collections.abc import Callable
-from typing import Any, Never
+from typing import Any, Final, Never
+
+CLOSE_HOW: Final = "write `async with connect(...) as client:`, or end it with `await client.close()`"
+_log: Final = logging.getLogger("client_sdk")
 
 
 def refused(text: str) -> Callable[..., Any]:
@@ -14,3 +19,10 @@ def refused(text: str) -> Callable[..., Any]:
         raise TypeError(text)
 
     return refuse
+
+
+def warn_unclosed(client: object) -> None:
+    """Nobody holds it any more, and its connection is open. Python shows a ResourceWarning only with `-X dev`."""
+    text = f"unclosed {client!r}: {CLOSE_HOW}"
+    _log.warning("%s", text)
+    warnings.warn(text, ResourceWarning, stacklevel=3, source=client)

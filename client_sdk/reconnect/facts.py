@@ -3,9 +3,10 @@
 The facts are only read, so that any thread may; who waits for others does that in the event loop.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from client_sdk.errors import ClientError
+from client_sdk.mistakes.operators import CLOSE_HOW, refused, warn_unclosed
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
 
@@ -82,6 +83,14 @@ class ConnectionWaits(ConnectionFacts):
 
     >>> await client.wait_connected()
     """
+
+    def __del__(self) -> None:
+        # The connection stays: a stream may still be read whose client nobody holds.
+        if self._manager.is_open:
+            warn_unclosed(self)
+
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = refused(f"this client is connected already: {CLOSE_HOW}")
 
     def changes(self) -> Changes:
         """Its states from now on, the present one first, until it is closed.

@@ -109,6 +109,11 @@ class ConnectionManager:
         return self._reason
 
     @property
+    def is_open(self) -> bool:
+        """There was a connection, and nobody has ended it for ever."""
+        return self._task is not None and not self.is_over
+
+    @property
     def is_over(self) -> bool:
         """There will be no connection any more."""
         return self._is_closing or self._closed.is_set()

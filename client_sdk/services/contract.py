@@ -95,13 +95,13 @@ def read_contract(contract: Any) -> Contract:
             members |= dict.fromkeys(inspect.get_annotations(base)) | dict(vars(base))
     members = {each: member for each, member in members.items() if not each.startswith("_")}
     if not members:
-        raise TypeError(f"{name} is no contract: it has no methods")
+        raise TypeError(f"{name} is no contract: it has no methods, such as async def add(self, n: int) -> int")
     return Contract(name, {each: _method_of(f"{name}.{each}", each, member) for each, member in members.items()})
 
 
 def _method_of(shown: str, name: str, function: Any) -> Method:
     if not inspect.isfunction(function):
-        raise TypeError(f"{shown} is no method: a contract has nothing but methods")
+        raise TypeError(f"{shown} is no method, and a contract has nothing but methods: take it out of the class")
     hints, signature = hints_of(function), inspect.signature(function)
     parameter = _parameter_of(shown, signature, hints)
     gives, gives_items = _type_of(shown, "what it returns", hints.get("return", signature.return_annotation))
@@ -125,7 +125,7 @@ def _method_of(shown: str, name: str, function: Any) -> Method:
     if takes_items:
         raise TypeError(f"{shown} takes an AsyncIterator, so it must return one, too")
     if not is_async:
-        raise TypeError(f"{shown} must be async def, or return an AsyncIterator")
+        raise TypeError(f"{shown} must be async def for one answer, or return an AsyncIterator for a stream")
     return Method(name, REQUEST_RESPONSE, parameter, gives, is_twice)
 
 
@@ -137,7 +137,7 @@ def _parameter_of(shown: str, signature: inspect.Signature, hints: dict[str, Any
     first = parameters[0]
     if len(parameters) > 1 or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
         names = ", ".join(str(each).partition(":")[0] for each in parameters)
-        raise TypeError(f"{shown} takes {names}: it must be one value; several go into one dataclass")
+        raise TypeError(f"{shown} takes {names}: it must be one value; put several into one dataclass")
     return Parameter(first.name, hints.get(first.name, first.annotation), first.default)
 
 
@@ -147,7 +147,7 @@ def _type_of(shown: str, what: str, hint: Any) -> tuple[Any, bool]:
     if items:
         hint = typing.get_args(hint)[0]
     if hint is _ABSENT or hint in _ITERATORS:
-        raise TypeError(f"{shown} does not say {what}")
+        raise TypeError(f"{shown} does not say {what}: annotate it with the type, such as int")
     if isinstance(hint, str):
         raise TypeError(f"{shown}: the type {hint!r} cannot be found; define it at the top of the module")
     if hint is Payload:

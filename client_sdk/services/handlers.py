@@ -220,7 +220,9 @@ def handler_of(
         if is_sync and model == REQUEST_CHANNEL:
             raise TypeError(f"a {model} handler is an async function: write async def, with yield")
     elif is_of(inspect.isasyncgenfunction, function) or is_of(inspect.isgeneratorfunction, function):
-        raise TypeError(f"a {model} handler gives one answer: a function without yield")
+        raise TypeError(
+            f"a {model} handler gives one answer: write return in place of yield, or make it a request_stream handler"
+        )
     if is_sync:
         threads = Threads(name)
         max_concurrency = MAX_THREADS if max_concurrency is None else max_concurrency
@@ -244,7 +246,10 @@ def _shape_of(model: str, function: Callable[..., Any]) -> Shape:
         if parameter.default is _UNKNOWN and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if not 1 <= len(parameters) <= 2 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters):
-        raise TypeError(f"a {model} handler takes 1 or 2 parameters: the data, the Request, or both")
+        raise TypeError(
+            f"a {model} handler takes 1 or 2 parameters, not {len(parameters)}: write (data: bytes), "
+            "(request: Request) or both"
+        )
     if parameters[0].name in ("self", "cls"):
         raise TypeError(
             f"a {model} handler must not be an unbound method; give the decorator a bound one, such as obj.method"

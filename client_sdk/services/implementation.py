@@ -43,7 +43,7 @@ def parts_of(contract: Contract, implementation: object, codecs: Sequence[Codec]
         raise TypeError(f"{name} is a class: implement({contract.name}) takes an object, such as {name}()")
     missing = [name for name in contract.methods if not callable(getattr(implementation, name, None))]
     if missing:
-        raise TypeError(f"{owner} has no method {', '.join(missing)}, which {contract.name} has")
+        raise TypeError(f"{owner} has no method {', '.join(missing)}, which {contract.name} has: add it to {owner}")
     for name, method in contract.methods.items():
         parameter = method.parameter
         try:
@@ -107,7 +107,8 @@ def _check_fit(shown: str, wanted: str, own: Any, of_contract: Any, *, is_taken:
     narrow, wide = (of_contract, own) if is_taken else (own, of_contract)
     if not issubclass(narrow, wide) and not typing.is_typeddict(wide) and not typing.is_typeddict(narrow):
         verb = "takes" if is_taken else "gives"
-        raise TypeError(f"{shown} {verb} {own.__name__}, and {wanted} {verb} {of_contract.__name__}")
+        text = f"{shown} {verb} {own.__name__}, and {wanted} {verb} {of_contract.__name__}"
+        raise TypeError(f"{text}: both must have the same type")
 
 
 def _item_of(hint: Any) -> Any:

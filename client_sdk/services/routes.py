@@ -44,7 +44,8 @@ class Routes:
     def add(self, route: str, handler: Handler) -> None:
         """ValueError when the route has one; `route` is empty for the handler of all others."""
         if (self._unnamed is not None) if not route else (route in self._named):
-            raise ValueError(f"service {self._service!r} has a {self._model} handler for route {route!r} already")
+            text = f"service {self._service!r} has a {self._model} handler for route {route!r} already"
+            raise ValueError(f"{text}: give one of the two another route")
         if route:
             self._named[route] = handler
         else:
@@ -70,8 +71,8 @@ class Routes:
         names = Request(self._model, b"", metadata).routes
         handler = self._choose(names)
         if handler is None:
-            shown = names[0] if names else ""
-            text = f"service {self._service!r} has no {self._model} handler for route {shown!r}"
+            wanted = f"for route {names[0]!r}" if names else "for a request without route="
+            text = f"service {self._service!r} has no {self._model} handler {wanted}"
             raise Refused("no-handler", f"{text}; {self._those_there_are(names)}", INVALID)
         if len(metadata) <= MAX_KNOWN_BYTES:
             if len(self._known) >= MAX_KNOWN:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, Unpack
 
 from client_sdk.calls.options import ConnectOptions, OfferOptions
-from client_sdk.clock import Clock, find_loop_factory
+from client_sdk.clock import Clock, find_loop_factory, is_in_loop
 from client_sdk.errors import ConnectionLost, NotConnected
 from client_sdk.mistakes.arguments import advised
 from client_sdk.reconnect.backoff import Backoff
@@ -118,18 +118,10 @@ def run(
     >>> run("tcp://127.0.0.1:7878", Service("ledger"))  # doctest: +SKIP
     """
     check_service(service)
-    if _is_in_loop():
+    if is_in_loop():
         raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, instance=instance, drain_s=drain_s, **options))
-
-
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> Group | None:

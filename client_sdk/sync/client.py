@@ -8,7 +8,7 @@ import functools
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
 from client_sdk import Address, Payload
 from client_sdk import Client as AsyncClient
@@ -25,7 +25,10 @@ from client_sdk.calls.options import (
     SubscribeOptions,
 )
 from client_sdk.client import T
+from client_sdk.clock import is_in_loop
+from client_sdk.errors import NotConnected
 from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.operators import refused
 from client_sdk.reconnect.facts import ConnectionFacts
 from client_sdk.reconnect.state import Change, State
 from client_sdk.services.service import DEFAULT_DRAIN_S
@@ -66,10 +69,16 @@ class Client(ConnectionFacts):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = refused(
+            "this client blocks: write `with sync.connect(...)`, or `async with client_sdk.connect(...)`"
+        )
+
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._thread.is_forked:
             self._lifecycle.close_soon()
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+            text = f"unclosed {self!r}: write `with sync.connect(...) as client:`, or end it with `client.close()`"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
         return f"<sync client {self.route_id} of {self.broker}>"
@@ -352,11 +361,14 @@ def connect(urls: str | Sequence[str], **options: Unpack[ConnectOptions]) -> Cli
         connecting = connect_async(urls, **options)
         lifecycle = ClientLifecycle(thread, connecting)
         return Client(lifecycle, thread.run(lifecycle.open), options.get("timeout_s"))
-    except BaseException:
+    except BaseException as error:
         try:
             if lifecycle is not None:  # it may have succeeded just when this thread was interrupted
                 with contextlib.suppress(ConnectionError):
                     thread.run(lifecycle.close)
         finally:
             BACKGROUND.leave(thread)
+        if isinstance(error, NotConnected) and error.word == "connect-timeout" and is_in_loop():
+            text = "sync.connect blocks the event loop of this thread, maybe the broker's: use client_sdk.connect"
+            raise NotConnected(f"{error.text}; {text}", word=error.word) from None
         raise

@@ -7,9 +7,10 @@ those that have arrived come along, since the way to the other thread is long.
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from client_sdk.calls.scatter_gather import Gathering as AsyncGathering
+from client_sdk.mistakes.operators import refused
 from client_sdk.services.gather_answers import Answer
 from client_sdk.services.gather_answers import T as Made
 from client_sdk.streams import Flow as AsyncFlow
@@ -61,6 +62,10 @@ class Items(Iterator[T]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    if not TYPE_CHECKING:
+        __aiter__ = refused("this stream blocks: write `for` and `with`; for `async for` use client_sdk.connect")
+        __aenter__ = __aexit__ = __aiter__
 
     async def _take(self) -> list[T]:
         """The next one, and what is there already; empty at the end."""

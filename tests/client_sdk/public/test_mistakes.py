@@ -11,7 +11,8 @@ import pytest
 
 import broker as broker_package
 import client_sdk
-from client_sdk import JSON, NotConnected, Service, address, connect, offer, run, shard, sync
+from client_sdk import JSON, NotConnected, Service, address, connect, multicast, offer, run, shard, sync
+from client_sdk.mistakes.operators import CLOSE_HOW
 from client_sdk.services.service import HOW_SERVICE
 from tests.client_sdk.fake_broker import FakeBroker
 
@@ -186,6 +187,19 @@ async def test_what_is_no_argument_is_named(mistake: Callable[[], object], text:
     assert str(caught.value) == text
 
 
+@pytest.mark.parametrize("timeout_s", [-1, 0, float("nan")])
+async def test_a_deadline_that_is_over_before_the_call_is_refused_and_nothing_sent(
+    broker: FakeBroker, timeout_s: float
+) -> None:
+    text = f"timeout_s is {timeout_s}, it must be a number of seconds above 0; math.inf: no deadline"
+    with pytest.raises(ValueError, match=text):
+        connect(broker.url, timeout_s=timeout_s)
+    async with connect(broker.url) as client:
+        for call in (client.request_response, client.fire_and_forget):
+            with pytest.raises(ValueError, match=text):
+                await call(address("x"), timeout_s=timeout_s)
+
+
 async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> None:
     async with connect(broker.url, codec=JSON) as client:
         to = address("x")
@@ -211,9 +225,69 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
                 "the items of a channel are list, they must be an async iterable, such as what an async function "
                 "with yield gives",
             ),
+            (
+                lambda: unseen(client).request_response(to, b"x", "sum"),
+                "Client.request_response() takes the address and the data, then names only; "
+                "write request_response(to, data, route='sum')",
+            ),
+            (
+                lambda: client.request_response(to, **unseen({"timeout": 3})),
+                "Client.request_response() has no argument timeout=; did you mean timeout_s=?",
+            ),
+            (
+                lambda: client.fire_and_forget(to, **unseen({"rout": "a"})),
+                "Client.fire_and_forget() has no argument rout=; did you mean route=?",
+            ),
+            (
+                lambda: client.metadata_push(to, b"", **unseen({"timeout": 3})),
+                "Client.metadata_push() has no argument timeout=; did you mean timeout_s=?",
+            ),
+            (
+                lambda: anext(client.request_stream(to, **unseen({"n": 3}))),
+                "Client.request_stream() has no argument n=; it has address=, data=, idempotent=, initial_n=, "
+                "metadata=, retry=, returns=, route=, timeout_s=, wait_for_reconnect=",
+            ),
             (lambda: client.request_response(to, object()), f"JSON has no object: {INSTEAD}"),
         ]
         for call, text in calls:
             with pytest.raises(TypeError) as caught:
                 await call()
             assert str(caught.value) == text
+
+
+async def test_what_is_awaited_looped_over_or_entered_wrongly_says_how(broker: FakeBroker) -> None:
+    async with connect(broker.url, service=Service("x")) as client:
+        stream, gathering = unseen(client.request_stream(address("x"))), unseen(client.gather(multicast("x")))
+        how = "write `async for item in stream:`, or `await anext(stream)` for one item"
+        tried: list[tuple[Callable[[], object], str]] = [
+            (lambda: stream.__await__(), f"a stream is not awaited: {how}"),
+            (
+                lambda: list(stream),
+                f"a stream is read in an event loop: {how}; without async use client_sdk.sync",
+            ),
+            (lambda: stream.__enter__(), "a stream is closed in an event loop: write `async with`, not `with`"),
+            (
+                lambda: list(gathering),
+                "answers are awaited: write `await client.gather(...)`, or `async for` for one by one",
+            ),
+            (lambda: unseen(client).__aenter__(), f"this client is connected already: {CLOSE_HOW}"),
+        ]
+        for attempt, text in tried:
+            with pytest.raises(TypeError) as caught:
+                attempt()
+            assert str(caught.value) == text
+        with pytest.raises(TypeError) as caught:
+            await stream
+        assert str(caught.value) == f"a stream is not awaited: {how}"
+
+
+async def test_a_client_that_nobody_holds_and_nobody_closed_is_told_of(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await connect(broker.url)
+    text, manager = f"unclosed {client!r}: {CLOSE_HOW}", client._manager
+    with pytest.warns(ResourceWarning) as warned:
+        del client
+    assert [str(each.message) for each in warned] == [text]
+    assert [record.getMessage() for record in caplog.records] == [text]
+    await manager.close()

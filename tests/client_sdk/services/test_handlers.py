@@ -329,8 +329,8 @@ def test_handlers_that_could_never_work_are_refused_when_they_are_written() -> N
 
     answer, items, channel = service.request_response(), service.request_stream(), service.request_channel()
     wrong: list[tuple[Any, str, str]] = [
-        (answer, "def handle(request): yield", "without yield"),
-        (answer, "async def handle(request): yield", "without yield"),
+        (answer, "def handle(request): yield", "write return in place of yield"),
+        (answer, "async def handle(request): yield", "write return in place of yield"),
         (channel, "def handle(request): yield", "write async def, with yield"),
         (channel, "async def handle(request): pass", "with yield, not with return"),
         (items, "async def handle(request): pass", "with yield, not with return"),

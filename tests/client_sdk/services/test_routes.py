@@ -55,8 +55,8 @@ async def test_without_an_unnamed_handler_unknown_routes_are_refused() -> None:
     for more in (b"", routes_bytes("b")):
         with pytest.raises(Refused) as caught:
             await ask(service, b"", more=more)
-        shown = "b" if more else ""
-        text = f"no-handler: service 's' has no request_response handler for route '{shown}'; it has 'a'"
+        wanted = "route 'b'" if more else "a request without route="
+        text = f"no-handler: service 's' has no request_response handler for {wanted}; it has 'a'"
         assert refusal(caught) == ("no-handler", INVALID, text)
     with pytest.raises(Refused, match=r"no-handler: .* no request_stream handler"):
         await stream(Service("empty"))

@@ -59,7 +59,7 @@ def shape(function: object) -> tuple[list[tuple[object, ...]], dict[str, object]
             options |= get_type_hints(get_args(each.annotation)[0])
         elif each.kind is inspect.Parameter.KEYWORD_ONLY:
             options[each.name] = each.annotation
-        else:
+        elif each.kind is not inspect.Parameter.VAR_POSITIONAL:  # which the async client takes to say what is wrong
             annotation = str(each.annotation)
             for one, other in SAME.items():
                 annotation = annotation.replace(one, other)
