@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -15,10 +17,13 @@ from spark_sink.errors import BadMoment, SinkError
 from spark_sink.timestamps import moment_of
 
 if TYPE_CHECKING:
-    from rich.console import Console, OverflowMethod
+    from rich.console import Console
 
 SHORT_ID: Final = 8  # digits of an id
 WIDTH: Final = 200  # columns where the output is no terminal and says no width
+GAP: Final = 2  # columns between a name and what it stands for, and between two cells
+MIN_WIDTH: Final = 20  # columns of what a name stands for, however narrow the terminal is
+MAX_CELL_LINES: Final = 4  # of a cell in a table; more are read better beside a name
 
 
 def plain(text: str) -> str:
@@ -53,21 +58,72 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_rows(
-    console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], overflow: OverflowMethod = "fold"
-) -> None:
-    """A table; columns whose heads begin with `>` are numbers. `overflow`: of cells that are too long."""
+def print_rows(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; columns whose heads begin with `>` are numbers. Where it does not fit, one row below the other: nothing
+    is cut."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD if columns else None, show_header=bool(columns), pad_edge=False)
-    for column in columns:
-        is_number = column.startswith(">")
-        table.add_column(column.removeprefix(">"), justify="right" if is_number else "left", overflow=overflow)
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))  # no markup
+    heads = [column.removeprefix(">") for column in columns]
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = _widths(heads, cells, console.width)
+    if widths is None:
+        for number, row in enumerate(cells):
+            for line in [""] * bool(number) + fact_lines(list(zip(heads, row, strict=True)), console.width):
+                say(console, line)
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+    for column, head, width in zip(columns, heads, widths, strict=True):
+        table.add_column(head, justify="right" if column.startswith(">") else "left", width=width)
+    for row in cells:
+        table.add_row(*map(Text, row))  # no markup
     console.print(table)
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Names and what they stand for, without the library for tables: to import it takes `ctl status` a third of its
+    CPU."""
+    for line in fact_lines(facts, shutil.get_terminal_size((WIDTH, 1)).columns):
+        click.echo(line)
+
+
+def fact_lines(facts: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """The same, folded beside their names."""
+    names_width = max((len(name) for name, _ in facts), default=0) + GAP
+    found = []
+    for name, fact in facts:
+        lines = _wrapped(plain(fact), max(width - names_width, MIN_WIDTH)) or [""]
+        for beside, line in zip([plain(name)] + [""] * len(lines), lines, strict=False):
+            found.append(f"{beside:{names_width}}{line}".rstrip())
+    return found
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Between words only: a path that is cut can't be copied."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """The columns that a table of this width gives to each; None: it would cut words, or be high instead of wide."""
+    from rich.cells import cell_len
+
+    columns = [[head, *(row[number] for row in rows)] for number, head in enumerate(heads)]
+    widths = [max(map(cell_len, column)) for column in columns]
+    least = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    excess = sum(widths) + GAP * (len(widths) - 1) - width
+    if excess > sum(widths) - sum(least):
+        return None
+    for _ in range(excess):
+        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
+        widths[widest] -= 1
+    is_high = any(
+        len(cell) > width * MAX_CELL_LINES or len(_wrapped(cell, width)) > MAX_CELL_LINES
+        for column, width in zip(columns, widths, strict=True)
+        for cell in column
+        if len(cell) > width
+    )
+    return None if is_high else widths
 
 
 def moment_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:

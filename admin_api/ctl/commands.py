@@ -24,7 +24,7 @@ from admin_api.ctl.place import PAGE
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
 from broker import exit_status
-from spark_sink.terminal import plain
+from spark_sink.terminal import plain, print_facts
 
 if TYPE_CHECKING:
     from admin_api.ctl.client import AdminClient
@@ -130,7 +130,7 @@ def status(client: AdminClient, is_checked: bool) -> Output:
     """Show the broker's status."""
     body = client.get("/api/v1/status", "broker_id")
     if not is_checked:
-        return Output(body, lambda: print_table((), status_rows(body)))
+        return Output(body, lambda: print_facts(status_rows(body)))
     is_drained = any(each["kind"] == "broker" for each in client.get_all(tables.DRAINS.path)["items"])
     checked, why = check_of(body, is_drained)
     verdict = {"state": body["state"], "is_drained": is_drained, "status": checked, "why": why}
@@ -161,7 +161,7 @@ def limits(client: AdminClient) -> Output:
 def route(client: AdminClient, route_id: str) -> Output:
     """Show the route ID."""
     body = client.get(f"/api/v1/routes/{urllib.parse.quote(route_id, safe='')}", "route_id")
-    return Output(body, lambda: print_table((), route_rows(body)))
+    return Output(body, lambda: print_facts(route_rows(body)))
 
 
 @ctl.command()
@@ -173,10 +173,13 @@ def service(client: AdminClient, name: str) -> Output:
 
     def show() -> None:
         show_table(tables.SERVICES, [body["service"]])
-        print_table((), [(key, shown_value(value)) for key, value in body["policy"].items()])
+        click.echo()
+        print_facts([(key, shown_value(value)) for key, value in body["policy"].items()])
+        click.echo()
         show_table(tables.ROUTES, body["routes"]["items"])
         if body["routes"]["total"] > len(body["routes"]["items"]):
             click.echo(f"{len(body['routes']['items']):,} of {body['routes']['total']:,} routes; `ctl routes` has all")
+        click.echo()
         show_table(tables.TRAFFIC, body["traffic"])
 
     return Output(body, show)
@@ -219,6 +222,7 @@ def links(client: AdminClient) -> Output:
     def show() -> None:
         show_table(tables.LINKS, body["items"])
         if body["dials"]:
+            click.echo()
             show_table(tables.DIALS, body["dials"])
 
     return Output(body, show)
@@ -328,7 +332,8 @@ def samwise_status(client: AdminClient) -> Output:
 
     def show() -> None:
         rows = [("process", f"{body['pid']}, {body['restarts']:,} restarts"), *samwise_texts(body).items()]
-        print_table((), [*rows, ("listens on", " ".join(body["endpoints"]))])
+        print_facts([*rows, ("listens on", " ".join(body["endpoints"]))])
+        click.echo()
         show_table(tables.DESTINATIONS, body["destinations"])
 
     return Output(body, show)
@@ -395,7 +400,8 @@ def feed_status(client: AdminClient) -> Output:
     body = client.get(tables.POSTED.path, "posted")
 
     def show() -> None:
-        print_table((), [("process", f"{body['pid']}, {body['restarts']:,} restarts")])
+        print_facts([("process", f"{body['pid']}, {body['restarts']:,} restarts")])
+        click.echo()
         show_feed(body)
 
     return Output(body, show)
@@ -430,18 +436,15 @@ def feed_posts(client: AdminClient, folder: str, path: str, without: str, after:
 def show_feed(body: Item) -> None:
     """The tables of a FeedView; those that are empty are left out."""
     takers = [*body["mirrors"], *body["winnowed"]]
-    if body["posted"] or not takers:
-        show_table(tables.POSTED, body["posted"])
+    shown = [(tables.POSTED, body["posted"])] if body["posted"] or not takers else []
     for table, field in ((tables.SINKS, "sinks"), (tables.CONSUMERS, "consumers")):
-        rows = [{"folder": each["name"], **row} for each in body["posted"] for row in each[field]]
-        if rows:
+        shown.append((table, [{"folder": each["name"], **row} for each in body["posted"] for row in each[field]]))
+    shown += [(tables.MIRRORS, body["mirrors"]), (tables.WINNOWED, body["winnowed"])]
+    shown.append((tables.SOURCES, [{"of": each["name"], **one} for each in takers for one in each["sources"]]))
+    for number, (table, rows) in enumerate((table, rows) for table, rows in shown if rows or table is tables.POSTED):
+        if number:
             click.echo()
-            show_table(table, rows)
-    for table, field in ((tables.MIRRORS, "mirrors"), (tables.WINNOWED, "winnowed")):
-        if body[field]:
-            show_table(table, body[field])
-    if takers:
-        show_table(tables.SOURCES, [{"of": each["name"], **source} for each in takers for source in each["sources"]])
+        show_table(table, rows)
     if body["events_dropped"]:
         click.echo(f"\nevents dropped: {body['events_dropped']:,}")
 
@@ -464,7 +467,7 @@ def change_messages(client: AdminClient, what: str, changes: list[tuple[str, str
     return sentence({"items": items}, f"{len(items):,} messages {what}")
 
 
-def status_rows(body: Item) -> list[tuple[str, ...]]:
+def status_rows(body: Item) -> list[tuple[str, str]]:
     """What `status` prints."""
     files = body["event_files"]
     return [

@@ -4,18 +4,13 @@ Everything that a peer named is shown without control characters, so that nobody
 """
 
 import json
-import shutil
-import textwrap
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 
-from spark_sink.terminal import WIDTH, console_of, plain, print_rows
+from spark_sink.terminal import console_of, print_rows
 from spark_sink.timestamps import span_text
-
-GAP: Final = 2  # columns between a name and what it stands for
-MIN_WIDTH: Final = 20  # columns of that, however narrow the terminal is
 
 
 def print_json(body: dict[str, Any], is_line: bool = False) -> None:
@@ -24,25 +19,11 @@ def print_json(body: dict[str, Any], is_line: bool = False) -> None:
 
 
 def print_table(columns: tuple[str, ...], rows: Sequence[Sequence[str]], nothing: str = "") -> None:
-    """A table, or the word for an empty one; a column that begins with > is right-aligned. No columns: names and what
-    they stand for."""
-    if not rows and nothing:
-        click.echo(nothing)
-        return
-    if columns:
-        print_rows(console_of(), columns, rows, overflow="ellipsis")
+    """A table, or the word for an empty one; a column that begins with > is right-aligned."""
+    if rows or not nothing:
+        print_rows(console_of(), columns, rows)
     else:
-        _print_facts(rows)
-
-
-def _print_facts(rows: Sequence[Sequence[str]]) -> None:
-    """Without the library for tables: to import it would take `status` a third of its CPU."""
-    width = shutil.get_terminal_size((WIDTH, 1)).columns
-    names_width = max((len(name) for name, _ in rows), default=0) + GAP
-    for name, fact in rows:
-        lines = textwrap.wrap(plain(fact), max(width - names_width, MIN_WIDTH), break_on_hyphens=False) or [""]
-        for beside, line in zip([plain(name)] + [""] * len(lines), lines, strict=False):
-            click.echo(f"{beside:{names_width}}{line}".rstrip())
+        click.echo(nothing)
 
 
 def age(seconds: float) -> str:

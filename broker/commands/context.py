@@ -23,6 +23,7 @@ from broker.contexts import (
     read_contexts,
     shown,
 )
+from spark_sink.terminal import print_facts
 
 COLUMNS = ("in use", "name", "url", "admin", "logs in by")
 _NAME = click.argument("name", shell_complete=complete_contexts)
@@ -143,7 +144,7 @@ def show(name: str | None, is_json: bool) -> None:
         click.echo(json.dumps({"name": wanted, "is_in_use": wanted == contexts.selected, **found}, indent=2))
         return
     rows = [(field, "(kept)" if text is True else str(text)) for field, text in found.items()]
-    print_table((), [("name", wanted), *rows])
+    print_facts([("name", wanted), *rows])
 
 
 @context.command()

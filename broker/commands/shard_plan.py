@@ -310,7 +310,7 @@ def _json(plan: Plan, keys_n: int, outcomes: Sequence[Outcome]) -> dict[str, obj
 
 def _print(plan: Plan, keys_n: int, outcomes: Sequence[Outcome]) -> None:
     change = f"{len(plan.joined):,} join, {len(plan.left):,} leave"
-    click.echo(f"{keys_n:,} keys; {len(plan.before.routes):,} routes, {change}: {len(plan.after.routes):,} routes")
+    click.echo(f"{keys_n:,} keys; {len(plan.before.routes):,} routes, {change}: {len(plan.after.routes):,} routes\n")
     print_table(
         ("method", ">keys moved", ">%", ">ideal %", ">fullest route", ">max/mean", ">gini"),
         [

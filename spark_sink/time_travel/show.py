@@ -48,7 +48,9 @@ def print_table_at(table: values.TableAt, routes: Sequence[values.SeenRoute], co
         say(console, "no routes" if not table.routes else f"none of the {len(table.routes):,} routes matches")
         return
     rows = [_cells(route, table) for route in routes]
+    console.print()
     print_rows(console, ("service", "route id", "tags", "since", ">uptime", "broker", "peer", ">requests"), rows)
+    console.print()
     if len(routes) < len(table.routes):
         say(console, f"{len(routes):,} of {len(table.routes):,} routes are shown.", "dim")
     say(console, "requests: as of the broker's last snapshot, or of the time when the route joined.", "dim")
@@ -69,7 +71,9 @@ def print_difference(
     rows += [("- left", *_short_cells(route, before)) for route in difference.left]
     rows += [("~ replaced", *_changed_cells(change, before, after)) for change in difference.replaced]
     rows += [("~ changed", *_changed_cells(change, before, after)) for change in difference.changed]
+    console.print()
     print_rows(console, ("", "service", "route id", "tags", "since", "broker", "peer"), rows)
+    console.print()
     counts = ", ".join(f"{len(routes):,} {word}" for word, routes in difference._asdict().items() if routes)
     say(console, counts, "dim")
 

@@ -249,6 +249,7 @@ def _print(
         return
     console.print()
     say(console, title, "bold")
+    console.print()
     print_rows(console, [*columns[:texts], *(f">{column}" for column in columns[texts:])], rows)
     if note:
         say(console, note, "dim")

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 import click
 
-from admin_api.ctl.terminal import print_table
 from broker.commands.bench.latencies import Latencies
 from broker.commands.bench.plan import Plan
 from rsocket_wire.models import ONE_WAY, STREAMS
+from spark_sink.terminal import print_facts
 
 PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 CLOSED: Final = (
@@ -42,7 +42,7 @@ def show(measured: Measured, is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps(as_json(measured), indent=2))
     else:
-        print_table((), rows_of(measured))
+        print_facts(rows_of(measured))
 
 
 def as_json(measured: Measured) -> dict[str, object]:

@@ -48,7 +48,7 @@ def test_table_shows_routes_as_they_were_and_what_the_digest_says(events: str) -
     assert lines[0] == f"broker one ({ID}), run 1700000000000, at 2023-11-15 12:00:20 UTC: 2 routes, running"
     assert lines[1] == "made from a snapshot of 2023-11-15 12:00:10 up to record 6 of 2023-11-15 12:00:10"
     assert lines[2].endswith(": equal to the broker's own of 2023-11-15 12:00:10 (10 s before)")
-    rows = [line.split() for line in lines if line.startswith((" orders", " stock"))]
+    rows = [line.split() for line in lines if line.startswith(("orders ", "stock "))]
     assert rows[0][:3] == ["orders", A, "Zone=a"]
     assert "bad�[31m=[red]" in result.stdout
     assert rows[1] == ["stock", B, "zone=b", "2023-11-15", "12:00:10", "10", "s", OTHER, "-", "0"]
@@ -95,7 +95,7 @@ def test_json_has_all_of_it(events: str) -> None:
 def test_diff_of_two_moments(events: str) -> None:
     options = ("--events", events, "--at", "2023-11-15 12:00:05", "--diff", "2023-11-15 12:00:35")
     text = run(*options).stdout
-    assert [line.split()[:4] for line in text.splitlines() if line.startswith((" +", " ~"))] == [
+    assert [line.split()[:4] for line in text.splitlines() if line.startswith(("+ ", "~ "))] == [
         ["+", "joined", "stock", B],
         ["~", "changed", "orders", A],
     ]
