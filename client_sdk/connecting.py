@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from typing import Final, NoReturn
 
 from client_sdk import rsocket_py
-from client_sdk.calls.call import Calls, Defaults
+from client_sdk.calls.call import Calls, Defaults, check_policies
 from client_sdk.calls.hedge import Hedging
 from client_sdk.calls.metadata_cache import MetadataCache
 from client_sdk.calls.retry import NO_RETRY, RetryPolicy
@@ -26,7 +26,7 @@ from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.arguments import advised, check_number
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -233,7 +233,11 @@ def connect(
     ...     print(client.is_connected)
     True
     """
-    _check_types(service, tags, ssl, credentials, retry, hedging, codec)
+    _check_types(service, tags, ssl, credentials, codec, lease)
+    check_number("keepalive_s", keepalive_s)
+    check_number("lifetime_s", lifetime_s)
+    check_number("connect_timeout_s", connect_timeout_s)
+    check_policies(retry, hedging)
     targets = [Target(url) for url in (urls if isinstance(urls, Sequence) and not isinstance(urls, str) else [urls])]
     if not targets:
         raise ValueError("connect() needs at least one URL, for example tcp://127.0.0.1:7878")
@@ -301,9 +305,7 @@ def connect(
     return Connecting(make, stranger, given is not None, Backoff())
 
 
-def _check_types(
-    service: object, tags: object, ssl: object, credentials: object, retry: object, hedging: object, codec: object
-) -> None:
+def _check_types(service: object, tags: object, ssl: object, credentials: object, codec: object, lease: object) -> None:
     """TypeError for what no type checker has seen, before it fails where nobody knows the argument's name."""
     for name, given, is_right, wanted in (
         (
@@ -317,17 +319,18 @@ def _check_types(
         (
             "credentials",
             credentials,
-            credentials is None or isinstance(credentials, Token | Password) or callable(credentials),
+            credentials is None
+            or isinstance(credentials, Token | Password)
+            or (callable(credentials) and not isinstance(credentials, type)),
             "Token('...'), Password('name', '...') or an async function that gives one",
         ),
-        ("retry", retry, isinstance(retry, RetryPolicy), "RetryPolicy()"),
-        ("hedging", hedging, hedging is None or isinstance(hedging, Hedging), "Hedging()"),
         (
             "codec",
             codec,
             hasattr(codec, "mime_type") and callable(getattr(codec, "encode", None)),
             "a Codec, such as client_sdk.JSON",
         ),
+        ("lease", lease, lease is None or isinstance(lease, tuple), "(requests, seconds), such as (100, 1.0)"),
     ):
         if not is_right:
             what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

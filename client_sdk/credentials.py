@@ -5,6 +5,8 @@ again before it expires, where the broker says when that is. They are sent over 
 everybody on the way could read them.
 """
 
+import dataclasses
+import inspect
 import ipaddress
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -44,7 +46,9 @@ CredentialsSource = Credentials | Callable[[], Awaitable[Credentials]]
 
 async def encoded_credentials(source: CredentialsSource) -> bytes:
     """As an entry has them; ValueError for what cannot be sent, and whatever the function raises."""
-    given = source if isinstance(source, Token | Password) else await source()
+    given = source if isinstance(source, Token | Password) else await _asked(source)
+    if not all(isinstance(each, str) for each in dataclasses.astuple(given)):
+        raise TypeError(f"{type(given).__name__} must have text: Token('...'), Password('name', '...')")
     if isinstance(given, Token):
         credentials = authentication.Credentials(authentication.BEARER, "", given.token)
     else:
@@ -53,6 +57,18 @@ async def encoded_credentials(source: CredentialsSource) -> bytes:
         return credentials.encode()
     except BrokerError as error:
         raise ValueError(f"credentials: {error.text}") from None
+
+
+async def _asked(function: Callable[[], Awaitable[Credentials]]) -> Credentials:
+    """What the program's function gives; TypeError for what is no credentials."""
+    wanted = "Token('...') or Password('name', '...')"
+    answer: object = function()
+    if not inspect.isawaitable(answer):
+        raise TypeError(f"the function of credentials= is not async: write async def, and return {wanted}")
+    given: object = await answer
+    if not isinstance(given, Token | Password):
+        raise TypeError(f"the function of credentials= returned {type(given).__name__}, it must return {wanted}")
+    return given
 
 
 async def credentials_entry(source: CredentialsSource) -> bytes:

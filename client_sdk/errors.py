@@ -456,7 +456,7 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "bad-frame": "the other side does not speak RSocket, or something between the two changes bytes; check the URL",
     "bad-setup": "the URL is not that of a broker, or the broker has another version",
     "bad-version": "the broker speaks another version of RSocket; check the URL",
-    "unauthenticated": "the broker wants other credentials= of connect(), or a client certificate in ssl=",
+    "unauthenticated": "give connect() the right credentials=, a Token or a Password, or a client certificate in ssl=",
     "denied": "the role of these credentials does not allow this; use others, or ask whoever configures the broker",
     "route-taken": "a client with other credentials has this route_id: give each one of its own, or none",
     "auth-unavailable": "the broker cannot verify credentials now; the client tries again",

@@ -31,8 +31,9 @@ def as_bytes(value: object, subject: str) -> bytes:
         return b""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    hint = "; text becomes bytes with text.encode()" if isinstance(value, str) else ""
-    raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes{hint}")
+    is_text = isinstance(value, str)
+    hint = "text becomes bytes with text.encode()" if is_text else "other values need a codec, such as codec=JSON"
+    raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; {hint}")
 
 
 def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:
@@ -44,5 +45,5 @@ def as_parts(value: object, subject: str) -> tuple[bytes, bytes | None]:
         metadata = value.metadata
         return data, None if metadata is None else as_bytes(metadata, f"metadata of {subject}")
     if value is None:
-        raise TypeError(f"{subject} is None, it must be bytes or Payload")
+        raise TypeError(f"{subject} is None, it must be bytes or Payload: return b'' for an empty one")
     return as_bytes(value, subject), None

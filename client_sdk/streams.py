@@ -131,7 +131,7 @@ class Inflow(AsyncIterator[Payload]):
                     raise error
                 return None
             if self._waiter is not None:
-                raise RuntimeError("this stream is already being read; one reader at a time")
+                raise RuntimeError("this stream is already being read: ask for another one with another request")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -197,12 +197,17 @@ class Flow(AsyncIterator[Item]):
         self, open_stream: Callable[[Inflow], Awaitable[None]], initial_n: int, timeout_s: float | None, what: str
     ) -> None:
         """`open_stream` sends the request; `what` names it in errors. ValueError for an `initial_n` outside 31 bits."""
+        if not isinstance(initial_n, int):
+            raise TypeError(f"initial_n is {type(initial_n).__name__}, it must be int: items under way at a time")
         if not 1 <= initial_n <= MAX_N:
             raise ValueError(f"initial_n is {initial_n}, it must be 1..{MAX_N}")
         self._open_stream: Callable[[Inflow], Awaitable[None]] | None = open_stream  # None once it was sent
         self._inflow: Final = Inflow(initial_n, initial_n)
         self._timeout_s: Final = timeout_s
         self._what: Final = what
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {_HOW}>"
 
     def __aiter__(self) -> Self:
         return self

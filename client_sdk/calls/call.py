@@ -242,6 +242,16 @@ class Calls:
         return answer
 
 
+def check_policies(retry: object, hedging: object) -> None:
+    """TypeError for what is none."""
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        example = f"RetryPolicy(attempts={retry})" if type(retry) is int else "RetryPolicy()"
+        raise TypeError(f"retry= is {type(retry).__name__}, it must be {example}")
+    if hedging is not None and not isinstance(hedging, Hedging):
+        example = f"Hedging(after_s={hedging})" if type(hedging) in (int, float) else "Hedging()"
+        raise TypeError(f"hedging= is {type(hedging).__name__}, it must be {example}")
+
+
 def is_over(ends_at: float | None, now: float) -> bool:
     """Whether a deadline has passed; None: there is none."""
     return ends_at is not None and now >= ends_at
@@ -253,8 +263,11 @@ def wait_s_of(wait_for_reconnect: bool | float | None, default_s: float) -> floa
         return default_s
     if wait_for_reconnect is True:
         return DEFAULT_WAIT_S
+    if not isinstance(wait_for_reconnect, int | float):
+        what = type(wait_for_reconnect).__name__
+        raise TypeError(f"wait_for_reconnect is {what}, it must be True, False, or a number of seconds")
     if not 0 <= wait_for_reconnect < math.inf:
-        raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: True, False, or seconds; it must be finite")
+        raise ValueError(f"wait_for_reconnect is {wait_for_reconnect}: it must be True, False, or seconds, 0 or more")
     return float(wait_for_reconnect)
 
 

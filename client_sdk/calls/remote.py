@@ -366,4 +366,5 @@ def _read_method(function: object, model: str, taker: str, does: str) -> tuple[R
         if method.model == model:
             return remote, method
     text = f"{taker} takes a method of what client.of(...) gave that {does}"
-    raise TypeError(f"{text}, not {getattr(function, '__qualname__', None) or repr(function)}")
+    shown = getattr(function, "__qualname__", None) or repr(function)
+    raise TypeError(f"{text}, not {shown}: without a contract write client.{taker}(to, data, route='...')")

@@ -14,6 +14,7 @@ from client_sdk.services.gather_answers import Answer, T, read_answer
 from client_sdk.streams import Flow
 
 MAX_ANSWERS: Final = 16_384  # in a list; beyond, TooLarge: whoever may get more reads them as they come
+_HOW: Final = "write `await client.gather(...)`, or `async for` for one by one"
 WINDOW_N: Final = 256  # answers that may be under way
 
 
@@ -44,11 +45,14 @@ class Gathering(AsyncIterator[Answer[T]]):
     def __await__(self) -> Generator[object, None, list[Answer[T]]]:
         return self._all().__await__()
 
+    def __repr__(self) -> str:
+        return f"<Gathering: {_HOW}>"
+
     def __aiter__(self) -> "Gathering[T]":
         return self
 
     if not TYPE_CHECKING:
-        __iter__ = refused("answers are awaited: write `await client.gather(...)`, or `async for` for one by one")
+        __iter__ = refused(f"answers are awaited: {_HOW}")
 
     async def __anext__(self) -> Answer[T]:
         if self._missing_n == 0:

@@ -39,6 +39,9 @@ class Subscription(Flow[T]):
 
         `waits_for_service`: else the first request that a broker gets must find one.
         """
+        if resume is not None and not callable(resume):
+            what = f"it must be a function of the last item, such as lambda last: {resume!r}"
+            raise TypeError(f"resume= is {type(resume).__name__}, {what}")
         # Not Flow's: the streams below are.
         self._ask: Final = ask
         self._data = data  # of the next request

@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict, TypeVar, cast, is_typeddict
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LIKE: Final = 0.6  # how alike two names are, of 1, before one is proposed for the other
+LIKE: Final = 0.65  # how alike two names are, of 1, before one is proposed for the other
 
 
 class NoOptions(TypedDict):
@@ -80,8 +80,14 @@ def wrong_call(function: Callable[..., Any], given: tuple[object, ...], named: I
     return TypeError(f"{text}; write {function.__name__}(to, data, route={given[0]!r})")
 
 
-def meant(given: str, known: Iterable[str]) -> str:
+def check_number(name: str, given: object) -> None:
+    """TypeError for what is no number of seconds."""
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        raise TypeError(f"{name} is {type(given).__name__}, it must be a number of seconds")
+
+
+def meant(given: str, known: Iterable[str], there_are: str = "it has") -> str:
     """The name that is probably meant, as a question; all that there are, where none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, 1, LIKE)
-    return f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}"
+    return f"did you mean {near[0]}?" if near else f"{there_are} {', '.join(names)}"

@@ -6,6 +6,7 @@ The facts are only read, so that any thread may; who waits for others does that 
 from typing import TYPE_CHECKING, Final
 
 from client_sdk.errors import ClientError
+from client_sdk.mistakes.arguments import meant
 from client_sdk.mistakes.operators import CLOSE_HOW, refused, warn_unclosed
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State
@@ -109,6 +110,10 @@ class ConnectionWaits(ConnectionFacts):
 
         >>> change = await client.wait_for("connected", timeout_s=5)
         """
+        known = [str(state) for state in State]
+        for state in states:
+            if state not in known:
+                raise ValueError(f"{state!r} is no state; {meant(str(state), known, 'there are')}")
         wanted = {State(state) for state in states}
         if not wanted:
             raise ValueError("wait_for() needs at least one state, for example wait_for('connected')")

@@ -179,6 +179,7 @@ class Client(ConnectionFacts):
     def request_response(
         self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[RequestOptions]
     ) -> T: ...
+    @advised("client.request_response(address('orders'), b'42', route='find')", RequestOptions)
     def request_response(
         self, address: Address, data: object = b"", *, returns: type[T] | None = None, **options: Unpack[RequestOptions]
     ) -> Any:
@@ -191,6 +192,7 @@ class Client(ConnectionFacts):
         ask = functools.partial(client.request_response, address, data, returns=returns, **options)
         return self._call(ask, options.get("timeout_s"))
 
+    @advised("client.fire_and_forget(address('log'), b'a line', route='line')", CallOptions)
     def fire_and_forget(self, address: Address, data: object = b"", **options: Unpack[CallOptions]) -> None:
         """No answer: returns when the request is about to be written; whether it arrives, nobody says.
 
@@ -206,6 +208,7 @@ class Client(ConnectionFacts):
     def request_stream(
         self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[StreamOptions]
     ) -> Flow[T]: ...
+    @advised("client.request_stream(address('clock'), b'', route='ticks')", StreamOptions)
     def request_stream(
         self, address: Address, data: object = b"", *, returns: type[T] | None = None, **options: Unpack[StreamOptions]
     ) -> Flow[Any]:
@@ -240,6 +243,7 @@ class Client(ConnectionFacts):
         resume: Callable[[T], object] | None = None,
         **options: Unpack[SubscribeOptions],
     ) -> Flow[T]: ...
+    @advised("client.subscribe(address('clock'), b'', route='ticks')", SubscribeOptions)
     def subscribe(
         self,
         address: Address,
@@ -271,6 +275,7 @@ class Client(ConnectionFacts):
     def request_channel(
         self, address: Address, items: Iterable[object], *, returns: type[T], **options: Unpack[ChannelOptions]
     ) -> Flow[T]: ...
+    @advised("client.request_channel(address('sums'), items, route='add')", ChannelOptions)
     def request_channel(
         self,
         address: Address,
@@ -308,6 +313,7 @@ class Client(ConnectionFacts):
     def gather(
         self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[GatherOptions]
     ) -> Gathering[T]: ...
+    @advised("client.gather(multicast('stock'), b'book', route='count')", GatherOptions)
     def gather(
         self, address: Address, data: object = b"", *, returns: type[T] | None = None, **options: Unpack[GatherOptions]
     ) -> Gathering[Any]:

@@ -37,7 +37,8 @@ class IterableBridge(AsyncIterator[T]):
         # Lists and tuples wait for nothing and need no thread.
         self._ready: Final[Iterator[T] | None] = iter(items) if isinstance(items, Sequence) else None
         if self._ready is None and not hasattr(items, "__iter__"):
-            raise TypeError(f"items are {type(items).__name__}, which cannot be iterated with `for`")
+            text = "which `for` cannot iterate; give a list, or a generator without async"
+            raise TypeError(f"items are {type(items).__name__}, {text}")
         self._wanted: Final[queue.SimpleQueue[Waiter[T] | None]] = queue.SimpleQueue()  # one, and the end
         self._loop: asyncio.AbstractEventLoop | None = None  # None until the first item is wanted
         self._is_over = False

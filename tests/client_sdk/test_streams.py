@@ -76,7 +76,7 @@ async def test_two_readers_are_refused() -> None:
     inflow = Inflow(1, 1)
     first = asyncio.ensure_future(inflow.take())
     await asyncio.sleep(0)
-    with pytest.raises(RuntimeError, match="one reader"):
+    with pytest.raises(RuntimeError, match="another request"):
         await inflow.take()
     inflow.ended(None)
     assert await first is None

@@ -170,7 +170,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "credentials= is str, it must be Token('...'), Password('name', '...') or an async function that gives one",
     ),
     (lambda: connect(URL, retry=unseen(True)), "retry= is bool, it must be RetryPolicy()"),
-    (lambda: connect(URL, hedging=unseen(0.1)), "hedging= is float, it must be Hedging()"),
+    (lambda: connect(URL, hedging=unseen(0.1)), "hedging= is float, it must be Hedging(after_s=0.1)"),
     (lambda: connect(URL, codec=unseen("json")), "codec= is str, it must be a Codec, such as client_sdk.JSON"),
     (lambda: connect(URL, codec=unseen(json)), "codec= is module, it must be a Codec, such as client_sdk.JSON"),
     (lambda: Service(unseen(3)), "the name of a service is int, it must be str: Service('orders')"),

@@ -104,7 +104,10 @@ def test_backoff_doubles_to_a_bound_and_never_runs_in_step() -> None:
         ({"urls": "unix://"}, "has no path"),
         ({"urls": []}, "at least one URL"),
         *(({"urls": "tcp://x", "timeout_s": time}, "timeout_s") for time in (0, -1, math.nan)),
-        *(({"urls": "tcp://x", "wait_for_reconnect": time}, "it must be finite") for time in (-1, math.inf, math.nan)),
+        *(
+            ({"urls": "tcp://x", "wait_for_reconnect": time}, "it must be True, False, or seconds")
+            for time in (-1, math.inf, math.nan)
+        ),
         ({"urls": "tcp://x", "fragment_bytes": 63}, "fragment_bytes"),
         ({"urls": "tcp://x", "lease": (0, 1.0)}, "lease"),
         ({"urls": "tcp://x", "keepalive_s": 9, "lifetime_s": 3}, "lifetime_s"),
