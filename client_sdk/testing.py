@@ -246,6 +246,7 @@ async def local_broker(
     True
     """
     named = {**(options or {}), **{name.replace("__", ".", 1): value for name, value in keys.items()}}
+    named = {name: str(value) if isinstance(value, Path) else value for name, value in named.items()}
     with contextlib.ExitStack() as stack:
         places = [] if "--listen" in arguments else [_place(each, stack) for each in listen]
         host: _Embedded | BrokerProcess
