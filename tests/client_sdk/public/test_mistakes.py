@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,14 +15,53 @@ import client_sdk
 from client_sdk import JSON, NotConnected, Service, address, connect, multicast, offer, run, shard, sync
 from client_sdk.mistakes.operators import CLOSE_HOW
 from client_sdk.services.service import HOW_SERVICE
+from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import FakeBroker
+from tests.client_sdk.public.mistakes import MISTAKES, World, echo_service
 
 CERTIFICATE = Path(__file__).parents[1] / "localhost.pem"
+ERRORS = Path(__file__).parents[3] / "docs" / "errors.md"
 URL = "tcp://127.0.0.1"
 INSTEAD = (
     "take a dataclass, a msgspec.Struct, a TypedDict or a model of pydantic, or say how with "
     "json_codec(enc_hook=..., dec_hook=...)"
 )
+
+
+def rows() -> dict[str, str]:
+    """What docs/errors.md says of each mistake."""
+    section = ERRORS.read_text().partition("## What goes wrong first\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| (.+?) \| (`+) ?(.+?) ?\2 \|$", section, re.MULTILINE)
+    assert len(found) == section.count("\n| ") - section.count("\n| mistake |")
+    return {name: text for name, _, text in found}
+
+
+def test_each_mistake_has_its_row() -> None:
+    assert list(rows()) == list(MISTAKES)
+
+
+@pytest.mark.parametrize(("name", "text"), rows().items(), ids=list(rows()))
+async def test_the_docs_say_what_is_said(
+    name: str, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        local_broker(listen=["tcp", "ws"]) as url,
+        connect(url, service=echo_service()),
+        connect(url) as client,
+        connect(url, codec=JSON) as values,
+    ):
+        try:
+            said = await MISTAKES[name](World(url, client, values, tmp_path, lambda: last_line(caplog)))
+        except Exception as error:
+            said = str(error)
+    caplog.clear()  # mistakes may fill it
+    assert isinstance(said, str)
+    pattern = ".*".join(map(re.escape, text.split("…")))
+    assert re.fullmatch(pattern, said, re.DOTALL), said
+
+
+def last_line(caplog: pytest.LogCaptureFixture) -> str:
+    return caplog.text.rstrip().rpartition("\n")[2]
 
 
 def unseen(value: object) -> Any:
