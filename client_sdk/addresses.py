@@ -199,7 +199,10 @@ def _build(
 def _keys(names: str | Sequence[str] | None) -> list[Key]:
     if names is None:
         return []
-    return [parse_key(name) for name in ([names] if isinstance(names, str) else names)]
+    given = [names] if isinstance(names, str) else names
+    if not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"{names!r} is no key: it must be the name of a tag of this address, or a list of names")
+    return [parse_key(name) for name in given]
 
 
 def _check_keys(built: Address, keys: list[Key], what: str, word: str) -> Address:

@@ -185,6 +185,13 @@ class JsonCodec:
         return self._dec_hook(type, value)
 
 
+def check_codec(codec: object) -> None:
+    """TypeError for what is none."""
+    if not hasattr(codec, "mime_type") or not callable(getattr(codec, "encode", None)) or isinstance(codec, _CLASS):
+        shown = f"the class {codec.__name__}" if isinstance(codec, _CLASS) else type(codec).__name__
+        raise TypeError(f"codec= is {shown}, it must be a Codec, such as client_sdk.JSON")
+
+
 def json_codec(
     *,
     strict: bool = True,

@@ -20,13 +20,13 @@ from client_sdk.calls.retry import NO_RETRY, RetryPolicy
 from client_sdk.calls.values import Values
 from client_sdk.client import Client
 from client_sdk.clock import Clock
-from client_sdk.codecs import BYTES, Codec
+from client_sdk.codecs import BYTES, Codec, check_codec
 from client_sdk.credentials import CredentialsSource, Password, Token, may_carry_credentials
 from client_sdk.errors import ConnectionLost, NotConnected, SetupRejected
 from client_sdk.io.dial import Target
 from client_sdk.io.dispatch import Responder
 from client_sdk.metadata import OCTET_STREAM_MIME
-from client_sdk.mistakes.arguments import advised, check_number
+from client_sdk.mistakes.arguments import advised, check_seconds
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.brokers import Brokers
@@ -233,10 +233,11 @@ def connect(
     ...     print(client.is_connected)
     True
     """
-    _check_types(service, tags, ssl, credentials, codec, lease)
-    check_number("keepalive_s", keepalive_s)
-    check_number("lifetime_s", lifetime_s)
-    check_number("connect_timeout_s", connect_timeout_s)
+    _check_types(service, tags, ssl, credentials, lease)
+    check_codec(codec)
+    check_seconds("keepalive_s", keepalive_s)
+    check_seconds("lifetime_s", lifetime_s)
+    check_seconds("connect_timeout_s", connect_timeout_s)
     check_policies(retry, hedging)
     targets = [Target(url) for url in (urls if isinstance(urls, Sequence) and not isinstance(urls, str) else [urls])]
     if not targets:
@@ -305,7 +306,7 @@ def connect(
     return Connecting(make, stranger, given is not None, Backoff())
 
 
-def _check_types(service: object, tags: object, ssl: object, credentials: object, codec: object, lease: object) -> None:
+def _check_types(service: object, tags: object, ssl: object, credentials: object, lease: object) -> None:
     """TypeError for what no type checker has seen, before it fails where nobody knows the argument's name."""
     for name, given, is_right, wanted in (
         (
@@ -323,12 +324,6 @@ def _check_types(service: object, tags: object, ssl: object, credentials: object
             or isinstance(credentials, Token | Password)
             or (callable(credentials) and not isinstance(credentials, type)),
             "Token('...'), Password('name', '...') or an async function that gives one",
-        ),
-        (
-            "codec",
-            codec,
-            hasattr(codec, "mime_type") and callable(getattr(codec, "encode", None)),
-            "a Codec, such as client_sdk.JSON",
         ),
         ("lease", lease, lease is None or isinstance(lease, tuple), "(requests, seconds), such as (100, 1.0)"),
     ):

@@ -15,7 +15,9 @@ def lazy_getattr(package: str, module_of: Mapping[str, str]) -> Callable[[str], 
     def find(name: str) -> object:
         module = module_of.get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            # With the module a traceback shows which name is meant.
+            text = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=sys.modules.get(package))
         thing: object = getattr(importlib.import_module(f"{package}.{module}"), name)
         setattr(sys.modules[package], name, thing)  # the next use does not come here
         return thing

@@ -26,12 +26,14 @@ from broker.views.queries import TagFilter, connections, routes, totals
 from broker.views.schemas import Part
 from client_sdk.broker_process import BrokerProcess
 from client_sdk.errors import DeadlineExceeded
+from client_sdk.mistakes.operators import entered
 from client_sdk.sync.background import BACKGROUND, LoopThread
 from rsocket_wire.errors import BrokerError
 
 __all__ = ["LocalBroker", "RouteSeen", "SyncLocalBroker", "local_broker", "sync_local_broker"]
 
 LOOK_S: Final = 0.005  # how often it is looked whether routes have come
+_HOW: Final = "write `async with local_broker() as url:`, or without async `with sync_local_broker() as url:`"
 _ALL: Final = Part(0, 1_000_000)
 _FREE: Final = {"tcp": "tcp://127.0.0.1:0", "ws": "ws://127.0.0.1:0"}
 _ONLY_A_PROCESS_HAS: Final = ("admin.listen", "server.workers")
@@ -223,6 +225,7 @@ class SyncLocalBroker(str):
         self._thread.run(self._broker.restart)
 
 
+@entered(f"a broker of an event loop: {_HOW}")
 @contextlib.asynccontextmanager
 async def local_broker(
     *arguments: str,
@@ -263,6 +266,7 @@ async def local_broker(
             await (host if broker is None else broker._host).stop()
 
 
+@entered(f"a broker without an event loop: {_HOW}")
 @contextlib.contextmanager
 def sync_local_broker(
     *arguments: str,

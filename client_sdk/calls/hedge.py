@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from client_sdk.calls.retry import RetryBudget
 from client_sdk.clock import Clock
+from client_sdk.mistakes.arguments import check_seconds
 
 KEPT_N: Final = 100  # latencies of one kind of call that a quantile is taken of
 LEAST_N: Final = 20  # before there are so many, nobody knows what is usual
@@ -39,6 +40,8 @@ class Hedging:
         self, after_s: float | None = None, *, quantile: float = 0.95, budget: RetryBudget | None = None
     ) -> None:
         """ValueError for numbers that make no sense."""
+        if after_s is not None:
+            check_seconds("after_s", after_s)
         if after_s is not None and not after_s > 0:
             raise ValueError(f"after_s is {after_s}, it must be more than 0")
         if not 0 < quantile < 1:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from client_sdk.errors import Canceled, ClientError, ConnectionLost, DeadlineExceeded, TooLate
+from client_sdk.mistakes.arguments import check_seconds, check_whole
 
 WINDOW_S: Final = 10  # seconds that a budget looks back
 FINAL_WORDS: Final = ("closed", "replaced")  # the client is closed for ever: no try can succeed
@@ -90,6 +91,11 @@ class RetryPolicy:
         budget: RetryBudget | None = None,
     ) -> None:
         """ValueError for numbers that make no sense."""
+        check_whole("attempts", attempts)
+        check_seconds("first_delay_s", first_delay_s)
+        check_seconds("max_delay_s", max_delay_s)
+        if try_timeout_s is not None:
+            check_seconds("try_timeout_s", try_timeout_s)
         if attempts < 1:
             raise ValueError(f"attempts is {attempts}, it must be at least 1 (which means no retry)")
         if not 0 <= first_delay_s <= max_delay_s:

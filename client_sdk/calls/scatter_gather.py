@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from client_sdk.errors import BadAnswer, DeadlineExceeded, TooLarge
+from client_sdk.mistakes.arguments import check_whole
 from client_sdk.mistakes.operators import refused
 from client_sdk.payload import Payload
 from client_sdk.services.gather_answers import Answer, T, read_answer
@@ -35,6 +36,8 @@ class Gathering(AsyncIterator[Answer[T]]):
 
         ValueError for an `enough_n` below 1.
         """
+        if enough_n is not None:
+            check_whole("enough_n", enough_n)
         if enough_n is not None and enough_n < 1:
             raise ValueError(f"enough_n is {enough_n}, it must be 1 or more")
         self._flow: Final = flow

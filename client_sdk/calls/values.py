@@ -6,6 +6,7 @@ Bytes stay what they are, and a call of bytes that says no `returns` never comes
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any, Final, TypeVar, cast
 
 from client_sdk.addresses import Address
@@ -37,6 +38,8 @@ class Values:
         codec = self._codec
         if isinstance(returns, str):
             raise TypeError(f"returns= is the text {returns!r}, it must be the type itself, without quotes")
+        if isinstance(returns, _VALUES) or (is_dataclass(returns) and not isinstance(returns, type)):
+            raise TypeError(f"returns= is {returns!r}, it must be a type, such as list[int]")
         if returns in _OF_ALL:
             return
         if codec is BYTES:
@@ -50,6 +53,8 @@ class Values:
             return self._codec.encode(value)
         if value is None or isinstance(value, (bytes, bytearray, memoryview, str)):
             return as_bytes(value, "data")
+        if isinstance(value, Payload):
+            raise TypeError("data is Payload, it must be bytes: write payload.data, and metadata= for entries")
         raise TypeError(f"data is {type(value).__name__}, it must be bytes; values need a codec: {_HOW}")
 
     def entries(self, value: object, returns: object, metadata: Mapping[str, bytes] | None) -> Mapping[str, bytes]:
@@ -136,5 +141,6 @@ def _name_of(type: object) -> str:
     return cast("str", getattr(type, "__name__", None) or repr(type))
 
 
+_VALUES: Final = (list, tuple, dict, set, int, float, bytes)  # which nobody takes for types
 _OF_ALL: Final = (None, bytes, Payload, NOTHING)  # what needs no codec
 _HOW: Final = "connect(url, codec=JSON)"

@@ -55,6 +55,9 @@ class Target:
             example = "unix:///path/to/socket" if self.scheme == "unix" else f"{self.scheme}://127.0.0.1:{self.port}"
             what = "path" if self.scheme == "unix" else "host"
             raise ValueError(f"{url!r}: has no {what}; write it as in {example}")
+        if self.scheme in ("tcp", "tls") and parts.path not in ("", "/"):
+            text = f"{self.scheme}:// has no path, leave {parts.path} out; ws:// and wss:// have one"
+            raise ValueError(f"{url!r}: {text}")
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss

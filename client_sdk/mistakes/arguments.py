@@ -80,10 +80,16 @@ def wrong_call(function: Callable[..., Any], given: tuple[object, ...], named: I
     return TypeError(f"{text}; write {function.__name__}(to, data, route={given[0]!r})")
 
 
-def check_number(name: str, given: object) -> None:
+def check_seconds(name: str, given: object) -> None:
     """TypeError for what is no number of seconds."""
     if not isinstance(given, int | float) or isinstance(given, bool):
         raise TypeError(f"{name} is {type(given).__name__}, it must be a number of seconds")
+
+
+def check_whole(name: str, given: object) -> None:
+    """TypeError for what is no whole number."""
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise TypeError(f"{name} is {type(given).__name__}, it must be a whole number")
 
 
 def meant(given: str, known: Iterable[str], there_are: str = "it has") -> str:

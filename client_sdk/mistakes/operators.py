@@ -3,11 +3,13 @@
 The methods are not for type checkers: these know that there are none.
 """
 
+import functools
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any, Final, Never
+from typing import Any, Final, Never, TypeVar, cast
 
+F = TypeVar("F", bound=Callable[..., Any])
 CLOSE_HOW: Final = "write `async with connect(...) as client:`, or end it with `await client.close()`"
 _log: Final = logging.getLogger("client_sdk")
 
@@ -19,6 +21,30 @@ def refused(text: str) -> Callable[..., Any]:
         raise TypeError(text)
 
     return refuse
+
+
+def entered(text: str) -> Callable[[F], F]:
+    """For a function that gives a context manager: entered in the wrong way, by `with` or `async with`, it says `text`.
+
+    Python 3.14 proposes the other way by itself.
+    """
+
+    def decorated(function: F) -> F:
+        kinds: dict[type, type] = {}  # of a context manager, the one that refuses; one entry
+
+        @functools.wraps(function)
+        def call(*given: object, **named: object) -> Any:
+            context = function(*given, **named)
+            kind = type(context)
+            if kind not in kinds:
+                other = ("__enter__", "__exit__") if hasattr(kind, "__aenter__") else ("__aenter__", "__aexit__")
+                kinds[kind] = type(kind.__name__, (kind,), dict.fromkeys(other, refused(text)))
+            context.__class__ = kinds[kind]
+            return context
+
+        return cast("F", call)
+
+    return decorated
 
 
 def warn_unclosed(client: object) -> None:

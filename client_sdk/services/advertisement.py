@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from client_sdk.addresses import route_tags
 from client_sdk.errors import BadAddress, ClientError, ConnectionLost
 from client_sdk.metadata import entry_bytes
+from client_sdk.mistakes.arguments import check_seconds
 from client_sdk.services.responder import ServiceResponder
 from client_sdk.services.service import Service
 from client_sdk.services.watching import watch_of
@@ -126,6 +127,7 @@ class Advertisement:
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """In place of those that `connect` was given; BadAddress when they cannot be said, and nothing has changed."""
+        route_tags(tags)
         own = {} if self._service is None else self._service.tags
         self._entry_of({**own, **tags, HEALTH_TAG: OUT})
         self._tags = dict(tags)
@@ -184,6 +186,7 @@ class Advertisement:
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes the route out and waits for what is being worked on; False if `timeout_s` was not enough."""
+        check_seconds("timeout_s", timeout_s)
         end_at = asyncio.get_running_loop().time() + timeout_s
         self._is_draining = True
         if self._responder is not None:

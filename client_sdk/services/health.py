@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from client_sdk.errors import Refused
+from client_sdk.mistakes.arguments import check_seconds
 
 MAX_REASON_CHARACTERS: Final = 200  # of those that callers read
 _log: Final = logging.getLogger("client_sdk")
@@ -26,7 +27,9 @@ class Check:
     def __init__(self, look: Look, every_s: float, timeout_s: float) -> None:
         """TypeError for what is no async function, ValueError for times that make no sense."""
         if not inspect.iscoroutinefunction(look):
-            raise TypeError("a health check is an async function that returns True or False")
+            raise TypeError("a health check is an async function: write async def, and return True or False")
+        check_seconds("every_s", every_s)
+        check_seconds("timeout_s", timeout_s)
         if every_s <= 0 or timeout_s <= 0:
             raise ValueError(f"every_s {every_s} and timeout_s {timeout_s} must be more than 0")
         self.look: Final = look

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import route_tags
-from client_sdk.codecs import BYTES, Codec
+from client_sdk.codecs import BYTES, Codec, check_codec
 from client_sdk.mistakes.arguments import advised, unknown_option
 from client_sdk.services.contract import read_contract
 from client_sdk.services.handlers import Shape, handler_of
@@ -280,6 +280,7 @@ class Service:
         """
         return not self.health.is_out
 
+    @advised("@service.health_check()")
     def health_check(
         self, *, every_s: float = 5.0, timeout_s: float | None = None
     ) -> Callable[[HealthCheck], HealthCheck]:
@@ -349,6 +350,10 @@ def _codecs_of(codec: Codec | None, codecs: Sequence[Codec] | None) -> tuple[Cod
     """Empty when nobody says any."""
     if codec is not None and codecs is not None:
         raise ValueError("codec= is for one codec, codecs= for several: not both")
+    if codecs is not None and not isinstance(codecs, Sequence):
+        raise TypeError(f"codecs= is {type(codecs).__name__}, it must be a list, such as [JSON, BYTES]")
+    for each in [codec] if codec is not None else codecs or ():
+        check_codec(each)
     if codecs is not None and not codecs:
         raise ValueError("codecs= needs at least one codec")
     return (codec,) if codec is not None else tuple(codecs or ())

@@ -85,6 +85,7 @@ async def serve(
     >>> stop.set()
     >>> await serving
     """
+    _check_order("await serve", urls)
     check_service(service)
     told = Stop()
     with _heard(told):
@@ -117,11 +118,18 @@ def run(
 
     >>> run("tcp://127.0.0.1:7878", Service("ledger"))  # doctest: +SKIP
     """
+    _check_order("run", urls)
     check_service(service)
     if is_in_loop():
         raise RuntimeError("run() starts an event loop, and one runs here already: use `await serve(...)`")
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         runner.run(serve(urls, service, connections=connections, instance=instance, drain_s=drain_s, **options))
+
+
+def _check_order(function: str, urls: object) -> None:
+    """TypeError for a service where the URL is to be."""
+    if isinstance(urls, Service):
+        raise TypeError(f"the URL comes first: write `{function}(url, service)`")
 
 
 async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> Group | None:

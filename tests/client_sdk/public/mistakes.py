@@ -173,6 +173,7 @@ wrong("nobody listens at the URL", lambda world: connect(NOBODY))
 wrong("a URL without a scheme", lambda world: connect("127.0.0.1:7878"))
 wrong("a URL of the web", lambda world: connect("http://127.0.0.1:7878"))
 wrong("a port that is no number", lambda world: connect("tcp://127.0.0.1:port"))
+wrong("a path behind `tcp://`", lambda world: connect("tcp://127.0.0.1:7878/rsocket"))
 wrong("a Unix socket that is not there", lambda world: connect(f"unix://{world.folder}/none.sock"))
 wrong("`tls://` where `tcp://` is spoken", lambda world: connect(world.url.replace("tcp", "tls")))
 wrong("`ws://` where `tcp://` is spoken", lambda world: connect(world.url.replace("tcp", "ws")))
@@ -284,6 +285,7 @@ wrong(
     "a client in another event loop or thread, or after its `asyncio.run`",
     lambda world: asyncio.to_thread(asyncio.run, unseen(world.client.request_response(ECHO, route="say"))),
 )
+wrong("`with local_broker()`", lambda world: unseen(local_broker()).__enter__())
 
 
 @mistake("a client that is never closed")
@@ -332,6 +334,7 @@ wrong(
 
 
 wrong("a function in place of a Service", lambda world: run(world.url, unseen(none)))
+wrong("the service in first place", lambda world: run(unseen(service()), unseen(world.url)))
 wrong("`serve` without a service", lambda world: unseen(serve)(world.url))
 wrong("a Service whose tags have no name", lambda world: unseen(Service)("orders", {"region": "eu"}))
 wrong("a decorator without parentheses", lambda world: service().request_response(unseen(none)))
@@ -411,12 +414,17 @@ wrong(
     "another type than the handler gives",
     lambda world: world.values.request_response(ECHO, ["a"], route="count", returns=str),
 )
+wrong(
+    "a value in place of a type",
+    lambda world: world.values.request_response(ECHO, ["a"], route="count", returns=unseen([int])),
+)
 wrong("data of another type", lambda world: world.values.request_response(ECHO, "a", route="count", returns=int))
 wrong(
     "items of a channel in a list",
     lambda world: items_of(world.client.request_channel(ECHO, unseen([b"a"]), route="talk")),
 )
 wrong("`retry=3`", lambda world: world.client.request_response(ECHO, route="say", retry=unseen(3)))
+wrong("a Payload", lambda world: world.client.request_response(ECHO, client_sdk.Payload(b"a"), route="say"))
 wrong("metadata that is text", lambda world: world.client.request_response(ECHO, metadata=unseen({"text/plain": "a"})))
 wrong("an address without tags", lambda world: address())
 wrong("a tag that is a number", lambda world: address("echo", version=unseen(3)))
