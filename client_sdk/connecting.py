@@ -258,7 +258,7 @@ def connect(
     try:
         given = None if route_id is None else parse_id(route_id)
     except BrokerError as error:
-        raise ValueError(error.text) from None
+        raise ValueError(f"route_id= {error.text}; leave it out for a random one") from None
     if instance is not None and service is not None:
         given = instance_route_id(service if isinstance(service, str) else service.name, instance).bytes
     settings = Settings(fragment_bytes, wants_resume=resume, lease=lease)

@@ -34,16 +34,16 @@ READ_BYTES = 1 << 16
 
 # What the client advises to programs, and what a shell can do instead; longer ones first.
 IN_SHELL = {
-    "start the broker, correct the URL, or have calls wait with wait_for_reconnect=True": (
-        "start the broker or correct the URL"
-    ),
+    "; `async for client in connect(...)` waits for a broker": "",
+    "; or raise connect_timeout_s=": "",
+    "give the call the returns= that the service's handler returns": "the service's handler returns another type",
     "; wait_for_reconnect=True waits for the next connection": "",
     "; wait_connected() waits for the next connection": "",
     "connect() with the same arguments fails again; change them, or the broker": "the same options fail again",
     "ssl=ssl.create_default_context(cafile=FILE) trusts the CA in FILE, as --ca FILE does for commands": (
         "--ca FILE trusts the CA in FILE"
     ),
-    "the broker wants other credentials= of connect(), or a client certificate in ssl=": (
+    "give connect() the right credentials=, a Token or a Password, or a client certificate in ssl=": (
         "log in by --token-file, --user or --cert"
     ),
     "the client reconnects; credentials= may be an async function that gives a new token each time": (

@@ -75,6 +75,8 @@ def wrong_call(function: Callable[..., Any], given: tuple[object, ...], named: I
     """For a call that takes an address and data, and all else by name; it got more, or another name."""
     code, name = function.__code__, function.__qualname__
     for each in named:
+        if each == "codec":
+            return TypeError(f"{name}() has no argument codec=, which is for connect(url, codec=JSON)")
         return unknown_option(f"{name}()", each, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     text = f"{name}() takes the address and the data, then names only"
     return TypeError(f"{text}; write {function.__name__}(to, data, route={given[0]!r})")

@@ -71,7 +71,7 @@ class Routes:
         names = Request(self._model, b"", metadata).routes
         handler = self._choose(names)
         if handler is None:
-            wanted = f"for route {names[0]!r}" if names else "for a request without route="
+            wanted = f"for route {names[0]!r}" if names else "for a request without a route"
             text = f"service {self._service!r} has no {self._model} handler {wanted}"
             raise Refused("no-handler", f"{text}; {self._those_there_are(names)}", INVALID)
         if len(metadata) <= MAX_KNOWN_BYTES:

@@ -55,7 +55,7 @@ async def test_without_an_unnamed_handler_unknown_routes_are_refused() -> None:
     for more in (b"", routes_bytes("b")):
         with pytest.raises(Refused) as caught:
             await ask(service, b"", more=more)
-        wanted = "route 'b'" if more else "a request without route="
+        wanted = "route 'b'" if more else "a request without a route"
         text = f"no-handler: service 's' has no request_response handler for {wanted}; it has 'a'"
         assert refusal(caught) == ("no-handler", INVALID, text)
     with pytest.raises(Refused, match=r"no-handler: .* no request_stream handler"):
