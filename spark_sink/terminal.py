@@ -49,8 +49,13 @@ def console_of() -> Console:
     """Of standard output; a file or a log gets whole lines."""
     from rich.console import Console  # late, here and below: a third of what a command needs to start
 
-    is_wide = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(width=WIDTH if is_wide else None)
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            """The command says how it ends, not the library."""
+            raise BrokenPipeError
+
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Terminal(width=None if is_terminal or "COLUMNS" in os.environ else WIDTH)
 
 
 def say(console: Console, text: str, style: str = "") -> None:

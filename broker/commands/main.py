@@ -6,16 +6,20 @@ Imports a command when it is asked for: help and completion wait for nothing els
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import sys
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import click
 
 from broker import VERSION, exit_status
 from broker.commands.completion import add_shells
 from broker.config.extras import lack_of_events
+
+PROGRAM: Final = "rsocket-broker"
 
 
 class Elsewhere(NamedTuple):
@@ -112,23 +116,42 @@ class Commands(click.Group):
         ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Reads the options before a command, of which `--help` prints."""
+        with _ending():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Runs a command to its end; an interruption and a closed pipe have an exit status and no traceback."""
-        try:
+        """Runs a command to its end."""
+        with _ending():
             try:
                 return super().invoke(ctx)
             finally:
                 if sys.stdout is not None:
                     sys.stdout.flush()
-        except (KeyboardInterrupt, click.Abort):  # Abort: at a question
-            sys.exit(exit_status.INTERRUPTED)
-        except BrokenPipeError:
-            exit_status.drop_output()
-            sys.exit(exit_status.PIPE_CLOSED)
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """An interruption, a closed pipe and a full disk have an exit status and no traceback."""
+    try:
+        yield
+    except (KeyboardInterrupt, click.Abort):  # Abort: at a question
+        sys.exit(exit_status.INTERRUPTED)
+    except BrokenPipeError:
+        exit_status.drop_output()
+        sys.exit(exit_status.PIPE_CLOSED)
+    except OSError as error:
+        exit_status.drop_output()
+        place = "" if error.filename is None else f"{error.filename}: "
+        click.echo(f"{PROGRAM}: {place}{(error.strerror or str(error)).lower()}", err=True)
+        sys.exit(exit_status.FAILED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=exit_status.EPILOG)
-@click.version_option(VERSION, prog_name="rsocket-broker")
+@click.version_option(VERSION, prog_name=PROGRAM)
 def main() -> None:
     """An RSocket broker: routes requests by tags, and records them in tables."""
 
@@ -136,4 +159,4 @@ def main() -> None:
 add_shells()
 
 if __name__ == "__main__":
-    main(prog_name="rsocket-broker")
+    main(prog_name=PROGRAM)

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from spark_sink.terminal import print_facts, print_rows
+from spark_sink.terminal import console_of, print_facts, print_rows
 from tests.system.support.processes import run_python
 
 COLUMNS = ("service", "peer", ">requests")
@@ -83,3 +83,13 @@ def test_facts_do_without_the_library_for_tables() -> None:
     lines = "print_facts([('state', 'ready')])\nprint('rich' in sys.modules)"
     done = run_python("-c", f"import sys\nfrom spark_sink.terminal import print_facts\n{lines}")
     assert done.stdout == "state  ready\nFalse\n"
+
+
+def test_a_reader_that_has_gone_is_for_the_command_to_tell() -> None:
+    with pytest.raises(BrokenPipeError):
+        console_of().on_broken_pipe()
+
+
+def test_a_table_for_a_closed_output_is_printed_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    print_rows(console_of(), COLUMNS, [ROW])

@@ -1,13 +1,14 @@
 """The console script, before its commands are there."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from broker.exit_status import INTERRUPTED
+from broker.exit_status import FAILED, INTERRUPTED
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,3 +24,20 @@ def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: 
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, b"", b"")
+
+
+def test_an_interruption_while_python_ends_leaves_no_traceback() -> None:
+    late = "atexit.register(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(60)))"
+    program = f"import atexit, os, signal, time\nfrom broker.commands.script import main\n{late}\nmain()"
+    done = subprocess.run([sys.executable, "-c", program, "check"], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"environment: ok\n", b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("asked", ["-h", "call -h", "check", "check --options", "shard-plan --routes 2 --join 1"])
+def test_a_full_disk_for_the_output_is_one_sentence(asked: str) -> None:
+    program = "from broker.commands.script import main; main()"
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-c", program, *asked.split()]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (FAILED, b"rsocket-broker: no space left on device\n")
