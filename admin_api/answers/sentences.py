@@ -15,7 +15,7 @@ def load_texts(status: Mapping[str, Any]) -> dict[str, str]:
     return {
         "connections": f"{status['connections']:,} now, {status['connections_accepted']:,} ever",
         "cluster": f"{cluster['name']}, {brokers}, {cluster['links_up']:,} of {cluster['links']:,} links up",
-        "routes": f"{status['routes']:,} of {status['services']:,} services",
+        "routes": f"{status['routes']:,} for {status['services']:,} services",
         "excluded": ", ".join(states) or "none",
         "requests": f"{status['streams']:,} in flight, {waiting['requests']:,} wait, {status['requests']:,} ended",
         "drained": f"{status['drains']:,}" if status["drains"] else "nothing",

@@ -215,7 +215,7 @@ async def test_the_page_has_the_state_and_links_that_work(client: Api) -> None:
         assert (answer.status, answer.content_type, answer.charset) == (200, "text/html", "utf-8")
         page = await answer.text()
     assert "eu-1" in page
-    assert "3 of 2 services" in page
+    assert "3 for 2 services" in page
     links = [part.partition('"')[0] for part in page.split('href="')[1:]]
     assert len(links) == 21
     assert links[:2] == ["/api/v1/services/orders", "/api/v1/services/billing"]  # the busiest first
