@@ -42,6 +42,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.feed.producer.digests",
         "spark_sink.errors",
         "spark_sink.progress_line",
+        "spark_sink.numbers",  # that options of commands have
         "spark_sink.terminal",  # how commands show tables and lengths of time
         "spark_sink.timestamps",
     ),
@@ -112,7 +113,7 @@ FLOORS = [
     ["broker.reload", "broker.contexts"],
     ["broker.server"],
     ["spark_sink.errors", "spark_sink.columns"],
-    [f"spark_sink.{room}" for room in ("schema", "histograms", "timestamps", "pages", "java")],
+    [f"spark_sink.{room}" for room in ("schema", "histograms", "timestamps", "numbers", "pages", "java")],
     ["spark_sink.event_files", "spark_sink.terminal", "spark_sink.session", "spark_sink.delta_log"],
     ["spark_sink.progress_line"],
     ["spark_sink.history", "spark_sink.writer", "spark_sink.tables"],

@@ -26,6 +26,7 @@ from broker.config.sections.admin_checks import (
     is_token_name,
     read_tokens,
 )
+from spark_sink.numbers import Count
 
 DAY_S: Final = 86_400
 MAX_DAYS: Final = 3660
@@ -51,7 +52,7 @@ def token() -> None:
 @token.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), default=ROLES[0], show_default=True, help="What it may do.")
-@click.option("--days", type=click.IntRange(1, MAX_DAYS), default=90, show_default=True, help="Until it expires.")
+@click.option("--days", type=Count(1, MAX_DAYS), default=90, show_default=True, help="Until it expires.")
 @FILE
 @_JSON
 def new(name: str, role: str, days: int, path: Path, is_json: bool) -> None:

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,9 +24,12 @@ from admin_api.ctl.place import PAGE
 from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.terminal import age, print_json, print_table
 from broker import exit_status
-from spark_sink.terminal import plain, print_facts
+from spark_sink.numbers import Count, Number
+from spark_sink.terminal import moment_option, plain, print_facts
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from admin_api.ctl.client import AdminClient
 
 DRAINABLE: Final = click.Choice(["route", "tag", "broker"])
@@ -74,7 +77,7 @@ def asking(function: Callable[..., Output]) -> Callable[..., None]:
         client, as_json = client_of(before, admin, as_json, token_file, context)
         while True:
             output = function(client, **arguments)
-            if watch_s is not None and sys.stdout.isatty():
+            if watch_s is not None and not as_json and sys.stdout.isatty():
                 click.clear()
             if as_json:
                 print_json(output.body, is_line=watch_s is not None)
@@ -92,7 +95,7 @@ def asking(function: Callable[..., Output]) -> Callable[..., None]:
 def reading(function: Callable[..., Output]) -> Callable[..., None]:
     """The same of a command that changes nothing: it may ask again and again."""
     watching = click.option(
-        "--watch", "watch_s", type=click.FloatRange(0.1), metavar="S", help="Ask again every S seconds, until Ctrl-C."
+        "--watch", "watch_s", type=Number(0.1, 86_400), metavar="S", help="Ask again every S seconds, until Ctrl-C."
     )
     return watching(asking(function))
 
@@ -231,8 +234,8 @@ def links(client: AdminClient) -> Output:
 @ctl.command()
 @click.argument("what", type=DRAINABLE)
 @click.argument("name", required=False, metavar="[ID|KEY=VALUE]")
-@click.option("--grace", type=float, metavar="S", help="Seconds that requests in flight may take to end.")
-@click.option("--spread", type=float, metavar="S", help="Seconds over which closing the connections is spread.")
+@click.option("--grace", type=Number(0), metavar="S", help="Seconds that requests in flight may take to end.")
+@click.option("--spread", type=Number(0), metavar="S", help="Seconds over which closing the connections is spread.")
 @click.option("--keep", is_flag=True, help="Keep connections open; they get no new requests.")
 @asking
 def drain(
@@ -288,14 +291,16 @@ def unredirect(client: AdminClient, service: str) -> Output:
 
 @ctl.command()
 @click.argument("identity")
-@click.option("--before", type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ"]), help="Issued before this moment; default: now.")
+@click.option(
+    "--before", metavar="TIME", callback=moment_option, help='Issued before: ISO (UTC), "10 minutes ago"; default: now.'
+)
 @asking
 def revoke(client: AdminClient, identity: str, before: datetime | None) -> Output:
     """Revoke the credentials of IDENTITY; its connections end.
 
     IDENTITY: as jwt:orders-7. In the whole cluster.
     """
-    given = {"before_ms": int(before.replace(tzinfo=UTC).timestamp() * 1000)} if before is not None else {}
+    given = {"before_ms": int(before.timestamp() * 1000)} if before is not None else {}
     body = client.change("PUT", revocation_path(identity), "before_ms", given)
     before_text = tables.moment(body["before_ms"])
     return sentence(body, f"credentials of {body['principal']} issued before {before_text} are revoked")
@@ -311,7 +316,7 @@ def unrevoke(client: AdminClient, identity: str) -> Output:
 
 
 @ctl.command()
-@click.argument("connection_id", type=click.IntRange(min=1))
+@click.argument("connection_id", type=Count(min=1))
 @asking
 def close(client: AdminClient, connection_id: int) -> Output:
     """Close a connection; `ctl connections` has the ids."""
@@ -341,7 +346,7 @@ def samwise_status(client: AdminClient) -> Output:
 
 @samwise.command("messages")
 @click.option("--dead", "is_dead", is_flag=True, help="Dead letters, instead of messages that wait.")
-@click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", "max_n", type=Count(1), default=100, show_default=True, help="At most so many.")
 @reading
 def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
     """List stored messages, oldest first."""
@@ -353,7 +358,7 @@ def samwise_messages(client: AdminClient, is_dead: bool, max_n: int) -> Output:
 
 @samwise.command("requeue")
 @click.option("--all", "is_all", is_flag=True, help="All dead letters.")
-@click.argument("ids", nargs=-1, type=click.IntRange(0), metavar="[ID]...")
+@click.argument("ids", nargs=-1, type=Count(0), metavar="[ID]...")
 @asking
 def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> Output:
     """Try dead letters again.
@@ -370,7 +375,7 @@ def samwise_requeue(client: AdminClient, is_all: bool, ids: tuple[int, ...]) -> 
 
 @samwise.command("remove")
 @click.option("--dead", "is_dead", is_flag=True, help="All dead letters.")
-@click.argument("ids", nargs=-1, type=click.IntRange(0), metavar="[ID]...")
+@click.argument("ids", nargs=-1, type=Count(0), metavar="[ID]...")
 @asking
 def samwise_remove(client: AdminClient, is_dead: bool, ids: tuple[int, ...]) -> Output:
     """Remove messages and dead letters.
@@ -412,8 +417,8 @@ def feed_status(client: AdminClient) -> Output:
 @click.option(
     "--without", default="", metavar="USER@HOST", help="Of files that this consumer has not reported to have."
 )
-@click.option("--after", type=click.IntRange(0), default=0, metavar="NUMBER", help="With greater numbers.")
-@click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--after", type=Count(0), default=0, metavar="NUMBER", help="With greater numbers.")
+@click.option("--limit", "max_n", type=Count(1), default=100, show_default=True, help="At most so many.")
 @click.argument("folder")
 @reading
 def feed_posts(client: AdminClient, folder: str, path: str, without: str, after: int, max_n: int) -> Output:

@@ -22,6 +22,7 @@ from rsocket_wire.models import (
     REQUEST_STREAM,
     STREAMS,
 )
+from spark_sink.numbers import Count, Number
 
 if TYPE_CHECKING:  # what takes long to import is imported where it is needed
     from client_sdk import Address, Client, Connecting, Flow, Payload
@@ -74,12 +75,12 @@ class Wanted:
 @click.option("--json", "is_json", is_flag=True, help="Data must be JSON; answers are printed as JSON.")
 @click.option("--meta", "metas", multiple=True, metavar="MIME=VALUE", help="An entry of the metadata, VALUE as --data.")
 @click.option("--n", "initial_n", default=32, show_default=True, help="Initial REQUEST_N of streams.")
-@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="Cancel after N items.")
+@click.option("--take", "take_n", type=Count(1), metavar="N", help="Cancel after N items.")
 @click.option(
     "--timeout",
     "--deadline",
     "timeout_s",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Deadline in seconds; default 30, for streams and channels none.",
 )
 @click.option("--verbose", "-v", "is_verbose", is_flag=True, help="Print connection and metadata on stderr.")

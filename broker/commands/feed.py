@@ -14,6 +14,7 @@ import click
 from broker import exit_status
 from broker.config.urls import WILDCARDS, Listen
 from rsocket_wire.errors import BrokerError
+from spark_sink.numbers import Number
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     import asyncio
@@ -142,7 +143,7 @@ def watch(
 @feed.command(epilog=exit_status.EPILOG)
 @_configured
 @_posting
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), metavar="S", help="End after so long.")
+@click.option("--timeout", "timeout_s", type=Number(0, min_open=True), metavar="S", help="End after so long.")
 @click.argument("root", metavar="FOLDER", type=click.Path(exists=True, file_okay=False))
 def post(path: str | None, folder: str | None, root: str, timeout_s: float | None, **given: Any) -> None:
     """Announce what is in FOLDER now, and end.

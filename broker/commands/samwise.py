@@ -34,6 +34,7 @@ from client_sdk.gateways.samwise.values import (
     Rpc,
     Status,
 )
+from spark_sink.numbers import Count, Number
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     from broker.views.samwise import MessageView
@@ -99,7 +100,7 @@ def _asking(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--timeout",
             "timeout_s",
-            type=click.FloatRange(0, min_open=True),
+            type=Number(0, min_open=True),
             default=DEFAULT_TIMEOUT_S,
             show_default=True,
             help="Seconds to wait for the answer.",
@@ -134,7 +135,7 @@ def ping(
 @_speaking
 @click.option("--exchange", "-x", default="", help="The exchange: a service, or an exchange of RabbitMQ.")
 @click.option("--routing-key", "-k", default="", help="The routing key: the route in the service.")
-@click.option("--redundant", "acks_n", type=click.IntRange(1), metavar="N", help="N destinations acknowledge.")
+@click.option("--redundant", "acks_n", type=Count(1), metavar="N", help="N destinations acknowledge.")
 @click.option("--mandatory", is_flag=True, help="Refuse, or try again, what no one would get.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help=f"One of {', '.join(OPTIONS)}.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header, VALUE as --data; repeatable.")
@@ -249,7 +250,7 @@ def _storing(command: Callable[..., None]) -> Callable[..., None]:
 @messages.command("list", epilog=exit_status.EPILOG)
 @_storing
 @click.option("--dead", "is_dead", is_flag=True, help="Dead letters, instead of messages that wait.")
-@click.option("--limit", "max_n", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", "max_n", type=Count(1), default=100, show_default=True, help="At most so many.")
 @click.option("--json", "is_json", is_flag=True, help="A JSON object a line.")
 def list_messages(path: str | None, folder: str | None, is_dead: bool, max_n: int, is_json: bool) -> None:
     """List messages, those first that came first."""

@@ -25,6 +25,7 @@ from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id
+from spark_sink.numbers import Count
 
 ALL: Final = "all"
 KEYS: Final = 100_000  # enough for shares that are right to a third of a percent with ten routes
@@ -95,9 +96,7 @@ def made_ids(count: int, taken: Sequence[bytes] = ()) -> list[bytes]:
 
 
 @click.command(name="shard-plan")
-@click.option(
-    "--routes", "routes_n", metavar="N", type=click.IntRange(1, MAX_ROUTES), help="Begin with N made-up routes."
-)
+@click.option("--routes", "routes_n", metavar="N", type=Count(1, MAX_ROUTES), help="Begin with N made-up routes.")
 @click.option(
     "--route-ids",
     metavar="FILE",
@@ -118,9 +117,7 @@ def made_ids(count: int, taken: Sequence[bytes] = ()) -> list[bytes]:
     "--leave", "leaves", multiple=True, metavar="N|ID", help="The last N routes leave, or the route ID; again for more."
 )
 @click.option("--method", default=ALL, show_default=True, metavar="NAME", help=f"{', '.join(NAMES)}; or all of them.")
-@click.option(
-    "--keys", "keys_n", metavar="N", type=click.IntRange(1, MAX_KEYS), help=f"Try N made-up keys.  [default: {KEYS}]"
-)
+@click.option("--keys", "keys_n", metavar="N", type=Count(1, MAX_KEYS), help=f"Try N made-up keys.  [default: {KEYS}]")
 @click.option(
     "--keys-file",
     metavar="FILE",

@@ -268,12 +268,21 @@ def credentials_of(token_file: str | None, user: str | None, context: Context) -
     if token_file is None:
         token = os.environ.get(TOKEN_VARIABLE)
         return None if token is None else Token(token)
+    _check_readable("--token-file", token_file)
 
     async def read_token() -> Token:
         """Anew for each connection: what renews tokens replaces the file."""
         return Token(Path(token_file).read_text(encoding="utf-8").strip())
 
     return read_token
+
+
+def _check_readable(option: str, file: str) -> None:
+    try:
+        with open(file, "rb"):
+            pass
+    except OSError as error:
+        raise click.UsageError(f"{option} {file}: {_why(error)}") from None
 
 
 class Place(NamedTuple):

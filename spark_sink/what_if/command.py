@@ -11,6 +11,7 @@ import click
 from broker import exit_status
 from spark_sink.errors import SinkError
 from spark_sink.java import NEAR_MASTER
+from spark_sink.numbers import Count
 from spark_sink.progress_line import ProgressLine
 from spark_sink.terminal import console_of, end, moment_option
 from spark_sink.timestamps import micros_of
@@ -44,9 +45,7 @@ def _micros(context: click.Context, parameter: click.Parameter, value: str | Non
     metavar="TAG=VALUE",
     help="Add copies of the routes with this tag; repeatable.",
 )
-@click.option(
-    "--copies", type=click.IntRange(1, MAX_COPIES), default=1, show_default=True, help="Copies of each such route."
-)
+@click.option("--copies", type=Count(1, MAX_COPIES), default=1, show_default=True, help="Copies of each such route.")
 @click.option("--seed", type=int, help="Seed of random choices: another one shows how much is chance.")
 @click.option(
     "--since",

@@ -36,6 +36,7 @@ from spark_sink.errors import BadFrame
 from spark_sink.event_files.batches import warm_up
 from spark_sink.event_files.frames import FrameSplitter, decode_header
 from spark_sink.event_files.layout import Disk
+from spark_sink.numbers import Count, Number
 from spark_sink.writer.machine import FIRST_RETRY_S, NEVER, Writer
 from spark_sink.writer.settings import READER_TIMEOUT_S, ROLL_BYTES, ROLL_S, Settings
 
@@ -51,8 +52,8 @@ EXIT_LOST: Final = 3
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
-SECONDS: Final = click.FloatRange(min=0)
-BYTES: Final = click.IntRange(min=0)
+SECONDS: Final = Number(min=0)
+BYTES: Final = Count(min=0)
 
 _log: Final = logging.getLogger("spark_sink.writer")  # `__name__` is that of the main module
 
@@ -197,8 +198,8 @@ def run(fd: int, events: Path, settings: Settings, state_fd: int) -> int:
 
 @click.command()
 @click.option("--events", type=click.Path(path_type=Path), required=True, help="Folder of event files.")
-@click.option("--roll-s", type=click.FloatRange(0.01), default=ROLL_S, show_default=True, help="Seconds per file.")
-@click.option("--roll-bytes", type=click.IntRange(1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
+@click.option("--roll-s", type=Number(0.01), default=ROLL_S, show_default=True, help="Seconds per file.")
+@click.option("--roll-bytes", type=Count(1), default=ROLL_BYTES, show_default=True, help="Bytes per file.")
 @click.option("--min-free-bytes", type=BYTES, default=0, help="Bytes left free on the file system.")
 @click.option("--sync-s", type=SECONDS, default=0.0, help="Seconds between syncs of the log; 0: never.")
 @click.option("--keep-s", type=SECONDS, default=0.0, help="Seconds that files are kept; 0: forever.")

@@ -11,6 +11,7 @@ from broker import exit_status
 from broker.commands import terminal
 from broker.commands.bench.plan import MAX_RATE, TARGETS, UNICAST, Plan
 from rsocket_wire.models import MODELS, STREAMS
+from spark_sink.numbers import Count, Number
 
 
 @click.command(epilog=exit_status.EPILOG)
@@ -24,24 +25,20 @@ from rsocket_wire.models import MODELS, STREAMS
     help=f"One of {', '.join(MODELS)}.",
 )
 @click.option("--to", "target", type=click.Choice(TARGETS), default=UNICAST, show_default=True, help="How to address.")
-@click.option("--services", "services_n", default=1, show_default=True, type=click.IntRange(1, 1000), help="Routes.")
-@click.option(
-    "--connections", "callers_n", default=4, show_default=True, type=click.IntRange(1, 1000), help="Of callers."
-)
-@click.option(
-    "--in-flight", "in_flight_n", default=16, show_default=True, type=click.IntRange(1, 4096), help="Of each."
-)
+@click.option("--services", "services_n", default=1, show_default=True, type=Count(1, 1000), help="Routes.")
+@click.option("--connections", "callers_n", default=4, show_default=True, type=Count(1, 1000), help="Of callers.")
+@click.option("--in-flight", "in_flight_n", default=16, show_default=True, type=Count(1, 4096), help="Of each.")
 @click.option(
     "--rate",
     "rate_per_s",
-    type=click.FloatRange(0, MAX_RATE, min_open=True),
+    type=Number(0, MAX_RATE, min_open=True),
     metavar="N",
     help="Begin so many a second in all, answered or not (open loop).",
 )
-@click.option("--payload-bytes", default=100, show_default=True, type=click.IntRange(0, 1 << 20), help="Of an item.")
-@click.option("--items", "items_n", default=10, show_default=True, type=click.IntRange(1, 1 << 20), help="Of a stream.")
-@click.option("--keys", "keys_n", default=1000, show_default=True, type=click.IntRange(1), help="Of shard requests.")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1, 3600), help="Of measuring.")
+@click.option("--payload-bytes", default=100, show_default=True, type=Count(0, 1 << 20), help="Of an item.")
+@click.option("--items", "items_n", default=10, show_default=True, type=Count(1, 1 << 20), help="Of a stream.")
+@click.option("--keys", "keys_n", default=1000, show_default=True, type=Count(1), help="Of shard requests.")
+@click.option("--seconds", default=5.0, show_default=True, type=Number(0.1, 3600), help="Of measuring.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def bench(place: terminal.Place, /, is_json: bool, **given: Any) -> None:
     """Measure latency and throughput of requests through a broker.

@@ -9,6 +9,7 @@ import click
 
 from broker import exit_status
 from broker.commands import terminal
+from spark_sink.numbers import Count
 
 
 @click.command(epilog=exit_status.EPILOG)
@@ -17,10 +18,8 @@ from broker.commands import terminal
 @click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="A tag of the route; repeatable.")
 @click.option("--instance", help="A name that gives the route the same id each time, for shards.")
 @click.option("--answer", help="The answer: TEXT, @FILE or -; by default requests are echoed.")
-@click.option(
-    "--items", "items_n", default=1, show_default=True, type=click.IntRange(0), help="Items that answer a stream."
-)
-@click.option("--take", "take_n", type=click.IntRange(1), metavar="N", help="End after N requests or items.")
+@click.option("--items", "items_n", default=1, show_default=True, type=Count(0), help="Items that answer a stream.")
+@click.option("--take", "take_n", type=Count(1), metavar="N", help="End after N requests or items.")
 @click.option("--json", "is_json", is_flag=True, help="Show requests as JSON; --answer must be JSON.")
 def offer(
     place: terminal.Place,
