@@ -19,6 +19,8 @@ from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST
 from rsocket_wire.wire.frames import Address as AddressFrame
 from rsocket_wire.wire.ids import ID_BYTES, id_text
 from rsocket_wire.wire.keys import (
+    DEADLINE,
+    EXCLUDE_SELF,
     LB_METHOD,
     SERVICE_NAME,
     SHARD_KEY,
@@ -31,8 +33,6 @@ from rsocket_wire.wire.tags import Tag
 
 HEAD_BYTES: Final = 6
 NO_ORIGIN: Final = bytes(ID_BYTES)
-DEADLINE: Final = Key.text("deadline_ms")  # D-41
-EXCLUDE_SELF: Final = Key.text("exclude_self")  # D-103
 _ROUTINGS: Final[dict[int, str]] = {UNICAST: "unicast", MULTICAST: "multicast", SHARD: "shard"}
 
 

@@ -21,7 +21,17 @@ from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.table import Route, normal_tag
 from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
 from rsocket_wire.wire.frames import MULTICAST, SHARD, UNICAST, Address, RouteSetup, decode_frame
-from rsocket_wire.wire.keys import LB_METHOD, SERVICE_NAME, SHARD_KEY, SHARD_METHOD, STICKY_ROUTE_KEY, Key, keys_named
+from rsocket_wire.wire.keys import (
+    DEADLINE,
+    EXCLUDE_SELF,
+    LB_METHOD,
+    MAX_DEADLINE_MS,
+    SERVICE_NAME,
+    SHARD_KEY,
+    SHARD_METHOD,
+    STICKY_ROUTE_KEY,
+    keys_named,
+)
 from rsocket_wire.wire.tags import Tag
 
 ORIGIN_AT: Final = 6  # in an ADDRESS the origin's Route Id, which does not take part in the answer: 16 bytes
@@ -29,9 +39,6 @@ ORIGIN_TO: Final = 22
 MAX_RAW_BYTES: Final = 2048  # of an ADDRESS that its target keeps; the rest of the world has shorter ones
 _NO_ORIGIN: Final = bytes(ORIGIN_TO - ORIGIN_AT)
 MAX_LABEL: Final = 512  # characters; a label goes into tables and events, and an address may have 128 tags
-MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: longer ones are no deadlines
-DEADLINE: Final = Key.text("deadline_ms")  # of the metadata of an ADDRESS (D-41)
-EXCLUDE_SELF: Final = Key.text("exclude_self")  # likewise (D-103)
 
 # Refusals that routes which join or leave may end: there is none, or none that the caller may reach (D-98).
 FOR_NOW: Final = ("no-route", "denied")

@@ -10,9 +10,9 @@ from typing import Final
 
 from client_sdk.addresses import Address, check_address
 from client_sdk.metadata import entry_bytes, route_bytes
+from rsocket_wire.wire.keys import MAX_DEADLINE_MS
 
 MAX_HEADS: Final = 1024  # kept; beyond, all are forgotten and built again
-MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days; a longer deadline is not worth saying
 
 
 class MetadataCache:

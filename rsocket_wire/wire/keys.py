@@ -207,3 +207,8 @@ SHARD_KEY: Final = WELL_KNOWN_KEYS[0x1B]
 SHARD_METHOD: Final = WELL_KNOWN_KEYS[0x1C]
 STICKY_ROUTE_KEY: Final = WELL_KNOWN_KEYS[0x1D]
 LB_METHOD: Final = WELL_KNOWN_KEYS[0x1E]
+
+# Hints of ours in the metadata of an ADDRESS.
+DEADLINE: Final = Key.text("deadline_ms")  # D-41
+EXCLUDE_SELF: Final = Key.text("exclude_self")  # D-103
+MAX_DEADLINE_MS: Final = 0x7FFFFFFF  # 24 days: a longer one is not said, and none

@@ -15,7 +15,7 @@ from rsocket_wire.rsocket.frames import COMPLETE, NEXT
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.annotations import ANNOTATIONS_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
-from rsocket_wire.wire.keys import SHARD_KEY, STICKY_ROUTE_KEY, Key
+from rsocket_wire.wire.keys import DEADLINE, SHARD_KEY, STICKY_ROUTE_KEY, Key
 from tests.broker.forwarding.brokers import SECTION, caller_mimes, section
 from tests.broker.forwarding.pairs import MODELS
 from tests.fakes import Frame, World, address, addressed, announcement, composite, fragments, raw_frame, setup
@@ -30,7 +30,6 @@ PAIRS = (
     (MIME_TYPE, "text/plain"),
     ("application/json", "text/plain"),
 )
-DEADLINE = Key.text("deadline_ms")
 
 
 class Actor:

@@ -17,11 +17,10 @@ from rsocket_wire.rsocket import frames
 from rsocket_wire.rsocket.frames import FOLLOWS, NEXT, REQUEST_CHANNEL, REQUEST_FNF, REQUEST_RESPONSE, REQUEST_STREAM
 from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 from rsocket_wire.wire.frames import MIME_TYPE, MULTICAST, SHARD, UNICAST
-from rsocket_wire.wire.keys import SHARD_KEY, Key
+from rsocket_wire.wire.keys import DEADLINE, SHARD_KEY
 from tests.broker.forwarding.brokers import DATA_MIME, Broker, annotated, caller_mimes, section, to_route
 from tests.fakes import Frame, Wire, address, addressed, announcement, carried, composite
 
-DEADLINE = Key.text("deadline_ms")
 MODELS = (REQUEST_RESPONSE, REQUEST_RESPONSE, REQUEST_STREAM, REQUEST_CHANNEL, REQUEST_FNF)
 PAIRS = ((COMPOSITE_MIME, DATA_MIME), (COMPOSITE_MIME, DATA_MIME), (COMPOSITE_MIME, "text/plain"), (MIME_TYPE, "a/b"))
 NEIGHBOURS = ("b1", "b1", "b3")

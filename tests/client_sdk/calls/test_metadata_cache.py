@@ -6,10 +6,11 @@ import pytest
 
 from client_sdk import address, multicast, shard
 from client_sdk.addresses import Address
-from client_sdk.calls.metadata_cache import MAX_DEADLINE_MS, MAX_HEADS, MetadataCache
+from client_sdk.calls.metadata_cache import MAX_HEADS, MetadataCache
 from client_sdk.metadata import read_entries
 from rsocket_wire.wire.frames import MIME_TYPE, decode_frame
 from rsocket_wire.wire.frames import Address as AddressFrame
+from rsocket_wire.wire.keys import MAX_DEADLINE_MS
 
 ORIGIN = bytes(range(16))
 
