@@ -78,6 +78,7 @@ class UpgradeClient:
             raise ConnectionError(f"WebSocket: {error.__cause__ or error}")
         if not self._protocol.events_received():  # it has a body, so it is none
             line = head.partition(_LINE_END)[0].decode(errors="replace")
-            why = "; this is a web server, perhaps the REST API of a broker" if " 200" in line else ""
+            is_web_server = line.split(" ")[1:2] == ["200"]
+            why = "; this is a web server, perhaps the REST API of a broker" if is_web_server else ""
             raise ConnectionError(f"WebSocket: the answer is {line}{why}")
         return self._head.rest

@@ -88,6 +88,7 @@ async def raw_server(answer: bytes, more: bytes = b"") -> AsyncIterator[tuple[Ra
             "the answer is HTTP/1.1 200 OK; this is a web server, perhaps the REST API of a broker",
         ),
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "the answer is HTTP/1.1 403 Forbidden"),
+        (b"HTTP/1.1 429 Only 200 a day\r\nContent-Length: 2\r\n\r\nno", "the answer is HTTP/1.1 429 Only 200 a day"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "server rejected WebSocket connection: HTTP 204"),
         (ACCEPTED.replace(b"ACCEPT", b"x"), "invalid Sec-WebSocket-Accept header: x"),
         (ACCEPTED.replace(b"Upgrade: websocket", b"Upgrade: h2c"), "invalid Upgrade header: h2c"),
