@@ -125,9 +125,8 @@ def ping(
     endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, version: str, is_json: bool
 ) -> None:
     """Ask whether a gateway is there and speaks the protocol."""
-    took_ms = _timed(Ping(int(version)), endpoint, timeout_s, server_key, key, is_json)
-    if not is_json:
-        click.echo(f"{endpoint} answered after {took_ms:.1f} ms")
+    took_ms = _timed(Ping(int(version)), endpoint, timeout_s, server_key, key)
+    click.echo(_timing(endpoint, took_ms) if is_json else f"{endpoint} answered after {took_ms:.1f} ms")
 
 
 @samwise.command(epilog=exit_status.EPILOG)
@@ -176,7 +175,9 @@ def publish(
         headers=tuple((name, read_text("--header", text)) for name, text in pairs),
         payload=read_text("--data", data),
     )
-    _timed(message, endpoint, timeout_s, server_key, key, is_json)
+    took_ms = _timed(message, endpoint, timeout_s, server_key, key)
+    if is_json:
+        click.echo(_timing(endpoint, took_ms))
 
 
 @samwise.command(epilog=exit_status.EPILOG)
@@ -203,7 +204,9 @@ def rpc(
     if bool(type) != (action == DECLARE):
         raise click.UsageError(f"{action} needs {'a' if action == DECLARE else 'no'} TYPE")
     request = Rpc(version=int(version), broker=broker, action=action, name=name, type=type)
-    _timed(request, endpoint, timeout_s, server_key, key, is_json)
+    took_ms = _timed(request, endpoint, timeout_s, server_key, key)
+    if is_json:
+        click.echo(_timing(endpoint, took_ms))
 
 
 @samwise.command(epilog=exit_status.EPILOG)
@@ -387,16 +390,16 @@ def _row(letter: MessageView) -> tuple[str, ...]:
     return (str(letter.id), moment, *names, size, acknowledged, tries, one_line(letter.reason))
 
 
-def _timed(
-    request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None, is_json: bool
-) -> float:
+def _timed(request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None) -> float:
     """After how many milliseconds the gateway agreed."""
     began_at = time.monotonic()
     _ask(request, endpoint, timeout_s, server_key, key)
-    took_ms = (time.monotonic() - began_at) * 1000
-    if is_json:
-        click.echo(json.dumps({"endpoint": endpoint, "took_ms": round(took_ms, 1)}))
-    return took_ms
+    return (time.monotonic() - began_at) * 1000
+
+
+def _timing(endpoint: str, took_ms: float) -> str:
+    """The same as JSON."""
+    return json.dumps({"endpoint": endpoint, "took_ms": round(took_ms, 1)})
 
 
 def _ask(request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None) -> str:
