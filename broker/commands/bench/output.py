@@ -80,9 +80,8 @@ def rows_of(measured: Measured) -> list[tuple[str, str]]:
     ]
     if plan.model in STREAMS:
         rows.append(("items", f"{measured.items_n:,}, {measured.per_s(measured.items_n):,} a second"))
-    shown = [("mean", latencies.mean_us)]
-    shown += [(f"p{percent:g}", latencies.percentile_us(percent)) for percent in PERCENTILES]
-    rows.append(("latency µs", ", ".join(f"{name} {us:,}" for name, us in [*shown, ("max", latencies.max_us)])))
+    rows.append(("latency µs", f"mean {latencies.mean_us:,}, max {latencies.max_us:,}"))
+    rows.append(("", ", ".join(f"p{percent:g} {latencies.percentile_us(percent):,}" for percent in PERCENTILES)))
     errors = ", ".join(f"{number:,} {word}" for word, number in sorted(measured.errors.items()))
     rows.append(("errors", errors or "none"))
     rows.append(("", OPEN if plan.rate_per_s is not None else CLOSED))
