@@ -11,6 +11,7 @@ Every answer of 400 and above is one, also those that aiohttp decides (404, 405)
 one holds an id that stands in the log line, too, and nothing else of the inside.
 """
 
+import difflib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Set
@@ -24,6 +25,7 @@ TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
 PAGE: Final = "docs/admin-api.md"
 MISSING: Final = "X-Workers-Missing"
 MAX_SHOWN: Final = 200  # characters of a path or of a value in a sentence
+NEAR: Final = 0.8  # so alike, of 1, must a path be to be proposed
 
 # code word -> (HTTP status, title)
 PROBLEMS: Final[dict[str, tuple[int, str]]] = {
@@ -126,7 +128,11 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}"
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
-        return problem_response(request, "no-such-path", f"there is no path {shown(request.path)}; / lists all paths")
+        detail = f"there is no path {shown(request.path)}; {_near_path(request)}/ lists all paths"
+        return problem_response(request, "no-such-path", detail)
+    except web.HTTPRequestEntityTooLarge as error:
+        detail = f"the body is too large: at most {request.client_max_size} bytes"
+        return problem_response(request, "bad-request", detail, status=error.status)
     except web.HTTPException as error:
         return problem_response(request, "bad-request", f"{error.reason}", status=error.status)
     except ConnectionError:  # there is nobody who could be told
@@ -162,6 +168,15 @@ def problem_response(
     )
     body = msgspec.json.format(msgspec.json.encode(problem)) + b"\n"
     return web.Response(body=body, status=problem.status, content_type=PROBLEM_TYPE, headers=headers)
+
+
+def _near_path(request: web.Request) -> str:
+    """`did you mean /api/v1/routes?`, or nothing."""
+    if len(request.path) > MAX_SHOWN:  # to compare takes longer than its length
+        return ""
+    paths = [resource.canonical for resource in request.app.router.resources()]
+    near = difflib.get_close_matches(request.path, paths, 1, NEAR)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def with_missing(response: web.Response, missing: Set[int]) -> web.Response:

@@ -311,6 +311,12 @@ async def test_an_unknown_path_is_404(client: Api, path: str) -> None:
     assert (body["status"], body["code"]) == (404, "no-such-path")
 
 
+async def test_an_unknown_path_is_told_the_one_that_is_like_it(client: Api) -> None:
+    hint = (await problem(client, "/api/v1/rutes"))["detail"]
+    assert hint == "there is no path /api/v1/rutes; did you mean /api/v1/routes? / lists all paths"
+    assert (await problem(client, f"/{'x' * 2000}"))["detail"].endswith("…; / lists all paths")
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_another_method_is_405_and_told_which_is_possible(client: Api, method: str) -> None:
     body = await problem(client, "/api/v1/routes", method)

@@ -167,7 +167,8 @@ async def test_a_body_has_a_largest_size(client: Api) -> None:
     def body(size: int) -> bytes:
         return b"{" + b" " * (size - 2) + b"}"
 
-    assert (await refusal(client, "PUT", EU, data=body(MAX_BODY_BYTES + 1)))[:2] == (413, "bad-request")
+    too_large = (413, "bad-request", f"the body is too large: at most {MAX_BODY_BYTES} bytes")
+    assert await refusal(client, "PUT", EU, data=body(MAX_BODY_BYTES + 1)) == too_large
     async with client.put(EU, data=body(MAX_BODY_BYTES)) as answer:
         assert answer.status == 200
 
