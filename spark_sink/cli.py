@@ -6,19 +6,17 @@ Every expected failure is one sentence on standard error and an exit status, see
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from broker import exit_status
 from spark_sink.errors import SinkError
 from spark_sink.pipeline import DELTA, ENGINES, FORMATS, LOCAL, SPARK
 from spark_sink.progress_line import ProgressLine
 from spark_sink.report import DEFAULT_TAG
-from spark_sink.terminal import end, end_now, moment_option
+from spark_sink.terminal import console_of, end, end_now, heeding_interruptions, moment_option, write_text
 
 if TYPE_CHECKING:
     from spark_sink.pipeline.keeping import Keeping
@@ -170,29 +168,24 @@ def upgrade(tables: str, is_json: bool) -> None:
 @click.option("--json", "is_json", is_flag=True, help="Print all numbers as JSON instead.")
 def report(tables: Path, html: Path | None, out: Path | None, since: datetime | None, by: str, is_json: bool) -> None:
     """Report traffic, routes and brokers from the tables that the pipeline made. Needs no Java."""
-    from rich.console import Console
-
     from spark_sink.report.as_json import json_report
     from spark_sink.report.facts import read_facts
     from spark_sink.report.page import html_report
     from spark_sink.report.printers import WIDTH, markdown_report, print_report
 
     try:
-        with ProgressLine("reading the tables"):
+        with ProgressLine("reading the tables"), heeding_interruptions():
             facts = read_facts(tables, since, by)
         # Files first: whoever reads the beginning of the terminal's form, `| head`, ends this process.
         if html is not None:
-            html.write_text(html_report(facts, datetime.now(UTC)), encoding="utf-8")
+            write_text(html, html_report(facts, datetime.now(UTC)))
         if out is not None:
-            out.write_text(markdown_report(facts), encoding="utf-8")
+            write_text(out, markdown_report(facts))
         if is_json:
             click.echo(json_report(facts), nl=False)
             return
-        print_report(facts, Console(width=None if sys.stdout.isatty() else WIDTH))
+        print_report(facts, console_of(WIDTH))
         for path in filter(None, (out, html)):
             click.echo(f"written to {path}")
     except SinkError as error:
         end(error)
-    except OSError as error:
-        click.echo(f"the report cannot be written: {error}", err=True)
-        sys.exit(exit_status.USAGE)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from spark_sink.errors import BadMoment, SinkError
+from spark_sink.errors import BadFolder, BadMoment, SinkError
 from spark_sink.timestamps import moment_of
 
 if TYPE_CHECKING:
@@ -45,8 +49,8 @@ def short_ids(route_ids: Iterable[str]) -> dict[str, str]:
     return {one: short_id(one) if counts[one[:SHORT_ID]] == 1 else plain(one) for one in ids}
 
 
-def console_of() -> Console:
-    """Of standard output; a file or a log gets whole lines."""
+def console_of(width: int = WIDTH) -> Console:
+    """Of standard output; a file or a log gets lines of that width."""
     from rich.console import Console  # late, here and below: a third of what a command needs to start
 
     class Terminal(Console):
@@ -55,7 +59,7 @@ def console_of() -> Console:
             raise BrokenPipeError
 
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Terminal(width=None if is_terminal or "COLUMNS" in os.environ else WIDTH)
+    return Terminal(width=None if is_terminal or "COLUMNS" in os.environ else width)
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -129,6 +133,32 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
         if len(cell) > width
     )
     return None if is_high else widths
+
+
+@contextlib.contextmanager
+def heeding_interruptions() -> Iterator[None]:
+    """An interruption ends this, also where a library swallows it or makes an error of its own of it, as DuckDB."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            raise KeyboardInterrupt from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """The whole of a file that an option names. BadFolder."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadFolder(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
 def moment_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from spark_sink.report.chapters import chapters, headline, warning
 from spark_sink.report.facts import Facts
 from spark_sink.report.section import BRIEF_ROWS, SPARK_WIDTH, Section
 from spark_sink.report.texts import length_of, moment_of, rate_of, shortened, sparkline
+from spark_sink.terminal import print_rows
 
 TITLE: Final = "Broker report"
 WIDTH: Final = 100  # columns that the terminal form needs
@@ -56,12 +55,8 @@ def _print_section(section: Section, console: Console) -> None:
     if not section.rows:
         console.print(section.nothing, style="dim", markup=False, highlight=False)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in section.columns:
-        table.add_column(Text(column), justify="right" if column in section.numeric else "left", overflow="fold")
-    for row in section.rows[:BRIEF_ROWS]:
-        table.add_row(*map(Text, _short_cells(section, row)))  # names come from strangers and are no markup
-    console.print(table)
+    columns = [f">{column}" if column in section.numeric else column for column in section.columns]
+    print_rows(console, columns, [_short_cells(section, row) for row in section.rows[:BRIEF_ROWS]])
     left = len(section.rows) - BRIEF_ROWS
     notes = [f"{left} more rows are in the page and in the Markdown."] if left > 0 else []
     notes += [section.note] if section.note else []

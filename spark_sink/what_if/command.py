@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from broker import exit_status
 from spark_sink.errors import SinkError
 from spark_sink.java import NEAR_MASTER
 from spark_sink.numbers import Count
 from spark_sink.progress_line import ProgressLine
-from spark_sink.terminal import console_of, end, moment_option
+from spark_sink.terminal import console_of, end, moment_option, write_text
 from spark_sink.timestamps import micros_of
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ def simulate(
 
     from spark_sink.what_if.local import LocalEngine
     from spark_sink.what_if.output import as_json, print_simulation
-    from spark_sink.what_if.page import write_page
+    from spark_sink.what_if.page import page_of
     from spark_sink.what_if.question import question_of
     from spark_sink.what_if.simulation import simulate as ask
 
@@ -92,13 +90,10 @@ def simulate(
         else:
             print_simulation(simulation, console_of())
         if page is not None:
-            write_page(simulation, page)
+            write_text(page, page_of(simulation))
             click.echo(f"written to {page}", err=is_json)
     except SinkError as error:
         end(error)
-    except OSError as error:
-        click.echo(f"the page cannot be written: {error}", err=True)
-        sys.exit(exit_status.USAGE)
 
 
 def _on_spark(events: str, tables: str, question: Question, master: str) -> Simulation:

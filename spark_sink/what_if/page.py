@@ -6,7 +6,6 @@ may run, see `pages`.
 
 import html
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from spark_sink.pages import html_page, plotly_script, scripts_in
@@ -28,14 +27,13 @@ th:first-child, td:first-child { text-align: left } tr { border-bottom: 1px soli
 """
 
 
-def write_page(simulation: Simulation, path: Path) -> None:
-    """MissingPart: plotly is not installed. OSError: it cannot be written."""
+def page_of(simulation: Simulation) -> str:
+    """The page. MissingPart: plotly is not installed."""
     plotly = plotly_script()
     parts = "".join(_parts(simulation))
     title = f"What if: {simulation.question.as_text()}"
     body = f"<h1>{html.escape(title)}</h1><script>{plotly}</script>{parts}"
-    page = html_page(title, _STYLE, body, (plotly, *scripts_in(parts)))
-    path.write_text(page, encoding="utf-8", newline="\n")
+    return html_page(title, _STYLE, body, (plotly, *scripts_in(parts)))
 
 
 def _parts(simulation: Simulation) -> list[str]:

@@ -1,9 +1,12 @@
 """What commands print: tables, and names with what they stand for; nothing is cut, whatever width a terminal has."""
 
+import contextlib
+import signal
+
 import pytest
 from rich.console import Console
 
-from spark_sink.terminal import console_of, print_facts, print_rows
+from spark_sink.terminal import console_of, heeding_interruptions, print_facts, print_rows
 from tests.system.support.processes import run_python
 
 COLUMNS = ("service", "peer", ">requests")
@@ -93,3 +96,21 @@ def test_a_reader_that_has_gone_is_for_the_command_to_tell() -> None:
 def test_a_table_for_a_closed_output_is_printed_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", None)
     print_rows(console_of(), COLUMNS, [ROW])
+
+
+def test_an_interruption_that_a_library_swallows_ends_the_work_all_the_same() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), heeding_interruptions(), contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interruption_of_which_a_library_makes_an_error_is_one() -> None:
+    def query() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+
+    with pytest.raises(KeyboardInterrupt), heeding_interruptions():
+        query()

@@ -40,7 +40,7 @@ def test_routes_beyond_a_screen_and_a_plot_are_counted(monkeypatch: pytest.Monke
         monkeypatch.setattr(module, name, 1)
     history = History().start().join(1, "orders").join(2, "orders").join(3, "stock")
     history.ask(1, "orders").ask(2, "orders").ask(3, "stock")
-    page.write_page(asked(history.write(tmp_path)), tmp_path / "page.html")
+    (tmp_path / "page.html").write_text(page.page_of(asked(history.write(tmp_path))), encoding="utf-8")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "1 of 2 routes are shown." in text
     assert "1 of 2 services are shown." in text
