@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol, TypeVar, overload
 import msgspec
 from msgspec import inspect
 
+from client_sdk.mistakes.arguments import advised
+
 MAX_KEPT_DECODERS: Final = 256  # types; those of further ones are made for each message
 MAX_PLACES: Final = 3  # that a sender is told of at a time, where a model of pydantic finds many
 
@@ -192,6 +194,7 @@ def check_codec(codec: object) -> None:
         raise TypeError(f"codec= is {shown}, it must be a Codec, such as client_sdk.JSON")
 
 
+@advised("json_codec(strict=False)")
 def json_codec(
     *,
     strict: bool = True,

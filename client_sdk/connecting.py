@@ -9,6 +9,7 @@ import os
 import random
 import ssl as tls
 import uuid
+import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from typing import Final, NoReturn
 
@@ -92,6 +93,11 @@ class Connecting:
         self._has_route_id: Final = has_route_id
         self._backoff: Final = backoff
         self._client: Client | None = None  # of `async with`; None before
+        self.is_used = False  # somebody has entered it, or has looked only whether the arguments are right
+
+    def __del__(self) -> None:
+        if not self.is_used:
+            warnings.warn(f"connect(...) was never awaited: {_HOW}", RuntimeWarning, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<Connecting, no client yet: {_HOW}>"
@@ -99,10 +105,12 @@ class Connecting:
     def __getattr__(self, name: str) -> NoReturn:
         """AttributeError: what is wanted is a client's."""
         if not name.startswith("_") and hasattr(Client, name):
+            self.is_used = True  # wrongly, as is said now
             raise AttributeError(f"connect() gives no client yet, so it has no {name}: {_HOW}")
         raise AttributeError(f"'Connecting' object has no attribute {name!r}")
 
     def __enter__(self) -> NoReturn:
+        self.is_used = True
         raise TypeError(f"not `with connect(...)`: {_HOW}; without async use client_sdk.sync.connect")
 
     def __exit__(self, *_: object) -> None:
@@ -144,6 +152,7 @@ class Connecting:
                 raise ConnectionLost(reason.text, word=reason.word, code=reason.code)
 
     async def _start(self) -> Client:
+        self.is_used = True
         client = self._make()
         if self._stranger is None:
             await client.start()

@@ -231,7 +231,7 @@ class BadAddress(BadRequest):
     """
 
     default_word = "bad-address"
-    usual_advice = "change the address, a retry fails too"
+    usual_advice = "correct the names and tags, a retry fails too"
 
 
 class NoHandler(BadRequest):

@@ -55,7 +55,7 @@ class Gathering(AsyncIterator[Answer[T]]):
         return self
 
     if not TYPE_CHECKING:
-        __iter__ = refused(f"answers are awaited: {_HOW}")
+        __iter__ = __getitem__ = refused(f"answers are awaited: {_HOW}")
 
     async def __anext__(self) -> Answer[T]:
         if self._missing_n == 0:

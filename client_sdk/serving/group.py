@@ -134,7 +134,8 @@ def offer(
 
     if not given:
         connect([])  # says what is wrong
-    make()  # likewise, now and not when it is entered
+    for each in make():  # likewise, now and not when it is entered
+        each.is_used = True
     return Offering(make)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Unpack
 from client_sdk.calls.options import ConnectOptions, OfferOptions
 from client_sdk.clock import Clock, find_loop_factory, is_in_loop
 from client_sdk.errors import ConnectionLost, NotConnected
-from client_sdk.mistakes.arguments import advised
+from client_sdk.mistakes.arguments import advised, check_seconds
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.outage import Outage
 from client_sdk.services.service import DEFAULT_DRAIN_S, Service, check_service
@@ -87,6 +87,7 @@ async def serve(
     """
     _check_order("await serve", urls)
     check_service(service)
+    check_seconds("drain_s", drain_s)
     told = Stop()
     with _heard(told):
         async with _running(_first_of(told.asked, stop)) as (asked,):

@@ -299,6 +299,15 @@ async def _unclosed(world: World) -> str:
     return str(warned[0].message)
 
 
+@mistake("`connect()` without anything")
+async def _never_entered(world: World) -> str:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        connect(world.url)
+        gc.collect()
+    return str(warned[0].message)
+
+
 @mistake("a call without `await`")
 async def _not_awaited(world: World) -> str:
     with warnings.catch_warnings(record=True) as warned:

@@ -278,8 +278,7 @@ async def main() -> None:
     async with local_broker() as url:
         connecting = connect(url, service=orders, credentials=Token("a token that nobody asks for"))
         assert_type(connecting, Connecting)
-        assert_type(connect(url, credentials=Password("ada", "lovelace")), Connecting)
-        async with connecting as client:
+        async with connecting as client, connect(url, credentials=Password("ada", "lovelace")):
             await call(client)
             await look(client)
             assert await fail(client) == "no-route"
