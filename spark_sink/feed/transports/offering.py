@@ -53,7 +53,7 @@ class PostOffer:
         self._heard: Final = heard
         self._link: Final = BrokerLink(settings.name, self._connecting, clock or Clock())
         try:
-            connect(settings.url, ssl=settings.tls)
+            connect(settings.url, ssl=settings.tls).is_used = True  # for what is wrong with the URL
             Service(SERVICE, tags={"exchange": settings.exchange})
         except (ClientError, ValueError) as error:
             raise BadLink(f"{settings.name}: {error}") from None

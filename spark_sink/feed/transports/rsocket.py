@@ -274,7 +274,7 @@ def _link(settings: LinkSettings, clock: Clock) -> BrokerLink:
         return connect(settings.url, ssl=settings.tls)
 
     try:
-        make()
+        make().is_used = True  # for what is wrong with the URL
         multicast(SERVICE, exchange=settings.exchange)
     except (ClientError, ValueError) as error:
         raise BadLink(f"{settings.name}: {error}") from None

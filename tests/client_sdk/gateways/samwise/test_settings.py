@@ -25,6 +25,8 @@ from client_sdk.gateways.samwise.settings import backend_of, retry_of, rules_of,
 from client_sdk.gateways.samwise.values import Publish
 from rsocket_wire.errors import BrokerError
 
+pytestmark = pytest.mark.filterwarnings("ignore:connect:RuntimeWarning")  # backends that never start
+
 ELSEWHERE = {"brokers", "strict_redundancy"}  # used by `assignment_of` and `program.serve`
 
 
