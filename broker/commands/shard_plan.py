@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -26,12 +26,14 @@ from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id
 from spark_sink.numbers import Count
+from spark_sink.progress_line import ProgressLine
 
 ALL: Final = "all"
 KEYS: Final = 100_000  # enough for shares that are right to a third of a percent with ten routes
 MAX_KEYS: Final = 10_000_000  # some 400 MB of hashes
 MAX_ROUTES: Final = 100_000
 MAX_KEY_BYTES: Final = 127  # a longer value fits no tag (D-06)
+TELL_N: Final = 1000  # keys between two texts of the line of progress
 STDIN: Final = "standard input"
 PROGRAM: Final = "rsocket-broker shard-plan"
 
@@ -160,18 +162,21 @@ def shard_plan(
         before = _ask(*place_of(admin, token_file, context), service)
     plan = Plan(before, _changed(before, joins, leaves))
     hashes = _read_keys(keys_file) if keys_file is not None else _made_keys(keys_n if keys_n is not None else KEYS)
-    outcomes: list[Outcome] = []
-    for each in methods:
+    with ProgressLine("making routes") as line:
         # Rendezvous looks at each route for each key: minutes with thousands of routes, interpreted.
-        is_hidden = not sys.stderr.isatty()
-        with click.progressbar(
-            hashes, label=each.name, file=sys.stderr, hidden=is_hidden, update_min_steps=1000
-        ) as shown:
-            outcomes.append(plan.try_out(each, shown))
+        outcomes = [plan.try_out(each, _told(hashes, each.name, line)) for each in methods]
     if as_json:
         click.echo(json.dumps(_json(plan, len(hashes), outcomes), indent=2))
     else:
         _print(plan, len(hashes), outcomes)
+
+
+def _told(hashes: Sequence[int], name: str, line: ProgressLine) -> Iterator[int]:
+    """The same, while the line tells how many are done."""
+    for number, each in enumerate(hashes):
+        if not number % TELL_N:
+            line.say(f"{name}: {100 * number // len(hashes)} % of {len(hashes):,} keys")
+        yield each
 
 
 def _methods(name: str) -> list[ShardMethod]:
