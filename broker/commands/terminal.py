@@ -233,12 +233,20 @@ def tls_context(ca: str | None, cert: str | None, key: str | None) -> tls.SSLCon
         return None
     import ssl as tls
 
+    for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
+        if file is not None:
+            _check_readable(option, file)
     try:
         context = tls.create_default_context(cafile=ca)
-        if cert is not None:
+    except tls.SSLError:
+        raise click.UsageError(f"--ca {ca}: there is no certificate in it, as PEM") from None
+    if cert is not None:
+        try:
             context.load_cert_chain(cert, key)
-    except (OSError, tls.SSLError) as error:
-        raise click.UsageError(f"--ca, --cert, --key: {error}") from None
+        except tls.SSLError as error:
+            is_other = error.reason == "KEY_VALUES_MISMATCH"
+            why = "the key is that of another certificate" if is_other else "one of them is no certificate, or no key"
+            raise click.UsageError(f"--cert {cert} --key {key}: {why}") from None
     return context
 
 

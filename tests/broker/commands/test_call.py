@@ -337,7 +337,7 @@ async def test_offer_says_why_its_connection_has_ended_and_when_it_is_offered_ag
     [
         (["nonsense"], 2, b"the scheme must be one of tcp://"),
         (["URL", "--meta", "text/pl\xe4in=1"], 2, b"ASCII characters"),
-        (["URL", "--timeout", "nan"], 2, b"must be a number of seconds"),
+        (["URL", "--timeout", "nan"], 2, b"nan is not finite"),
         (["URL", "--channel", "--n", "99999999999", "--data", "x"], 2, b"it must be 1..2147483647"),
         (["URL", "--route", "\udcff"], 2, b"can't encode"),
         (["URL", "--channel", "--data", "@/"], 1, b"is a directory"),

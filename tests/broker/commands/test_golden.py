@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -43,6 +44,9 @@ ENDS = [
     "call unix:///nowhere/socket --service orders",
     "call tcp://127.0.0.1:1 --service orders --gather --stream",
     "call --service orders --token-file /nowhere",
+    "call tls://127.0.0.1:1 --service orders --ca /nowhere",
+    f"call tls://127.0.0.1:1 --service orders --ca {os.devnull}",
+    f"call tls://127.0.0.1:1 --service orders --cert {os.devnull} --key {os.devnull}",
     "offer",
     "bench ftp://nowhere",
     "bench --rate nan",
