@@ -8,7 +8,7 @@ Decides which way a call goes. How the connection is kept is `manager`'s, what a
 
 import math
 from collections.abc import AsyncIterable, Callable, Mapping
-from typing import Any, Final, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Never, TypeVar, Unpack, cast, overload
 
 from client_sdk import rsocket_py
 from client_sdk.addresses import Address
@@ -238,7 +238,7 @@ class Client(ConnectionWaits):
         self,
         address: Address,
         data: object = b"",
-        *,
+        *given: Never,
         route: str | None = None,
         metadata: Mapping[str, bytes] | None = None,
         timeout_s: float | None = None,
@@ -251,8 +251,8 @@ class Client(ConnectionWaits):
 
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
-        if wrong:
-            raise wrong_call(Client.fire_and_forget, (), wrong)
+        if given or wrong:
+            raise wrong_call(Client.fire_and_forget, given, wrong)
         if type(data) is not bytes:
             metadata = self._values.entries(data, None, metadata)
             data = self._values.body(data)

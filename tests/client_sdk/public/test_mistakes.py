@@ -275,6 +275,11 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
                 "Client.request_response() has no argument timeout=; did you mean timeout_s=?",
             ),
             (
+                lambda: unseen(client).fire_and_forget(to, b"x", "line"),
+                "Client.fire_and_forget() takes the address and the data, then names only; "
+                "write fire_and_forget(to, data, route='line')",
+            ),
+            (
                 lambda: client.fire_and_forget(to, **unseen({"rout": "a"})),
                 "Client.fire_and_forget() has no argument rout=; did you mean route=?",
             ),
