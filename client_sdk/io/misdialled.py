@@ -1,5 +1,6 @@
 """Somebody else answers than the broker that the URL means: what the caller reads. Knows no connections."""
 
+import os
 import ssl as tls
 from typing import Final
 
@@ -21,11 +22,19 @@ def dial_text(target: Target, error: Exception) -> str:
         return f"the certificate is not trusted: {said}; {trust}"
     if isinstance(error, tls.SSLError) and error.reason in _NO_TLS:
         return f"the other side does not speak TLS: use {_PLAIN[target.scheme]} in place of {target.scheme}://"
-    text = str(error)
+    text = reason_of(error)
     if target.scheme == "wss":
         return text.replace("use tcp://", "use tls://")
     is_silent = target.scheme == "ws" and "answered nothing" in text
     return f"{text}, and if it speaks TLS, use wss://" if is_silent else text
+
+
+def reason_of(error: Exception) -> str:
+    """`connection refused`: what the system says, without its number and the address, which the URL is beside."""
+    if isinstance(error, tls.SSLError) or not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    said = os.strerror(error.errno) if error.errno > 0 else error.strerror  # below 0: of the resolver
+    return (said or str(error)).lower()
 
 
 def end_text(target: Target, error: ClientError) -> str:

@@ -21,7 +21,7 @@ from client_sdk.errors import ClientError, NotConnected, SetupRejected
 from client_sdk.io.connection import Connection
 from client_sdk.io.dial import Target, dial
 from client_sdk.io.dispatch import Responder
-from client_sdk.io.misdialled import dial_text, end_text
+from client_sdk.io.misdialled import dial_text, end_text, reason_of
 from client_sdk.protocol.settings import Settings
 from client_sdk.reconnect.renewal import Renewal
 from client_sdk.services.advertisement import Advertisement
@@ -123,9 +123,9 @@ class Brokers:
             text = f"{target.url}: the broker did not resume the session within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (ConnectionRefusedError, FileNotFoundError) as error:
-            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from None
+            raise NotConnected(f"{target.url}: {reason_of(error)}", word="connect-failed") from None
         except (OSError, ValueError) as error:
-            raise NotConnected(f"{target.url}: {error}", word="connect-timeout") from error
+            raise NotConnected(f"{target.url}: {reason_of(error)}", word="connect-timeout") from error
 
     def hear(self, connection: Connection, metadata: bytes) -> bool:
         """A METADATA_PUSH; whether the broker itself says it, and it is not for the service."""
@@ -196,7 +196,7 @@ class Brokers:
             text = f"{target.url}: the host name was not resolved within {self._timeout_s} s"
             raise NotConnected(text, word="connect-timeout") from None
         except (OSError, ValueError) as error:
-            raise NotConnected(f"{target.url}: {error}", word="connect-failed") from None
+            raise NotConnected(f"{target.url}: {reason_of(error)}", word="connect-failed") from None
         failure: ClientError = NotConnected(f"{target.url}: the host name has no address", word="connect-failed")
         for address in addresses[:MAX_ADDRESSES]:
             try:

@@ -364,7 +364,7 @@ async def test_a_poster_that_says_nothing_holds_up_no_other_and_no_report_for_lo
 
 async def test_where_nobody_is_it_is_told() -> None:
     sink = open_sink(SinkSettings(name="out", url="tcp://127.0.0.1:1"))
-    with pytest.raises(NotSent, match=r"^out: .*Connect call failed"):
+    with pytest.raises(NotSent, match=r"^out: .*connection refused"):
         await soon(sink.send(report_of(post_of()), "v03.report"))
     await sink.close()
     assert sink.state() == "closed"
