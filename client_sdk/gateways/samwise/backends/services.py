@@ -61,6 +61,7 @@ class ServicesBackend:
     def __init__(self, connecting: Connecting, exchanges: Exchanges) -> None:
         """`connecting`: what `connect(urls, …)` gives, without a service: a caller only."""
         self._connecting: Final = connecting
+        connecting.is_used = True  # by `start`, before which a gateway may fail: nobody has forgotten it
         self._exchanges: Final = exchanges
         self._on_change: Callable[[], None] = lambda: None  # until it is started
         self._task: asyncio.Task[None] | None = None  # None until it is started

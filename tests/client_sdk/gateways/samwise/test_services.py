@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gc
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -427,3 +428,11 @@ async def test_what_was_kept_arrives_when_the_broker_and_the_service_are_back(
         await until(lambda: gateway.state().delivered == 20)
         assert gateway.state().died == 0
     assert set(shops[0].bodies + shops[1].bodies) == set(numbers)
+
+
+def test_a_gateway_that_fails_before_it_connects_is_no_forgotten_connect(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    ServicesBackend(connect("tcp://127.0.0.1:1"), Exchanges(CONFIGURED, tmp_path / "exchanges.json"))
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []
