@@ -62,7 +62,7 @@ def new(name: str, role: str, days: int, path: Path, is_json: bool) -> None:
     """
     if not is_token_name(name):
         _end("a name has 1 to 64 letters, digits and . _ @ -, and is not local")
-    tokens = _read(path) if path.exists() else ()
+    tokens = _read(path) if os.path.exists(path) else ()
     if name in [each.name for each in tokens]:
         _end(f"{path} has a token {name}; rsocket-broker token revoke {name} removes it")
     if len(tokens) >= MAX_TOKENS:

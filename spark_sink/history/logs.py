@@ -42,7 +42,8 @@ class Logs:
         try:
             self._listing: Final = list_folder(events)
         except OSError as error:
-            raise BadFolder(f"the events folder {events} cannot be read: {error}") from error
+            why = (error.strerror or str(error)).lower()
+            raise BadFolder(f"the events folder {events} cannot be read: {why}") from error
         if not self._listing.streams():
             raise BadFolder(f"the events folder {events} holds no events yet: is a broker writing to it?")
         self._logs: Final[dict[tuple[str, int], LogFile]] = {}  # stream and number

@@ -102,17 +102,26 @@ def remove_leftovers(tables: FileSystem) -> None:
 def locked(events: Path | None, tables: Path | None) -> Iterator[None]:
     """No other pipeline here uses these folders meanwhile. BadFolder: one does. None: not of this machine."""
     with contextlib.ExitStack() as stack:
-        try:
-            if tables is not None:
+        if tables is not None:
+            with _told_as(f"the folder of tables {tables} cannot be written"):
                 Disk().make_folder(tables)
                 sentence = f"another pipeline writes the tables in {tables}"
                 stack.enter_context(LocalFileSystem(tables).locked("_lock", sentence))
-            if events is not None and events.is_dir():  # else it is told
-                sentence = f"another pipeline reads the events in {events}"
-                stack.enter_context(LocalFileSystem(events).locked("", sentence))
-        except OSError as error:
-            raise BadFolder(f"the folder of tables {tables} cannot be written: {error}") from error
+        if events is not None:
+            with _told_as(f"the events folder {events} cannot be read"):
+                if events.is_dir():  # else it is told
+                    sentence = f"another pipeline reads the events in {events}"
+                    stack.enter_context(LocalFileSystem(events).locked("", sentence))
         yield
+
+
+@contextlib.contextmanager
+def _told_as(sentence: str) -> Iterator[None]:
+    """BadFolder, with this sentence and what the system says."""
+    try:
+        yield
+    except OSError as error:
+        raise BadFolder(f"{sentence}: {(error.strerror or str(error)).lower()}") from error
 
 
 def _check_made_into(events: FileSystem, tables: FileSystem, tables_id: str) -> None:

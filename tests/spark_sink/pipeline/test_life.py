@@ -242,6 +242,16 @@ def test_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
         pass
 
 
+def test_events_that_cannot_be_read_are_not_told_as_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(folder: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    said = rf"the events folder {tmp_path} cannot be read: permission denied"
+    with pytest.raises(BadFolder, match=said), locked(tmp_path, None):
+        pass
+
+
 def test_second_pipeline_of_the_same_folders_is_refused(tmp_path: Path) -> None:
     events_folder, tables = tmp_path / "events", tmp_path / "tables"
     events_folder.mkdir()
