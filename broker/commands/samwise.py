@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import importlib
 import json
 import os
@@ -44,7 +43,7 @@ if TYPE_CHECKING:  # what takes long to import is imported by the command that n
 CLIENT: Final = "client_sdk.gateways.samwise.endpoint.client"  # imported where it is used: it needs pyzmq
 ENDPOINT_VARIABLE: Final = "SAMWISE_ENDPOINT"
 PAGE_N: Final = 500  # messages asked for at once
-COLUMNS: Final = ("ID", "STORED", "EXCHANGE", "ROUTING KEY", "BYTES", "ACKNOWLEDGED", "TRIES", "LAST FAILURE")
+COLUMNS: Final = (">id", "stored", "exchange", "routing key", ">bytes", "acknowledged", ">tries", "reason")
 
 Operated: TypeAlias = "ControlClient | StoppedGateway"
 
@@ -381,13 +380,13 @@ def _say_changed(what: str, changed_n: int, is_json: bool, wanted_n: int = 0, ki
 
 
 def _row(letter: MessageView) -> tuple[str, ...]:
+    from admin_api.ctl.tables import moment
     from broker.log import one_line
 
-    moment = datetime.datetime.fromtimestamp(letter.stored_at_ms / 1000).isoformat(" ", "milliseconds")
     acknowledged = f"{len(letter.acknowledged_by)} of {letter.acknowledgements}"
     size, tries = str(letter.payload_bytes), str(letter.tries)
     names = (one_line(letter.exchange), one_line(letter.routing_key))
-    return (str(letter.id), moment, *names, size, acknowledged, tries, one_line(letter.reason))
+    return (str(letter.id), moment(letter.stored_at_ms), *names, size, acknowledged, tries, one_line(letter.reason))
 
 
 def _timed(request: Request, endpoint: str, timeout_s: float, server_key: Path | None, key: Path | None) -> float:
