@@ -5,13 +5,15 @@ become one library, with a shim for each module that asks it.
 
 Decides which modules one compiler sees together: it puts functions of these into each other, so those that a request
 passes are a part of their own, with the runtime of mypyc. Between parts nothing is asked of the dynamic linker either:
-all symbols but those that Python looks for are hidden.
+all symbols but those that Python looks for are hidden. What no request passes is compiled at level 1, which takes
+three fifths of the time.
 """
 
 import os
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,16 +22,50 @@ from setuptools import Extension, setup
 from setuptools._distutils.ccompiler import new_compiler
 from setuptools._distutils.sysconfig import customize_compiler
 
-PARTS: Final = 3  # beside that of requests, which is a half; two cores have something to do until the end
+PARTS: Final = 2  # of what requests pass seldom, and as many of what none passes
+LOW_LEVEL: Final = "1"  # of what none passes
 PASSED: Final = (  # by a request; as mypyc names the C of a module
     "rsocket_wire___",
     "broker___core",
     "broker___edge___",
     "broker___forwarding___",
-    "broker___lifecycle",
     "broker___routing___",
 )
 BESIDE: Final = ("broker___forwarding___interbroker___", "broker___forwarding___multicast___")  # of these, but not
+NOT_PASSED: Final = (  # but when connections, routes and brokers come, change or go
+    "broker___access___",
+    "broker___cluster___",
+    "broker___connections___",
+    "broker___event_log___",
+    "broker___forwarding___settings",
+    "broker___lifecycle",
+    "broker___routing___digest",
+    "broker___routing___max_weights",
+    "broker___routing___near_names",
+    "broker___routing___policies",
+    "broker___routing___reach",
+    "broker___routing___table",
+    "rsocket_wire___errors",
+    "rsocket_wire___rsocket___claims",
+    "rsocket_wire___rsocket___foreign",
+    "rsocket_wire___rsocket___mimes",
+    "rsocket_wire___rsocket___notices",
+    "rsocket_wire___rsocket___resumption",
+    "rsocket_wire___wire___authentication",
+)
+
+
+@dataclass
+class Part:
+    """What one compiler sees together."""
+
+    is_passed: bool  # by requests
+    sources: list[str] = field(default_factory=list)
+    length: int = 0  # bytes of its sources
+
+    def add(self, source: str) -> None:
+        self.sources.append(source)
+        self.length += os.path.getsize(source)
 
 
 def main(level: str, modules: list[str]) -> None:
@@ -41,7 +77,7 @@ def main(level: str, modules: list[str]) -> None:
         multi_file=True,
     )
     jobs_n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    unit.extra_objects, unit.sources = compile_parts(unit, parts_of(unit.sources), jobs_n), []
+    unit.extra_objects, unit.sources = compile_parts(unit, parts_of(unit.sources), level, jobs_n), []
     setup(
         name="rsocket-broker-core",
         packages=[],
@@ -50,33 +86,37 @@ def main(level: str, modules: list[str]) -> None:
     )
 
 
-def parts_of(sources: list[str]) -> list[list[str]]:
-    """What is compiled together, the longest first: what a request passes, and the rest in PARTS of about a length."""
-    parts: list[list[str]] = [[] for _ in range(PARTS + 1)]
-    lengths = [0] * (PARTS + 1)
+def parts_of(sources: list[str]) -> list[Part]:
+    """What a request passes, PARTS of about a length with what it passes seldom, and as many with what none passes, in
+    the order of their lengths, the longest first."""
+    together, seldom, never = Part(True), [Part(True) for _ in range(PARTS)], [Part(False) for _ in range(PARTS)]
     for source in sorted(sources, key=os.path.getsize, reverse=True):
         name = Path(source).name.removeprefix("__native_")
-        is_module = "___" in name  # or else it is of mypyc's runtime, or begins the unit
-        is_passed = not is_module or (name.startswith(PASSED) and not name.startswith(BESIDE))
-        at = 0 if is_passed else min(range(1, PARTS + 1), key=lengths.__getitem__)
-        parts[at].append(source)
-        lengths[at] += os.path.getsize(source)
-    return sorted((each for each in parts if each), key=lambda part: -sum(map(os.path.getsize, part)))
+        if name.startswith(NOT_PASSED):
+            part = min(never, key=lambda each: each.length)
+        elif "___" not in name or (name.startswith(PASSED) and not name.startswith(BESIDE)):
+            part = together  # without ___ it is of mypyc's runtime, or begins the unit
+        else:
+            part = min(seldom, key=lambda each: each.length)
+        part.add(source)
+    return sorted((each for each in (together, *seldom, *never) if each.sources), key=lambda each: -each.length)
 
 
-def compile_parts(unit: Extension, parts: list[list[str]], jobs_n: int) -> list[str]:
+def compile_parts(unit: Extension, parts: list[Part], level: str, jobs_n: int) -> list[str]:
     """The objects, of as many compilers at a time as there are jobs."""
 
     def compile_part(at: int) -> list[str]:
         source = Path(unit.sources[0]).parent / f"part{at}.c"
-        source.write_text("".join(f'#include "{os.path.relpath(each, source.parent)}"\n' for each in parts[at]))
+        source.write_text("".join(f'#include "{os.path.relpath(each, source.parent)}"\n' for each in parts[at].sources))
         compiler = new_compiler()
         customize_compiler(compiler)
-        is_unix = compiler.compiler_type == "unix"
+        options: list[str] = []
+        if compiler.compiler_type == "unix":
+            options = ["-fvisibility=hidden", f"-O{level if parts[at].is_passed else min(level, LOW_LEVEL)}"]
         objects: list[str] = compiler.compile(
             [str(source)],
             include_dirs=[*unit.include_dirs, sysconfig.get_path("include")],
-            extra_postargs=[*unit.extra_compile_args, *(["-fvisibility=hidden"] if is_unix else [])],
+            extra_postargs=[*unit.extra_compile_args, *options],
         )
         return objects
 

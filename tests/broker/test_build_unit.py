@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from broker.build_hook import PACKAGES, compiled_modules
-from broker.build_unit import PARTS, parts_of
+from broker.build_unit import BESIDE, NOT_PASSED, PARTS, PASSED, Part, parts_of
 
 ROOT = Path(__file__).resolve().parents[2]  # of the sources, whichever core is tested
 
@@ -19,20 +19,33 @@ def written(folder: Path, **lengths: int) -> list[str]:
     return [str(path) for path in sorted(folder.iterdir())]
 
 
+def names(part: Part) -> set[str]:
+    return {Path(each).stem.removeprefix("__native_") for each in part.sources}
+
+
 def test_what_a_request_passes_is_compiled_together_and_the_rest_in_parts_of_one_length(tmp_path: Path) -> None:
-    passed = {"d2dd": 9, "broker___core": 100, "rsocket_wire___wire___tags": 50, "broker___forwarding___unicast": 70}
-    rest = {f"broker___cluster___m{number}": 10 * number for number in range(1, 8)}
-    sources = written(tmp_path, **passed, **rest, broker___forwarding___multicast___merge=20)
-    parts = [{Path(each).stem.removeprefix("__native_") for each in part} for part in parts_of(sources)]
-    assert len(parts) == PARTS + 1
-    assert set(passed) in parts
-    assert {name for part in parts for name in part} == {*passed, *rest, "broker___forwarding___multicast___merge"}
-    assert all(90 <= sum(rest.get(name, 20) for name in part) <= 110 for part in parts if part != set(passed))
+    passed = {"d2dd": 9, "broker___core": 300, "rsocket_wire___wire___tags": 50, "broker___forwarding___unicast": 70}
+    seldom = {f"broker___forwarding___multicast___m{number}": 10 * number for number in range(1, 8)}
+    never = {f"broker___cluster___m{number}": 11 * number for number in range(1, 7)} | {"broker___routing___table": 21}
+    parts = parts_of(written(tmp_path, **passed, **seldom, **never))
+    assert [part.length for part in parts] == sorted((part.length for part in parts), reverse=True)
+    assert names(parts[0]) == set(passed)
+    of_seldom, of_never = ([part for part in parts[1:] if part.is_passed is is_passed] for is_passed in (True, False))
+    for rest, lengths in ((of_seldom, seldom), (of_never, never)):
+        assert len(rest) == PARTS
+        assert {name for part in rest for name in names(part)} == set(lengths)
+        assert all(part.length == sum(lengths[name] for name in names(part)) for part in rest)
+        assert max(part.length for part in rest) - min(part.length for part in rest) <= 22
 
 
 def test_few_modules_are_in_few_parts(tmp_path: Path) -> None:
     sources = written(tmp_path, broker___core=10)
-    assert parts_of(sources) == [sources]
+    assert [part.sources for part in parts_of(sources)] == [sources]
+
+
+def test_each_module_that_is_named_for_a_part_is_compiled() -> None:
+    there = [module.removesuffix(".py").replace("/", "___") for module in compiled_modules(ROOT)]
+    assert [each for each in (*PASSED, *BESIDE, *NOT_PASSED) if not any(name.startswith(each) for name in there)] == []
 
 
 def test_the_build_of_a_wheel_has_all_that_compiled_modules_import() -> None:
