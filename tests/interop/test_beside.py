@@ -28,6 +28,7 @@ WIDTHS: Final = (120, 88)  # of the two tables with numbers
 WAYS: Final = ("client_sdk", "nats-py", "gRPC", "FastAPI")
 CONTRACT: Final = "client_sdk, with a contract"
 CONTRACT_MORE: Final = (5, "five lines more")
+STARTING: Final = ("import uvicorn", "uvicorn.run(app)")  # where python starts a service of FastAPI
 GROUP: Final = "the answers of a whole group"
 ROOMS: Final = ("cellar", "attic")
 NEEDED: Final = {"nats-py": ["nats"], "gRPC": ["grpc", "grpc_tools"], "FastAPI": ["fastapi", "uvicorn", "httpx"]}
@@ -101,6 +102,8 @@ def test_the_tables_count_the_lines_of_the_programs(tmp_path: Path) -> None:
         if nth == 0:
             contract = next(key for key in folders if key[1] == CONTRACT)
             assert count(folders[contract]) - told(nth)[contract[0]][0] == CONTRACT_MORE[0]
+            started = [told(nth)[task][WAYS.index("FastAPI")] + len(STARTING) for task in tasks]
+            assert f"it has two more:\n{started[0]}, {started[1]} and {started[2]}." in PAGE
             assert CONTRACT_MORE[1] in PAGE
 
 
