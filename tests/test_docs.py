@@ -110,6 +110,14 @@ def test_the_file_for_users_of_samd_is_a_configuration_and_says_what_theirs_says
     assert [(each.host, each.port) for each in options.rabbitmq.values()] == [("localhost", 5672), ("localhost", 5673)]
 
 
+def test_no_text_of_a_document_is_taken_for_a_tag() -> None:
+    """Readers of HTML would not see it."""
+    code = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`|^    .*?$", flags=re.MULTILINE | re.DOTALL)
+    for page in PAGES:
+        text = code.sub("", page.read_text())
+        assert re.findall(r"<(?!(?:br|/a|a id=\"[\w-]+\"|!--[^>]*--)>)\w.*", text) == [], page.name
+
+
 def test_no_line_of_text_stands_twice_in_a_document() -> None:
     """A merge that keeps both sides makes two; they begin alike, so the first half of a long line is compared."""
     for page in PAGES:

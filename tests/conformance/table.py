@@ -5,6 +5,7 @@ files, and tests that fail without it.
 """
 
 import ast
+import html
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ HEDGES = re.compile(
 def rows_of(page: str, columns: Sequence[str] = COLUMNS) -> list[list[str]]:
     """The cells of every row of every table. `columns`: the head of each, which is none."""
     lines = [line for line in page.splitlines() if line.startswith("|")]
-    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rows = [[html.unescape(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return [row for row in rows if row != list(columns) and not set("".join(row)) <= set("-")]
 
 
