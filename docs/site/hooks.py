@@ -69,6 +69,8 @@ STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types 
 ONCE: Final = "    options: { inherited_members: false }\n"  # what all errors have is said of ClientError
 _TABLE: Final = re.compile(r"<table>.*?</table>", re.DOTALL)
 _PART_END: Final = re.compile(r"(/|_|::|\.(?=\w))")  # of names of files, tests, options
+_SHORT: Final = re.compile(r"(?<!<pre>)<code>(?=[^<]{1,24}</code>)")  # an option, a name: no line ends within it
+_LINE: Final = re.compile(r'<span id="__span-\d+-\d+"(?=>(?:<span class="w">)?( +))')  # of a program, if it is indented
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
 
 
@@ -150,7 +152,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Cells say which column they are of, for narrow screens, and names in them break where their parts end."""
+    """For narrow screens: cells say which column they are of, names in them break where their parts end, and lines of
+    programs say how far they are indented. Short names do not break anywhere."""
+    html = _SHORT.sub('<code class="short">', html)
+    html = _LINE.sub(lambda line: f'{line[0]} style="--indent: {len(line[1])}"', html)
     return _TABLE.sub(_readable_table, html)
 
 
@@ -167,10 +172,13 @@ def _readable_table(match: re.Match[str]) -> str:
         return re.sub(r"<td(?=[ >])", cell, found[0])
 
     table = re.sub(r"<tr>.*?</tr>", row, match[0], flags=re.DOTALL)
-    return re.sub(r"(?<=<code>)[^<]*(?=</code>)", lambda name: _PART_END.sub(r"\1<wbr>", name[0]), table)
+    table = re.sub(r"(?<=<code>)[^<]*(?=</code>)", lambda name: _PART_END.sub(r"\1<wbr>", name[0]), table)
+    return table.replace("\\|", "|")  # as it stands in a cell of Markdown, where Python-Markdown leaves it in code
 
 
 def front_page() -> str:
     """The README; what it links to outside of docs/ is named and not linked."""
     text = (ROOT / "README.md").read_text().replace("](docs/", "](")
-    return re.sub(r"\[([^\]]*)\]\((?!https?:|[\w/-]+\.md|#)[^)]*\)|\[([^\]]*)\]\(benchmarks/[^)]*\)", r"\1\2", text)
+    return re.sub(
+        r"\[([^\]]*)\]\((?!https?:|[\w/-]+\.(?:md|svg)|#)[^)]*\)|\[([^\]]*)\]\(benchmarks/[^)]*\)", r"\1\2", text
+    )
