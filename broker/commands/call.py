@@ -127,7 +127,8 @@ def call(
         pairs = [terminal.split_pair("--meta", each) for each in metas]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
-        return _connected(connect(place.url, ssl=place.ssl, credentials=place.credentials), wanted, _body(wanted))
+        body = _body(wanted)
+        return _connected(connect(place.url, ssl=place.ssl, credentials=place.credentials), wanted, body)
 
     terminal.run(main)
 
@@ -210,11 +211,10 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
     from broker.log import one_line
 
     gathering = client.gather(wanted.target, body, enough_n=wanted.take_n, **wanted.terms)
-    status = 0
+    statuses: set[int] = set()  # of the answers
     async for answer in gathering:
         who = {"service": answer.service, "route_id": answer.route_id}
-        if answer.error is not None:
-            status = exit_status.HANDLER_FAILED
+        statuses.add(exit_status.DONE if answer.error is None else terminal.status_of(answer.error))
         if wanted.is_json:
             said: dict[str, object] = {**who}
             if answer.error is None:
@@ -226,6 +226,7 @@ async def _gather(client: Client, wanted: Wanted, body: bytes) -> int:
             terminal.complain(f"{answer.service} {answer.route_id}: {terminal.said_of(answer.error)}")
         else:
             terminal.put_line(f"{one_line(answer.service)} {answer.route_id}: ".encode() + answer.data)
+    status = exit_status.HANDLER_FAILED if len(statuses) > 1 else max(statuses, default=exit_status.DONE)
     if not gathering.is_complete and wanted.take_n is None:
         terminal.complain(f"not all have answered within {wanted.timeout_s:g} s")
         status = status or exit_status.TOO_LATE

@@ -226,6 +226,17 @@ def test_gather_says_who_answered(broker: SyncLocalBroker) -> None:
         assert (late.exit_code, "not all have answered" in late.stderr) == (exit_status.TOO_LATE, True)
 
 
+def test_a_gather_that_all_fail_alike_ends_with_that_status(broker: SyncLocalBroker) -> None:
+    with sync.connect(broker, service=Service("bare")):
+        failed = run("call", broker, "--service", "bare", "--gather", "--route", "nosuch")
+    assert (failed.exit_code, failed.stdout, ": no-handler: " in failed.stderr) == (exit_status.INVALID, "", True)
+
+
+def test_data_that_cannot_be_read_is_no_forgotten_connect(recwarn: pytest.WarningsRecorder) -> None:
+    refused = run("call", "tcp://127.0.0.1:1", "--service", "orders", "--data", "@/nowhere")
+    assert (refused.exit_code, [str(each.message) for each in recwarn]) == (exit_status.USAGE, [])
+
+
 # At a terminal
 
 
