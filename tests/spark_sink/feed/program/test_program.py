@@ -1,8 +1,9 @@
 """A feed as a process: what it announces, what operators are told, and how it starts and stops."""
 
 import asyncio
+import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,15 @@ from spark_sink.feed.transports.settings import SinkSettings, SourceSettings
 
 WAIT_S = 10.0
 CERTIFICATE = str(Path(__file__).parents[3] / "client_sdk/localhost.pem")  # with its key
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """A program keeps its handlers until the process ends; here tests come after it that interrupt themselves."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 def assigned(tmp_path: Path, **posted: object) -> Assignment:
