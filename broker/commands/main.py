@@ -17,6 +17,7 @@ import click
 
 from broker import VERSION, exit_status
 from broker.commands.completion import add_shells
+from broker.commands.hangup import AtOnce
 from broker.config.extras import lack_of_events
 
 PROGRAM: Final = "rsocket-broker"
@@ -83,7 +84,9 @@ class Commands(click.Group):
             return None
         if found.needs_events and (lack := lack_of_events()):
             return NotInstalled(cmd_name, lack)
-        command = getattr(importlib.import_module(found.module), cmd_name.replace("-", "_"))
+        with AtOnce():
+            module = importlib.import_module(found.module)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -6,12 +6,13 @@ import sys
 try:
     import signal
 
-    from broker.commands.hangup import outlive_hangups
+    from broker.commands.hangup import AtOnce, outlive_hangups
 
     if sys.argv[1:2] == ["serve"]:  # the other commands may end with their terminal
         outlive_hangups()
 
-    from broker.commands.main import main as commands  # takes time
+    with AtOnce():
+        from broker.commands.main import main as commands  # takes time
 except KeyboardInterrupt:
     from broker import exit_status  # late: it imports as well
 

@@ -16,6 +16,7 @@ import click
 
 from admin_api.ctl.place import context_option
 from broker import exit_status
+from broker.commands.hangup import AtOnce
 from broker.config import URL_VARIABLE
 from broker.contexts import Context, ContextError, context_in_use, context_of
 from rsocket_wire.ports import DEFAULT_URL
@@ -82,9 +83,10 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
 
     `main` itself runs outside of the event loop: what blocks, as reading standard input, belongs there.
     """
-    import asyncio
+    with AtOnce():
+        import asyncio
 
-    from client_sdk import ClientError
+        from client_sdk import ClientError
 
     try:
         status = asyncio.run(main())

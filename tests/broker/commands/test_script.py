@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.commands.hangup import AtOnce
 from broker.exit_status import FAILED, INTERRUPTED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,3 +42,25 @@ def test_a_full_disk_for_the_output_is_one_sentence(asked: str) -> None:
         command = [sys.executable, "-c", program, *asked.split()]
         done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (FAILED, b"rsocket-broker: no space left on device\n")
+
+
+def test_an_interruption_within_an_import_ends_the_command_at_once(tmp_path: Path) -> None:
+    """Also where what is imported swallows it."""
+    swallowing = (
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
+    )
+    (tmp_path / "click.py").write_text(swallowing)
+    paths = [str(tmp_path), *(each or os.getcwd() for each in sys.path), str(ROOT)]
+    done = subprocess.run(
+        [sys.executable, "-c", "from broker.commands.script import main", "demo"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_after_the_imports_an_interruption_is_one_of_python() -> None:
+    with AtOnce():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
