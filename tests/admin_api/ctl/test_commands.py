@@ -132,8 +132,8 @@ async def test_a_change_that_is_said_wrongly_is_never_asked_for(
 
 
 async def test_what_the_broker_refuses_to_change_is_its_sentence_and_exit_status_4(url: str) -> None:
-    result = await run("drain", "broker", "--grace", "-1", "--admin", url)
-    sentence = "bad-body: grace_s must be a number from 0 to 3600, not -1.0"
+    result = await run("drain", "broker", "--grace", "3601", "--admin", url)
+    sentence = "bad-body: grace_s must be a number from 0 to 3600, not 3601.0"
     assert (result.exit_code, result.stderr) == (4, f"rsocket-broker ctl: {sentence}\n")
 
 
