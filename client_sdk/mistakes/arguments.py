@@ -37,7 +37,8 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
             try:
                 inspect.signature(function).bind(*given, **named)
             except TypeError as error:
-                raise TypeError(f"{name}(): {error}; write `{example}`") from None
+                text = str(error).replace(" keyword-only", "")  # as of Python 3.14
+                raise TypeError(f"{name}(): {text}; write `{example}`") from None
 
         if inspect.iscoroutinefunction(function):
 
