@@ -22,6 +22,7 @@ from admin_api.ctl.completion import complete_routes, complete_services
 from admin_api.ctl.options import Options, client_of, options
 from admin_api.ctl.place import PAGE
 from admin_api.ctl.tables import Item, Table
+from admin_api.ctl.tag import split_tag
 from admin_api.ctl.terminal import age, print_json, print_table
 from broker import exit_status
 from spark_sink.numbers import Count, Number
@@ -203,8 +204,8 @@ def routes(client: AdminClient, service: tuple[str, ...], tags: tuple[str, ...],
     """List routes."""
     parameters = [("service", each) for each in service] + [("broker", each) for each in broker]
     for tag in tags:
-        name, _, value = tag.partition("=")
-        parameters.append((f"tag.{name}", value))
+        name, value = split_tag("--tag", tag)
+        parameters.append((f"tag.{name}", value or ""))
     return list_of(client, tables.ROUTES, parameters)
 
 
@@ -544,8 +545,8 @@ def drain_path(what: str, name: str | None) -> str:
         raise click.UsageError("a route needs its id" if what == "route" else "a tag needs KEY=VALUE")
     if what == "route":
         return f"/api/v1/routes/{urllib.parse.quote(name, safe='')}/drain"
-    key, _, value = name.partition("=")
-    return f"/api/v1/drains/tags/{urllib.parse.quote(key, safe='')}/{urllib.parse.quote(value, safe='')}"
+    key, value = split_tag("the tag", name)
+    return f"/api/v1/drains/tags/{urllib.parse.quote(key, safe='')}/{urllib.parse.quote(value or '', safe='')}"
 
 
 def redirect_path(service: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from admin_api.ctl.completion import complete_services
+from admin_api.ctl.tag import split_tag
 from broker import exit_status
 from broker.commands import terminal
 from rsocket_wire.models import (
@@ -123,7 +124,7 @@ def call(
     def main() -> Coroutine[Any, Any, int]:
         from client_sdk import connect
 
-        target = _target(service, dict(map(terminal.split_tag, tags)), to_all or gather, keys, lb)
+        target = _target(service, dict(split_tag("--tag", each) for each in tags), to_all or gather, keys, lb)
         pairs = [terminal.split_pair("--meta", each) for each in metas]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)

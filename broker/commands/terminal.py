@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import shlex
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -19,7 +21,7 @@ from broker import exit_status
 from broker.commands.hangup import AtOnce
 from broker.config import URL_VARIABLE
 from broker.contexts import Context, ContextError, context_in_use, context_of
-from rsocket_wire.ports import DEFAULT_URL
+from rsocket_wire.ports import DEFAULT_URL, SCHEMES
 
 if TYPE_CHECKING:
     import ssl as tls
@@ -32,6 +34,7 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
+IN_THE_CLEAR = ("tcp://", "ws://", "unix://")
 
 # What the client advises to programs, and what a shell can do instead; longer ones first.
 IN_SHELL = {
@@ -133,12 +136,6 @@ def split_pair(option: str, text: str) -> tuple[str, str]:
     if not name:
         raise click.UsageError(f"{option} {text!r} has no name; write NAME=VALUE")
     return name, value
-
-
-def split_tag(text: str) -> tuple[str, str | None]:
-    """A tag, NAME=VALUE or NAME alone, which has no value."""
-    name, value = split_pair("--tag", text)
-    return name, value if "=" in text else None
 
 
 def read_text(option: str, text: str) -> bytes:
@@ -323,9 +320,36 @@ def place_of(
         context = context_of(context, context_name, "url", said)
     except ContextError as error:
         raise click.UsageError(str(error)) from None
+    url = said or context.get("url") or DEFAULT_URL
+    for option, file in (("--ca", ca), ("--cert", cert), ("--key", key)):
+        if file is not None and url.startswith(IN_THE_CLEAR):
+            raise click.UsageError(f"{option} is for tls:// and wss://; {url} is not encrypted")
     ssl = tls_context(ca or context.get("ca"), cert or context.get("cert"), key or context.get("key"))
     credentials = credentials_of(token_file, user, context)
-    return Place(said or context.get("url") or DEFAULT_URL, ssl, credentials)
+    return Place(url, ssl, credentials)
+
+
+def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | None:
+    """The URL, which is the only word without an option; None: there is none. UsageError for others, which says what
+    may have been meant.
+
+    `given`: the options of the command, by their parameters.
+    """
+    others = [word for word in words if not re.search(r"://|^[^=]*[:.][^=]*$|^localhost$", word)]
+    if not others:
+        if len(words) > 1:
+            raise click.UsageError(f"one URL at most, not {' '.join(words)}")
+        return words[0] if words else None
+    data = given.get("data")
+    if "=" in others[0] and "tags" in given:
+        hint = f"a tag is --tag {others[0]}"
+    elif data and isinstance(data, str):
+        hint = f"quote data with spaces: --data {shlex.quote(' '.join([data, *others]))}"
+    elif "data" in given:
+        hint = "the service is --service, the route --route, the data --data"
+    else:
+        hint = f"it begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+    raise click.UsageError(f"{others[0]!r} is taken as the URL; {hint}")
 
 
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -333,7 +357,7 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
 
     @functools.wraps(command)
     def placed(
-        url: str | None,
+        words: tuple[str, ...],
         ca: str | None,
         cert: str | None,
         key: str | None,
@@ -342,6 +366,7 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
         context_name: str | None,
         **given: Any,
     ) -> None:
+        url = _url_among(words, given)
         place = place_of(url, ca=ca, cert=cert, key=key, token_file=token_file, user=user, context_name=context_name)
         command(place, **given)
 
@@ -363,7 +388,7 @@ def with_connection_options(command: Callable[..., None]) -> Callable[..., None]
             help="CA certificates that sign the broker's, PEM; for tls:// and wss://.",
         ),
         context_option("context_name"),
-        click.argument("url", required=False, metavar="[URL]"),
+        click.argument("words", nargs=-1, metavar="[URL]"),
     ):
         with_options = option(with_options)
     return with_options

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from admin_api.ctl.tag import split_tag
 from broker import exit_status
 from broker.commands import terminal
 from spark_sink.numbers import Count
@@ -36,7 +37,7 @@ def offer(
 
     To try callers, routes and tags. URL: the broker, as of `call`.
     """
-    own_tags = dict(map(terminal.split_tag, tags))
+    own_tags = dict(split_tag("--tag", each) for each in tags)
 
     def main() -> Coroutine[Any, Any, int]:
         from broker.commands.offer.service import OfferedService, serve_until_done  # late: the client

@@ -157,15 +157,27 @@ def test_certificates_of_ones_own_are_trusted_when_they_are_named() -> None:
         (["--service", "orders", "--all", "--shard-key", "user"], "exclude"),
         (["--service", "orders", "--gather", "--stream"], "--gather"),
         (["--service", "orders", "--tag", "=eu"], "has no name"),
+        (["--service", "orders", "--tag", "region:eu"], "--tag 'region:eu' is no NAME=VALUE; write region=eu"),
+        (
+            ["--service", "orders", "--data", "a", "book"],
+            "'book' is taken as the URL; quote data with spaces: --data 'a book'",
+        ),
+        (["orders", "create"], "'orders' is taken as the URL; the service is --service, the route --route"),
+        (["--service", "orders", "region=eu"], "'region=eu' is taken as the URL; a tag is --tag region=eu"),
+        (["--service", "orders", "tcp://127.0.0.1:2"], "one URL at most, not tcp://127.0.0.1:1 tcp://127.0.0.1:2"),
         (["--service", "orders", "--n", "0"], "at least 1"),
-        (["--service", "orders", "--cert", "here.pem"], "belong together"),
-        (["--service", "orders", "--ca", "/nowhere/ca.pem"], "--ca"),
+        (["--service", "orders", "--ca", "/nowhere/ca.pem"], "--ca is for tls:// and wss://; tcp://127.0.0.1:1 is not"),
         (["--service", "orders", "--model", "metadata_push", "--meta", "a/b=c"], "--meta is for requests"),
     ],
 )
 def test_command_line_that_makes_no_sense_is_told(arguments: list[str], text: str) -> None:
     result = run("call", "tcp://127.0.0.1:1", *arguments)
     assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+
+
+def test_a_certificate_needs_its_key() -> None:
+    result = run("call", "tls://127.0.0.1:1", "--service", "orders", "--cert", "here.pem")
+    assert (result.exit_code, "belong together" in result.stderr) == (2, True), result.stderr
 
 
 # Exit statuses
@@ -346,7 +358,7 @@ async def test_offer_says_why_its_connection_has_ended_and_when_it_is_offered_ag
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["nonsense"], 2, b"the scheme must be one of tcp://"),
+        (["http://127.0.0.1:1"], 2, b"the scheme must be one of tcp://"),
         (["URL", "--meta", "text/pl\xe4in=1"], 2, b"ASCII characters"),
         (["URL", "--timeout", "nan"], 2, b"nan is not finite"),
         (["URL", "--channel", "--n", "99999999999", "--data", "x"], 2, b"it must be 1..2147483647"),
