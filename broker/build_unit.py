@@ -10,6 +10,7 @@ three fifths of the time.
 """
 
 import os
+import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,7 @@ def main(level: str, modules: list[str]) -> None:
         multi_file=True,
     )
     jobs_n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    precompile_header(shims, Path("build", "headers"))
     unit.extra_objects, unit.sources = compile_parts(unit, parts_of(unit.sources), level, jobs_n), []
     setup(
         name="rsocket-broker-core",
@@ -84,6 +86,21 @@ def main(level: str, modules: list[str]) -> None:
         ext_modules=[unit, *shims],
         script_args=["--quiet", "build_ext", "--inplace", f"--parallel={jobs_n}"],
     )
+
+
+def precompile_header(shims: list[Extension], folder: Path) -> None:
+    """Python.h as gcc has read it, in `folder`: a shim is little else, and there is one for each module. gcc looks for
+    it before it looks for the header, and takes it if it fits; other compilers do not look."""
+    compiler = new_compiler()
+    customize_compiler(compiler)
+    if not shims or compiler.compiler_type != "unix":
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    header = str(Path(sysconfig.get_path("include"), "Python.h"))
+    options = [*shims[0].extra_compile_args, "-x", "c-header", header, "-o", str(folder / "Python.h.gch")]
+    subprocess.run([*compiler.compiler_so, *options], check=False)  # without it each shim reads the header itself
+    for shim in shims:
+        shim.include_dirs = [str(folder), *shim.include_dirs]
 
 
 def parts_of(sources: list[str]) -> list[Part]:
