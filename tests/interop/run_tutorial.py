@@ -4,6 +4,7 @@ All of them use port 6565. Here a server gets a free one instead, and says it in
 """
 
 import asyncio
+import gc
 import runpy
 import socket
 import sys
@@ -30,6 +31,7 @@ def main(role: str, port: int, program: str) -> None:
         run([program])
         return
     if role == "server":
+        gc.disable()  # nobody holds the tasks of their servers, and Python 3.14 collects them in the middle
         _say_ports()
     sys.argv = [program]
     runpy.run_path(program, run_name="__main__")
