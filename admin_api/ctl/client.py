@@ -16,7 +16,7 @@ import click
 from admin_api.ctl.opening import OPENER
 from admin_api.ctl.place import PAGE
 from broker import exit_status
-from spark_sink.event_files.local_token import find_local_token
+from spark_sink.event_files.local_token import find_local_token, local_token_paths
 from spark_sink.terminal import plain
 
 TIMEOUT_S: Final = 10.0
@@ -89,11 +89,24 @@ class AdminClient:
         try:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
+            if problem["code"] == "no-token":
+                text = f"{text.partition(', as ')[0]}; {self._way_to_token()}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
             is_websocket = error.code == HTTPStatus.UPGRADE_REQUIRED
             what = "speaks RSocket over WebSocket" if is_websocket else f"is not an admin API (HTTP {error.code})"
             self._end(f"the server at {self._url} {what}; {_WHERE}", exit_status.NO_ANSWER)
         self._end(plain(text), exit_status.REFUSED)
+
+    def _way_to_token(self) -> str:
+        """How this user comes by a token. What the API says is for those who ask it otherwise."""
+        paths = local_token_paths(self._url)
+        if not paths:
+            return "--token-file FILE names one"
+        places = " or ".join(map(str, paths))
+        return (
+            "the one of this machine is for the broker's user only: run this as that user, or give --token-file FILE"
+            f" ({places} is not there, or not for you)"
+        )
 
     def _end(self, text: str, exit_status: int) -> NoReturn:
         click.echo(f"{self._program}: {text}", err=True)

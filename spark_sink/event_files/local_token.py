@@ -55,22 +55,22 @@ def find_local_token(url: str, environ: Mapping[str, str] = os.environ) -> str:
 
     No other machine is ever sent one. Of several files the latest holds: the others are of brokers that were killed.
     """
+    found = [(path, token) for path in local_token_paths(url, environ) if (token := read_token(path))]
+    return max(found, key=lambda each: _changed_at(each[0]))[1] if found else ""
+
+
+def local_token_paths(url: str, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Where the token of the broker at that URL may lie; nowhere when it is on another machine."""
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
     except ValueError:  # what is no URL, or has no port that could be one
-        return ""
+        return []
     if not _is_this_machine(parts.hostname or ""):
-        return ""
+        return []
     if environ.get(TOKEN_FILE):
-        return read_token(Path(environ[TOKEN_FILE]))
-    name = token_name(port)
-    found = [(path, token) for path in _paths(environ, name) if (token := read_token(path))]
-    return max(found, key=lambda each: _changed_at(each[0]))[1] if found else ""
-
-
-def _paths(environ: Mapping[str, str], name: str) -> list[Path]:
-    return [folder / name for folder in (*token_folders(environ), SERVICE_FOLDER)]
+        return [Path(environ[TOKEN_FILE])]
+    return [folder / token_name(port) for folder in (*token_folders(environ), SERVICE_FOLDER)]
 
 
 def _changed_at(path: Path) -> float:

@@ -16,6 +16,7 @@ from admin_api.ctl.client import AdminClient
 from admin_api.ctl.commands import check_of
 from admin_api.ctl.place import DEFAULT_ADMIN
 from admin_api.ctl.tables import LINKS, state_text, tags_text
+from admin_api.errors import AdminError
 from broker import exit_status
 from broker.commands.main import main
 from tests.admin_api.asking import Api, run, said, squeezed
@@ -205,6 +206,26 @@ async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("route", "mars", "--admin", url)
     assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr == "rsocket-broker ctl: no-such-route: no route has the id mars\n"
+
+
+async def test_who_finds_no_token_is_told_whose_it_is_and_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        refused = AdminError("no-token", "this needs a token with the role operator, as Authorization: Bearer …")
+        return web.json_response({"code": refused.code, "detail": refused.detail}, status=401)
+
+    monkeypatch.setenv("RSB_ADMIN__TOKEN_FILE", str(tmp_path / "its.token"))
+    other = web.Application()
+    other.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(other) as server:
+        result = await run("drain", "broker", "--admin", str(server.make_url("")))
+    assert (result.exit_code, result.stderr) == (
+        4,
+        "rsocket-broker ctl: no-token: this needs a token with the role operator; the one of this machine is for the"
+        " broker's user only: run this as that user, or give --token-file FILE"
+        f" ({tmp_path}/its.token is not there, or not for you)\n",
+    )
 
 
 @pytest.mark.parametrize(
