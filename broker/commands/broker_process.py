@@ -13,7 +13,15 @@ import click
 
 from broker import exit_status
 from broker.commands.gateway_process import GatewayProcesses
-from broker.commands.process import Collector, heed_signals, prepare, say_shortage, stop_at_eof, take_descriptors
+from broker.commands.process import (
+    Collector,
+    heed_signals,
+    prepare,
+    say_core,
+    say_shortage,
+    stop_at_eof,
+    take_descriptors,
+)
 from broker.commands.process import run as run_in_process
 from broker.commands.workers.plan import usable_cores
 from broker.commands.workers.supervisor import Supervisor
@@ -121,6 +129,7 @@ def _heed_stop(broker: Server | Supervisor, gateways: GatewayProcesses, stops_at
 
 
 def _say_listening(urls: list[str]) -> None:
+    say_core()
     for url in urls:
         click.echo(f"listening {url}")
     sys.stdout.flush()

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Final
 
 from broker.commands.hangup import HANGUP
+from broker.core import COMPILED
 from broker.edge.descriptors import DESCRIPTORS
 from broker.edge.link import Loop
 
@@ -128,6 +129,15 @@ def say_shortage(max_connections: int) -> None:
     shortage = DESCRIPTORS.shortage(max_connections)
     if shortage:
         _log.warning("broker: %s", shortage)
+
+
+def say_core() -> None:
+    """One line when the core is interpreted, which nobody wants who measures or pays for CPU time."""
+    if not COMPILED:
+        _log.info(
+            "broker: the core is interpreted and needs five to seven times the CPU for each request; with a C compiler,"
+            " and without RSOCKET_BROKER_PURE, `pip install` compiles it"
+        )
 
 
 async def _to_its_end(main: Coroutine[Any, Any, int]) -> int:

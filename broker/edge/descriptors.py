@@ -59,7 +59,9 @@ class Descriptors:
             return ""
         return (
             f"limits.max_connections is {wanted_n}, but the limit of file descriptors (ulimit -n) is {self.limit_n},"
-            f" {self.reserved_n} of them reserved: connections beyond about {places_n} are closed at once"
+            f" {self.reserved_n} of them reserved: connections beyond about {places_n} are closed at once; raise the"
+            f" limit to {wanted_n + RESERVED_N} (ulimit -n as root, LimitNOFILE= of systemd),"
+            f" or set limits.max_connections = {places_n}"
         )
 
     def has_room_for(self, transport: asyncio.BaseTransport, name: str) -> bool:

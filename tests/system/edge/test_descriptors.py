@@ -61,7 +61,8 @@ def test_a_shortage_is_told_when_there_is_one() -> None:
     assert made.shortage(1024 - RESERVED_N) == ""
     assert made.shortage(50_000) == (
         "limits.max_connections is 50000, but the limit of file descriptors (ulimit -n) is 1024, 192 of them reserved:"
-        " connections beyond about 832 are closed at once"
+        " connections beyond about 832 are closed at once; raise the limit to 50192 (ulimit -n as root, LimitNOFILE= of"
+        " systemd), or set limits.max_connections = 832"
     )
 
 
