@@ -12,7 +12,6 @@ hidden. It looks at files (certificates) but opens no socket. What is no mistake
 it tells beside the configuration. Which options there are, and what each may be, stands in `broker.config.options`.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -44,6 +43,7 @@ from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
 from broker.config.sections.files import file_mistakes
+from broker.config.sections.near import near_name, near_option, near_table_key
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
 from broker.config.urls import DIAL_SCHEMES, Listen, PeerUrl
@@ -56,7 +56,6 @@ CA_KEYS: Final = ("client_ca", "ca")  # of options that name a file with certifi
 DEFAULTS: Final = "defaults"
 VARIABLES_OF_COMMANDS: Final = (ADMIN_TOKEN_VARIABLE, URL_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE)  # no mistakes
 LISTENERS: Final = ("server.listen", "cluster.listen")  # options
-_NOT_NEAR: Final = "; rsocket-broker check --options lists all"
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ class _Findings:
             doc = tables.keys.get(key)
             try:
                 if doc is None:
-                    near = _near_table_key(tables, key)
+                    near = near_table_key(tables, key)
                     raise BrokerError("bad-config", f"unknown option of {_a(tables.what)}{near}")
                 self.sources[f"{place}.{key}"] = source, f"{shown}.{key}"
                 values[key] = _read_list(doc, raw) if doc.is_list else _read_value(doc, raw)
@@ -289,7 +288,7 @@ def _read_file(path: str, found: _Findings) -> None:
             _read_section(section, content, source, found)
         else:
             known = [name for name in (*SECTIONS, *TABLES) if "." not in name]
-            hint = _near(section, known) if isinstance(content, dict) else _near_option("", section)
+            hint = near_name(section, known) if isinstance(content, dict) else near_option("", section)
             what = "section" if isinstance(content, dict) else "option outside a section"
             found.mistakes.append(source.mistake(section, f"unknown {what}{hint}"))
     found.mistakes.sort(key=lambda mistake: mistake.line)
@@ -314,7 +313,7 @@ def _read_section(section: str, content: object, source: _Source, found: _Findin
             elif name in OPTIONS:
                 found.take(OPTIONS[name], raw, source, name)
             else:
-                found.mistakes.append(source.mistake(name, f"unknown option{_near_option(section, key)}"))
+                found.mistakes.append(source.mistake(name, f"unknown option{near_option(section, key)}"))
 
 
 def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
@@ -332,7 +331,7 @@ def _read_environment(environ: Mapping[str, str], found: _Findings) -> None:
             # Its section was forgotten, or its end.
             is_begun = rest.partition("__")[2] != ""
             same = [name for name in known if name.endswith(f"__{rest}") or (is_begun and name.startswith(variable))]
-            near = _near(variable, list(known), 0.8)  # they share a prefix
+            near = near_name(variable, list(known), 0.8)  # they share a prefix
             hint = f"; did you mean {either(same)}?" if same else near
             found.mistakes.append(Mistake(source.name, 0, variable, f"unknown option{hint}"))
 
@@ -342,7 +341,7 @@ def _read_flags(flags: Mapping[str, object], found: _Findings) -> None:
     for name, raw in flags.items():
         doc = OPTIONS.get(name)
         if doc is None:
-            found.mistakes.append(Mistake(source.name, 0, name, f"unknown option{_near(name, list(OPTIONS), 0.8)}"))
+            found.mistakes.append(Mistake(source.name, 0, name, f"unknown option{near_name(name, list(OPTIONS), 0.8)}"))
         elif raw is not None and raw != ():
             value = _from_text(doc, raw) if isinstance(raw, str) else raw
             found.take(doc, value, source, doc.option.flag or doc.name)
@@ -553,28 +552,6 @@ def _from_texts(tables: Tables, content: object) -> object:
     }
 
 
-def _near_option(section: str, key: str) -> str:
-    """As `_near`, for a key that may stand in the wrong section, or be a section."""
-    if section and key in SECTIONS:
-        return f"; did you mean [{key}]?"
-    elsewhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
-    if elsewhere:
-        return f"; did you mean {either(elsewhere)}?"
-    for same_section in (True, False):
-        names = {doc.key: doc.name for doc in OPTIONS.values() if doc.section == section or not same_section}
-        begun = [name for name in names if same_section and name.startswith(key)]
-        near = begun if len(begun) == 1 else difflib.get_close_matches(key, names, 1)
-        if near:
-            return f"; did you mean {names[near[0]]}?"
-    return _NOT_NEAR
-
-
-def _near_table_key(tables: Tables, key: str) -> str:
-    """As `_near`, for a key that only the sections of all services may have."""
-    everywhere = [doc.name for doc in OPTIONS.values() if doc.key == key]
-    return f"; {everywhere[0]} is one of all" if everywhere else _near(key, list(tables.keys))
-
-
 def _prefix_of(tables: Tables) -> str:
     """What a variable of such a table would begin with."""
     return f"{VARIABLE_PREFIX}{tables.place.replace('.', '__')}__".upper()
@@ -586,9 +563,3 @@ def _a(what: str) -> str:
 
 def _many(what: str) -> str:
     return f"{what}s"
-
-
-def _near(name: str, known: list[str], cutoff: float = 0.6) -> str:
-    """`; did you mean server.listen?`, or where the known ones are listed."""
-    near = difflib.get_close_matches(name, known, 1, cutoff)
-    return f"; did you mean {near[0]}?" if near else _NOT_NEAR

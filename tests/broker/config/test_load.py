@@ -6,6 +6,7 @@ import pytest
 
 from broker.config.load import ConfigErrors, Mistake, load
 from broker.config.options import Config
+from broker.config.sections.near import LISTEN
 from broker.config.urls import Listen
 from tests.broker.config.sources import A_CHOOSER, LISTS_ALL, SCHEMES, mistakes_of, of_file
 
@@ -74,6 +75,11 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ("[tls]\ncert = 1", "3: tls.cert: unknown option; did you mean tls.certificate?"),
         ("[server]\nchooser = 1", "3: server.chooser: unknown option; did you mean routing.chooser?"),
         ("[server]\nqq = 1", f"3: server.qq: unknown option{LISTS_ALL}"),
+        ("[server]\nport = 1", f"3: server.port: unknown option{LISTEN}"),
+        ("[server]\nhost = 1", f"3: server.host: unknown option{LISTEN}"),
+        ("bind = 1", f"2: bind: unknown option outside a section{LISTEN}"),
+        ("[server]\nchoser = 1", "3: server.choser: unknown option; did you mean routing.chooser?"),
+        ("[server]\nprioritet = 1", f"3: server.prioritet: unknown option{LISTS_ALL}"),
         ("[server.tls]\nkey = 1", "2: server.tls: unknown option; did you mean [tls]?"),
         (
             "listen = 1",
