@@ -135,11 +135,13 @@ def reject_unknown(request: web.Request, known: Iterable[Parameter]) -> None:
     """AdminError "bad-parameter" for a parameter that the endpoint does not have."""
     takes_tags = TAGS in known
     names = {each.name for each in known if each is not TAGS}
-    for name in request.query:
+    for name, value in request.query.items():
         if name not in names and not (takes_tags and name.startswith(TAG)):
             allowed = f"allowed: {', '.join(sorted(names))}" if names else "none is allowed here"
             if takes_tags:
-                allowed += f", and tag.{shown(name)} for a tag"
+                # ?tag=region=eu has the tag in its value, ?region=eu is one.
+                given = value if name == TAG.rstrip(".") and "=" in value else f"{name}={value}"
+                allowed += f", and tag.NAME=VALUE for a tag: {TAG}{shown(given)}"
             raise AdminError("bad-parameter", f"unknown parameter {shown(name)!r}; {allowed}")
 
 
