@@ -55,8 +55,8 @@ class Contexts:
     def choose(self, name: str) -> Context:
         """The context of this name. ContextError where there is none."""
         if name not in self.found:
-            known = ", ".join(sorted(self.found)) or "none"
-            raise ContextError(f"there is no context {name!r}; there are: {known}")
+            known = f"there are: {', '.join(sorted(self.found))}" if self.found else "there are none"
+            raise ContextError(f"there is no context {name!r}; {known}; {PROGRAM} context add NAME --url URL makes one")
         return self.found[name]
 
     def save(self) -> None:

@@ -21,6 +21,12 @@ from spark_sink.terminal import plain
 
 TIMEOUT_S: Final = 10.0
 PROGRAM: Final = "rsocket-broker ctl"
+LISTS: Final = {  # what tells the names that there are, by the code of a refusal
+    "no-such-route": "rsocket-broker ctl routes lists all, with --service NAME those of a service",
+    "no-such-service": "rsocket-broker ctl services lists all",
+    "no-such-connection": "rsocket-broker ctl connections lists all",
+    "no-such-drain": "rsocket-broker ctl drains lists all",
+}
 _WHERE: Final = "--admin is the address of the REST API"
 
 
@@ -89,6 +95,8 @@ class AdminClient:
         try:
             problem = json.loads(error.read())
             text = f"{problem['code']}: {problem['detail']}"
+            if problem["code"] in LISTS and "did you mean" not in text:
+                text = f"{text.partition('; ')[0]}; {LISTS[problem['code']]}"
             if problem["code"] == "no-token":
                 text = f"{text.partition(', as ')[0]}; {self._way_to_token()}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -54,6 +55,15 @@ COMMANDS: Final = {
 }
 
 
+# What people type for it.
+MEANT: Final = {
+    **dict.fromkeys(("start", "run"), "serve"),
+    **dict.fromkeys(("send", "request"), "call"),
+    **{name: f"ctl {name}" for name in ("status", "services", "routes", "connections", "drain", "undrain")},
+}
+LISTEN: Final = "Write --listen tcp://127.0.0.1:{port}"
+
+
 class NotInstalled(click.Command):
     """Stands in for a command that needs an extra, where that is not installed."""
 
@@ -96,7 +106,7 @@ class Commands(click.Group):
         """What click proposes for a name that is none it takes from commands that are loaded: these are not."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(name, COMMANDS, 1)
+            near = [MEANT[name]] if name in MEANT else difflib.get_close_matches(name, COMMANDS, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -136,11 +146,33 @@ class Commands(click.Group):
                     sys.stdout.flush()
 
 
+def _hint(error: click.UsageError) -> str:
+    """What to write instead of an option or a word that there is not; empty where nothing comes to mind."""
+    command = error.ctx.command if error.ctx is not None else None
+    if command is None:
+        return ""
+    if isinstance(error, click.NoSuchOption):
+        option = error.option_name
+        if command.name == "serve" and option in ("--port", "-p", "--host"):
+            return f"{LISTEN.format(port='PORT')}."
+        known = {each for parameter in command.params for each in parameter.opts}
+        if option == "--password" and "--user" in known:
+            return "Write --user NAME, with the password in the variable RSOCKET_BROKER_PASSWORD."
+        if option.startswith("--") and "--tag" in known and not error.possibilities:
+            return f"For a tag write --tag {option[2:]}=VALUE."
+    elif command.name == "serve" and (words := re.fullmatch(r"Got unexpected extra argument \((\d+)\)", error.message)):
+        return f"{LISTEN.format(port=words[1])}."
+    return ""
+
+
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """An interruption, a closed pipe and a full disk have an exit status and no traceback."""
+    """An interruption, a closed pipe and a full disk have an exit status and no traceback; mistakes have a hint."""
     try:
         yield
+    except click.UsageError as error:
+        hint = _hint(error)
+        raise click.UsageError(f"{error.format_message().rstrip('.')}. {hint}", error.ctx) if hint else error from None
     except (KeyboardInterrupt, click.Abort):  # Abort: at a question
         sys.exit(exit_status.INTERRUPTED)
     except BrokenPipeError:

@@ -108,7 +108,8 @@ async def test_a_connection_is_closed(admin: FakeAdmin, url: str) -> None:
     result = await run("close", "2", "--admin", url)
     assert (result.exit_code, result.stderr) == (
         4,
-        "rsocket-broker ctl: no-such-connection: no connection has the number 2\n",
+        "rsocket-broker ctl: no-such-connection: no connection has the number 2;"
+        " rsocket-broker ctl connections lists all\n",
     )
     assert json.loads(await said("close", "1", "--json", "--admin", url))["reason"] == "closed-by-operator"
 
@@ -205,7 +206,10 @@ async def test_another_server_than_the_admin_api_is_one_sentence_and_exit_status
 async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("route", "mars", "--admin", url)
     assert (result.exit_code, result.stdout) == (4, "")
-    assert result.stderr == "rsocket-broker ctl: no-such-route: no route has the id mars\n"
+    assert result.stderr == (
+        "rsocket-broker ctl: no-such-route: no route has the id mars; rsocket-broker ctl routes lists all, with"
+        " --service NAME those of a service\n"
+    )
 
 
 async def test_who_finds_no_token_is_told_whose_it_is_and_where_it_was_looked_for(
