@@ -65,6 +65,12 @@ class Terms(msgspec.Struct, frozen=True):
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
+_EXAMPLES: Final[dict[type[msgspec.Struct], str]] = {
+    DrainBody: '{"spread_s": 60}',
+    RedirectBody: '{"to": "orders"}',
+    RevocationBody: '{"before_ms": 1767225600000}',
+}
+
 
 async def terms_of(request: web.Request, usual: ServerOptions) -> Terms:
     """What the body says, and what is usual where it says nothing; no body at all says nothing."""
@@ -106,7 +112,8 @@ def _body(raw: bytes, kind: type[Body]) -> Body:
     try:
         body = msgspec.json.decode(raw)
     except ValueError as error:  # no UTF-8, or msgspec's own
-        raise AdminError("bad-body", f"the body is not JSON: {shown(str(error))}") from None
+        text = f"the body is not JSON, such as {_EXAMPLES[kind]}: {shown(str(error))}"
+        raise AdminError("bad-body", text) from None
     if not isinstance(body, dict):
         raise AdminError("bad-body", f"the body must be a JSON object, not {_shown_json(body)}")
     fields = {field.name: field for field in msgspec.structs.fields(kind)}

@@ -14,7 +14,7 @@ from aiohttp import web
 from admin_api.backends.answer import Answer, DrainTarget
 from admin_api.backends.workers import Backend
 from admin_api.bodies import DrainBody, RedirectBody, RevocationBody, destination_of, moment_of, terms_of
-from admin_api.errors import AdminError, shown
+from admin_api.errors import AdminError, no_connection, no_route, shown
 from admin_api.openapi import Operation
 from broker.config.hosts import is_local
 from broker.config.options import Config
@@ -193,7 +193,10 @@ def check_allowed(request: web.Request, config: Config, is_stopping: bool) -> No
 
 def connection_number(request: web.Request) -> int:
     """Of the connection in the path. AdminError "no-such-connection"."""
-    return _number(request, "no-such-connection", "no connection has the number")
+    id = request.match_info["id"]
+    if not _is_number(id):
+        raise no_connection(shown(id))
+    return int(id)
 
 
 def _target(request: web.Request) -> DrainTarget:
@@ -206,9 +209,13 @@ def _target(request: web.Request) -> DrainTarget:
 def _number(request: web.Request, code: str, text: str) -> int:
     """The id in the path. AdminError with this code, and a text that the id ends, when it cannot be one."""
     id = request.match_info["id"]
-    if not (id.isascii() and id.isdigit() and len(id) <= MAX_ID_DIGITS):
+    if not _is_number(id):
         raise AdminError(code, f"{text} {shown(id)}")
     return int(id)
+
+
+def _is_number(id: str) -> bool:
+    return id.isascii() and id.isdigit() and len(id) <= MAX_ID_DIGITS
 
 
 def _route_id(request: web.Request) -> bytes:
@@ -216,7 +223,7 @@ def _route_id(request: web.Request) -> bytes:
     try:
         return parse_id(text)
     except BrokerError:
-        raise AdminError("no-such-route", f"{shown(text)} is not a Route Id") from None
+        raise no_route(text) from None
 
 
 def _tag(request: web.Request) -> Tag:

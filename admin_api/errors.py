@@ -16,9 +16,13 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Set
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
+
+from rsocket_wire.errors import BrokerError
+from rsocket_wire.wire.ids import parse_id
 
 PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:rsocket-broker:problem:"
@@ -128,7 +132,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         detail = f"{shown(request.method)} is not allowed here; allowed: {allowed}"
         return problem_response(request, "method-not-allowed", detail, headers={"Allow": allowed})
     except web.HTTPNotFound:
-        detail = f"there is no path {shown(request.path)}; {_near_path(request)}/ lists all paths"
+        detail = f"there is no path {shown(request.path)}; {await _near_path(request)}/ lists all paths"
         return problem_response(request, "no-such-path", detail)
     except web.HTTPRequestEntityTooLarge as error:
         detail = f"the body is too large: at most {request.client_max_size} bytes"
@@ -170,10 +174,31 @@ def problem_response(
     return web.Response(body=body, status=problem.status, content_type=PROBLEM_TYPE, headers=headers)
 
 
-def _near_path(request: web.Request) -> str:
+def no_connection(number: int | str) -> AdminError:
+    """No connection has this number."""
+    return AdminError("no-such-connection", f"no connection has the number {number}; /api/v1/connections lists all")
+
+
+def no_route(id: str) -> AdminError:
+    """No route has this Route Id, which may be none: then it may be a service's name."""
+    try:
+        parse_id(id)
+    except BrokerError:
+        query = quote(shown(id), safe="")
+        text = f"{shown(id)} is not a Route Id; /api/v1/routes?service={query} lists the routes of a service"
+        return AdminError("no-such-route", text)
+    return AdminError("no-such-route", f"no route has the id {shown(id)}; /api/v1/routes lists all")
+
+
+async def _near_path(request: web.Request) -> str:
     """`did you mean /api/v1/routes?`, or nothing."""
     if len(request.path) > MAX_SHOWN:  # to compare takes longer than its length
         return ""
+    if "=" in request.path:  # of a tag
+        other = request.path.replace("=", "/", 1)
+        found = await request.app.router.resolve(request.clone(rel_url=quote(other)))
+        if not isinstance(found.http_exception, web.HTTPNotFound):
+            return f"did you mean {shown(other)}? "
     paths = [resource.canonical for resource in request.app.router.resources()]
     near = difflib.get_close_matches(request.path, paths, 1, NEAR)
     return f"did you mean {near[0]}? " if near else ""

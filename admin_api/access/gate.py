@@ -36,6 +36,7 @@ FORWARDED: Final = ("Forwarded", "X-Forwarded-For")  # a proxy says so
 MAX_TOKEN: Final = 512  # characters that are looked at; ours have 47
 KIND: Final = "AdminToken (wrong)"  # of lines
 MAX_CALLERS: Final = 1024  # whose requests are counted
+MAKE_HELP: Final = "rsocket-broker token new makes one for the file admin.tokens"
 LOCAL_HELP: Final = "rsocket-broker ctl finds that of this machine by itself"
 
 Tokens = Sequence[AdminToken]
@@ -136,7 +137,8 @@ class Gate:
         if is_guess:
             self._guesses.count_wrong(address, self._clock())
         STRANGERS.say(KIND, address, logging.WARNING, f"admin {address}: {why}")
-        return AdminError("wrong-token", "no token that holds is like this one: it is wrong, expired or revoked")
+        text = f"no token that holds is like this one: it is wrong, expired or revoked; {MAKE_HELP}"
+        return AdminError("wrong-token", text)
 
     def _check_without(self, request: web.Request, needed: str) -> None:
         """AdminError "no-token" unless this may be asked for without one."""

@@ -7,6 +7,7 @@ meanwhile; but for gateways, which are other processes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final, TypeVar
 
 from msgspec.structs import astuple
@@ -16,13 +17,14 @@ from admin_api.backends.feed import Feed
 from admin_api.backends.lists import Listing
 from admin_api.backends.samwise import SamwiseGateway
 from admin_api.bodies import ChangeNote, Terms
-from admin_api.errors import AdminError, shown
+from admin_api.errors import AdminError, no_connection, no_route, shown
 from admin_api.metrics import Metrics
 from admin_api.processes import BrokerProcess, GatewayProcess, state_of
 from broker.config.options import Config
 from broker.connections.drains import Drains
 from broker.core import Core
 from broker.events import OPERATION, SUBJECT
+from broker.routing.near_names import MAX_NAMES, is_near
 from broker.views import cluster_queries, queries, schemas
 from broker.views.queries import TagFilter
 from broker.views.schemas import Listed, Moment, Part
@@ -99,7 +101,7 @@ class OneBroker:
         """AdminError "no-such-route"."""
         found = queries.route(self._core, self._now(), id)
         if found is None:
-            raise AdminError("no-such-route", f"no route has the id {shown(id)}")
+            raise no_route(id)
         return Answer(found)
 
     async def listed(self, listing: Listing[T], part: Part) -> Answer[Listed[T]]:
@@ -110,7 +112,10 @@ class OneBroker:
         """A service and a part of its routes. AdminError "no-such-service"."""
         found = queries.service(self._core, self._now(), name, part)
         if found is None:
-            raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}")
+            some = islice(self._core.table.loads.services, MAX_NAMES)
+            near = next((each for each in some if is_near(name, each)), "")
+            hint = f"; did you mean {shown(near)!r}?" if near else ""
+            raise AdminError("no-such-service", f"no route offers the service {shown(name)!r}{hint}")
         return Answer(found)
 
     async def connections(self, part: Part) -> Answer[Listed[schemas.ConnectionView]]:
@@ -121,7 +126,7 @@ class OneBroker:
         """AdminError "no-such-connection"."""
         found = queries.connection(self._core, self._now(), number)
         if found is None:
-            raise AdminError("no-such-connection", f"no connection has the number {number}")
+            raise no_connection(number)
         return Answer(found)
 
     async def closed(self, part: Part) -> Answer[Listed[schemas.ClosedConnectionView]]:
@@ -177,7 +182,7 @@ class OneBroker:
     async def close_connection(self, number: int) -> Answer[schemas.ClosedConnectionView]:
         """Closes a connection. AdminError "no-such-connection"."""
         if not self._change(lambda core, now: end_connection(core, number, now)):
-            raise AdminError("no-such-connection", f"no connection has the number {number}")
+            raise no_connection(number)
         return Answer(queries.closed(self._core, Part(limit=1)).items[0])
 
     async def tell_changed(self, note: ChangeNote) -> None:

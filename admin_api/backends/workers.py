@@ -24,7 +24,7 @@ from admin_api.backends.metrics import WorkersMetrics, encoded, own_families
 from admin_api.backends.one import OneBroker
 from admin_api.backends.samwise import SamwiseGateway
 from admin_api.bodies import ChangeNote, Terms
-from admin_api.errors import AdminError
+from admin_api.errors import AdminError, no_connection
 from admin_api.metrics import log_lines
 from admin_api.parameters import BROKER, SORT, TAG
 from admin_api.processes import GatewayProcess, Supervisor
@@ -303,7 +303,7 @@ class Workers:
     async def _ask_connection(self, number: int, method: str = "GET") -> tuple[int, Reply]:
         """The worker that has it, and what that says. AdminError "no-such-connection", "not-ready"."""
         connection_id, worker = divmod(number, WORKER_STRIDE)
-        error = AdminError("no-such-connection", f"no connection has the number {number}")
+        error = no_connection(number)
         if worker not in self._numbers():
             raise error
         reply = await self._client.ask(worker, f"{CONNECTIONS}/{connection_id}", (), method)

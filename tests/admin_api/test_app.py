@@ -113,6 +113,31 @@ async def test_an_unknown_service_is_404(client: Api) -> None:
     assert body["detail"] == "no route offers the service 'shipping'"
 
 
+async def test_a_service_with_a_slip_in_its_name_is_404_and_proposed(admin: FakeAdmin, client: Api) -> None:
+    admin.world.service("orders", 9)
+    body = await problem(client, "/api/v1/services/order")
+    assert body["detail"] == "no route offers the service 'order'; did you mean 'orders'?"
+
+
+async def test_a_service_where_a_route_id_should_be_is_404_and_its_routes_are_shown(client: Api) -> None:
+    body = await problem(client, "/api/v1/routes/orders")
+    text = "orders is not a Route Id; /api/v1/routes?service=orders lists the routes of a service"
+    assert (body["code"], body["detail"]) == ("no-such-route", text)
+
+
+async def test_a_connection_that_is_not_there_is_404_with_the_list_of_all(client: Api) -> None:
+    for number in ("999", "abc"):
+        body = await problem(client, f"/api/v1/connections/{number}")
+        text = f"no connection has the number {number}; /api/v1/connections lists all"
+        assert (body["code"], body["detail"]) == ("no-such-connection", text)
+
+
+async def test_a_tag_with_an_equals_sign_in_a_path_is_404_and_mended(client: Api) -> None:
+    body = await problem(client, "/api/v1/drains/tags/region=eu")
+    text = "did you mean /api/v1/drains/tags/region/eu? / lists all paths"
+    assert body["detail"] == f"there is no path /api/v1/drains/tags/region=eu; {text}"
+
+
 @pytest.mark.parametrize(
     "query, found",
     [

@@ -118,7 +118,8 @@ async def test_what_is_not_drained_cannot_be_undrained(client: Api) -> None:
 async def test_a_route_id_that_is_none_is_404(client: Api) -> None:
     for method in ("PUT", "DELETE"):
         refused = await refusal(client, method, "/api/v1/routes/orders/drain")
-        assert refused == (404, "no-such-route", "orders is not a Route Id")
+        text = "orders is not a Route Id; /api/v1/routes?service=orders lists the routes of a service"
+        assert refused == (404, "no-such-route", text)
 
 
 async def test_a_tag_that_cannot_be_is_400(client: Api) -> None:
@@ -160,7 +161,11 @@ async def test_a_wrong_body_is_400_and_says_what_is_wrong(client: Api, body: byt
 @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"grace_s": NaN}', b'{"grace_s": 1e999}'])
 async def test_a_body_that_is_no_json_is_400(client: Api, body: bytes) -> None:
     status, code, detail = await refusal(client, "PUT", EU, data=body)
-    assert (status, code, detail.partition(":")[0]) == (400, "bad-body", "the body is not JSON")
+    assert (status, code, detail.partition(":")[0]) == (
+        400,
+        "bad-body",
+        'the body is not JSON, such as {"spread_s"',
+    )
 
 
 async def test_a_body_has_a_largest_size(client: Api) -> None:

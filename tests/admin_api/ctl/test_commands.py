@@ -207,7 +207,7 @@ async def test_a_refusal_is_its_sentence_and_exit_status_4(url: str) -> None:
     result = await run("route", "mars", "--admin", url)
     assert (result.exit_code, result.stdout) == (4, "")
     assert result.stderr == (
-        "rsocket-broker ctl: no-such-route: no route has the id mars; rsocket-broker ctl routes lists all, with"
+        "rsocket-broker ctl: no-such-route: mars is not a Route Id; rsocket-broker ctl routes lists all, with"
         " --service NAME those of a service\n"
     )
 
