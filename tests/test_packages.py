@@ -77,11 +77,11 @@ def test_events_without_the_extra_are_refused_with_the_line_to_type(tmp_path: Pa
     file = tmp_path / "broker.toml"
     file.write_text(f'[events]\ndir = "{tmp_path}/events"\n')
     result = CliRunner().invoke(main, ["serve", "--events", f"{tmp_path}/events"])
-    assert (result.exit_code, result.stderr) == (2, f"command line: --events: {lacking}")
+    assert (result.exit_code, result.stderr) == (9, f"command line: --events: {lacking}")
     result = CliRunner().invoke(main, ["check", str(file)])
-    assert (result.exit_code, result.stderr) == (2, f"{file}:2: events.dir: {lacking}")
+    assert (result.exit_code, result.stderr) == (9, f"{file}:2: events.dir: {lacking}")
     result = CliRunner().invoke(main, ["check"], env={"RSB_EVENTS__DIR": "events"})
-    assert (result.exit_code, result.stderr) == (2, f"environment: RSB_EVENTS__DIR: {lacking}")
+    assert (result.exit_code, result.stderr) == (9, f"environment: RSB_EVENTS__DIR: {lacking}")
 
 
 @pytest.mark.usefixtures("no_events")

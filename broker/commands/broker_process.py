@@ -48,7 +48,7 @@ def run_broker(config_path: str | None, stops_at_eof: bool, given: Mapping[str, 
         loaded = sources.load()
     except ConfigErrors as error:
         click.echo(str(error), err=True)
-        sys.exit(exit_status.USAGE)
+        sys.exit(exit_status.NOT_INSTALLED if error.is_lack else exit_status.USAGE)
     config = loaded.config
     setup_log(config.log.level, config.log.format)
     for warning in loaded.warnings:

@@ -26,12 +26,14 @@ def check(path: str | None, options: bool, is_json: bool) -> None:
     if options:
         click.echo(options_toml(), nl=False)
         return
+    status = exit_status.DONE
     mistakes: list[str] = []
     warnings: list[str] = []
     try:
         warnings = [str(each) for each in Sources(path, os.environ, {}).load().warnings]
     except ConfigErrors as error:
         mistakes = str(error).splitlines()
+        status = exit_status.NOT_INSTALLED if error.is_lack else exit_status.USAGE
     if is_json:
         click.echo(json.dumps({"is_well": not mistakes, "mistakes": mistakes, "warnings": warnings}, indent=2))
     elif mistakes:
@@ -41,7 +43,7 @@ def check(path: str | None, options: bool, is_json: bool) -> None:
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"{path or 'environment'}: ok")
     if mistakes:
-        sys.exit(exit_status.USAGE)
+        sys.exit(status)
 
 
 @click.command()

@@ -378,7 +378,7 @@ def _load(path: str | None, folder: str | None, tables: Mapping[str, Mapping[str
         return load(path, os.environ, {"feed.dir": folder}, tables)
     except ConfigErrors as error:
         click.echo(error.text, err=True)
-        sys.exit(exit_status.USAGE)
+        sys.exit(exit_status.NOT_INSTALLED if error.is_lack else exit_status.USAGE)
 
 
 def _assignment_of(config: Config, listeners: Sequence[str] = (), admin_url: str = "") -> Assignment:

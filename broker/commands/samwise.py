@@ -74,7 +74,8 @@ def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> N
         assignment = assignment_of(config, [str(listen) for listen in config.server.listen])
     except (ConfigErrors, BrokerError) as error:
         click.echo(error.text, err=True)
-        sys.exit(exit_status.USAGE)
+        is_lack = isinstance(error, ConfigErrors) and error.is_lack
+        sys.exit(exit_status.NOT_INSTALLED if is_lack else exit_status.USAGE)
     sys.exit(run(assignment))
 
 

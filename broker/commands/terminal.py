@@ -289,7 +289,8 @@ def _check_readable(option: str, file: str) -> None:
         with open(file, "rb"):
             pass
     except OSError as error:
-        raise click.UsageError(f"{option} {file}: {_why(error)}") from None
+        where = "" if os.path.isabs(file) else f"; it was looked for at {os.path.abspath(file)}"
+        raise click.UsageError(f"{option} {file}: {_why(error)}{where}") from None
 
 
 class Place(NamedTuple):

@@ -18,6 +18,7 @@ FEED_MODULES: Final = {"amqp": RABBITMQ_MODULE, "mqtt": "aiomqtt"}  # by the beg
 FEED_LINE: Final = 'pip install "rsocket-broker[feed]"'
 AUTH_MODULES: Final = ("argon2", "cryptography", "jwt")
 AUTH_LINE: Final = 'pip install "rsocket-broker[auth]"'
+INSTALLS: Final = (EVENTS_LINE, SAMWISE_LINE, FEED_LINE, AUTH_LINE)  # how each text of a lack ends
 
 
 def lack_of_events() -> str:

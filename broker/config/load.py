@@ -12,6 +12,7 @@ hidden. It looks at files (certificates) but opens no socket. What is no mistake
 it tells beside the configuration. Which options there are, and what each may be, stands in `broker.config.options`.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from broker.config import ADMIN_TOKEN_VARIABLE, ADMIN_VARIABLE, CONTEXT_VARIABLE
 from broker.config.auth import auth_mistakes, operator_mistakes, read_routes, role_mistakes
 from broker.config.certificates import CERTIFICATE, fault_of_pair, fault_of_roots, read_revoked
 from broker.config.cluster import cluster_mistakes
-from broker.config.extras import lack_of_events
+from broker.config.extras import INSTALLS, lack_of_events
 from broker.config.hosts import read_name, read_origin
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.options import (
@@ -83,6 +84,11 @@ class ConfigErrors(Exception):
     def __init__(self, mistakes: list[Mistake]) -> None:
         super().__init__("\n".join(str(mistake) for mistake in mistakes))
         self.mistakes: Final = mistakes
+
+    @property
+    def is_lack(self) -> bool:
+        """Nothing is wrong but that parts are not installed."""
+        return all(mistake.text.endswith(INSTALLS) for mistake in self.mistakes)
 
     @property
     def text(self) -> str:
@@ -269,7 +275,7 @@ def _read_file(path: str, found: _Findings) -> None:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        found.mistakes.append(Mistake(path, 0, "", f"cannot be read: {error.strerror}"))
+        found.mistakes.append(Mistake(path, 0, "", f"cannot be read: {error.strerror}{_way_to(path, error)}"))
         return
     except UnicodeDecodeError as error:
         found.mistakes.append(Mistake(path, 0, "", f"is not UTF-8 at byte {error.start}"))
@@ -292,6 +298,13 @@ def _read_file(path: str, found: _Findings) -> None:
             what = "section" if isinstance(content, dict) else "option outside a section"
             found.mistakes.append(source.mistake(section, f"unknown {what}{hint}"))
     found.mistakes.sort(key=lambda mistake: mistake.line)
+
+
+def _way_to(path: str, error: OSError) -> str:
+    """What helps against it, or where it was looked for."""
+    if isinstance(error, PermissionError):
+        return "; start this as a user who may read it, or let this one (chmod, chown)"
+    return "" if os.path.isabs(path) else f"; it was looked for at {os.path.abspath(path)}"
 
 
 def _read_section(section: str, content: object, source: _Source, found: _Findings) -> None:

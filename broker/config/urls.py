@@ -6,6 +6,7 @@ exists and the port is free, the edge finds out.
 
 import errno
 import os
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -16,6 +17,7 @@ from rsocket_wire.ports import SCHEMES
 
 DIAL_SCHEMES: Final = (*SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
+ROOTS_PORTS: Final = 1024  # those below are for root, by the default of Linux and macOS
 MAX_UNIX_PATH_BYTES: Final = 107  # Linux: sun_path holds 108, one is the closing NUL
 
 
@@ -177,5 +179,11 @@ def _bad(text: str) -> BrokerError:
 def cannot_listen(place: str, error: OSError) -> BrokerError:
     """Why nobody can listen there; below 0 are errors of the resolver, which are none of the system's."""
     reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
-    hint = "; end the program that listens there, or listen elsewhere" if error.errno == errno.EADDRINUSE else ""
+    hint = ""
+    if error.errno == errno.EADDRINUSE:
+        hint = "; end the program that listens there, or listen elsewhere"
+    elif error.errno == errno.EACCES and "unix://" in place:
+        hint = f"; this user may not write into {os.path.dirname(place.partition('unix://')[2])}, take another folder"
+    elif error.errno == errno.EACCES and (port := re.search(r":(\d{1,5})(/|$)", place)) and int(port[1]) < ROOTS_PORTS:
+        hint = f"; ports below {ROOTS_PORTS} are for root, take another"
     return BrokerError("cannot-listen", f"{place}: {reason.lower()}{hint}")

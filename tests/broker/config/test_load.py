@@ -122,8 +122,9 @@ def test_a_wrong_option_is_told_with_its_line_and_key(folder: Path, line: str, s
 def test_a_file_that_is_not_there_is_one_mistake(folder: Path) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load("gone.toml", {}, {})
-    assert caught.value.mistakes == [Mistake("gone.toml", 0, "", "cannot be read: No such file or directory")]
-    assert str(caught.value) == "gone.toml: cannot be read: No such file or directory"
+    text = f"cannot be read: No such file or directory; it was looked for at {Path.cwd()}/gone.toml"
+    assert caught.value.mistakes == [Mistake("gone.toml", 0, "", text)]
+    assert str(caught.value) == f"gone.toml: {text}"
 
 
 def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:

@@ -1,10 +1,11 @@
 """broker.config.urls: URLs as they are written, and which listeners exclude each other."""
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from broker.config.urls import Listen, PeerUrl
+from broker.config.urls import Listen, PeerUrl, cannot_listen
 from rsocket_wire.errors import BrokerError
 from tests.broker.config.sources import SCHEMES, mistakes_of, of_file
 
@@ -106,3 +107,16 @@ def test_a_url_is_parsed_and_written_back(url: str, listen: Listen) -> None:
 )
 def test_the_url_of_a_peer_is_parsed_and_written_back(url: str) -> None:
     assert str(PeerUrl.parse(url)) == url
+
+
+@pytest.mark.parametrize(
+    "place, hint",
+    [
+        ("tcp://127.0.0.1:81", "ports below 1024 are for root, take another"),
+        ("ws://127.0.0.1:81/path", "ports below 1024 are for root, take another"),
+        ("unix:///root/x.sock", "this user may not write into /root, take another folder"),
+    ],
+)
+def test_where_nobody_may_listen_is_told_with_what_to_take(place: str, hint: str) -> None:
+    text = cannot_listen(place, PermissionError(errno.EACCES, "Permission denied")).text
+    assert text == f"{place}: permission denied; {hint}"
