@@ -115,7 +115,14 @@ def _narrow(name: str) -> str:
 
 
 def time_axis() -> Values:
-    return {"type": "date", "title": {"text": "UTC"}, "hoverformat": "%Y-%m-%d %H:%M:%S", "tickangle": 0}
+    title = {"text": "UTC", "standoff": 8}  # pixels below the date, which is a second line of labels
+    return {
+        "type": "date",
+        "title": title,
+        "automargin": True,
+        "hoverformat": "%Y-%m-%d %H:%M:%S",
+        "tickangle": 0,
+    }
 
 
 def bins_axis(bins: Bins) -> Values:

@@ -300,7 +300,7 @@ def balance_plot(facts: Facts) -> Plot:
         data = []  # a dot for each says nothing
     line = upright(1, {"color": GREY, "dash": "dash"})
     most = max(row.max_per_mean for row in rows)
-    axis = {"title": {"text": "requests of a route / mean of its service"}, "range": [-0.02 * most, 1.04 * most]}
+    axis = {"title": {"text": "requests / mean of the service"}, "range": [-0.02 * most, 1.04 * most]}
     figure = row_layout(names, xaxis=axis, annotations=told, shapes=[line], right=230)
     worst = max(rows, key=lambda row: row.gini)
     summary = (
