@@ -181,7 +181,8 @@ async def _tell_left(group: Group, name: str, drain_s: float) -> None:
     while True:
         left_n = sum(client.working_n for client in group.clients)
         if left_n:
-            text = f"draining: {left_n} requests left, {max(0.0, end_at - loop.time()):.0f} s; Ctrl-C again to end now"
+            left_s = max(0.0, end_at - loop.time())
+            text = f"draining: {left_n} requests left, {left_s:.0f} s; a second signal (Ctrl-C) ends it now"
             _log.warning("service %s: %s", name, text)
         await asyncio.sleep(SAY_LEFT_S)
 
