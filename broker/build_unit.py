@@ -98,7 +98,8 @@ def precompile_header(shims: list[Extension], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     header = str(Path(sysconfig.get_path("include"), "Python.h"))
     options = [*shims[0].extra_compile_args, "-x", "c-header", header, "-o", str(folder / "Python.h.gch")]
-    subprocess.run([*compiler.compiler_so, *options], check=False)  # without it each shim reads the header itself
+    command = vars(compiler)["compiler_so"]  # of this kind of compiler, as customize_compiler has put it there
+    subprocess.run([*command, *options], check=False)  # without it each shim reads the header itself
     for shim in shims:
         shim.include_dirs = [str(folder), *shim.include_dirs]
 
