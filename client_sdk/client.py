@@ -25,6 +25,7 @@ from client_sdk.calls.values import Values
 from client_sdk.clock import Clock
 from client_sdk.metadata import OCTET_STREAM_MIME, entry_bytes, more_bytes
 from client_sdk.mistakes.arguments import NoOptions, advised, wrong_call
+from client_sdk.mistakes.attributes import CLIENT_HAS, CLIENT_HAS_NOT, missing_told
 from client_sdk.payload import Payload, as_bytes
 from client_sdk.reconnect.backoff import Backoff
 from client_sdk.reconnect.facts import ConnectionWaits
@@ -40,6 +41,7 @@ from rsocket_wire.rsocket.metadata import COMPOSITE_MIME
 T = TypeVar("T")
 
 
+@missing_told(CLIENT_HAS, CLIENT_HAS_NOT)
 class Client(ConnectionWaits):
     """A connection to the broker that comes back by itself. Made by `connect`.
 

@@ -4,6 +4,8 @@ rsocket-py ships without type information; what type checkers shall know of its 
 `rsocket.payload.Payload` itself.
 """
 
+import inspect
+from collections.abc import AsyncIterable
 from typing import TYPE_CHECKING
 
 if not TYPE_CHECKING:
@@ -31,6 +33,10 @@ def as_bytes(value: object, subject: str) -> bytes:
         return b""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
+    if inspect.isawaitable(value):
+        raise TypeError(f"{subject} is a {type(value).__name__}: an await is missing before it")
+    if isinstance(value, AsyncIterable):
+        raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; take its items with `async for`")
     is_text = isinstance(value, str)
     hint = "text becomes bytes with text.encode()" if is_text else "other values need a codec, such as codec=JSON"
     raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; {hint}")

@@ -6,6 +6,8 @@ The library `websockets` reads and writes it. Decides whether what is answered i
 import logging
 from typing import Final
 
+from rsocket_wire.ports import WS_PORT
+
 MAX_HEAD_BYTES: Final = 64 << 10  # of a request, and of an answer; browsers send a tenth of it
 _LINE_END: Final = b"\r\n"
 _END: Final = 2 * _LINE_END
@@ -79,6 +81,6 @@ class UpgradeClient:
         if not self._protocol.events_received():  # it has a body, so it is none
             line = head.partition(_LINE_END)[0].decode(errors="replace")
             is_web_server = line.split(" ")[1:2] == ["200"]
-            why = "; this is a web server, perhaps the REST API of a broker" if is_web_server else ""
-            raise ConnectionError(f"WebSocket: the answer is {line}{why}")
+            why = f"this is a web server, perhaps the REST API of a broker: use its port of ws://, {WS_PORT} by default"
+            raise ConnectionError(f"WebSocket: the answer is {line}" + (f"; {why}" if is_web_server else ""))
         return self._head.rest

@@ -53,6 +53,7 @@ IN_SHELL = {
     "the client reconnects; credentials= may be an async function that gives a new token each time": (
         "log in with a new token"
     ),
+    "give credentials=Password(name, password)": "log in by --user",
     "this client was closed; call connect() again": "",
     "correct service= and tags= of connect()": "correct the service and --tag",
     "correct route= or the model": "correct --route or --model",

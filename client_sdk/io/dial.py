@@ -12,6 +12,7 @@ Knows nothing of frames but their length. RSocket protocol, "Framing".
 
 import asyncio
 import contextlib
+import re
 import ssl as tls
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
 from client_sdk.io.websocket import WebSocketTransport
 from rsocket_wire.ports import SCHEMES, TCP_PORT, WS_PORT
 
+_HOST_AND_PATH: Final = re.compile(r"(\[[^]]*\]|[^/@:]*)(:\d*)?/")  # what follows may have an @
 READ_BYTES: Final = 256 * 1024  # at most, per read
 
 
@@ -30,13 +32,19 @@ class Target:
     """Where to connect to: a URL taken apart. ValueError for a URL that names no broker."""
 
     def __init__(self, url: str) -> None:
+        if isinstance(url, contextlib.AbstractAsyncContextManager):
+            raise TypeError("the URL is what `async with` takes: write `async with local_broker() as url:`")
         if not isinstance(url, str):
             raise TypeError(f"the URL is {type(url).__name__}, it must be str, such as tcp://127.0.0.1:{TCP_PORT}")
+        _check_no_password(url)
         try:
             parts = urlsplit(url)
         except ValueError:
             text = "the host is no address of IPv6; write it as in"
             raise ValueError(f"{url!r}: {text} tcp://[::1]:{TCP_PORT}") from None
+        if re.search(f",({'|'.join(SCHEMES)})://", url):
+            urls = ", ".join(repr(each.strip()) for each in url.split(","))
+            raise ValueError(f"several URLs are a list: connect([{urls}])")
         if parts.scheme not in SCHEMES:
             text = f"the scheme must be one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
             raise ValueError(f"{url!r}: {text}; write {_meant(url)}")
@@ -61,6 +69,15 @@ class Target:
         query = f"?{parts.query}" if parts.query else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.websocket_url: Final = f"{self.scheme}://{host}:{self.port}{parts.path}{query}"  # of ws and wss
+
+
+def _check_no_password(url: str) -> None:
+    """ValueError, which does not show it, whatever the scheme is and although the password may have a slash."""
+    scheme, colon, rest = url.partition("://") if "://" in url else ("tcp", "://", url)
+    head, at, host = rest.rpartition("@")
+    if at and scheme != "unix" and not _HOST_AND_PATH.match(head):
+        text = "a URL holds no user and no password"
+        raise ValueError(f"{text}; write {scheme}{colon}{host}, and give credentials=Password(name, password)")
 
 
 def _meant(url: str) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Sequence
 from types import SimpleNamespace
@@ -280,6 +281,7 @@ def _shape_of_body(type: Any, order: int) -> Shape:
 def _shape_of_items(type: Any, order: int) -> Shape:
     if isinstance(type, str):
         check_type(type, ())
+    _check_items(type)
     if typing.get_origin(type) in _ITERATORS:
         of = tuple(map(_bare, typing.get_args(type)))
         if of and of[0] is bytes:
@@ -287,6 +289,15 @@ def _shape_of_items(type: Any, order: int) -> Shape:
         if of and of[0] is not Payload:
             return Shape(AS_VALUE, of[0], order)
     return Shape(AS_PAYLOAD, bytes, order)
+
+
+def _check_items(annotation: Any) -> None:
+    """TypeError for a class whose objects have no items."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind in (_UNKNOWN, Any, object, types.UnionType) or not isinstance(kind, type) or hasattr(kind, "__aiter__"):
+        return
+    of = "bytes" if kind is Request else kind.__name__
+    raise TypeError(f"a request_channel handler takes its items: write (items: AsyncIterator[{of}])")
 
 
 def check_type(type: Any, codecs: Sequence[Codec]) -> None:

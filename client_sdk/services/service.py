@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec, check_codec
 from client_sdk.mistakes.arguments import advised, unknown_option
+from client_sdk.mistakes.attributes import missing_told
 from client_sdk.services.contract import read_contract
 from client_sdk.services.handlers import Shape, handler_of
 from client_sdk.services.health import Check, Health
@@ -54,6 +55,7 @@ class Advertised(Protocol):
     def check_tags(self, tags: Mapping[str, str | None]) -> None: ...
 
 
+@missing_told(f"it has the decorators {', '.join(MODELS)}, such as @orders.request_response('create')")
 class Service:
     """What a program offers to others: give it to `connect(url, service=...)`, or to `run`.
 

@@ -28,6 +28,27 @@ async def test_server_that_is_no_websocket_surfaces_from_connect(broker: FakeBro
         await connect(broker.url.replace("tcp:", "ws:"), connect_timeout_s=0.2)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "tcp://ada:secret@host:port",
+        "amqp://ada:secret@host",
+        "ada:secret@host",
+        "wss://ada:sec/ret@host/path",
+        "ws://a@h",
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^a URL holds no user and no password; write ") as caught:
+        Target(url)
+    assert "sec" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["ws://host:7879/to@all", "ws://[::1]/to@all", "wss://host/a:b@c", "unix:///tmp/a:b@c"])
+def test_a_path_may_have_what_looks_like_a_user(url: str) -> None:
+    assert Target(url).url == url
+
+
 class Listening:
     """The receiver of a link."""
 
@@ -85,7 +106,8 @@ async def raw_server(answer: bytes, more: bytes = b"") -> AsyncIterator[tuple[Ra
     [
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK",
-            "the answer is HTTP/1.1 200 OK; this is a web server, perhaps the REST API of a broker",
+            "the answer is HTTP/1.1 200 OK; this is a web server, perhaps the REST API of a broker: "
+            "use its port of ws://, 7879 by default",
         ),
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno", "the answer is HTTP/1.1 403 Forbidden"),
         (b"HTTP/1.1 429 Only 200 a day\r\nContent-Length: 2\r\n\r\nno", "the answer is HTTP/1.1 429 Only 200 a day"),

@@ -110,6 +110,12 @@ def echo_service() -> Service:
     async def number(data: bytes) -> Any:
         return len(data)
 
+    @echo.request_response("forgets")
+    async def forgets(data: bytes) -> Any:
+        forgotten = none(data)
+        forgotten.close()  # or Python warns of it, too
+        return forgotten
+
     @echo.request_stream("ticks")
     async def ticks(request: client_sdk.Request) -> AsyncIterator[bytes]:
         yield b"tick"
@@ -173,12 +179,15 @@ wrong("nobody listens at the URL", lambda world: connect(NOBODY))
 wrong("a URL without a scheme", lambda world: connect("127.0.0.1:7878"))
 wrong("a URL of the web", lambda world: connect("http://127.0.0.1:7878"))
 wrong("a port that is no number", lambda world: connect("tcp://127.0.0.1:port"))
+wrong("a user and a password in the URL", lambda world: connect("tcp://ada:lovelace@127.0.0.1"))
+wrong("several URLs in one text", lambda world: connect("tcp://10.0.0.1,tcp://10.0.0.2"))
 wrong("a path behind `tcp://`", lambda world: connect("tcp://127.0.0.1:7878/rsocket"))
 wrong("a Unix socket that is not there", lambda world: connect(f"unix://{world.folder}/none.sock"))
 wrong("`tls://` where `tcp://` is spoken", lambda world: connect(world.url.replace("tcp", "tls")))
 wrong("`ws://` where `tcp://` is spoken", lambda world: connect(world.url.replace("tcp", "ws")))
 wrong("`tcp://` at a WebSocket, or at the REST API", lambda world: connect(world.url.urls["ws"].replace("ws", "tcp")))
 wrong("a URL that is no text", lambda world: connect(unseen(None)))
+wrong("`local_broker()` without `async with`", lambda world: connect(unseen(local_broker())))
 wrong("`ssl=True`, or the name of a file", lambda world: connect(world.url, ssl=unseen(True)))
 wrong("an argument that is not there", lambda world: connect(world.url, **unseen({"timeout": 5})))
 wrong("tags of a caller", lambda world: connect(world.url, tags={"region": "eu"}))
@@ -372,6 +381,16 @@ async def _no_codec(world: World) -> None:
         return b""
 
 
+@mistake("a channel's handler of one item")
+async def _one_item(world: World) -> None:
+    @service().request_channel("talk")
+    async def talk(data: bytes) -> AsyncIterator[bytes]:
+        yield data
+
+
+wrong("a decorator of another library", lambda world: unseen(service()).route("create"))
+
+
 @mistake("a decorated method")
 async def _method(world: World) -> None:
     class Handlers:
@@ -397,9 +416,17 @@ async def _returns_int(world: World) -> str:
     return world.log()
 
 
+@mistake("a handler that forgets an `await`; in its log")
+async def _handler_awaits_nothing(world: World) -> str:
+    with contextlib.suppress(client_sdk.ApplicationError):
+        await world.client.request_response(ECHO, route="forgets")
+    return world.log()
+
+
 # To call
 
 
+wrong("a method that clients have not", lambda world: unseen(world.client).call("echo"))
 wrong("a service's name with a slip", lambda world: world.client.request_response(address("ehco"), route="say"))
 wrong("tags that no service has", lambda world: world.client.request_response(address("echo", region="us")))
 wrong("a route that the service has not", lambda world: world.client.request_response(ECHO, route="sya"))

@@ -1,0 +1,39 @@
+"""Attributes that a class has not: an AttributeError that says what there is.
+
+Type checkers do not know of it: these report each attribute that is missing.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Final, Never, TypeVar
+
+C = TypeVar("C", bound=type)
+LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
+CLIENT_HAS: Final = (
+    "it has request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather, subscribe and of"
+)
+CLIENT_HAS_NOT: Final = {"set_health": "a Service has it: service.set_health(False)"}
+
+
+def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:
+    """For a class: `what` it has; `advice` by the names that it has not and people try.
+
+    Names that begin with an underscore, which `copy` and `pickle` ask for, are only said to be missing.
+    """
+
+    def decorated(kind: C) -> C:
+        public = [each for each in dir(kind) if not each.startswith("_")]
+
+        def missing(self: object, name: str) -> Never:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name.startswith("_"):
+                raise AttributeError(text, name=name, obj=self)
+            near = difflib.get_close_matches(name, public, 1, LIKE)
+            said = f"did you mean {near[0]}?" if near else what
+            # Without the object, or Python adds a proposal of its own.
+            raise AttributeError(f"{text}; {(advice or {}).get(name, said)}", name=name, obj=None)
+
+        kind.__getattr__ = missing  # type: ignore[attr-defined]
+        return kind
+
+    return decorated

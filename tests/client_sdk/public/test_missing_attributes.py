@@ -1,0 +1,24 @@
+import copy
+import pickle
+
+import pytest
+
+from client_sdk import Answer, Service
+
+
+def test_a_missing_name_is_said_with_what_there_is() -> None:
+    with pytest.raises(
+        AttributeError, match=r"'Answer' object has no attribute 'decode'; an Answer has value, data"
+    ) as told:
+        Answer(b"3", None, "", "stock", None).decode()  # type: ignore[attr-defined]
+    assert (told.value.name, told.value.obj) == ("decode", None)  # no proposal of Python's
+    with pytest.raises(AttributeError, match=r"'request_respons'; did you mean request_response\?$"):
+        Service("orders").request_respons()  # type: ignore[attr-defined]
+
+
+def test_what_asks_for_attributes_finds_none() -> None:
+    answer = Answer(b"3", None, "", "stock", None)
+    assert pickle.loads(pickle.dumps(answer)).data == copy.copy(answer).data == b"3"
+    assert not hasattr(answer, "decode")
+    with pytest.raises(AttributeError, match=r"has no attribute '_none'$"):
+        answer._none  # type: ignore[attr-defined]  # noqa: B018
