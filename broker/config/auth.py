@@ -21,7 +21,7 @@ from broker.access.roles import DEFAULT, Offer, Role
 from broker.config.extras import lack_of_auth
 from broker.config.option import MAX_NAME_BYTES
 from broker.config.sections.auth import RoleOptions, RouteTags
-from broker.config.sections.files import file_mistakes, lines_of
+from broker.config.sections.files import MAKES_USERS, file_mistakes, lines_of, why_unread
 from broker.config.toml import either, shown_value
 from broker.config.urls import Place
 from rsocket_wire.errors import BrokerError
@@ -195,7 +195,8 @@ def read_users(path: str) -> dict[str, str]:
             raise ValueError(f"has the user of line {number} twice")
         users[match[1]] = match[2]
     if not 1 <= len(users) <= MAX_USERS:
-        raise ValueError(f"has {len(users)} users, 1 to {MAX_USERS} can be used")
+        help = "" if users else f"; {MAKES_USERS} makes the line of one"
+        raise ValueError(f"has {len(users)} users, 1 to {MAX_USERS} can be used{help}")
     return users
 
 
@@ -257,7 +258,7 @@ def _fault_of_keys(source: str) -> list[str]:
     try:
         keys = read_key_set(Path(source).read_bytes())
     except OSError as error:
-        return [f"{shown_value(source)} cannot be read: {error.strerror}"]
+        return [f"{shown_value(source)} {why_unread(source, error)}"]
     except ValueError as error:
         return [f"{shown_value(source)} {error}"]
     return [] if keys else [f"{shown_value(source)} holds no key that verifies signatures"]

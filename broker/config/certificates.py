@@ -20,6 +20,7 @@ KEY: Final = "key"
 
 MAX_LISTS_BYTES: Final = 16 << 20  # 300,000 revoked certificates; read in the event loop, in half a second
 
+_KEY_LINE: Final = b"PRIVATE KEY-----"
 _BEGIN: Final = b"-----BEGIN X509 CRL-----"
 _END: Final = b"-----END X509 CRL-----"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -39,6 +40,8 @@ def fault_of_pair(certificate: str, key: str) -> tuple[str, str] | None:
     try:
         load_pair(context, certificate, key)
     except ssl.SSLError as error:
+        if fault_of_roots(certificate) and not fault_of_roots(key) and _KEY_LINE in Path(certificate).read_bytes():
+            return CERTIFICATE, "holds no certificate but a key: are certificate and key swapped?"
         if fault_of_roots(certificate):
             return CERTIFICATE, "holds no certificate in PEM"
         if error.reason == "KEY_VALUES_MISMATCH":

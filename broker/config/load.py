@@ -12,7 +12,6 @@ hidden. It looks at files (certificates) but opens no socket. What is no mistake
 it tells beside the configuration. Which options there are, and what each may be, stands in `broker.config.options`.
 """
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ from broker.config.principal import read_principal, split_list
 from broker.config.quantities import SIZE, TIME, find_size_bytes, find_time_s
 from broker.config.sections.admin_checks import admin_mistakes
 from broker.config.sections.feed_checks import feed_mistakes
-from broker.config.sections.files import file_mistakes
+from broker.config.sections.files import file_mistakes, why_unread
 from broker.config.sections.near import near_name, near_option, near_table_key
 from broker.config.sections.samwise_checks import Endpoint, samwise_mistakes
 from broker.config.toml import TomlLines, either, shown_value, syntax_mistake, toml_key, toml_text
@@ -275,7 +274,7 @@ def _read_file(path: str, found: _Findings) -> None:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        found.mistakes.append(Mistake(path, 0, "", f"cannot be read: {error.strerror}{_way_to(path, error)}"))
+        found.mistakes.append(Mistake(path, 0, "", why_unread(path, error)))
         return
     except UnicodeDecodeError as error:
         found.mistakes.append(Mistake(path, 0, "", f"is not UTF-8 at byte {error.start}"))
@@ -283,9 +282,9 @@ def _read_file(path: str, found: _Findings) -> None:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # the others: a number of 5000 digits, 500 open brackets
-        line, wrong = syntax_mistake(text, str(error))
-        if re.search(r"\b(secret|password)\b", text):  # the line that is quoted may be its value
-            wrong = wrong.rpartition(": ")[0]
+        line, wrong, shown = syntax_mistake(text, str(error))
+        if not re.search(r"\b(secret|password)\b", text):  # the line that is quoted may be its value
+            wrong = f"{wrong}: {shown}"
         found.mistakes.append(Mistake(path, line, "", wrong))
         return
     source = _Source(path, TomlLines(text))
@@ -298,13 +297,6 @@ def _read_file(path: str, found: _Findings) -> None:
             what = "section" if isinstance(content, dict) else "option outside a section"
             found.mistakes.append(source.mistake(section, f"unknown {what}{hint}"))
     found.mistakes.sort(key=lambda mistake: mistake.line)
-
-
-def _way_to(path: str, error: OSError) -> str:
-    """What helps against it, or where it was looked for."""
-    if isinstance(error, PermissionError):
-        return "; start this as a user who may read it, or let this one (chmod, chown)"
-    return "" if os.path.isabs(path) else f"; it was looked for at {os.path.abspath(path)}"
 
 
 def _read_section(section: str, content: object, source: _Source, found: _Findings) -> None:
@@ -437,8 +429,10 @@ def _check_files(found: _Findings) -> None:
             elif Path(path).exists() and not Path(path).is_dir():
                 found.blame(name, f"{shown_value(path)} is not a directory")
         except OSError as error:
-            shown = "the file" if doc.option.is_secret else shown_value(path)
-            found.blame(name, f"{shown} cannot be read: {error.strerror}")
+            text = f"the file cannot be read: {error.strerror}"
+            if not doc.option.is_secret:
+                text = f"{shown_value(path)} {why_unread(path, error, name)}"
+            found.blame(name, text)
             found.wrong.add(name)
 
 

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import Final
 
+_BARE_TEXT: Final = re.compile(r"(?:^[^=]*=[ \t]*\[?|^(?=[^=]+$))[ \t]*(?!true|false)[a-z]", re.IGNORECASE)
 MAX_SHOWN: Final = 80  # characters of a wrong value that a mistake repeats
 
 
@@ -75,14 +76,22 @@ class TomlLines:
         return ".".join(next(iter(tomllib.loads(f"{key} = 0"))) if key[0] == '"' else key.strip("'") for key in keys)
 
 
-def syntax_mistake(text: str, error: str) -> tuple[int, str]:
-    """The line (1 is the first) of which tomllib's `error` about the text speaks, and a sentence that quotes it."""
+def syntax_mistake(text: str, error: str) -> tuple[int, str, str]:
+    """The line (1 is the first) of which tomllib's `error` about the text speaks, a sentence, and that line quoted."""
     place = re.search(r" \(at line (\d+), column (\d+)\)$", error)
     lines = text.rstrip("\n").split("\n")
     line = int(place.group(1)) if place else len(lines)
     said = error[: place.start()] if place else error.removesuffix(" (at end of document)")
     shown = lines[line - 1].strip() if line <= len(lines) else ""
-    return line, f"invalid TOML: {said}: {shown_value(shown)}"
+    header = re.match(r"\[[^\[\]]+\]", shown)
+    if header and said.startswith("Cannot declare") and header[0] in [each.strip() for each in lines[: line - 1]]:
+        first = [each.strip() for each in lines].index(header[0]) + 1
+        said = f"{header[0]} stands in line {first} already, its keys belong there"
+    elif said.startswith(("Invalid value", "Expected newline")) and _BARE_TEXT.search(shown):
+        said += "; a text needs quotes"
+    elif said.startswith("Expected '='") and (key := re.match(r"([A-Za-z0-9_-]+):(?:[ \t]|$)", shown)):
+        said += f"; this looks like YAML, in TOML it is [{key[1]}] or {key[1]} = …"
+    return line, f"invalid TOML: {said}", shown_value(shown)
 
 
 def toml_text(value: object) -> str:

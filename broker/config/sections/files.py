@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from broker.config.toml import shown_value
 from rsocket_wire.errors import BrokerError
+
+MAKES_USERS: Final = "rsocket-broker password NAME"
+_MADE_BY: Final = {"auth.users": MAKES_USERS}
 
 
 def lines_of(path: str) -> Iterator[tuple[int, str]]:
@@ -16,6 +20,18 @@ def lines_of(path: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.startswith("#"):
             yield number, line.strip()
+
+
+def why_unread(path: str, error: OSError, option: str = "") -> str:
+    """`cannot be read: …`, with what helps against it, or where it was looked for; and what makes that of `option`."""
+    text = f"cannot be read: {error.strerror}"
+    if isinstance(error, PermissionError):
+        text += "; start this as a user who may read it, or let this one (chmod, chown)"
+    if isinstance(error, FileNotFoundError) and not Path(path).is_absolute():
+        text += f"; it was looked for at {Path(path).absolute()}"
+    if isinstance(error, FileNotFoundError) and option in _MADE_BY:
+        text += f"; {_MADE_BY[option]} makes its lines"
+    return text
 
 
 def bad_file(option: str, path: str, error: OSError | ValueError) -> BrokerError:

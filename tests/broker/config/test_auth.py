@@ -11,7 +11,7 @@ from broker.config.auth import read_revocations, read_users
 from broker.config.settings import settings_of
 from rsocket_wire.wire.tags import Tag
 from tests.broker.access.refusals import refusal_of
-from tests.broker.config.sources import mistakes_of, of_file, write_pem
+from tests.broker.config.sources import NOT_THERE, mistakes_of, of_file, write_pem
 from tests.broker.config.test_warnings import warnings_of
 from tests.broker.edge.admission.signers import key_set, signer
 
@@ -33,7 +33,10 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
             'accept = ["user"]\nusers = "junk"',
             ['4: auth.users: "junk" has no NAME:$argon2… in line 1; rsocket-broker password makes them'],
         ),
-        ('accept = ["user"]\nusers = "none"', ['4: auth.users: "none" cannot be read: No such file or directory']),
+        (
+            'accept = ["user"]\nusers = "none"',
+            [f'4: auth.users: "none" {NOT_THERE}/none; rsocket-broker password NAME makes its lines'],
+        ),
     ],
 )
 def test_what_is_missing_is_told(folder: Path, said: str, expected: list[str]) -> None:
@@ -80,7 +83,7 @@ JWT = '[auth]\nmode = "observe"\naccept = ["jwt"]\n[jwt]\nissuer = "i"\naudience
     ("keys", "text"),
     [
         ("http://id.example/keys", "is neither a URL of https nor the path of a file"),
-        ("none", "cannot be read: No such file or directory"),
+        ("none", f"{NOT_THERE}/none"),
         ("junk", "is no JSON"),
         ("no-keys", "holds no key that verifies signatures"),
     ],
@@ -105,8 +108,8 @@ def test_without_the_extra_the_line_that_installs_it_is_told(folder: Path, monke
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "has 0 users, 1 to 100000 can be used"),
-        ("# nobody\n\n", "has 0 users, 1 to 100000 can be used"),
+        ("", "has 0 users, 1 to 100000 can be used; rsocket-broker password NAME makes the line of one"),
+        ("# nobody\n\n", "has 0 users, 1 to 100000 can be used; rsocket-broker password NAME makes the line of one"),
         (f"ada:{HASH}\nada:{HASH}\n", "has the user of line 2 twice"),
         ("ada:lovelace\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),
         (f"a\u2028b:{HASH}\n", "has no NAME:$argon2… in line 1; rsocket-broker password makes them"),

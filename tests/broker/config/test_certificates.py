@@ -7,6 +7,8 @@ import pytest
 from broker.config.urls import Listen
 from tests.broker.config.sources import mistakes_of, of_file, write_pem
 
+SWAPPED = "holds no certificate but a key: are certificate and key swapped?"
+
 
 def test_a_tls_listener_needs_certificate_and_key(folder: Path) -> None:
     assert mistakes_of(folder, '[server]\nlisten = [\n  "tcp://a:1",\n  "wss://a:2/x",\n]\n') == [
@@ -35,6 +37,7 @@ def test_a_tls_listener_with_its_files_is_right(folder: Path, certificate: str, 
     [
         ("junk", "key", '2: tls.certificate: "junk" holds no certificate in PEM'),
         ("empty", "key", '2: tls.certificate: "empty" holds no certificate in PEM'),
+        ("key", "certificate", f'2: tls.certificate: "key" {SWAPPED}'),
         ("key", "key", '2: tls.certificate: "key" holds no certificate in PEM'),
         ("certificate", "other", '3: tls.key: "other" is the key of another certificate'),
         ("certificate", "junk", '3: tls.key: "junk" holds no private key in PEM without a password'),

@@ -17,11 +17,26 @@ from tests.broker.config.sources import mistakes_of
         ),
         ("[log]\nlevel = \n", '2: invalid TOML: Invalid value: "level ="'),
         ('[log]\nlevel = "info', '2: invalid TOML: Unterminated string: "level = \\"info"'),
-        ("[log]\n[log]\n", "2: invalid TOML: Cannot declare ('log',) twice: \"[log]\""),
+        ("[log]\n[log]\n", '2: invalid TOML: [log] stands in line 1 already, its keys belong there: "[log]"'),
+        ("[log]\nlevel = debug\n", '2: invalid TOML: Invalid value; a text needs quotes: "level = debug"'),
+        (
+            "[server]\nlisten = [tcp://a:1]",
+            '2: invalid TOML: Invalid value; a text needs quotes: "listen = [tcp://a:1]"',
+        ),
+        (
+            "server:\n  workers: 1\n",
+            "1: invalid TOML: Expected '=' after a key in a key/value pair; this looks like YAML, in TOML it is "
+            '[server] or server = …: "server:"',
+        ),
     ],
 )
 def test_a_text_that_is_no_toml_is_told_with_its_line(folder: Path, text: str, sentence: str) -> None:
     assert mistakes_of(folder, text) == [f"broker.toml:{sentence}"]
+
+
+def test_a_line_that_may_hold_a_secret_is_not_quoted(folder: Path) -> None:
+    (line,) = mistakes_of(folder, '[cluster]\nsecret = "a: b')
+    assert line == "broker.toml:2: invalid TOML: Unterminated string"
 
 
 @pytest.mark.parametrize("text", ["[limits]\nmax_connections = " + "9" * 5000, "a = " + "[" * 5000])
