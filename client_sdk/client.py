@@ -247,7 +247,8 @@ class Client(ConnectionWaits):
         wait_for_reconnect: bool | float | None = None,
         **wrong: Unpack[NoOptions],
     ) -> None:
-        """No answer: returns when the request is about to be written; whether it arrives, nobody says.
+        """No answer: returns when the request is about to be written. Nobody says whether it arrives, or that there is
+        no such service: whoever has to know that uses `request_response`.
 
         With `connect(retry=...)` it is tried again only when it was not sent.
 

@@ -75,7 +75,7 @@ class ClientError(Exception):
         >>> NoLease("2 routes match").advice
         'the services limit requests by leases; nothing was processed, a retry later is safe'
         >>> ConnectionLost("another one came", word="replaced").advice
-        'another client has this Route Id: give each a route_id of its own, or none'
+        'another client has this Route Id: give each its own instance= or route_id=, or none'
         """
         own = CONNECTION_ADVICE.get(self.word) if self.is_of_connection else None
         return self.usual_advice if own is None else self.advice_before_own + own
@@ -450,7 +450,7 @@ INVALID_WORDS: Final[dict[str, type[ClientError]]] = {
 CONNECTION_ADVICE: Final[dict[str, str]] = {
     "connect-failed": "start the broker or correct the URL; `async for client in connect(...)` waits for a broker",
     "connect-timeout": "check the URL and the load of the broker; or raise connect_timeout_s=",
-    "replaced": "another client has this Route Id: give each a route_id of its own, or none",
+    "replaced": "another client has this Route Id: give each its own instance= or route_id=, or none",
     "closed": "this client was closed; call connect() again",
     "keepalive-timeout": "the network or one of the two sides stalled; the client reconnects by itself",
     "slow-peer": "one of the two sides reads too slowly; consume items as fast as you request them",

@@ -57,7 +57,7 @@ IN_SHELL = {
     "this client was closed; call connect() again": "",
     "correct service= and tags= of connect()": "correct the service and --tag",
     "correct route= or the model": "correct --route or --model",
-    "give each a route_id of its own, or none": "give each its own --instance, or none",
+    "give each its own instance= or route_id=, or none": "give each its own --instance, or none",
     "has this route_id: give each one of its own, or none": "has this Route Id: give each its own --instance, or none",
     "does not support mime_type=": "does not support the MIME types",
     "does not support resumption; use connect(resume=False)": "does not support resumption",

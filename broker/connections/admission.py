@@ -110,7 +110,7 @@ class Admission:
         if not peer.proof.is_private:
             return Unfit("passwords and tokens are accepted over TLS only; use tls or wss", f"{kind} without TLS")
         if kind not in self._accept:
-            return Unfit(NOT_ACCEPTED, f"{kind} is not in auth.accept")
+            return Unfit(f"{NOT_ACCEPTED}; this broker accepts {self._accepted}", f"{kind} is not in auth.accept")
         if len(credentials.secret) > MAX_SECRET_BYTES:
             return Unfit(NOT_ACCEPTED, f"{kind} of {len(credentials.secret)} bytes")
         return None

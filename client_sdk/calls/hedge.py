@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from client_sdk.calls.retry import RetryBudget
 from client_sdk.clock import Clock
-from client_sdk.mistakes.arguments import check_seconds
+from client_sdk.mistakes.arguments import advised, check_seconds
 
 KEPT_N: Final = 100  # latencies of one kind of call that a quantile is taken of
 LEAST_N: Final = 20  # before there are so many, nobody knows what is usual
@@ -36,6 +36,7 @@ class Hedging:
     >>> answer = await client.request_response(address("orders"), b"42", idempotent=True, hedging=hedging)
     """
 
+    @advised("Hedging(after_s=0.1)")
     def __init__(
         self, after_s: float | None = None, *, quantile: float = 0.95, budget: RetryBudget | None = None
     ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from client_sdk.errors import Canceled, ClientError, ConnectionLost, DeadlineExceeded, TooLate
-from client_sdk.mistakes.arguments import check_seconds, check_whole
+from client_sdk.mistakes.arguments import advised, check_seconds, check_whole
 
 WINDOW_S: Final = 10  # seconds that a budget looks back
 FINAL_WORDS: Final = ("closed", "replaced")  # the client is closed for ever: no try can succeed
@@ -81,6 +81,7 @@ class RetryPolicy:
     >>> answer = await client.request_response(address("orders"), b"42", idempotent=True, retry=policy)
     """
 
+    @advised("RetryPolicy(attempts=3)")
     def __init__(
         self,
         attempts: int = 8,

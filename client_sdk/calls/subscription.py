@@ -112,7 +112,9 @@ class Subscription(Flow[T]):
         if flow is not None:
             await flow.aclose()
         if self._outage is None:
-            self._outage = Outage(f"{self._name} waits and asks again", self._clock)
+            is_unknown = isinstance(error, NoRoute) and not self._last
+            how = " (wait_for_service=False ends it)" if is_unknown else ""
+            self._outage = Outage(f"{self._name} waits and asks again{how}", self._clock)
         self._outage.failed(error)
         if self._resume is not None and self._last:
             self._data = self._resume(self._last.pop())

@@ -454,7 +454,10 @@ class Connection:
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=HANDLER_GRACE_S)
             if left:
-                _log.warning("%d handlers did not end within %g s of being cancelled", len(left), HANDLER_GRACE_S)
+                text = (
+                    "%d handlers did not end within %g s of being cancelled: let CancelledError and GeneratorExit pass"
+                )
+                _log.warning(text, len(left), HANDLER_GRACE_S)
 
     def _begin(self, stream: Stream) -> None:
         """A request of theirs, or what the broker itself says."""

@@ -103,9 +103,11 @@ class Routes:
         others = [model for model, routes in self._models.items() if any(name in routes._named for name in names)]
         if others:
             return f"that route is {' and '.join(others)}"
-        own = self.names or ("" if self._fallback is None else self._fallback.names)
-        if own:
-            return f"it has {own}"
+        behind = "" if self._fallback is None else self._fallback.names
+        if self.names and behind and self._fallback is not None:
+            return f"it has {self.names}, and {self._fallback._model} {behind}"
+        if self.names or behind:
+            return f"it has {self.names or behind}"
         others = [f"{model} {routes.names}" for model, routes in self._models.items() if routes.names]
         return f"it has {'; '.join(others)}" if others else "it has no handlers"
 

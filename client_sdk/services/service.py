@@ -108,6 +108,7 @@ class Service:
 
     # Handlers
 
+    @advised("service.request_response('name')(function)")
     def request_response(
         self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
@@ -122,6 +123,7 @@ class Service:
         """
         return self._decorator(REQUEST_RESPONSE, route, **options)
 
+    @advised("service.fire_and_forget('name')(function)")
     def fire_and_forget(
         self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
@@ -133,6 +135,7 @@ class Service:
         """
         return self._decorator(FIRE_AND_FORGET, route, **options)
 
+    @advised("service.request_stream('name')(function)")
     def request_stream(
         self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
@@ -147,6 +150,7 @@ class Service:
         """
         return self._decorator(REQUEST_STREAM, route, **options)
 
+    @advised("service.request_channel('name')(function)")
     def request_channel(
         self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:
@@ -162,6 +166,7 @@ class Service:
         """
         return self._decorator(REQUEST_CHANNEL, route, **options)
 
+    @advised("service.metadata_push('name')(function)")
     def metadata_push(
         self, route: str | None = None, **options: Unpack[HandlerOptions]
     ) -> Callable[[Function], Function]:

@@ -88,6 +88,9 @@ async def serve(
     _check_order("await serve", urls)
     check_service(service)
     check_seconds("drain_s", drain_s)
+    if not any(routes.names for routes in service.routes.values()):
+        text = "service %r has no handler: write @….request_response('name') before a function"
+        _log.warning(text, service.name)
     told = Stop()
     with _heard(told):
         async with _running(_first_of(told.asked, stop)) as (asked,):
@@ -136,7 +139,7 @@ def _check_order(function: str, urls: object) -> None:
 async def _opened(offering: Offering, name: str, asked: asyncio.Task[None]) -> Group | None:
     """None when it was told to stop before there was a broker."""
     backoff = Backoff()
-    outage = Outage(f"service {name}: waits for a broker", Clock())
+    outage = Outage(f"service {name}: waits for a broker (start it, or correct the URL)", Clock())
     while not asked.done():
         opening = asyncio.ensure_future(offering)
         try:

@@ -99,7 +99,7 @@ def test_passwords_and_tokens_need_tls() -> None:
 @pytest.mark.parametrize(
     ("metadata", "text"),
     [
-        (entry(PASSWORD), NOT_ACCEPTED),  # only tokens are
+        (entry(PASSWORD), f"{NOT_ACCEPTED}; this broker accepts jwt or anonymous"),  # only tokens are
         (entry(Credentials(BEARER, "", "x" * (MAX_SECRET_BYTES + 1))), NOT_ACCEPTED),
         (entry(TOKEN) + entry(TOKEN), "the credentials cannot be read: the SETUP has them more than once"),
         (

@@ -103,6 +103,14 @@ async def test_it_comes_back_and_says_where_it_was(caplog: pytest.LogCaptureFixt
     ]
 
 
+async def test_one_that_has_never_found_its_service_says_how_not_to_wait(caplog: pytest.LogCaptureFixture) -> None:
+    assert await Feed([errors.NoRoute("nobody")], [1, errors.NoRoute("gone")], [2]).read() == [1, 2]
+    assert [record.message for record in caplog.records if "asks" in record.message] == [
+        "subscription waits and asks again (wait_for_service=False ends it): no-route: nobody",
+        "subscription waits and asks again: no-route: gone",
+    ]
+
+
 async def test_the_next_request_is_one_of_its_own_on_the_wire(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -256,10 +256,16 @@ async def _nobody(world: World) -> None:
         await connect(url)
 
 
-@mistake("a wrong password, or a token where passwords are wanted")
+@mistake("a wrong password")
 async def _wrong_password(world: World) -> None:
     async with guarded(world.folder) as url:
         await connect(url, credentials=Password("ada", "babbage"))
+
+
+@mistake("a token where passwords are wanted")
+async def _wrong_kind(world: World) -> None:
+    async with guarded(world.folder) as url:
+        await connect(url, credentials=Token("babbage"))
 
 
 @mistake("a service that the role may not announce")
@@ -357,6 +363,9 @@ wrong("`serve` without a service", lambda world: unseen(serve)(world.url))
 wrong("a Service whose tags have no name", lambda world: unseen(Service)("orders", {"region": "eu"}))
 wrong("a decorator without parentheses", lambda world: service().request_response(unseen(none)))
 wrong("an option that handlers have not", lambda world: unseen(service()).request_response("a", concurrency=3))
+wrong(
+    "a decorator with the function behind the route", lambda world: unseen(service()).request_response("create", none)
+)
 wrong("a stream's handler with `return`", lambda world: service().request_stream("a")(none))
 
 
@@ -459,6 +468,7 @@ wrong(
     "items of a channel in a list",
     lambda world: items_of(world.client.request_channel(ECHO, unseen([b"a"]), route="talk")),
 )
+wrong("an option that policies have not", lambda world: unseen(client_sdk.RetryPolicy)(retries=3))
 wrong("`retry=3`", lambda world: world.client.request_response(ECHO, route="say", retry=unseen(3)))
 wrong("a Payload", lambda world: world.client.request_response(ECHO, client_sdk.Payload(b"a"), route="say"))
 wrong("metadata that is text", lambda world: world.client.request_response(ECHO, metadata=unseen({"text/plain": "a"})))
@@ -517,6 +527,12 @@ async def begun(client: Client, route: str, to: client_sdk.Address = ECHO) -> As
 @mistake("a gather of a channel")
 async def _gather_channel(world: World) -> str:
     (answer,) = await world.client.gather(multicast("echo"), route="talk", timeout_s=5)
+    return str(answer.error)
+
+
+@mistake("a gather without `route=`")
+async def _gather_anything(world: World) -> str:
+    (answer,) = await world.client.gather(multicast("echo"), timeout_s=5)
     return str(answer.error)
 
 

@@ -50,7 +50,10 @@ async def test_a_replaced_client_is_closed_and_says_why(broker: FakeBroker) -> N
         assert change.reason is not None
         assert change.reason.word == "replaced"
         assert client.reason is not None
-        assert client.reason.advice == "another client has this Route Id: give each a route_id of its own, or none"
+        assert (
+            client.reason.advice
+            == "another client has this Route Id: give each its own instance= or route_id=, or none"
+        )
 
 
 async def test_while_there_is_no_connection_the_reason_says_why(broker: FakeBroker) -> None:

@@ -93,6 +93,15 @@ async def test_it_waits_for_a_broker_that_comes_later(broker: FakeBroker, caplog
     assert caplog.messages[-1].startswith("service s: connected after ")
 
 
+async def test_a_service_without_handlers_is_told_of(broker: FakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    for service in (echo_service("s"), Service("mine")):
+        await serve(broker.url, service, stop=stop)
+    said = [message for message in caplog.messages if "handler" in message]
+    assert said == ["service 'mine' has no handler: write @….request_response('name') before a function"]
+
+
 async def test_told_to_stop_while_there_is_no_broker_it_ends(broker: FakeBroker) -> None:
     await broker.stop()
     stop = asyncio.Event()
