@@ -37,6 +37,7 @@ from rsocket_wire.rsocket.websocket import CLOSE, NORMAL, PONG, SEED_BYTES, Mess
 from rsocket_wire.upgrade import MAX_HEAD_BYTES, HttpHead, UpgradeClient
 
 GOODBYE_S: Final = 1.0  # for the other end to say CLOSE, too, and to take what is left
+WEBSOCKET_HERE: Final = "This port speaks RSocket over WebSocket. The REST API has another: admin.listen, usually 7070."
 MAX_SHOWN: Final = 200  # characters of what a stranger has sent, in a line of the log
 
 _log: Final = logging.getLogger(__name__)
@@ -300,7 +301,7 @@ class WebSocketListener:
         if self._path and request.path != self._path:
             return HTTPStatus.NOT_FOUND, f"nothing is at {request.path}"
         if not request.wants_websocket:
-            return HTTPStatus.UPGRADE_REQUIRED, "This port speaks RSocket over WebSocket."
+            return HTTPStatus.UPGRADE_REQUIRED, WEBSOCKET_HERE
         if request.origin and not may_open(request.origin, host, self._origins):
             return HTTPStatus.FORBIDDEN, f"a page of {request.origin} at {host}: server.origins can hold it"
         return None

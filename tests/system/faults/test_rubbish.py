@@ -6,6 +6,7 @@ import random
 import aiohttp
 import pytest
 
+from broker.edge.websocket import WEBSOCKET_HERE
 from broker.server import Server
 from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP
 from rsocket_wire.rsocket.frames import ERROR
@@ -109,7 +110,7 @@ async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: 
     async with Bystanders(server), aiohttp.ClientSession() as session:
         url = url_of(server, "ws").replace("ws://", "http://")
         async with session.get(url) as answer:
-            assert (answer.status, await answer.text()) == (426, "This port speaks RSocket over WebSocket.\n")
+            assert (answer.status, await answer.text()) == (426, f"{WEBSOCKET_HERE}\n")
         async with session.post(url, data=b"hello") as answer:
             assert answer.status == 400  # it has a body
 
