@@ -40,10 +40,10 @@ def raises(error: BaseException) -> Callable[[bytes], Awaitable[bytes]]:
     return handler
 
 
-def yields(*items: object, then: BaseException | None = None) -> Callable[[bytes], AsyncIterator[object]]:
+def yields(*items: object, then: BaseException | None = None) -> Callable[[object], AsyncIterator[object]]:
     """A handler of streams, or channels, with these items; and then it fails, if it is told to."""
 
-    async def handler(data: bytes) -> AsyncIterator[object]:
+    async def handler(asked: object) -> AsyncIterator[object]:
         for item in items:
             yield item
         if then is not None:
