@@ -12,7 +12,7 @@ from broker import exit_status
 
 
 @click.command()
-@click.argument("path", required=False, metavar="[FILE]", type=click.Path())
+@click.argument("path", required=False, metavar="[FILE]", type=click.Path(readable=False))
 @click.option("--options", is_flag=True, help="Print all options with their defaults, as TOML.")
 @click.option("--json", "is_json", is_flag=True, help="Print mistakes and warnings as JSON.")
 def check(path: str | None, options: bool, is_json: bool) -> None:

@@ -46,7 +46,11 @@ def _configured(command: Callable[..., None]) -> Callable[..., None]:
                 help="What the feed has to remember, instead of feed.dir.",
             ),
             click.option(
-                "--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration, TOML."
+                "--config",
+                "path",
+                metavar="FILE",
+                type=click.Path(dir_okay=False, readable=False),
+                help="Configuration, TOML.",
             ),
         )
     ):

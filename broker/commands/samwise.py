@@ -59,7 +59,13 @@ def samwise() -> None:
 @samwise.command()
 @click.option("--endpoint", "endpoints", multiple=True, metavar="ENDPOINT", help="Instead of samwise.endpoints.")
 @click.option("--dir", "folder", metavar="DIR", type=click.Path(file_okay=False), help="Instead of samwise.dir.")
-@click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration file, TOML.")
+@click.option(
+    "--config",
+    "path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, readable=False),
+    help="Configuration file, TOML.",
+)
 def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> None:
     """Run a gateway until SIGTERM or SIGINT. `rsocket-broker serve` does so itself where endpoints are configured."""
     from broker.config.load import ConfigErrors, load
@@ -244,7 +250,13 @@ def _storing(command: Callable[..., None]) -> Callable[..., None]:
             type=click.Path(file_okay=False),
             help="Directory of the messages, instead of samwise.dir.",
         ),
-        click.option("--config", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Its configuration."),
+        click.option(
+            "--config",
+            "path",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, readable=False),
+            help="Its configuration.",
+        ),
     ):
         command = option(command)
     return command

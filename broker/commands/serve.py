@@ -21,7 +21,11 @@ import click
     "--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection; repeatable."
 )
 @click.option(
-    "--config", "config_path", metavar="FILE", type=click.Path(dir_okay=False), help="Configuration file, TOML."
+    "--config",
+    "config_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, readable=False),
+    help="Configuration file, TOML.",
 )
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
 def serve(config_path: str | None, stops_at_eof: bool, **given: object) -> None:

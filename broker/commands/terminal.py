@@ -200,7 +200,8 @@ def checked_json(option: str, data: bytes) -> bytes:
     try:
         msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{option} is no JSON: {error}; it is {data[:80]!r}") from None
+        text = f"{option} is no JSON: {error}; it is {data[:80]!r}"
+        raise click.UsageError(f"{text}; write it as '{{\"pieces\": 2}}' or '\"text\"'") from None
     return data
 
 

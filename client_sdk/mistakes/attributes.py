@@ -12,7 +12,7 @@ LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for t
 CLIENT_HAS: Final = (
     "it has request_response, fire_and_forget, request_stream, request_channel, metadata_push, gather, subscribe and of"
 )
-CLIENT_HAS_NOT: Final = {"set_health": "a Service has it: service.set_health(False)"}
+CLIENT_HAS_NOT: Final = {"set_health": "a Service has it: await service.set_health(False)"}
 
 
 def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable[[C], C]:

@@ -21,7 +21,7 @@ def access() -> None:
     "--config",
     "path",
     metavar="FILE",
-    type=click.Path(dir_okay=False),
+    type=click.Path(dir_okay=False, readable=False),
     help="Configuration file, TOML.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
