@@ -9,7 +9,6 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
