@@ -20,7 +20,7 @@ from typing import Final
 
 from mypyc.build import mypycify
 from setuptools import Extension, setup
-from setuptools._distutils.ccompiler import new_compiler
+from setuptools._distutils.ccompiler import CCompiler, new_compiler
 from setuptools._distutils.sysconfig import customize_compiler
 
 PARTS: Final = 2  # of what requests pass seldom, and as many of what none passes
@@ -91,8 +91,7 @@ def main(level: str, modules: list[str]) -> None:
 def precompile_header(shims: list[Extension], folder: Path) -> None:
     """Python.h as gcc has read it, in `folder`: a shim is little else, and there is one for each module. gcc looks for
     it before it looks for the header, and takes it if it fits; other compilers do not look."""
-    compiler = new_compiler()
-    customize_compiler(compiler)
+    compiler = _compiler()
     if not shims or compiler.compiler_type != "unix":
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,8 +125,7 @@ def compile_parts(unit: Extension, parts: list[Part], level: str, jobs_n: int) -
     def compile_part(at: int) -> list[str]:
         source = Path(unit.sources[0]).parent / f"part{at}.c"
         source.write_text("".join(f'#include "{os.path.relpath(each, source.parent)}"\n' for each in parts[at].sources))
-        compiler = new_compiler()
-        customize_compiler(compiler)
+        compiler = _compiler()
         options: list[str] = []
         if compiler.compiler_type == "unix":
             options = ["-fvisibility=hidden", f"-O{level if parts[at].is_passed else min(level, LOW_LEVEL)}"]
@@ -140,6 +138,13 @@ def compile_parts(unit: Extension, parts: list[Part], level: str, jobs_n: int) -
 
     with ThreadPoolExecutor(jobs_n) as pool:
         return [each for objects in pool.map(compile_part, range(len(parts))) for each in objects]
+
+
+def _compiler() -> CCompiler:
+    """That of this Python, with the options of the environment."""
+    compiler = new_compiler()
+    customize_compiler(compiler)
+    return compiler
 
 
 if __name__ == "__main__":
