@@ -98,5 +98,10 @@ def check_whole(name: str, given: object) -> None:
 def meant(given: str, known: Iterable[str], there_are: str = "it has") -> str:
     """The name that is probably meant, as a question; all that there are, where none is near."""
     names = sorted(known)
-    near = difflib.get_close_matches(given, names, 1, LIKE)
-    return f"did you mean {near[0]}?" if near else f"{there_are} {', '.join(names)}"
+    return near(given, names) or f"{there_are} {', '.join(names)}"
+
+
+def near(given: str, known: Iterable[str], like: float = LIKE) -> str:
+    """The name that is probably meant, as a question; nothing where none is so alike."""
+    found = difflib.get_close_matches(given, list(known), 1, like)
+    return f"did you mean {found[0]}?" if found else ""

@@ -3,9 +3,10 @@
 Type checkers do not know of it: these report each attribute that is missing.
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Final, Never, TypeVar
+
+from client_sdk.mistakes.arguments import near
 
 C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other
@@ -28,8 +29,7 @@ def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name.startswith("_"):
                 raise AttributeError(text, name=name, obj=self)
-            near = difflib.get_close_matches(name, public, 1, LIKE)
-            said = f"did you mean {near[0]}?" if near else what
+            said = near(name, public, LIKE) or what
             # Without the object, or Python adds a proposal of its own.
             raise AttributeError(f"{text}; {(advice or {}).get(name, said)}", name=name, obj=None)
 
