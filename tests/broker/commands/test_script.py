@@ -14,16 +14,21 @@ from broker.exit_status import FAILED, INTERRUPTED
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("module", ["signal", "click"])  # the first that it imports, and the last
-def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: Path, module: str) -> None:
-    (tmp_path / f"{module}.py").write_text("raise KeyboardInterrupt\n")
-    paths = [str(tmp_path), *(each or os.getcwd() for each in sys.path), str(ROOT)]
-    done = subprocess.run(
+def import_behind(folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """The script is imported, with modules of that folder in place of their namesakes."""
+    paths = [str(folder), *(each or os.getcwd() for each in sys.path), str(ROOT)]
+    return subprocess.run(
         [sys.executable, "-c", "from broker.commands.script import main", "demo"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("module", ["signal", "click"])  # the first that it imports, and the last
+def test_an_interruption_while_it_imports_ends_it_without_a_traceback(tmp_path: Path, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text("raise KeyboardInterrupt\n")
+    done = import_behind(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, b"", b"")
 
 
@@ -50,13 +55,7 @@ def test_an_interruption_within_an_import_ends_the_command_at_once(tmp_path: Pat
         "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\nexcept KeyboardInterrupt:\n    pass\n"
     )
     (tmp_path / "click.py").write_text(swallowing)
-    paths = [str(tmp_path), *(each or os.getcwd() for each in sys.path), str(ROOT)]
-    done = subprocess.run(
-        [sys.executable, "-c", "from broker.commands.script import main", "demo"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        check=False,
-    )
+    done = import_behind(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
