@@ -7,6 +7,7 @@ checkers see.
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -42,7 +43,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "spark_sink.feed.producer.digests",
         "spark_sink.errors",
         "spark_sink.progress_line",
-        "spark_sink.numbers",  # that options of commands have
+        "spark_sink.number_types",  # that options of commands have
         "spark_sink.terminal",  # how commands show tables and lengths of time
         "spark_sink.timestamps",
     ),
@@ -113,7 +114,7 @@ FLOORS = [
     ["broker.reload", "broker.contexts"],
     ["broker.server"],
     ["spark_sink.errors", "spark_sink.columns"],
-    [f"spark_sink.{room}" for room in ("schema", "histograms", "timestamps", "numbers", "pages", "java")],
+    [f"spark_sink.{room}" for room in ("schema", "histograms", "timestamps", "number_types", "pages", "java")],
     ["spark_sink.event_files", "spark_sink.terminal", "spark_sink.session", "spark_sink.delta_log"],
     ["spark_sink.progress_line"],
     ["spark_sink.history", "spark_sink.writer", "spark_sink.tables"],
@@ -344,6 +345,12 @@ def test_no_file_is_too_long() -> None:
 def test_no_folder_holds_too_many_files() -> None:
     files = Counter(source.path.parent for source in sources().values() if source.path.name != "__init__.py")
     assert {folder: count for folder, count in files.items() if count > MAX_FILES} == {}
+
+
+@pytest.mark.parametrize("folder", ["spark_sink", "examples"])
+def test_no_file_beside_a_script_hides_a_module_of_python(folder: str) -> None:
+    """A script's own folder comes first in `sys.path`, so `numbers.py` there would be what `decimal` imports."""
+    assert {path.stem for path in (ROOT / folder).glob("*.py")} & sys.stdlib_module_names == set()
 
 
 def test_the_protocol_of_the_client_knows_frames_and_nothing_of_clients() -> None:

@@ -26,7 +26,7 @@ from broker.config.sections.admin_checks import (
     is_token_name,
     read_tokens,
 )
-from spark_sink.numbers import Count
+from spark_sink.number_types import Count
 
 DAY_S: Final = 86_400
 MAX_DAYS: Final = 3660

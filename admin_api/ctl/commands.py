@@ -24,7 +24,7 @@ from admin_api.ctl.tables import Item, Table
 from admin_api.ctl.tag import split_tag
 from admin_api.ctl.terminal import age, print_json, print_table
 from broker import exit_status
-from spark_sink.numbers import Count, Number
+from spark_sink.number_types import Count, Number
 from spark_sink.terminal import moment_option, plain, print_facts
 
 if TYPE_CHECKING:

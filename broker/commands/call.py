@@ -23,7 +23,7 @@ from rsocket_wire.models import (
     REQUEST_STREAM,
     STREAMS,
 )
-from spark_sink.numbers import Count, Number
+from spark_sink.number_types import Count, Number
 
 if TYPE_CHECKING:  # what takes long to import is imported where it is needed
     from client_sdk import Address, Client, Connecting, Flow, Payload

@@ -14,7 +14,7 @@ import click
 from broker import exit_status
 from broker.config.urls import WILDCARDS, Listen
 from rsocket_wire.errors import BrokerError
-from spark_sink.numbers import Number
+from spark_sink.number_types import Number
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     import asyncio

@@ -33,7 +33,7 @@ from client_sdk.gateways.samwise.values import (
     Rpc,
     Status,
 )
-from spark_sink.numbers import Count, Number
+from spark_sink.number_types import Count, Number
 
 if TYPE_CHECKING:  # what takes long to import is imported by the command that needs it
     from broker.views.samwise import MessageView

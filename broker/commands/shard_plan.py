@@ -25,7 +25,7 @@ from broker.routing.sharding.tables import ShardTables
 from broker.routing.table import Route
 from rsocket_wire.errors import BrokerError
 from rsocket_wire.wire.ids import ID_BYTES, id_text, parse_id
-from spark_sink.numbers import Count
+from spark_sink.number_types import Count
 from spark_sink.progress_line import ProgressLine
 
 ALL: Final = "all"

@@ -9,7 +9,7 @@ import click
 
 from spark_sink.errors import SinkError
 from spark_sink.java import NEAR_MASTER
-from spark_sink.numbers import Count
+from spark_sink.number_types import Count
 from spark_sink.progress_line import ProgressLine
 from spark_sink.terminal import console_of, end, moment_option, write_text
 from spark_sink.timestamps import micros_of

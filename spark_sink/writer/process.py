@@ -36,7 +36,7 @@ from spark_sink.errors import BadFrame
 from spark_sink.event_files.batches import warm_up
 from spark_sink.event_files.frames import FrameSplitter, decode_header
 from spark_sink.event_files.layout import Disk
-from spark_sink.numbers import Count, Number
+from spark_sink.number_types import Count, Number
 from spark_sink.writer.machine import FIRST_RETRY_S, NEVER, Writer
 from spark_sink.writer.settings import READER_TIMEOUT_S, ROLL_BYTES, ROLL_S, Settings
 

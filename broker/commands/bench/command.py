@@ -11,7 +11,7 @@ from broker import exit_status
 from broker.commands import terminal
 from broker.commands.bench.plan import MAX_RATE, TARGETS, UNICAST, Plan
 from rsocket_wire.models import MODELS, STREAMS
-from spark_sink.numbers import Count, Number
+from spark_sink.number_types import Count, Number
 
 
 @click.command(epilog=exit_status.EPILOG)

@@ -2,7 +2,7 @@
 
 import click
 
-from spark_sink.numbers import Number
+from spark_sink.number_types import Number
 
 
 @click.command()

@@ -10,7 +10,7 @@ import click
 from admin_api.ctl.tag import split_tag
 from broker import exit_status
 from broker.commands import terminal
-from spark_sink.numbers import Count
+from spark_sink.number_types import Count
 
 
 @click.command(epilog=exit_status.EPILOG)
