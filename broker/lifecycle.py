@@ -21,7 +21,7 @@ from broker.connections.back_pressure import BackPressure
 from broker.connections.close_reasons import CloseReasons
 from broker.connections.deadlines import overdue
 from broker.connections.drains import Drains
-from broker.connections.ending import Ending, connection_code
+from broker.connections.ending import Ending, say_ending
 from broker.connections.handshake import Handshake
 from broker.connections.limits import ConnectionLimits
 from broker.connections.migration import Departure, Migration
@@ -98,7 +98,7 @@ class Lifecycle:
         if (peer.is_blocked or peer.is_torn or is_suspended) and peer.client_id:
             self._close_reasons.remember(peer.client_id, refusal.message, now)
         if not peer.is_torn:
-            peer.send(frames.encode_error(0, code if code else connection_code(peer, refusal), refusal.message))
+            say_ending(peer, refusal, code)
         peer.end(word, text)
         self._let_go(peer, now)
         if is_suspended:

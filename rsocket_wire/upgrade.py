@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from rsocket_wire.ports import WS_PORT
+from rsocket_wire.rsocket.foreign import NO_HTTP_LINE
 
 MAX_HEAD_BYTES: Final = 64 << 10  # of a request, and of an answer; browsers send a tenth of it
 _LINE_END: Final = b"\r\n"
@@ -80,6 +81,8 @@ class UpgradeClient:
             raise ConnectionError(f"WebSocket: {error.__cause__ or error}")
         if not self._protocol.events_received():  # it has a body, so it is none
             line = head.partition(_LINE_END)[0].decode(errors="replace")
+            if line == NO_HTTP_LINE:
+                raise ConnectionError("WebSocket: the other side speaks RSocket without WebSocket: use tcp://")
             is_web_server = line.split(" ")[1:2] == ["200"]
             why = f"this is a web server, perhaps the REST API of a broker: use its port of ws://, {WS_PORT} by default"
             raise ConnectionError(f"WebSocket: the answer is {line}" + (f"; {why}" if is_web_server else ""))

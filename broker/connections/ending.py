@@ -8,6 +8,8 @@ from typing import Final
 from broker.forwarding.peer import Peer
 from rsocket_wire.errors import CONNECTION_CLOSE, CONNECTION_ERROR, REJECTED_SETUP, Refusal
 from rsocket_wire.rsocket.connection import NEW
+from rsocket_wire.rsocket.foreign import HTTP, NO_HTTP
+from rsocket_wire.rsocket.frames import encode_error
 
 
 class Ending:
@@ -20,6 +22,15 @@ class Ending:
         self.text: Final = text
         self.code: Final = code
         self.is_slow: Final = is_slow
+
+
+def say_ending(peer: Peer, refusal: Refusal, code: int = 0) -> None:
+    """Writes the last frame to a peer; to one that has begun with HTTP, an answer of that. `code`: as of `Ending`."""
+    if peer.frame.foreign == HTTP and peer.connection.state == NEW:
+        peer.is_framed = False  # it is written as it is, without a length before it
+        peer.send(NO_HTTP)
+        return
+    peer.send(encode_error(0, code if code else connection_code(peer, refusal), refusal.message))
 
 
 def connection_code(peer: Peer, refusal: Refusal) -> int:

@@ -12,6 +12,14 @@ HTTP: Final = "HTTP"
 _METHODS: Final = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
 _HTTP_BEGINNINGS: Final = (*_METHODS, b"HTTP/")
 _TLS_RECORDS: Final = (21, 22)  # alert, handshake
+# The answer to HTTP. Its first line is known to `rsocket_wire.upgrade`, which is a client of the same mistake.
+NO_HTTP_LINE: Final = "HTTP/1.1 400 RSocket without HTTP"
+_NO_HTTP_TEXT: Final = (
+    "This port speaks RSocket without HTTP (tcp://, tls://). RSocket over WebSocket (ws://, wss://) has another port, "
+    "usually 7879, and the REST API a third: admin.listen, usually 7070.\n"
+)
+_NO_HTTP_HEAD: Final = "Connection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: "
+NO_HTTP: Final = f"{NO_HTTP_LINE}\r\n{_NO_HTTP_HEAD}{len(_NO_HTTP_TEXT)}\r\n\r\n{_NO_HTTP_TEXT}".encode()
 
 
 def foreign_protocol(first: bytes) -> str:

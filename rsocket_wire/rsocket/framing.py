@@ -41,6 +41,7 @@ class FrameCursor:
         "end",
         "fault",
         "flags",
+        "foreign",
         "held_bytes",
         "kind",
         "max_bytes",
@@ -58,6 +59,7 @@ class FrameCursor:
         self.flags = 0  # ten bits
         self.now = 0.0  # seconds, monotonic: when these bytes arrived
         self.fault = ""  # why no further frame can be cut, for ever; empty while all is well
+        self.foreign = ""  # with a fault: the protocol that is spoken in place of RSocket, see `foreign`
         self._is_framed: Final = is_framed
         self.max_bytes = max_bytes  # of a frame; may be raised
         self._next = 0  # where the next frame's length (or the message) begins
@@ -188,7 +190,7 @@ class FrameCursor:
         if length < MIN_FRAME_BYTES:
             self.fault = f"a frame of {length} bytes, a header has {MIN_FRAME_BYTES}"
         else:
-            protocol = foreign_length(length) if self._is_framed else ""
-            text = f"{protocol} in place of frames: the URL of who connects has a wrong scheme or port"
-            self.fault = text if protocol else f"a frame of {length} bytes, the limit is {self.max_bytes}"
+            self.foreign = foreign_length(length) if self._is_framed else ""
+            text = f"{self.foreign} in place of frames: the URL of who connects has a wrong scheme or port"
+            self.fault = text if self.foreign else f"a frame of {length} bytes, the limit is {self.max_bytes}"
         self.close()

@@ -97,13 +97,23 @@ async def test_random_messages_on_websocket(impatient: Server) -> None:
             await wire.close()
 
 
-async def test_an_http_request_to_the_tcp_port(impatient: Server) -> None:
-    async with Bystanders(impatient):
-        wire = await Wire.connect(url_of(impatient, "tcp"))
-        wire.stream.send_bytes(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")
-        # "GET" is the length of a frame of 4.6 MB, which never comes.
-        assert reason(await wire.rest())[1] in ("setup-timeout", "bad-frame", "bad-setup")
-        await wire.close()
+async def test_an_http_request_to_the_tcp_port_is_told_what_it_is(server: Server) -> None:
+    async with Bystanders(server), aiohttp.ClientSession() as session:
+        url = url_of(server, "tcp").replace("tcp://", "http://")
+        for method in ("GET", "POST"):
+            async with session.request(method, url, data=b"hello") as answer:
+                assert answer.status == 400
+                assert answer.headers["Connection"] == "close"
+                assert answer.content_type == "text/plain"
+                assert (await answer.text()).startswith("This port speaks RSocket without HTTP (tcp://, tls://). ")
+
+
+async def test_http_behind_a_setup_is_no_frame(make_server: MakeServer) -> None:
+    server = await make_server(**{"limits.max_frame_bytes": 1 << 20})
+    wire = await Wire.caller(url_of(server, "tcp"))
+    wire.stream.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
+    assert reason(await wire.rest()) == (CONNECTION_ERROR, "bad-frame")
+    await wire.close()
 
 
 async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: Server) -> None:
