@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
 QOS: Final = 1
-KEEPALIVE_S: Final = 30
+KEEPALIVE_S: Final = 10  # as AMQP's heartbeat
 ANSWER_S: Final = 10.0  # of the broker: to a connection, a subscription
 FOR_EVER_S: Final = 0xFFFFFFFF  # of a session, in MQTT 5
 
