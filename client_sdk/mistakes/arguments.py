@@ -102,6 +102,13 @@ def meant(given: str, known: Iterable[str], there_are: str = "it has") -> str:
 
 
 def near(given: str, known: Iterable[str], like: float = LIKE) -> str:
-    """The name that is probably meant, as a question; nothing where none is so alike."""
-    found = difflib.get_close_matches(given, list(known), 1, like)
-    return f"did you mean {found[0]}?" if found else ""
+    """The name that is probably meant, as a question; nothing where none is so alike. Capitals hardly count."""
+    alike = [each for each in known if _likeness(given.lower(), each.lower()) >= like]
+    if not alike:
+        return ""
+    best = max(alike, key=lambda each: (_likeness(given.lower(), each.lower()), _likeness(given, each)))
+    return f"did you mean {best}?"
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, other, one).ratio()

@@ -167,6 +167,13 @@ async def none(*_: Any) -> bytes:
     return b""
 
 
+def imported(name: str) -> object:
+    """As `from client_sdk import name` imports it."""
+    names: dict[str, object] = {}
+    exec(f"from client_sdk import {name}", names)
+    return names[name]
+
+
 async def items_of(flow: Any) -> list[object]:
     """All items."""
     return [item async for item in flow]
@@ -187,6 +194,8 @@ wrong("`tls://` where `tcp://` is spoken", lambda world: connect(world.url.repla
 wrong("`ws://` where `tcp://` is spoken", lambda world: connect(world.url.replace("tcp", "ws")))
 wrong("`tcp://` at a WebSocket, or at the REST API", lambda world: connect(world.url.urls["ws"].replace("ws", "tcp")))
 wrong("a URL that is no text", lambda world: connect(unseen(None)))
+wrong("a name that the package has not", lambda world: imported("Json"))
+wrong("`from client_sdk import Broker`", lambda world: imported("Broker"))
 wrong("`local_broker()` without `async with`", lambda world: connect(unseen(local_broker())))
 wrong("`ssl=True`, or the name of a file", lambda world: connect(world.url, ssl=unseen(True)))
 wrong("an argument that is not there", lambda world: connect(world.url, **unseen({"timeout": 5})))

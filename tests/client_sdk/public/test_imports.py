@@ -1,8 +1,12 @@
 """What `import client_sdk` and its names import, and that no module of the package hides a name."""
 
 import ast
+import doctest
+import inspect
+import pickle
 import pkgutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -75,3 +79,24 @@ assert address("orders").service == "orders" and callable(connect) and set(clien
 def test_a_name_that_is_none_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'client_sdk' has no attribute 'conect'"):
         getattr(client_sdk, "conect")  # noqa: B009 - type checkers know that there is none
+
+
+def test_from_import_of_a_name_that_is_none_says_what_to_write() -> None:
+    with pytest.raises(ImportError, match=r"^client_sdk has no Json; did you mean JSON\?$"):
+        from client_sdk import Json  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match=r"^client_sdk has no local_broker: write `from client_sdk.testing import"):
+        from client_sdk import local_broker  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match=r"^client_sdk has no spam; dir\(client_sdk\) has all its names$"):
+        from client_sdk import spam  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_what_asks_the_package_for_a_name_finds_none() -> None:
+    nowhere = type("Nowhere", (), {"__module__": "client_sdk"})
+    assert not hasattr(client_sdk, "Json")
+    assert getattr(client_sdk, "Json", None) is None
+    assert inspect.unwrap(cast(Any, client_sdk)) is client_sdk
+    assert doctest.DocTestFinder(recurse=False).find(client_sdk)
+    with pytest.raises(pickle.PicklingError, match="attribute lookup Nowhere on client_sdk failed"):
+        pickle.dumps(nowhere)
+    with pytest.raises(AttributeError, match=r"module 'client_sdk' has no attribute 'Json'; did you mean JSON\?"):
+        getattr(client_sdk, "Json")  # noqa: B009 - type checkers know that there is none
