@@ -1,15 +1,48 @@
 """What goes to and fro: rsocket-py's `Payload`, so that programs written for rsocket-py fit.
 
 rsocket-py ships without type information; what type checkers shall know of its class is said here. At run time it is
-`rsocket.payload.Payload` itself.
+`rsocket.payload.Payload` itself, and what arrives is of a class below it, which says how it is read.
 """
 
 import inspect
 from collections.abc import AsyncIterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from client_sdk.mistakes.attributes import names_told
+from client_sdk.mistakes.operators import refused
+
+_OR: Final = "or give the call returns="
+_NO_BYTES: Final = f"a Payload is no bytes and no text: write payload.data, {_OR}bytes"
+# What people ask a Payload for, and what to write.
+_ASKED: Final = {
+    **{name: f"payload.data.{name}(), {_OR}bytes" for name in ("decode", "hex", "split", "startswith", "strip")},
+    "text": f"payload.data.decode(), {_OR}bytes",
+    **dict.fromkeys(("body", "content", "message", "result", "value"), f"payload.data, {_OR}"),
+    "json": f"json.loads(payload.data), {_OR}",
+}
 
 if not TYPE_CHECKING:
     from rsocket.payload import Payload
+
+    @names_told("Payload", _ASKED)
+    class Received(Payload):
+        """A Payload that has arrived.
+
+        Equal to any other with the same data and metadata, and copied and pickled as one of rsocket-py.
+        """
+
+        __slots__ = ()
+        __add__ = __radd__ = __getitem__ = refused(_NO_BYTES)
+
+        def __eq__(self, other: object) -> bool:
+            try:
+                return super().__eq__(other)
+            except AttributeError:
+                raise TypeError(f"a Payload compared with {type(other).__name__}: write payload.data == ...") from None
+
+        def __reduce__(self) -> tuple[type[Payload], tuple[bytes | None, bytes | None]]:
+            return Payload, (self.data, self.metadata)
+
 else:
 
     class Payload:
@@ -23,6 +56,8 @@ else:
         metadata: bytes | None
 
         def __init__(self, data: bytes | None = None, metadata: bytes | None = None) -> None: ...
+
+    Received = Payload
 
 
 def as_bytes(value: object, subject: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
 from client_sdk.mistakes.operators import refused
-from client_sdk.payload import Payload
+from client_sdk.payload import Payload, Received
 
 if TYPE_CHECKING:  # a default is of Python 3.13
     from typing_extensions import TypeVar
@@ -93,7 +93,7 @@ class Inflow(AsyncIterator[Payload]):
     def items(self, items: list[tuple[bytes, bytes | None]]) -> None:
         """(data, metadata) of several items that arrived, all of which were asked for."""
         for data, metadata in items:
-            self.item(Payload(data, metadata))
+            self.item(Received(data, metadata))
 
     def ended(self, error: BaseException | None) -> None:
         """No more items; the reader gets those that wait, then `error` if there is one. Only the first call counts."""

@@ -23,7 +23,7 @@ from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher, Responder
 from client_sdk.io.failures import CHECKED_BYTES, check_size, foreign_loop
 from client_sdk.io.stream_pump import StreamPump, close_items, expire_opening, is_cancelled
 from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
-from client_sdk.payload import Payload, as_parts
+from client_sdk.payload import Payload, Received, as_parts
 from client_sdk.protocol.machine import Machine
 from client_sdk.protocol.settings import Settings
 from client_sdk.protocol.stream import BROKEN, LATE, LOST, REFUSED, Failure, Stream
@@ -352,7 +352,7 @@ class Connection:
             elif not holder.done():
                 failure = stream.failure
                 if failure is None:
-                    holder.set_result(Payload(stream.data, stream.metadata))
+                    holder.set_result(Received(stream.data, stream.metadata))
                 else:
                     holder.set_exception(_Late() if failure.kind == LATE else self.error_of(failure))
                 stream.let_go()

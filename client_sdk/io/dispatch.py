@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from client_sdk.errors import ApplicationError, Refused, split_word
 from client_sdk.io.failures import CHECKED_BYTES, check_size, failure_of
 from client_sdk.io.stream_pump import Owner, StreamPump, is_cancelled
-from client_sdk.payload import Payload, as_parts
+from client_sdk.payload import Payload, Received, as_parts
 from client_sdk.protocol.stream import Stream
 from client_sdk.streams import DEFAULT_WINDOW_N, Inflow
 from rsocket_wire.rsocket import frames
@@ -73,7 +73,7 @@ class Dispatcher:
             inflow: Inflow | None = None
             if kind == frames.REQUEST_CHANNEL:
                 inflow = Inflow(DEFAULT_WINDOW_N, 0)
-                inflow.preload(Payload(data, metadata))
+                inflow.preload(Received(data, metadata))
             pump = StreamPump(self._owner, inflow)
             pump.begin(stream)
             pump.task = self._start(self._answer_items(pump, responder, metadata, data, inflow))

@@ -3,6 +3,7 @@
 Type checkers do not know of it: these report each attribute that is missing.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Final, Never, TypeVar
 
@@ -37,3 +38,22 @@ def missing_told(what: str, advice: Mapping[str, str] | None = None) -> Callable
         return kind
 
     return decorated
+
+
+def names_told(what: str, code: Mapping[str, str]) -> Callable[[C], C]:
+    """For a class whose objects are made and read often: a `__getattr__` would double the time of each read.
+
+    `what`: how errors name it, those of Python, too. `code`: what to write in place of the names that people try.
+    """
+
+    def decorated(kind: C) -> C:
+        kind.__name__ = kind.__qualname__ = what
+        for name in code:
+            setattr(kind, name, property(functools.partial(_refuse, what, name, code[name])))
+        return kind
+
+    return decorated
+
+
+def _refuse(what: str, name: str, code: str, _: object) -> Never:
+    raise AttributeError(f"{what!r} object has no attribute {name!r}; write {code}", name=name, obj=None)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from client_sdk.codecs import BYTES, Codec, JsonCodec
 from client_sdk.errors import Refused
-from client_sdk.payload import Payload
+from client_sdk.payload import Payload, Received
 from client_sdk.services.limits import Limit
 from client_sdk.services.request import Request
 from client_sdk.services.threads import MAX_THREADS, Threads
@@ -100,7 +100,7 @@ class Handler:
         elif self.body == AS_DATA:
             body = request.data
         elif self.body == AS_PAYLOAD:
-            body = Payload(request.data, request.metadata)
+            body = Received(request.data, request.metadata)
         else:
             body = decoded(codec, request.data, self.type)
         if self.order == BODY:

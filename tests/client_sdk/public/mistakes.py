@@ -472,6 +472,23 @@ wrong(
     "a value in place of a type",
     lambda world: world.values.request_response(ECHO, ["a"], route="count", returns=unseen([int])),
 )
+
+
+@mistake("`answer.decode()`")
+async def _decoded_answer(world: World) -> None:
+    unseen(await world.client.request_response(ECHO, route="say")).decode()
+
+
+@mistake("text and an answer in one sum")
+async def _added_answer(world: World) -> None:
+    "answer: " + unseen(await world.client.request_response(ECHO, route="say"))
+
+
+@mistake("an answer that is compared with bytes")
+async def _compared_answer(world: World) -> None:
+    assert unseen(await world.client.request_response(ECHO, route="say")) == b""
+
+
 wrong("data of another type", lambda world: world.values.request_response(ECHO, "a", route="count", returns=int))
 wrong(
     "items of a channel in a list",
