@@ -45,6 +45,7 @@ NOT_PASSED: Final = (  # but when connections, routes and brokers come, change o
     "broker___routing___near_names",
     "broker___routing___policies",
     "broker___routing___reach",
+    "broker___routing___remarks",
     "broker___routing___table",
     "rsocket_wire___errors",
     "rsocket_wire___rsocket___claims",

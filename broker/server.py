@@ -320,7 +320,9 @@ class Server:
                 self._stopped = event  # said when all the rest is done
             else:
                 self._log(event)
-        if self.event_pipe is not None:
+        for text in self.core.query.remarks.take():
+            STRANGERS.say("Remark", "requests", logging.WARNING, text)
+        if self.event_pipe is not None and events:
             self.event_pipe.append(events)
 
     def _log(self, event: LifecycleEvent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import time
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ def call(
         raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
     if (to_all or gather) and keys:
         raise click.UsageError("--all and --gather exclude --shard-key")
+    if lb is not None and (to_all or gather or keys):
+        raise click.UsageError("--lb chooses one of several routes: leave it out with --all, --gather and --shard-key")
     if gather and model != REQUEST_RESPONSE:
         raise click.UsageError(f"--gather asks handlers of {REQUEST_RESPONSE}, not of {model}")
     if metas and model == METADATA_PUSH:
@@ -153,7 +156,19 @@ def _target(
         return multicast(service, tags=tags)
     if keys:
         return shard(service, key=keys, tags=tags)
+    if lb is not None:
+        _check_method(lb)
     return address(service, tags=tags, lb=lb)
+
+
+def _check_method(name: str) -> None:
+    """Warns of a name that no broker of this version knows; it is sent all the same, another broker may know it."""
+    from broker.routing.choosers.registry import METHOD_NAMES, ROUND_ROBIN, Methods
+
+    if Methods().find(name, ROUND_ROBIN) is None:
+        near = difflib.get_close_matches(name, METHOD_NAMES, 1)
+        hint = f"did you mean {near[0]}?" if near else f"write {', '.join(METHOD_NAMES[:-1])} or {METHOD_NAMES[-1]}"
+        terminal.complain(f"--lb {name}: a broker that knows no such method takes that of the service; {hint}")
 
 
 def _body(wanted: Wanted) -> bytes:

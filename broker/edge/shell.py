@@ -516,5 +516,5 @@ class Shell:
         if self._on_requests is not None:
             self._hand_out_requests()
         events = self.core.take_events()
-        if events:
+        if events or self.core.query.remarks.untold:  # who takes the events takes those, too
             self._on_events(events)

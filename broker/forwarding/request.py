@@ -471,6 +471,8 @@ class RequestContext:
         """Answers with ERROR where the model has an answer, and counts. `now`: 0 when the peer has just sent it."""
         if kind != frames.REQUEST_FNF and kind != frames.METADATA_PUSH:
             peer.send(frames.encode_error(stream_id, refusal.code, refusal.message))
+        elif refusal.word == "no-route" and peer.link is None and target is not None:
+            self.query.remarks.unheard(MODEL_NAMES[kind], target.label, target.service, refusal.text)
         if refusal.word == "denied":
             self.denials.note(peer, refusal.text, "refused")
         at = now if now else peer.heard_at

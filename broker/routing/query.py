@@ -18,6 +18,7 @@ from broker.routing.health.eligibility import blocked, eligible, reachable, stay
 from broker.routing.health.loads import Load, ServiceLoad
 from broker.routing.near_names import NearNames
 from broker.routing.reach import Reach
+from broker.routing.remarks import Remarks
 from broker.routing.rng import Rng
 from broker.routing.sharding.cache import MAX_BUILT_PER_S, OwnerCache
 from broker.routing.table import Route, Table, normal_tag
@@ -48,8 +49,9 @@ class Query:
         self._rng: Final = rng
         self._spare_rng: Final = Rng(SPARE_SEED)  # for what is no choice of its own
         self._is_strict: Final = strict_hints
-        self._addresses: Final = Addresses(table.loads.policies, strict_hints)
-        self._decided_addresses: Final = Addresses(table.loads.policies, False)
+        self.remarks: Final = Remarks()
+        self._addresses: Final = Addresses(table.loads.policies, strict_hints, self.remarks)
+        self._decided_addresses: Final = Addresses(table.loads.policies, False, self.remarks)
         self._limit: Final = limit
         self._limits_services: Final = table.loads.policies.limits_services
         self._known: dict[bytes, Target] = {}

@@ -11,12 +11,14 @@ from typing import Final
 from broker.events import NO_KEY
 from broker.routing.candidates import Candidates
 from broker.routing.choosers.chooser import Chooser, Turn
-from broker.routing.choosers.registry import ROUND_ROBIN, Method, Methods
+from broker.routing.choosers.registry import METHOD_NAMES, ROUND_ROBIN, Method, Methods
 from broker.routing.choosers.sticky import sticky_key
 from broker.routing.health.loads import ServiceLoad
 from broker.routing.policies import Policies, Policy
 from broker.routing.reach import Reach
+from broker.routing.remarks import Remarks
 from broker.routing.sharding.hashes import key_hash
+from broker.routing.sharding.methods import NAMES as SHARD_METHOD_NAMES
 from broker.routing.sharding.methods import ShardMethod, ShardMethods
 from broker.routing.table import Route, normal_tag
 from rsocket_wire.errors import REJECTED, BrokerError, InvalidFrame, Refusal
@@ -209,8 +211,9 @@ class Hints:
 class Addresses:
     """Reads addresses for one broker."""
 
-    def __init__(self, policies: Policies, strict_hints: bool) -> None:
+    def __init__(self, policies: Policies, strict_hints: bool, remarks: Remarks) -> None:
         self._policies: Final = policies
+        self._remarks: Final = remarks
         self._methods: Final = Methods()
         self._of_services: Final[dict[str, Method]] = {}  # by `Policy.chooser`
         self._shard_methods: Final = ShardMethods()
@@ -294,21 +297,22 @@ class Addresses:
         policy = self._policies.of(target.service)
         target.policy = policy
         if target.routing == SHARD:
-            target.shard_method = self._shard_method_of(hints.shard_method, policy)
+            target.shard_method = self._shard_method_of(hints.shard_method, policy, target)
             self._read_shard_keys(target, hints.shard_keys)
             return
-        method = self._method_of(hints.lb_method, policy)
+        method = self._method_of(hints.lb_method, policy, target)
         target.chooser = method.chooser
         if (hints.sticky_keys or method.is_sticky) and target.routing != MULTICAST:
             self._read_sticky_keys(target, hints.sticky_keys, method.is_sticky)
 
-    def _method_of(self, hint: str | None, policy: Policy) -> Method:
+    def _method_of(self, hint: str | None, policy: Policy, target: Target) -> Method:
         """The method of an LBMethod hint, or of the service; unknown names are counted."""
         if hint is not None:
             method = self._methods.find(hint, policy.chooser)
             if method is not None:
                 return method
             self.unknown_methods += 1
+            self._remark(LB_METHOD.short_name, hint, policy.chooser, METHOD_NAMES, target)
         method = self._of_services.get(policy.chooser)
         if method is None:
             method = self._methods.find(policy.chooser, policy.chooser)
@@ -319,18 +323,26 @@ class Addresses:
             self._of_services[policy.chooser] = method
         return method
 
-    def _shard_method_of(self, hint: str | None, policy: Policy) -> ShardMethod:
+    def _shard_method_of(self, hint: str | None, policy: Policy, target: Target) -> ShardMethod:
         """The method of a ShardMethod hint, or of the service; unknown names are counted."""
         if hint is not None:
             method = self._shard_methods.find(hint)
             if method is not None:
                 return method
             self.unknown_methods += 1
+            self._remark(SHARD_METHOD.short_name, hint, policy.shard_method, SHARD_METHOD_NAMES, target)
         method = self._shard_methods.find(policy.shard_method)
         if method is None:  # as with choosers, only where a program embeds the broker
             self.unknown_methods += 1
             return self._shard_methods.default
         return method
+
+    def _remark(self, kind: str, hint: str, taken: str, known: tuple[str, ...], target: Target) -> None:
+        """A hint that binds nobody names no method, so its caller is not told."""
+        if self._remarks.is_news(kind, hint):
+            label = label_of(target.wanted)[:MAX_LABEL]  # its own is not known before its keys are read
+            text = f"{label}: {kind} {hint!r} is no method of this broker, which takes {taken}"
+            self._remarks.untold.append(f"{text}; write {', '.join(known[:-1])} or {known[-1]}")
 
     def _read_shard_keys(self, target: Target, names: list[str]) -> None:
         if not names:  # Spec "Shard Routing": one or more ShardKeys MUST be present.

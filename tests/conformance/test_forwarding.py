@@ -355,6 +355,7 @@ def test_hint_that_nobody_knows_keeps_no_request_from_its_route(hint: str | byte
         )
         assert stage.heard() == [[on(stream_id + 1, raw)]]
     assert stage.world.core.query.unknown_methods == 1  # when the ADDRESS is understood, not for each request
+    assert len(stage.world.core.query.remarks.untold) == 1  # for the broker's log
 
 
 # Shard

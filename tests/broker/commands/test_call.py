@@ -119,6 +119,28 @@ def test_answer_that_is_no_json_is_told(broker: SyncLocalBroker) -> None:
     assert (result.exit_code, "an answer is no JSON" in result.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("least_busy", ""),
+        ("LeastRequest", ""),
+        ("sticky:random", ""),
+        ("least_bsy", "did you mean least_busy?\n"),
+        (
+            "fastest",
+            "write round_robin, random, weighted, least_busy, power_of_two, peak_ewma, zone_first or sticky\n",
+        ),
+    ],
+)
+def test_a_method_that_brokers_do_not_know_is_sent_with_a_warning(
+    broker: SyncLocalBroker, method: str, said: str
+) -> None:
+    result = call(str(broker), "--route", "echo", "--data", "hi", "--lb", method)
+    assert (result.exit_code, result.stdout) == (0, "hi\n")
+    warning = f"rsocket-broker: --lb {method}: a broker that knows no such method takes that of the service; "
+    assert result.stderr == (warning + said if said else "")
+
+
 def test_metadata_reaches_the_handler(broker: SyncLocalBroker, tmp_path: Path) -> None:
     (tmp_path / "note").write_bytes(b"from a file")
     assert call(broker, "--route", "note", "--meta", "text/plain=tea").stdout == "tea\n"

@@ -1,6 +1,7 @@
 """Bytes that are no RSocket: whoever sends them is closed with a reason, and nobody else notices."""
 
 import asyncio
+import logging
 import random
 
 import aiohttp
@@ -9,7 +10,7 @@ import pytest
 from broker.edge.websocket import WEBSOCKET_HERE
 from broker.server import Server
 from rsocket_wire.errors import CONNECTION_ERROR, INVALID_SETUP
-from rsocket_wire.rsocket.frames import ERROR
+from rsocket_wire.rsocket.frames import ERROR, REQUEST_FNF
 from tests.conftest import MakeServer
 from tests.fakes import Frame
 from tests.system.support.waits import soon, until
@@ -123,6 +124,19 @@ async def test_an_http_request_to_the_websocket_port_is_told_what_it_is(server: 
             assert (answer.status, await answer.text()) == (426, f"{WEBSOCKET_HERE}\n")
         async with session.post(url, data=b"hello") as answer:
             assert answer.status == 400  # it has a body
+
+
+async def test_the_log_says_what_its_caller_cannot_be_told(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "broker"):
+        wire = await Wire.caller(url_of(server, "tcp"))
+        for _ in range(2):
+            wire.request("nobody", b"", REQUEST_FNF)
+        await until(lambda: caplog.messages)
+        await wire.close()
+    assert caplog.messages == [
+        "service=nobody: a fire_and_forget was dropped, and its caller cannot be told: no route has service=nobody; "
+        "start the service or correct the tags"
+    ]
 
 
 async def test_a_connection_that_breaks_off_in_a_frame(server: Server) -> None:
