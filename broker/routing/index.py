@@ -51,6 +51,18 @@ class TagIndex:
             if token.startswith(begin)
         ]
 
+    def some_values_of(self, key: Key, most_n: int) -> list[str]:
+        """As `values_of`, without those for none: the values among so many tags of any keys, the oldest first."""
+        begin = Tag(key, None).token()
+        at = len(begin)
+        found: list[str] = []
+        for seen_n, token in enumerate(self._slots):
+            if seen_n == most_n:
+                break
+            if len(token) > at and token.startswith(begin):
+                found.append(token[at:].decode("utf-8", "replace"))
+        return found
+
     def size(self) -> int:
         """How many different tags are carried."""
         return len(self._slots)

@@ -1,50 +1,79 @@
-"""Which service somebody may have meant whose name nobody has: one letter more, less or another, or two swapped.
+"""Which tag somebody may have meant that no route has: of a value with a slip of the hand, with other letters or key.
 
-    "ehco" -> echo      "order" -> orders      "Orders" -> orders
+    service=ehco     -> service=echo        one letter more, less or another, or two swapped
+    region=EU        -> region=eu           upper and lower case
+    service=a.create -> service=a           and its route create
+    name=orders      -> service=orders      the value is the name of a service
 
-Decides what a refusal may suggest. Bounded in names and in looks, because strangers can ask for ever new names.
+Decides what a refusal may suggest. Bounded in tags and in looks, because strangers can ask for ever new names.
 """
 
 from typing import Final
 
 from broker.routing.reach import Reach
 from broker.routing.table import Table
-from rsocket_wire.wire.keys import SERVICE_NAME
+from rsocket_wire.wire.keys import ROUTE_ID, SERVICE_NAME
 from rsocket_wire.wire.tags import Tag
 
 MIN_LETTERS: Final = 4  # of a name; shorter ones are all alike
 MAX_NAMES: Final = 256  # that one look compares, some 0.1 ms in all
+MAX_TAGS_SEEN: Final = 1024  # of all keys, among which one look finds these names; both 1.2 ms interpreted
 MAX_LOOKS: Final = 64  # while the table stays the same; then nothing is suggested until it changes
 
 
 class NearNames:
-    """Of the services of one table."""
+    """Of the tags of one table."""
 
     def __init__(self, table: Table) -> None:
         self._table: Final = table
         self._generation = -1  # of the table, that `_looks_n` is of
         self._looks_n = 0
 
-    def find(self, name: str, reach: Reach | None) -> str:
-        """A service whose name is nearly this one, empty for none; of those only that `reach` leaves, if it is one."""
-        if len(name) < MIN_LETTERS:
-            return ""
+    def find(self, tag: Tag, reach: Reach | None) -> str:
+        """What to ask for in place of this tag, `service=orders`, empty for nothing; only what `reach` leaves, if it is
+        one.
+        """
         if self._table.generation != self._generation:
             self._generation = self._table.generation
             self._looks_n = 0
         self._looks_n += 1
-        if self._looks_n > MAX_LOOKS:
+        value = tag.value
+        if self._looks_n > MAX_LOOKS or not value or tag.key == ROUTE_ID:
             return ""
+        for other in (value.lower(), value.upper()):
+            if other != value and self._is_asked_for(Tag(tag.key, other.encode()), reach):
+                return str(Tag(tag.key, other.encode()))
+        if tag.key == SERVICE_NAME:
+            return self._find_service(value, reach)
+        named = Tag(SERVICE_NAME, value.encode())
+        if self._is_asked_for(named, reach):
+            return str(named)
+        for other in self._table.index.some_values_of(tag.key, MAX_TAGS_SEEN)[:MAX_NAMES]:
+            near = Tag(tag.key, other.encode())
+            if is_near(value, other) and self._is_asked_for(near, reach):
+                return str(near)
+        return ""
+
+    def _find_service(self, name: str, reach: Reach | None) -> str:
         for compared_n, other in enumerate(self._table.loads.services):
             if compared_n == MAX_NAMES:
                 break
-            if other != name and is_near(name, other) and self._is_asked_for(other, reach):
-                return other
+            near = Tag(SERVICE_NAME, other.encode())
+            if other != name and is_near(name, other) and self._is_asked_for(near, reach):
+                return str(near)
+        for separator in "./:":
+            service, _, route = name.partition(separator)
+            named = Tag(SERVICE_NAME, service.encode())
+            if service and route and self._is_asked_for(named, reach):
+                return f"{named} with the route {route!r}"
         return ""
 
-    def _is_asked_for(self, name: str, reach: Reach | None) -> bool:
-        """Routes have this name as a tag, which need not be so, and the caller may address one of them. D-98"""
-        slots = self._table.index.find(Tag(SERVICE_NAME, name.encode()).token())
+    def _is_asked_for(self, tag: Tag, reach: Reach | None) -> bool:
+        """Routes have this tag, and the caller may address one of them. D-98
+
+        A service's name need not be one: a route may carry another ServiceName.
+        """
+        slots = self._table.index.find(tag.token())
         return slots is not None and (reach is None or slots.meets(reach.slots()))
 
 

@@ -25,7 +25,6 @@ from broker.routing.table import Route, Table, normal_tag
 from broker.routing.targets import FOR_NOW, ORIGIN_AT, ORIGIN_TO, Addresses, Target, label_of
 from rsocket_wire.errors import REJECTED, Refusal
 from rsocket_wire.wire.frames import MULTICAST, SHARD
-from rsocket_wire.wire.keys import SERVICE_NAME
 from rsocket_wire.wire.tags import Tag
 
 # What is remembered of one address is bounded twice, or one peer with long addresses could fill the memory: at worst
@@ -336,13 +335,14 @@ class Query:
                 addresses = self._decided_addresses if target.is_decided else self._addresses
                 addresses.redirect(target, service)
         target.matched_by = target.wanted
-        slots = self._intersect(target, target.wanted)
-        if slots is None and len(target.selectors) != len(target.wanted) and target.selectors:
+        has_keys = len(target.selectors) != len(target.wanted) and len(target.selectors) > 0
+        slots = self._intersect(target, target.wanted, not has_keys)
+        if slots is None and has_keys:
             # D-22: the tag of a key is usually no route's; then it only says which of the others' routes.
             target.refusal = None
             target.emptied_n = 0
             target.matched_by = target.selectors
-            slots = self._intersect(target, target.selectors)
+            slots = self._intersect(target, target.selectors, True)
         if slots is not None and target.reach is not None:
             slots = self._reachable(target, target.reach, slots)
         if slots is not None:
@@ -364,15 +364,15 @@ class Query:
             target.observed = refusal
         return slots if self.only_observes else among
 
-    def _intersect(self, target: Target, tags: list[Tag]) -> Slots | None:
-        """The AND; None, and a refusal that names the tag that emptied it, when nothing is left."""
+    def _intersect(self, target: Target, tags: list[Tag], is_last: bool) -> Slots | None:
+        """The AND; None, and a refusal with the tag that emptied it, when nothing is left. `is_last`: for good."""
         found: Slots | None = None
         for number, tag in enumerate(tags, 1):
             slots = self.table.index.find(tag.token())
             if slots is None:
                 target.emptied_n = number
                 text = f"no route has {label_of([tag])}"
-                near = self._near_service(target, tag)
+                near = self._find_near(target, tag) if is_last else ""
                 target.refusal = Refusal("no-route", f"{text}; did you mean {near}?" if near else text)
                 return None
             if found is None:
@@ -388,13 +388,12 @@ class Query:
                     return None
         return found
 
-    def _near_service(self, target: Target, tag: Tag) -> str:
-        """The tag of a service that may have been meant; empty when there is none that the caller may know of."""
+    def _find_near(self, target: Target, tag: Tag) -> str:
+        """The tag that may have been meant; empty when there is none that the caller may know of."""
         # What other brokers have chosen, and what is redirected, is no caller's slip.
-        if tag.key != SERVICE_NAME or target.is_decided or target.redirected:
+        if target.is_decided or target.redirected:
             return ""
-        near = self._near_names.find(tag.value or "", target.reach)
-        return label_of([Tag(SERVICE_NAME, near.encode())]) if near else ""
+        return self._near_names.find(tag, target.reach)
 
     def _mask(self, target: Target, now: float) -> None:
         """Who of the candidates may be chosen, with the masks as they are now."""

@@ -446,6 +446,8 @@ async def _handler_awaits_nothing(world: World) -> str:
 
 wrong("a method that clients have not", lambda world: unseen(world.client).call("echo"))
 wrong("a service's name with a slip", lambda world: world.client.request_response(address("ehco"), route="say"))
+wrong("a service's name with the route behind it", lambda world: world.client.request_response(address("echo.say")))
+wrong("`name=` in place of the service's name", lambda world: world.client.request_response(address(name="echo")))
 wrong("tags that no service has", lambda world: world.client.request_response(address("echo", region="us")))
 wrong("a route that the service has not", lambda world: world.client.request_response(ECHO, route="sya"))
 wrong("a route of another model", lambda world: world.client.request_response(ECHO, route="ticks"))
