@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from broker.config import CONTEXT_VARIABLE
 from broker.config.toml import toml_key, toml_text
-from rsocket_wire.ports import SCHEMES
+from rsocket_wire.ports import SCHEMES, without_password
 
 PROGRAM: Final = "rsocket-broker"
 FILE: Final = "contexts.toml"
@@ -142,11 +142,11 @@ def shown(context: Context) -> dict[str, str | bool]:
 
 def check_url(url: str) -> None:
     """ContextError: it is no URL of a broker, or holds a password, which everybody would see."""
+    if without_password(url) != url:
+        raise ContextError("a URL holds no user and no password; --user and --ask-password do")
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not (parts.netloc or parts.path):
         raise ContextError(f"{url!r} is no URL of a broker; write {', '.join(f'{each}://' for each in SCHEMES)}")
-    if "@" in parts.netloc:
-        raise ContextError("a URL holds no user and no password; --user and --ask-password do")
 
 
 def _is_context(table: object) -> bool:

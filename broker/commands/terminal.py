@@ -107,17 +107,21 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
         exit_status.drop_output()
         status = exit_status.FAILED
     except ValueError as error:  # an argument that the SDK refuses: a URL, a mime type, a time
-        complain(str(error))
+        complain(_in_shell(str(error)))
         status = exit_status.USAGE
     sys.exit(status)
 
 
 def said_of(error: ClientError) -> str:
     """The error with its advice, as far as a shell can follow that."""
-    advice, text = error.advice, error.text
-    for python, shell in IN_SHELL.items():
-        advice, text = advice.replace(python, shell), text.replace(python, shell)
+    advice, text = _in_shell(error.advice), _in_shell(error.text)
     return f"{error.word}: {text}" + (f" ({advice})" if advice else "")
+
+
+def _in_shell(text: str) -> str:
+    for python, shell in IN_SHELL.items():
+        text = text.replace(python, shell)
+    return text
 
 
 def _why(error: OSError) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from broker.config.toml import either, shown_value
 from rsocket_wire.errors import BrokerError
-from rsocket_wire.ports import SCHEMES
+from rsocket_wire.ports import SCHEMES, without_password
 
 DIAL_SCHEMES: Final = (*SCHEMES, "dns+tcp", "dns+tls", "srv+tcp", "srv+tls")
 WILDCARDS: Final = ("0.0.0.0", "::")  # hosts that are all addresses of this machine, at which nobody can be reached
@@ -50,7 +50,8 @@ class Listen(Place):
 
     @staticmethod
     def parse(text: str) -> "Listen":
-        """The listener that the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
+        """The listener that the URL names; BrokerError "bad-config" with the URL, but for its password, first."""
+        _check_no_password(text)
         parts = _split(text)
         if parts is None or parts.scheme not in SCHEMES:
             raise _bad(f"{shown_value(text)} is not a URL of {either(SCHEMES)}")
@@ -103,7 +104,8 @@ class PeerUrl(Place):
 
     @staticmethod
     def parse(text: str) -> "PeerUrl":
-        """What the URL names; BrokerError "bad-config" whose text begins with the quoted URL."""
+        """What the URL names; BrokerError "bad-config" with the URL, but for its password, first."""
+        _check_no_password(text)
         parts = _split(text)
         if parts is None or parts.scheme not in DIAL_SCHEMES:
             raise _bad(f"{shown_value(text)} is not a URL of {either(DIAL_SCHEMES)}")
@@ -134,6 +136,13 @@ def _family(host: str) -> int:
     if ":" in host:
         return 6
     return 4 if host == "localhost" or host.replace(".", "").isdigit() else 0
+
+
+def _check_no_password(text: str) -> None:
+    """BrokerError, which does not show it."""
+    meant = without_password(text)
+    if meant != text:
+        raise _bad(f"a URL holds no user and no password; write {shown_value(meant)}")
 
 
 def _split(text: str) -> SplitResult | None:

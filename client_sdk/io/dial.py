@@ -19,9 +19,8 @@ from urllib.parse import urlsplit
 
 from client_sdk.io.transport import CLOSE_S, Pipe, SocketTransport
 from client_sdk.io.websocket import WebSocketTransport
-from rsocket_wire.ports import SCHEMES, TCP_PORT, WS_PORT
+from rsocket_wire.ports import SCHEMES, TCP_PORT, WS_PORT, without_password
 
-_HOST_AND_PATH: Final = re.compile(r"(\[[^]]*\]|[^/@:]*)(:\d*)?/")  # what follows may have an @
 READ_BYTES: Final = 256 * 1024  # at most, per read
 
 
@@ -73,11 +72,10 @@ class Target:
 
 def _check_no_password(url: str) -> None:
     """ValueError, which does not show it, whatever the scheme is and although the password may have a slash."""
-    scheme, colon, rest = url.partition("://") if "://" in url else ("tcp", "://", url)
-    head, at, host = rest.rpartition("@")
-    if at and scheme != "unix" and not _HOST_AND_PATH.match(head):
+    meant = without_password(url)
+    if meant != url:
         text = "a URL holds no user and no password"
-        raise ValueError(f"{text}; write {scheme}{colon}{host}, and give credentials=Password(name, password)")
+        raise ValueError(f"{text}; write {meant}, and give credentials=Password(name, password)")
 
 
 def _meant(url: str) -> str:

@@ -124,6 +124,7 @@ def test_contexts_are_added_used_listed_replaced_and_removed() -> None:
     [
         (("--url", "http://x"), "is no URL of a broker"),
         (("--url", "tcp://ada:secret@x"), "a URL holds no user and no password"),
+        (("--url", "tcp://ada:12/secret@x"), "a URL holds no user and no password"),
         (("--admin", "http://ada:secret@x"), "a URL holds no password"),
         (("--url", URL, "--ask-password"), "--ask-password needs --user"),
         (("--url", URL, "--ask-token"), "the token is empty"),

@@ -36,6 +36,11 @@ async def test_server_that_is_no_websocket_surfaces_from_connect(broker: FakeBro
         "ada:secret@host",
         "wss://ada:sec/ret@host/path",
         "ws://a@h",
+        "tcp://ada:123/sec@host",
+        "tls://ada:123/sec@host:7878",
+        "ada:123/sec@host",
+        "ws://ada:123/sec@host:7879/path",
+        "wss://ada:654321/sec@host",
     ],
 )
 def test_a_password_in_a_url_is_refused_and_not_shown(url: str) -> None:
