@@ -360,7 +360,7 @@ def _operate(path: str | None, folder: str | None, main: Callable[[Operated], Co
         options = load(path, os.environ, {"samwise.dir": folder}).samwise
     except ConfigErrors as error:
         click.echo(error.text, err=True)
-        sys.exit(exit_status.USAGE)
+        sys.exit(exit_status.NOT_INSTALLED if error.is_lack else exit_status.USAGE)
     if not options.dir:
         raise click.UsageError("where are the messages? Give --dir, --config or RSB_SAMWISE__DIR")
     if not (Path(options.dir) / STORE_NAME).exists():

@@ -47,7 +47,7 @@ def tell(principal: str, announce: Sequence[str], address: Sequence[str], path: 
         config = load_all(path, os.environ, {}).config
     except ConfigErrors as error:
         click.echo(str(error), err=True)
-        return exit_status.USAGE
+        return exit_status.NOT_INSTALLED if error.is_lack else exit_status.USAGE
     route = tags
     if announce:
         service = next((tag.value or "" for tag in tags if tag.key == SERVICE_NAME), "")

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from broker import exit_status
 from broker.commands.main import main
+from broker.config import auth
+from broker.config.extras import AUTH_LINE
 from broker.events import ROUTE_JOINED
 from tests.spark_sink.pipeline.batches import told
 from tests.spark_sink.pipeline.folders import EventSource, seal
@@ -216,3 +219,13 @@ def test_what_would_be_a_pattern_or_more_toml_is_not_suggested(tmp_path: Path) -
 def test_suggest_needs_tables(tmp_path: Path) -> None:
     result = run("suggest", "--tables", str(tmp_path))
     assert (result.exit_code, "holds no tables" in result.stderr) == (2, True)
+
+
+def test_an_extra_that_is_not_installed_has_its_own_status(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "lack_of_auth", lambda: f"needs jwt: {AUTH_LINE}")
+    for words in (
+        ("access", "why", "--as", "anonymous", "--announce", "service=orders", "--config", str(config)),
+        ("samwise", "messages", "list", "--config", str(config)),
+        ("check", str(config)),
+    ):
+        assert CliRunner().invoke(main, words).exit_code == exit_status.NOT_INSTALLED
