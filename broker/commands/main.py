@@ -155,6 +155,8 @@ def _hint(error: click.UsageError) -> str:
         option = error.option_name
         if command.name == "serve" and option in ("--port", "-p", "--host"):
             return f"{LISTEN.format(port='PORT')}."
+        if command.name == "check" and option == "--config":
+            return f"The file stands alone: {PROGRAM} check FILE."
         known = {each for parameter in command.params for each in parameter.opts}
         if option == "--password" and "--user" in known:
             return "Write --user NAME, with the password in the variable RSOCKET_BROKER_PASSWORD."

@@ -43,6 +43,7 @@ ENDS = [
     "serve --port 18900",
     "serve 18900",
     "check /nowhere/broker.toml",
+    "check --config broker.toml",
     "call",
     "call --password secret",
     "call orders create x",
