@@ -16,6 +16,7 @@ import click
 from admin_api.ctl.opening import OPENER
 from admin_api.ctl.place import PAGE
 from broker import exit_status
+from rsocket_wire.rsocket.foreign import NO_HTTP_LINE
 from spark_sink.event_files.local_token import find_local_token, local_token_paths
 from spark_sink.terminal import plain
 
@@ -100,8 +101,12 @@ class AdminClient:
             if problem["code"] == "no-token":
                 text = f"{text.partition(', as ')[0]}; {self._way_to_token()}"
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
-            is_websocket = error.code == HTTPStatus.UPGRADE_REQUIRED
-            what = "speaks RSocket over WebSocket" if is_websocket else f"is not an admin API (HTTP {error.code})"
+            if error.code == HTTPStatus.UPGRADE_REQUIRED:
+                what = "speaks RSocket over WebSocket"
+            elif NO_HTTP_LINE.endswith(f" {error.code} {error.reason}"):
+                what = "speaks RSocket without HTTP"
+            else:
+                what = f"is not an admin API (HTTP {error.code})"
             self._end(f"the server at {self._url} {what}; {_WHERE}", exit_status.NO_ANSWER)
         self._end(plain(text), exit_status.REFUSED)
 

@@ -19,6 +19,7 @@ from admin_api.ctl.tables import LINKS, state_text, tags_text
 from admin_api.errors import AdminError
 from broker import exit_status
 from broker.commands.main import main
+from rsocket_wire.rsocket.foreign import NO_HTTP
 from tests.admin_api.asking import Api, run, said, squeezed
 from tests.admin_api.fakes import PIPE_STATE, FakeAdmin
 from tests.admin_api.gateway import FakeGateway
@@ -185,6 +186,7 @@ async def test_another_server_than_the_admin_api_is_one_sentence_and_exit_status
     where = "--admin is the address of the REST API"
     for answer, tls, scheme, sentence in (
         (b"\0\0\x0e", None, "http", f"does not speak HTTP; {where}, and if it speaks TLS, use https://"),
+        (NO_HTTP, None, "http", f"speaks RSocket without HTTP; {where}"),
         (b"HTTP/1.1 426 Upgrade Required\r\n\r\n", None, "http", f"speaks RSocket over WebSocket; {where}"),
         (b"HTTP/1.1 200 OK\r\n\r\n[]", None, "http", f"is not an admin API; {where}"),
         (b"", context, "http", f"does not speak HTTP; {where}, and if it speaks TLS, use https://"),
