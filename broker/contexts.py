@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from broker.config import CONTEXT_VARIABLE
 from broker.config.toml import toml_key, toml_text
+from rsocket_wire.files import system_reason
 from rsocket_wire.ports import SCHEMES, without_password
 
 PROGRAM: Final = "rsocket-broker"
@@ -74,7 +75,7 @@ class Contexts:
                 file.write("\n".join([*lines, ""]).lstrip("\n"))
             os.replace(part, self.path)
         except OSError as error:
-            raise ContextError(f"{self.path}: {(error.strerror or str(error)).lower()}") from None
+            raise ContextError(f"{self.path}: {system_reason(error)}") from None
         finally:
             with suppress(OSError):
                 part.unlink()
@@ -100,7 +101,7 @@ def read_contexts(environ: Mapping[str, str]) -> Contexts:
     except FileNotFoundError:
         return Contexts(path, {}, "")
     except OSError as error:
-        raise ContextError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise ContextError(f"{path}: {system_reason(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ContextError(f"{path} is no TOML: {error}") from None
     tables, selected = read.get("context", {}), read.get("selected", "")

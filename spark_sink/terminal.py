@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from rsocket_wire.files import system_reason
 from spark_sink.errors import BadFolder, BadMoment, SinkError
 from spark_sink.timestamps import moment_of
 
@@ -158,7 +159,7 @@ def write_text(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BadFolder(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise BadFolder(f"{path} cannot be written: {system_reason(error)}") from None
 
 
 def moment_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:

@@ -107,7 +107,7 @@ FLOORS = [
     ["broker.cluster"],
     ["broker.lifecycle"],
     ["broker.core"],
-    ["broker.exit_status", "rsocket_wire.models", "rsocket_wire.ports"],
+    ["broker.exit_status", "rsocket_wire.files", "rsocket_wire.models", "rsocket_wire.ports"],
     ["broker.config", "broker.load_meter", "broker.log", "broker.limited_log", "rsocket_wire.upgrade"],
     ["broker.edge"],
     ["broker.views"],

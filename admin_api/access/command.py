@@ -26,6 +26,7 @@ from broker.config.sections.admin_checks import (
     is_token_name,
     read_tokens,
 )
+from rsocket_wire.files import system_reason
 from spark_sink.number_types import Count
 
 DAY_S: Final = 86_400
@@ -72,7 +73,7 @@ def new(name: str, role: str, days: int, path: Path, is_json: bool) -> None:
     try:
         _append(path, made.line())
     except OSError as error:
-        _end(f"{path}: {(error.strerror or str(error)).lower()}")
+        _end(f"{path}: {system_reason(error)}")
     click.echo(json.dumps({"name": name, "role": role, "expires": _time(made), "token": text}) if is_json else text)
 
 
@@ -106,7 +107,7 @@ def revoke(name: str, path: Path, is_json: bool) -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
         _replace(path, [line for line in lines if line.split()[:1] != [name]])
     except OSError as error:
-        _end(f"{path}: {(error.strerror or str(error)).lower()}")
+        _end(f"{path}: {system_reason(error)}")
     click.echo(json.dumps({"revoked": name}) if is_json else f"{name} is revoked")
 
 
@@ -118,7 +119,7 @@ def _read(path: Path) -> tuple[AdminToken, ...]:
     try:
         return read_tokens(str(path))
     except OSError as error:
-        _end(f"{path}: {(error.strerror or str(error)).lower()}")
+        _end(f"{path}: {system_reason(error)}")
     except ValueError as error:
         _end(f"{path} {error}")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.sections.admin_checks import ADMIN, LOCAL, AdminToken, digest_of
+from rsocket_wire.files import system_reason
 from spark_sink.event_files.local_token import read_token, token_folders, token_name
 
 PREFIX: Final = "rsb_"  # so that whoever finds one knows what it is, and scanners of secrets find it
@@ -55,7 +56,7 @@ class LocalToken:
                     _make_private(path.parent)
                 _write(path, self._text)
             except OSError as error:
-                failed.append(f"{path}: {(error.strerror or str(error)).lower()}")
+                failed.append(f"{path}: {system_reason(error)}")
                 continue
             self._file = path
             _log.info("admin: changes and event files need the token in %s", path)

@@ -20,6 +20,7 @@ from broker import VERSION, exit_status
 from broker.commands.completion import add_shells
 from broker.commands.hangup import AtOnce
 from broker.config.extras import lack_of_events
+from rsocket_wire.files import system_reason
 
 PROGRAM: Final = "rsocket-broker"
 
@@ -183,7 +184,7 @@ def _ending() -> Iterator[None]:
     except OSError as error:
         exit_status.drop_output()
         place = "" if error.filename is None else f"{error.filename}: "
-        click.echo(f"{PROGRAM}: {place}{(error.strerror or str(error)).lower()}", err=True)
+        click.echo(f"{PROGRAM}: {place}{system_reason(error)}", err=True)
         sys.exit(exit_status.FAILED)
 
 

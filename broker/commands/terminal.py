@@ -21,6 +21,7 @@ from broker import exit_status
 from broker.commands.hangup import AtOnce
 from broker.config import URL_VARIABLE
 from broker.contexts import Context, ContextError, context_in_use, context_of
+from rsocket_wire.files import system_reason
 from rsocket_wire.ports import DEFAULT_URL, SCHEMES
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
         exit_status.drop_output()
         status = exit_status.PIPE_CLOSED
     except OSError as error:  # a full disk, a file that cannot be read
-        complain(_why(error))
+        complain(system_reason(error))
         exit_status.drop_output()
         status = exit_status.FAILED
     except ValueError as error:  # an argument that the SDK refuses: a URL, a mime type, a time
@@ -122,10 +123,6 @@ def _in_shell(text: str) -> str:
     for python, shell in IN_SHELL.items():
         text = text.replace(python, shell)
     return text
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def complain(text: str) -> None:
@@ -156,7 +153,7 @@ def read_text(option: str, text: str) -> bytes:
         with open(text[1:], "rb") as file:
             return file.read()
     except OSError as error:
-        raise click.UsageError(f"{option} {text}: {_why(error)}") from None
+        raise click.UsageError(f"{option} {text}: {system_reason(error)}") from None
 
 
 def read_lines(option: str, text: str) -> Iterator[bytes]:
@@ -167,7 +164,7 @@ def read_lines(option: str, text: str) -> Iterator[bytes]:
     try:
         descriptor = 0 if text == "-" else os.open(text[1:], os.O_RDONLY)
     except OSError as error:
-        raise click.UsageError(f"{option} {text}: {_why(error)}") from None
+        raise click.UsageError(f"{option} {text}: {system_reason(error)}") from None
     try:
         yield from _lines_of(descriptor)
     finally:
@@ -194,7 +191,7 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, READ_BYTES)
     except OSError as error:  # a folder, or standard input that is closed: no mistake of ours
-        raise click.ClickException(f"the items cannot be read: {_why(error)}") from None
+        raise click.ClickException(f"the items cannot be read: {system_reason(error)}") from None
 
 
 def checked_json(option: str, data: bytes) -> bytes:
@@ -296,7 +293,7 @@ def _check_readable(option: str, file: str) -> None:
             pass
     except OSError as error:
         where = "" if os.path.isabs(file) else f"; it was looked for at {os.path.abspath(file)}"
-        raise click.UsageError(f"{option} {file}: {_why(error)}{where}") from None
+        raise click.UsageError(f"{option} {file}: {system_reason(error)}{where}") from None
 
 
 class Place(NamedTuple):

@@ -17,6 +17,7 @@ from broker.config.sections.process import LogOptions
 from broker.edge.event_pipe import EventPipe
 from broker.events import BROKER_STARTED, BROKER_STOPPED, FileRecord, LifecycleEvent, MessageRecord
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.files import system_reason
 
 ID_NAME: Final = "events.id"  # in the folder of the gateway
 STOP_S: Final = 3.0  # for the writer to seal what it has; it goes on by itself then
@@ -70,5 +71,5 @@ def _id_in(folder: Path) -> str:
         made = str(uuid.uuid4())
         path.write_text(made)
     except OSError as error:
-        raise BrokerError("bad-config", f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise BrokerError("bad-config", f"{path}: {system_reason(error)}") from None
     return made

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.events import EVENTS_DROPPED, GATEWAYS, ROUTE_SEEN, TABLE_DIGEST
+from rsocket_wire.files import system_reason
 from spark_sink.errors import BadFile, BadFolder
 from spark_sink.event_files.folder import LOG, EventFile, list_folder
 from spark_sink.event_files.layout import LOG_SUFFIX, SUFFIX, find_segment, origin_of
@@ -42,7 +43,7 @@ class Logs:
         try:
             self._listing: Final = list_folder(events)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
+            why = system_reason(error)
             raise BadFolder(f"the events folder {events} cannot be read: {why}") from error
         if not self._listing.streams():
             raise BadFolder(f"the events folder {events} holds no events yet: is a broker writing to it?")

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from rsocket_wire.files import system_reason
 from spark_sink.errors import BadFolder
 from spark_sink.event_files.layout import ARCHIVE, Disk, recover
 from spark_sink.pipeline.filesystems import FileSystem, LocalFileSystem
@@ -121,7 +122,7 @@ def _told_as(sentence: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadFolder(f"{sentence}: {(error.strerror or str(error)).lower()}") from error
+        raise BadFolder(f"{sentence}: {system_reason(error)}") from error
 
 
 def _check_made_into(events: FileSystem, tables: FileSystem, tables_id: str) -> None:

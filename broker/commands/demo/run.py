@@ -31,6 +31,7 @@ from broker.commands.demo.traffic import ERRORS_PART, Traffic
 from client_sdk import address, multicast, shard
 from client_sdk.broker_process import BrokerProcess
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.files import system_reason
 from spark_sink.tables import read_table
 
 START_S = 30.0
@@ -77,7 +78,7 @@ def clear(data: Path) -> None:
         for name in ("report.md", "report.html"):
             (data / name).unlink(missing_ok=True)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = system_reason(error)
         raise BrokerError("bad-folder", f"{data} cannot be the folder of a demo: {reason}") from None
 
 
