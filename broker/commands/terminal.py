@@ -21,7 +21,7 @@ from broker import exit_status
 from broker.commands.hangup import AtOnce
 from broker.config import URL_VARIABLE
 from broker.contexts import Context, ContextError, context_in_use, context_of
-from rsocket_wire.files import system_reason
+from rsocket_wire.files import missing_advice, system_reason
 from rsocket_wire.ports import DEFAULT_URL, SCHEMES
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def read_text(option: str, text: str) -> bytes:
         with open(text[1:], "rb") as file:
             return file.read()
     except OSError as error:
-        raise click.UsageError(f"{option} {text}: {system_reason(error)}") from None
+        raise _unread(f"{option} {text}", text[1:], error) from None
 
 
 def read_lines(option: str, text: str) -> Iterator[bytes]:
@@ -164,7 +164,7 @@ def read_lines(option: str, text: str) -> Iterator[bytes]:
     try:
         descriptor = 0 if text == "-" else os.open(text[1:], os.O_RDONLY)
     except OSError as error:
-        raise click.UsageError(f"{option} {text}: {system_reason(error)}") from None
+        raise _unread(f"{option} {text}", text[1:], error) from None
     try:
         yield from _lines_of(descriptor)
     finally:
@@ -287,13 +287,17 @@ def credentials_of(token_file: str | None, user: str | None, context: Context) -
     return read_token
 
 
+def _unread(subject: str, file: str, error: OSError) -> click.UsageError:
+    advice = missing_advice(file) if isinstance(error, FileNotFoundError) else ""
+    return click.UsageError(f"{subject}: {system_reason(error)}{advice}")
+
+
 def _check_readable(option: str, file: str) -> None:
     try:
         with open(file, "rb"):
             pass
     except OSError as error:
-        where = "" if os.path.isabs(file) else f"; it was looked for at {os.path.abspath(file)}"
-        raise click.UsageError(f"{option} {file}: {system_reason(error)}{where}") from None
+        raise _unread(f"{option} {file}", file, error) from None
 
 
 class Place(NamedTuple):

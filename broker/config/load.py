@@ -274,7 +274,8 @@ def _read_file(path: str, found: _Findings) -> None:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        found.mistakes.append(Mistake(path, 0, "", why_unread(path, error)))
+        example = "; rsocket-broker check --options prints one" if isinstance(error, FileNotFoundError) else ""
+        found.mistakes.append(Mistake(path, 0, "", f"{why_unread(path, error)}{example}"))
         return
     except UnicodeDecodeError as error:
         found.mistakes.append(Mistake(path, 0, "", f"is not UTF-8 at byte {error.start}"))

@@ -6,6 +6,7 @@ from typing import Final
 
 from broker.config.toml import shown_value
 from rsocket_wire.errors import BrokerError
+from rsocket_wire.files import missing_advice
 
 MAKES_USERS: Final = "rsocket-broker password NAME"
 _MADE_BY: Final = {"auth.users": MAKES_USERS}
@@ -27,10 +28,9 @@ def why_unread(path: str, error: OSError, option: str = "") -> str:
     text = f"cannot be read: {error.strerror}"
     if isinstance(error, PermissionError):
         text += "; start this as a user who may read it, or let this one (chmod, chown)"
-    if isinstance(error, FileNotFoundError) and not Path(path).is_absolute():
-        text += f"; it was looked for at {Path(path).absolute()}"
-    if isinstance(error, FileNotFoundError) and option in _MADE_BY:
-        text += f"; {_MADE_BY[option]} makes its lines"
+    if isinstance(error, FileNotFoundError):
+        text += missing_advice(path)
+        text += f"; {_MADE_BY[option]} makes its lines" if option in _MADE_BY else ""
     return text
 
 

@@ -29,6 +29,7 @@ eject_after_errors = 0
 
 
 NOT_THERE = "cannot be read: No such file or directory; it was looked for at FOLDER"
+GIVE_ONE = "; write the path of a file that is there"
 OPEN = {"RSB_AUTH__MODE": "off"}  # else no listener may be reachable from other machines
 
 

@@ -11,7 +11,7 @@ from broker.config.auth import read_revocations, read_users
 from broker.config.settings import settings_of
 from rsocket_wire.wire.tags import Tag
 from tests.broker.access.refusals import refusal_of
-from tests.broker.config.sources import NOT_THERE, mistakes_of, of_file, write_pem
+from tests.broker.config.sources import GIVE_ONE, NOT_THERE, mistakes_of, of_file, write_pem
 from tests.broker.config.test_warnings import warnings_of
 from tests.broker.edge.admission.signers import key_set, signer
 
@@ -35,7 +35,7 @@ HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2g"
         ),
         (
             'accept = ["user"]\nusers = "none"',
-            [f'4: auth.users: "none" {NOT_THERE}/none; rsocket-broker password NAME makes its lines'],
+            [f'4: auth.users: "none" {NOT_THERE}/none{GIVE_ONE}; rsocket-broker password NAME makes its lines'],
         ),
     ],
 )
@@ -83,7 +83,7 @@ JWT = '[auth]\nmode = "observe"\naccept = ["jwt"]\n[jwt]\nissuer = "i"\naudience
     ("keys", "text"),
     [
         ("http://id.example/keys", "is neither a URL of https nor the path of a file"),
-        ("none", f"{NOT_THERE}/none"),
+        ("none", f"{NOT_THERE}/none{GIVE_ONE}"),
         ("junk", "is no JSON"),
         ("no-keys", "holds no key that verifies signatures"),
     ],

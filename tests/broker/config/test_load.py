@@ -8,7 +8,7 @@ from broker.config.load import ConfigErrors, Mistake, load
 from broker.config.options import Config
 from broker.config.sections.near import LISTEN
 from broker.config.urls import Listen
-from tests.broker.config.sources import A_CHOOSER, LISTS_ALL, NOT_THERE, SCHEMES, mistakes_of, of_file
+from tests.broker.config.sources import A_CHOOSER, GIVE_ONE, LISTS_ALL, NOT_THERE, SCHEMES, mistakes_of, of_file
 
 A_NUMBER_OF_TAGS = "must be a whole number from 1 to 125"
 
@@ -98,7 +98,7 @@ def test_a_broker_id_is_kept_in_its_canonical_text(folder: Path) -> None:
         ("[server]\nstop_grace_s = nan", "3: server.stop_grace_s: must be a number from 0 to 3600, not NaN"),
         ("[server]\nstop_grace_s = true", "3: server.stop_grace_s: must be a number from 0 to 3600, not true"),
         ("[tls]\nmin_version = 1.2", '3: tls.min_version: must be "1.2" or "1.3", not 1.2'),
-        ('[tls]\nclient_ca = "no.pem"', f'3: tls.client_ca: "no.pem" {NOT_THERE}/no.pem'),
+        ('[tls]\nclient_ca = "no.pem"', f'3: tls.client_ca: "no.pem" {NOT_THERE}/no.pem{GIVE_ONE}'),
         ('[tls]\nclient_ca = "."', '3: tls.client_ca: "." cannot be read: Is a directory'),
         ('[events]\ndir = "broker.toml"', '3: events.dir: "broker.toml" is not a directory'),
         ("[events]\nroll_s = 0", "3: events.roll_s: must be a number from 0.1 to 3600, not 0"),
@@ -122,7 +122,7 @@ def test_a_wrong_option_is_told_with_its_line_and_key(folder: Path, line: str, s
 def test_a_file_that_is_not_there_is_one_mistake(folder: Path) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load("gone.toml", {}, {})
-    text = f"{NOT_THERE.replace('FOLDER', str(folder))}/gone.toml"
+    text = f"{NOT_THERE.replace('FOLDER', str(folder))}/gone.toml{GIVE_ONE}; rsocket-broker check --options prints one"
     assert caught.value.mistakes == [Mistake("gone.toml", 0, "", text)]
     assert str(caught.value) == f"gone.toml: {text}"
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_no_text_is_one_mistake(folder: Path) -> None:
         ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "many", f'{A_NUMBER_OF_TAGS}, not "many"'),
         ("RSB_LIMITS__MAX_TAGS_PER_ROUTE", "0", f"{A_NUMBER_OF_TAGS}, not 0"),
         ("RSB_ROUTING__STRICT_HINTS", "yes", 'must be true or false, not "yes"'),
-        ("RSB_TLS__KEY", "no.pem", f'"no.pem" {NOT_THERE}/no.pem'),
+        ("RSB_TLS__KEY", "no.pem", f'"no.pem" {NOT_THERE}/no.pem{GIVE_ONE}'),
     ],
 )
 def test_a_wrong_variable_is_told_with_its_name(folder: Path, variable: str, text: str, sentence: str) -> None:

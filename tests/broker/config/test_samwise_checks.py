@@ -7,7 +7,7 @@ import pytest
 from broker.config import extras
 from broker.config.load import load, load_all
 from broker.config.sections.samwise import ExchangeOptions, RabbitmqOptions, RetryOptions
-from tests.broker.config.sources import NOT_THERE, mistakes_of, of_file
+from tests.broker.config.sources import GIVE_ONE, NOT_THERE, mistakes_of, of_file
 
 START = '[samwise]\nendpoints = ["ipc:///run/samwise"]\ndir = "stored"\n'
 KEY = f'metadata\ncurve\n    public-key = "{"p" * 40}"\n    secret-key = "{"s" * 40}"\n'
@@ -81,7 +81,7 @@ def test_tables_of_rabbitmq_brokers_and_exchanges_are_kept_by_name(folder: Path)
         ),
         (
             '[samwise.rabbitmq.a]\nca = "nothing"',
-            f'2: samwise.rabbitmq.a.ca: "nothing" {NOT_THERE}/nothing',
+            f'2: samwise.rabbitmq.a.ca: "nothing" {NOT_THERE}/nothing{GIVE_ONE}',
         ),
         ('[samwise.rabbitmq.a]\nca = "junk"', '2: samwise.rabbitmq.a.ca: "junk" holds no certificate in PEM'),
         ("[samwise]\nmin_version = 105", "2: samwise.min_version: must be one of 100, 110, 120, not 105"),
