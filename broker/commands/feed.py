@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from broker import exit_status
+from broker.commands.config_file import with_config
 from broker.config.urls import WILDCARDS, Listen
 from rsocket_wire.errors import BrokerError
 from spark_sink.number_types import Number
@@ -45,13 +46,7 @@ def _configured(command: Callable[..., None]) -> Callable[..., None]:
                 type=click.Path(file_okay=False),
                 help="What the feed has to remember, instead of feed.dir.",
             ),
-            click.option(
-                "--config",
-                "path",
-                metavar="FILE",
-                type=click.Path(dir_okay=False, readable=False),
-                help="Configuration, TOML.",
-            ),
+            with_config,
         )
     ):
         command = option(command)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from broker import exit_status
+from broker.commands.config_file import with_config
 from broker.config.extras import lack_of_zeromq
 from client_sdk.gateways.samwise.layouts import CLIENT_VERSION, VERSION_1_2, VERSIONS
 from client_sdk.gateways.samwise.values import (
@@ -59,13 +60,7 @@ def samwise() -> None:
 @samwise.command()
 @click.option("--endpoint", "endpoints", multiple=True, metavar="ENDPOINT", help="Instead of samwise.endpoints.")
 @click.option("--dir", "folder", metavar="DIR", type=click.Path(file_okay=False), help="Instead of samwise.dir.")
-@click.option(
-    "--config",
-    "path",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, readable=False),
-    help="Configuration file, TOML.",
-)
+@with_config
 def serve(path: str | None, endpoints: tuple[str, ...], folder: str | None) -> None:
     """Run a gateway until SIGTERM or SIGINT. `rsocket-broker serve` does so itself where endpoints are configured."""
     from broker.config.load import ConfigErrors, load
@@ -250,13 +245,7 @@ def _storing(command: Callable[..., None]) -> Callable[..., None]:
             type=click.Path(file_okay=False),
             help="Directory of the messages, instead of samwise.dir.",
         ),
-        click.option(
-            "--config",
-            "path",
-            metavar="FILE",
-            type=click.Path(dir_okay=False, readable=False),
-            help="Its configuration.",
-        ),
+        with_config,
     ):
         command = option(command)
     return command

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from broker.commands.config_file import with_config
+
 
 @click.command()
 @click.option(
@@ -20,19 +22,13 @@ import click
 @click.option(
     "--log-frames", multiple=True, metavar="NAME", help="Log the frames of this service or connection; repeatable."
 )
-@click.option(
-    "--config",
-    "config_path",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, readable=False),
-    help="Configuration file, TOML.",
-)
+@with_config
 @click.option("--stop-at-eof", "stops_at_eof", is_flag=True, hidden=True)  # for programs that start one for themselves
-def serve(config_path: str | None, stops_at_eof: bool, **given: object) -> None:
+def serve(path: str | None, stops_at_eof: bool, **given: object) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
     Its log is JSON with log.format = "json" (RSB_LOG__FORMAT).
     """
     from broker.commands.broker_process import run_broker  # late: all that a broker is made of
 
-    run_broker(config_path, stops_at_eof, given)
+    run_broker(path, stops_at_eof, given)

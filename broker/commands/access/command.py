@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from broker.commands.config_file import with_config
+
 
 @click.group()
 def access() -> None:
@@ -17,13 +19,7 @@ def access() -> None:
 @click.option("--as", "principal", required=True, metavar="IDENTITY", help="jwt:NAME, user:NAME, ... or anonymous.")
 @click.option("--announce", multiple=True, metavar="TAGS", help="Tags of the route: service=orders,region=eu.")
 @click.option("--address", multiple=True, metavar="TAGS", help="Tags of the route that a request is to reach.")
-@click.option(
-    "--config",
-    "path",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, readable=False),
-    help="Configuration file, TOML.",
-)
+@with_config
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def why(principal: str, announce: tuple[str, ...], address: tuple[str, ...], path: str | None, as_json: bool) -> None:
     """Tell why an identity may announce a route or reach it, or not.
