@@ -2,7 +2,15 @@
 
 import pytest
 
-from rsocket_wire.rsocket.foreign import HTTP, TLS, foreign_length, foreign_protocol, foreign_text
+from rsocket_wire.rsocket.foreign import (
+    HTTP,
+    NO_HTTP,
+    NO_HTTP_LINE,
+    TLS,
+    foreign_length,
+    foreign_protocol,
+    foreign_text,
+)
 from rsocket_wire.rsocket.frames import Resume, Setup
 from rsocket_wire.rsocket.framing import FrameCursor
 from tests.fakes import framed
@@ -42,6 +50,17 @@ def test_a_length_that_is_none_tells_too() -> None:
     cursor.feed(b"GET / HTTP/1.1", 0.0)
     assert not cursor.advance()
     assert cursor.fault == "HTTP in place of frames: the URL of who connects has a wrong scheme or port"
+    assert cursor.foreign == HTTP
+
+
+def test_the_answer_to_http_is_whole() -> None:
+    head, _, body = NO_HTTP.partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [
+        NO_HTTP_LINE.encode(),
+        b"Connection: close",
+        b"Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}".encode(),
+    ]
 
 
 def test_who_dialled_is_told_what_to_use() -> None:
