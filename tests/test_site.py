@@ -41,3 +41,10 @@ def test_short_names_do_not_break(hooks: ModuleType) -> None:
 
 def test_the_first_page_links_to_the_picture(hooks: ModuleType) -> None:
     assert "](images/five-models.svg)" in hooks.front_page()
+
+
+def test_the_page_for_addresses_that_are_not_there_has_its_style_on_the_disk(hooks: ModuleType) -> None:
+    made = hooks.on_post_template('<head><link href="/site/wide.css">', template_name="404.html")
+    assert 'href="site/wide.css"' in made
+    assert "<base href=/>" in made
+    assert hooks.on_post_template('<a href="/">', template_name="sitemap.xml") == '<a href="/">'

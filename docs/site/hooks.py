@@ -50,10 +50,12 @@ TITLES: Final = {  # of pages, where the name of the module says too little
     "service": "Service: handlers",
     "run": "Running services",
     "codecs": "Codecs",
+    "contract": "Methods of a contract",
     "credentials": "Credentials",
     "errors": "Errors",
     "payload": "Payload",
     "caller": "Who calls",
+    "remote": "Calls of a contract",
     "sync": "Blocking API",
     "testing": "Testing",
     "tracing": "Tracing",
@@ -157,6 +159,15 @@ def on_page_content(html: str, **_: Any) -> str:
     html = _SHORT.sub('<code class="short">', html)
     html = _LINE.sub(lambda line: f'{line[0]} style="--indent: {len(line[1])}"', html)
     return _TABLE.sub(_readable_table, html)
+
+
+def on_post_template(html: str, template_name: str, **_: Any) -> str:
+    """The page for addresses that are not there has its style on the disk, too. A server shows it for addresses in all
+    folders, so there its links count from /."""
+    if template_name != "404.html":
+        return html
+    base = '<script>location.protocol != "file:" && document.write("<base href=/>")</script>'
+    return html.replace("<head>", f"<head>{base}", 1).replace('="/', '="')
 
 
 def _readable_table(match: re.Match[str]) -> str:
