@@ -72,8 +72,11 @@ def as_bytes(value: object, subject: str) -> bytes:
         raise TypeError(f"{subject} is a {type(value).__name__}: an await is missing before it")
     if isinstance(value, AsyncIterable):
         raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; take its items with `async for`")
-    is_text = isinstance(value, str)
-    hint = "text becomes bytes with text.encode()" if is_text else "other values need a codec, such as codec=JSON"
+    hint = "other values need a codec, such as codec=JSON"
+    if isinstance(value, str):
+        hint = "text becomes bytes with text.encode()"
+    elif isinstance(getattr(value, "data", None), bytes):
+        hint = "its bytes are .data"
     raise TypeError(f"{subject} is {type(value).__name__}, it must be bytes; {hint}")
 
 

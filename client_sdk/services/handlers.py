@@ -109,6 +109,15 @@ class Handler:
             return ()
         return (body, request) if self.order == BODY_REQUEST else (request, body)
 
+    def note(self, error: TypeError | AttributeError) -> None:
+        """The function has failed: when it took the request for bytes, the error says in the log what that has."""
+        if self.body != AS_REQUEST or self.order != BODY or "Request" not in str(error):
+            return
+        name = next(iter(inspect.signature(self.function).parameters))
+        text = f"{name} is the Request: write `{name}: bytes` to be given its bytes, or {name}.data"
+        if text not in getattr(error, "__notes__", ()):
+            error.add_note(text)
+
     async def call(self, request: Request) -> Any:
         """What it gives for this request, when it is its turn; for the models with at most one answer."""
         limit = self.limit
@@ -129,6 +138,9 @@ class Handler:
                 value = await result
                 if inspect.isawaitable(value):  # a function that is async and does not look so
                     value = await value
+        except (TypeError, AttributeError) as error:
+            self.note(error)
+            raise
         finally:
             if limit is not None and (lent is None or lent.is_back):
                 limit.leave()

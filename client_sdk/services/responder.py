@@ -67,6 +67,9 @@ class ServiceResponder:
                 )
             else:
                 answer = await handler.call(Request(REQUEST_RESPONSE, data, metadata, self.draining))
+        except (TypeError, AttributeError) as error:
+            handler.note(error)
+            raise
         finally:
             self._ended()
         if type(answer) is bytes:

@@ -116,6 +116,14 @@ def echo_service() -> Service:
         forgotten.close()  # or Python warns of it, too
         return forgotten
 
+    @echo.request_response("adds")
+    async def adds(data):  # type: ignore[no-untyped-def]  # the mistake
+        return b"created " + data
+
+    @echo.request_response("same")
+    async def same(data):  # type: ignore[no-untyped-def]  # the mistake
+        return data
+
     @echo.request_stream("ticks")
     async def ticks(request: client_sdk.Request) -> AsyncIterator[bytes]:
         yield b"tick"
@@ -438,6 +446,20 @@ async def _returns_int(world: World) -> str:
 async def _handler_awaits_nothing(world: World) -> str:
     with contextlib.suppress(client_sdk.ApplicationError):
         await world.client.request_response(ECHO, route="forgets")
+    return world.log()
+
+
+@mistake("a handler without annotation that takes the request for bytes; in its log")
+async def _adds_request(world: World) -> str:
+    with contextlib.suppress(client_sdk.ApplicationError):
+        await world.client.request_response(ECHO, route="adds")
+    return world.log()
+
+
+@mistake("a handler that returns the request; in its log")
+async def _returns_request(world: World) -> str:
+    with contextlib.suppress(client_sdk.ApplicationError):
+        await world.client.request_response(ECHO, route="same")
     return world.log()
 
 

@@ -3,9 +3,10 @@
 import asyncio
 import dataclasses
 import functools
+import json
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -407,3 +408,36 @@ def test_a_function_in_a_class_is_refused_with_what_to_write() -> None:
             @service.request_response()
             async def sell(self, request: Request) -> bytes:
                 return request.data
+
+
+async def test_a_handler_that_takes_the_request_for_bytes_is_told_of_in_its_failure() -> None:
+    service = Service("s")
+
+    @service.request_response("many", max_concurrency=2)
+    @service.request_response("plain")
+    async def length(body: Any) -> bytes:
+        return b"%d" % len(body)
+
+    @service.request_stream("items")
+    async def items(body):  # type: ignore[no-untyped-def]  # the mistake
+        yield body.decode()
+
+    @service.fire_and_forget()
+    async def note(body):  # type: ignore[no-untyped-def]  # the mistake
+        json.loads(body)
+
+    @service.request_response("own")
+    async def own(body: Request) -> bytes:
+        raise TypeError("a mistake of another kind")
+
+    async def notes_of(asking: Awaitable[object]) -> list[str]:
+        with pytest.raises((TypeError, AttributeError)) as caught:
+            await asking
+        return getattr(caught.value, "__notes__", [])
+
+    text = ["body is the Request: write `body: bytes` to be given its bytes, or body.data"]
+    assert await notes_of(ask(service, b"", "plain")) == text
+    assert await notes_of(ask(service, b"", "many")) == text
+    assert await notes_of(stream(service, metadata=route_bytes("items"))) == text
+    assert await notes_of(ServiceResponder(service).fire_and_forget(None, b"")) == text
+    assert await notes_of(ask(service, b"", "own")) == []
