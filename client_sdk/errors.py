@@ -379,6 +379,22 @@ class Unauthenticated(SetupRejected):
 
     default_word = "unauthenticated"
 
+    @property
+    def advice(self) -> str:
+        """What the broker accepts, where it says so, in the words of `connect`.
+
+        >>> Unauthenticated("the credentials are not accepted; this broker accepts user or certificate").advice
+        'connect with credentials=Password(name, password) or with a client certificate in ssl=, not with a Token'
+        """
+        kinds = [kind for kind in self.text.partition("this broker accepts ")[2].split(" or ") if kind in CONNECT_HOW]
+        if not kinds:
+            return super().advice
+        # Where the credentials are of a kind that it accepts it says no kinds.
+        is_other = "the credentials are not accepted" in self.text
+        tried = [what for kind, what in (("jwt", "a Token"), ("user", "a Password")) if is_other and kind not in kinds]
+        how = " or ".join(CONNECT_HOW[kind] for kind in kinds)
+        return f"connect {how}, not with {' or '.join(tried)}" if tried else f"connect {how}"
+
 
 class Denied(SetupRejected):
     """The broker knows who connects, and that may not announce this service, or has no role.
@@ -480,6 +496,14 @@ CONNECTION_ADVICE: Final[dict[str, str]] = {
     "resume-timeout": "the client resumed too late; it reconnects without resuming",
     "resume-overrun": "too much was sent meanwhile; the client reconnects without resuming",
     "too-large": "the other side does not complete a fragmented payload",
+}
+# By the kinds of the broker's auth.accept: what makes a connection of that kind.
+CONNECT_HOW: Final[dict[str, str]] = {
+    "user": "with credentials=Password(name, password)",
+    "jwt": "with credentials=Token(token)",
+    "certificate": "with a client certificate in ssl=",
+    "uid": "to a unix:// URL",
+    "anonymous": "without credentials=",
 }
 # Of a refused SETUP: the same connect() may succeed later.
 TRANSIENT_WORDS: Final = frozenset(

@@ -51,6 +51,10 @@ IN_SHELL = {
     "give connect() the right credentials=, a Token or a Password, or a client certificate in ssl=": (
         "log in by --token-file, --user or --cert"
     ),
+    "with credentials=Password(name, password)": "with --user",
+    "with credentials=Token(token)": "with --token-file",
+    "with a client certificate in ssl=": "with --cert",
+    "without credentials=": "without --user and --token-file",
     "the client reconnects; credentials= may be an async function that gives a new token each time": (
         "log in with a new token"
     ),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.access.identities import KINDS
 from client_sdk import errors
 from rsocket_wire.errors import CANCELED, CODE_WORDS, INVALID, REJECTED
 
@@ -66,3 +67,21 @@ def test_a_refused_setup_says_whether_it_may_be_tried_again() -> None:
         "auth-unavailable",
         "broker-stopped",
     ]
+
+
+def test_credentials_that_the_broker_does_not_accept_are_told_in_the_words_of_connect() -> None:
+    assert set(errors.CONNECT_HOW) == set(KINDS)
+    refused, none = "the credentials are not accepted", "the SETUP has no credentials, and the transport proves none"
+    said = {
+        f"{refused}; this broker accepts user": "connect with credentials=Password(name, password), not with a Token",
+        f"{refused}; this broker accepts jwt or uid": (
+            "connect with credentials=Token(token) or to a unix:// URL, not with a Password"
+        ),
+        f"{refused}; this broker accepts certificate": (
+            "connect with a client certificate in ssl=, not with a Token or a Password"
+        ),
+        f"{none}; this broker accepts jwt": "connect with credentials=Token(token)",
+        refused: errors.CONNECTION_ADVICE["unauthenticated"],
+        f"{none}; this broker accepts badges": errors.CONNECTION_ADVICE["unauthenticated"],  # a newer one
+    }
+    assert {text: errors.Unauthenticated(text).advice for text in said} == said

@@ -14,10 +14,21 @@ from argon2 import PasswordHasher
 from click.testing import CliRunner, Result
 
 from broker import exit_status
+from broker.access.identities import KINDS
 from broker.commands import terminal
 from broker.commands.main import main
 from broker.commands.offer.service import _tell
-from client_sdk import Change, ClientError, ConnectionLost, Password, Service, State, address, sync
+from client_sdk import (
+    Change,
+    ClientError,
+    ConnectionLost,
+    Password,
+    Service,
+    State,
+    Unauthenticated,
+    address,
+    sync,
+)
 from client_sdk.errors import CONNECTION_ADVICE
 from client_sdk.testing import SyncLocalBroker, sync_local_broker
 from tests.broker.edge.admission.signers import AUDIENCE, ISSUER, key_set, signer
@@ -410,6 +421,7 @@ def test_advice_to_programs_becomes_what_a_shell_can_do() -> None:
 
     made = [kind("why") for kind in below(ClientError)]
     made += [ConnectionLost("why", word=word) for word in CONNECTION_ADVICE]
+    made += [Unauthenticated(f"why; this broker accepts {kind}") for kind in KINDS]
     said = [terminal.said_of(error) for error in made]
     assert [text for text in said if re.search(r"\w=|\w\(|_", text)] == []
     unused = [python for python in terminal.IN_SHELL if not any(python in str(error) for error in made)]
