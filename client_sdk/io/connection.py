@@ -20,7 +20,7 @@ from typing import Any, Final
 from client_sdk import errors
 from client_sdk.io.dial import AnyPipe
 from client_sdk.io.dispatch import HANDLER_GRACE_S, Dispatcher, Responder
-from client_sdk.io.failures import CHECKED_BYTES, check_size, foreign_loop
+from client_sdk.io.failures import CHECKED_BYTES, check_size, foreign_loop, places_of
 from client_sdk.io.stream_pump import StreamPump, close_items, expire_opening, is_cancelled
 from client_sdk.io.transport import PipeTransport, SocketTransport, Transport
 from client_sdk.payload import Payload, Received, as_parts
@@ -454,10 +454,10 @@ class Connection:
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=HANDLER_GRACE_S)
             if left:
-                text = (
-                    "%d handlers did not end within %g s of being cancelled: let CancelledError and GeneratorExit pass"
-                )
-                _log.warning(text, len(left), HANDLER_GRACE_S)
+                places = places_of(left)
+                who = f"{len(left)} handlers" + (f", {places}," if places else "")
+                text = "%s did not end within %g s of being cancelled: let CancelledError and GeneratorExit pass"
+                _log.warning(text, who, HANDLER_GRACE_S)
 
     def _begin(self, stream: Stream) -> None:
         """A request of theirs, or what the broker itself says."""

@@ -3,9 +3,12 @@
 The text of an exception is not for callers, it may hold anything: they get a number, and the log has the rest under it.
 """
 
+import asyncio
 import logging
 import secrets
-from typing import Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
 
 from client_sdk.errors import ApplicationError, BadRequest, Refused
 from client_sdk.protocol.settings import MAX_PAYLOAD_BYTES
@@ -15,6 +18,7 @@ from rsocket_wire.rsocket.framing import MAX_FRAME_BYTES
 FRAME_OVERHEAD_BYTES: Final = 13  # header, initial credit, metadata length
 CHECKED_BYTES: Final = 1024 * 1024  # data and metadata below it are never too large
 MAX_TEXT_CHARACTERS: Final = 8192  # of an error; the rest of a longer one is cut
+_OWN: Final = str(Path(__file__).parents[1])  # where the SDK is
 _log: Final = logging.getLogger("client_sdk")
 
 
@@ -51,3 +55,18 @@ def failure_of(error: BaseException, what: str) -> tuple[int, str]:
         APPLICATION_ERROR,
         f"handler-failed: incident {incident}; look for it in the log of the service",
     )
+
+
+def places_of(tasks: Iterable[asyncio.Task[Any]]) -> str:
+    """Where the program waits in these tasks, `create (/app/orders.py:12)`; empty where that cannot be seen."""
+    return ", ".join(sorted({place for task in tasks if (place := _place_of(task.get_coro()))}))
+
+
+def _place_of(waiting: Any) -> str:
+    """The first function of a chain of coroutines that is not of the SDK."""
+    while waiting is not None:
+        code, frame = getattr(waiting, "cr_code", None), getattr(waiting, "cr_frame", None)
+        if code is not None and frame is not None and not code.co_filename.startswith(_OWN):
+            return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+        waiting = getattr(waiting, "cr_await", None)
+    return ""

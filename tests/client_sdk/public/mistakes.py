@@ -463,6 +463,25 @@ async def _returns_request(world: World) -> str:
     return world.log()
 
 
+@mistake("a handler that lets no CancelledError pass; in its log")
+async def _deaf(world: World) -> str:
+    deaf, told, ended = service(), asyncio.Event(), asyncio.Event()
+
+    @deaf.request_response("wait")
+    async def wait(data: bytes) -> bytes:
+        told.set()
+        while not ended.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ended.wait()
+        return data
+
+    with mock.patch("client_sdk.io.connection.HANDLER_GRACE_S", 0.01):
+        async with connect(world.url, service=deaf), begun(world.client, "wait", address("orders")):
+            await told.wait()
+    ended.set()
+    return world.log()
+
+
 # To call
 
 
