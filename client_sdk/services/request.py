@@ -36,7 +36,7 @@ class Request:
 
     @property
     def draining(self) -> asyncio.Event:
-        """Set when its service is about to stop: an endless stream ends kindly then, others just end.
+        """Set when its service is about to stop: an endless stream completes then, others finish.
 
         `while not request.draining.is_set(): yield ...`, or `await request.draining.wait()` beside what is waited for.
 
