@@ -70,7 +70,7 @@ TOGETHER: Final = {  # modules on the page of another one
 STRANGERS: Final = {"rsocket.payload": "client_sdk.payload"}  # where the types of a class of others are said
 ONCE: Final = "    options: { inherited_members: false }\n"  # what all errors have is said of ClientError
 _TABLE: Final = re.compile(r"<table>.*?</table>", re.DOTALL)
-_PART_END: Final = re.compile(r"(/|_|::|\.(?=\w))")  # of names of files, tests, options
+_PART_END: Final = re.compile(r"(/|_(?=\w{3})|::|\.(?=\w))")  # of names of files, tests, options
 _SHORT: Final = re.compile(r"(?<!<pre>)<code>(?=[^<]{1,24}</code>)")  # an option, a name: no line ends within it
 _LINE: Final = re.compile(r'<span id="__span-\d+-\d+"(?=>(?:<span class="w">)?( +))')  # of a program, if it is indented
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
