@@ -2,7 +2,7 @@
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -27,6 +27,18 @@ def hooks() -> ModuleType:
 def test_lines_of_programs_say_how_far_they_are_indented(hooks: ModuleType) -> None:
     lines = '<span id="__span-0-1">a</span><span id="__span-0-2">    b</span>'
     assert hooks.on_page_content(lines) == lines.replace('-2"', '-2" style="--indent: 4"')
+
+
+def test_lines_of_examples_in_docstrings_say_it_too(hooks: ModuleType) -> None:
+    line = '<span id="client_sdk.client.Client--__span-0-1">    b</span>'
+    assert hooks.on_page_content(line) == line.replace('-1"', '-1" style="--indent: 4"')
+
+
+def test_documents_that_docstrings_name_are_linked_from_the_reference(hooks: ModuleType) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="sdk/reference/client.md"))
+    made = hooks.on_page_content("<p>a contract (docs/sdk/contracts.md)</p>", page=page)
+    assert made == '<p>a contract (<a href="../../sdk/contracts.html">contracts</a>)</p>'
+    assert hooks.on_page_content("<p>see docs/limits.md</p>") == "<p>see docs/limits.md</p>"
 
 
 def test_a_bar_in_code_of_a_cell_has_no_backslash(hooks: ModuleType) -> None:

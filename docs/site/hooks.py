@@ -72,7 +72,10 @@ ONCE: Final = "    options: { inherited_members: false }\n"  # what all errors h
 _TABLE: Final = re.compile(r"<table>.*?</table>", re.DOTALL)
 _PART_END: Final = re.compile(r"(/|_(?=\w{3})|::|\.(?=\w))")  # of names of files, tests, options
 _SHORT: Final = re.compile(r"(?<!<pre>)<code>(?=[^<]{1,24}</code>)")  # an option, a name: no line ends within it
-_LINE: Final = re.compile(r'<span id="__span-\d+-\d+"(?=>(?:<span class="w">)?( +))')  # of a program, if it is indented
+_LINE: Final = re.compile(
+    r'<span id="[^"]*__span-\d+-\d+"(?=>(?:<span class="w">)?( +))'
+)  # of a program, if it is indented
+_DOCUMENT: Final = re.compile(r"(?<=[( ])docs/((?:[\w-]+/)*)([\w-]+)\.md")  # that a docstring names
 OWN_MODULES: Final = ("sync", "testing", "tracing", "rsocket_py")  # what one imports as client_sdk.NAME
 
 
@@ -153,9 +156,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"\[([^\]]*)\]\((\.\./[^)#]*)[^)]*\)", named, markdown)
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def on_page_content(html: str, page: Any = None, **_: Any) -> str:
     """For narrow screens: cells say which column they are of, names in them break where their parts end, and lines of
-    programs say how far they are indented. Short names do not break anywhere."""
+    programs say how far they are indented. Short names do not break anywhere. What docstrings name is linked."""
+    if page is not None and page.file.src_uri.startswith("sdk/reference/"):
+        html = _DOCUMENT.sub(r'<a href="../../\1\2.html">\2</a>', html)
     html = _SHORT.sub('<code class="short">', html)
     html = _LINE.sub(lambda line: f'{line[0]} style="--indent: {len(line[1])}"', html)
     return _TABLE.sub(_readable_table, html)
