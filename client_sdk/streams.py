@@ -10,9 +10,11 @@ still being worked on is never overtaken by more than the window. Knows no frame
 
 import asyncio
 import contextlib
+import sys
+import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from client_sdk.errors import ClientError, DeadlineExceeded
 from client_sdk.mistakes.operators import refused
@@ -175,6 +177,13 @@ class Inflow(AsyncIterator[Payload]):
             self._waiter.set_result(None)
 
 
+class Ending(Protocol):
+    """What ends for ever."""
+
+    @property
+    def is_over(self) -> bool: ...
+
+
 class Flow(AsyncIterator[Item]):
     """The items of a stream or channel: `async for`, or `async with` to be sure of the end. One reader.
 
@@ -192,19 +201,29 @@ class Flow(AsyncIterator[Item]):
     """
 
     _loop: asyncio.AbstractEventLoop | None = None  # None until the request was sent, also for one that was refused
+    _open_stream: Callable[[Inflow], Awaitable[None]] | None = None  # None once it was sent
 
     def __init__(
-        self, open_stream: Callable[[Inflow], Awaitable[None]], initial_n: int, timeout_s: float | None, what: str
+        self,
+        open_stream: Callable[[Inflow], Awaitable[None]],
+        initial_n: int,
+        timeout_s: float | None,
+        what: str,
+        client: "Ending | None" = None,
     ) -> None:
-        """`open_stream` sends the request; `what` names it in errors. ValueError for an `initial_n` outside 31 bits."""
+        """`open_stream` sends the request, `what` names it in errors; after the end of `client` nobody need read it.
+
+        ValueError for an `initial_n` outside 31 bits.
+        """
         if not isinstance(initial_n, int):
             raise TypeError(f"initial_n is {type(initial_n).__name__}, it must be int: items under way at a time")
         if not 1 <= initial_n <= MAX_N:
             raise ValueError(f"initial_n is {initial_n}, it must be 1..{MAX_N}")
-        self._open_stream: Callable[[Inflow], Awaitable[None]] | None = open_stream  # None once it was sent
+        self._open_stream = open_stream
         self._inflow: Final = Inflow(initial_n, initial_n)
         self._timeout_s: Final = timeout_s
         self._what: Final = what
+        self._client: Final = client
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {_HOW}>"
@@ -258,7 +277,10 @@ class Flow(AsyncIterator[Item]):
 
     def __del__(self) -> None:
         # A loop that was left early drops its iterator, and nobody else holds it.
-        if self._loop is not None and not self._inflow.is_ended:
+        if self._loop is None:
+            if self._open_stream is not None:
+                warn_unread(self._what, self._client)
+        elif not self._inflow.is_ended:
             with contextlib.suppress(RuntimeError):  # the event loop is closed, and the connection with it
                 self._loop.call_soon_threadsafe(self._inflow.cancel)
 
@@ -281,3 +303,11 @@ class Flow(AsyncIterator[Item]):
             if isinstance(error, TimeoutError) and not isinstance(error, ClientError) and deadline.expired():
                 raise DeadlineExceeded(inflow.late_text) from None
             raise
+
+
+def warn_unread(what: str, client: Ending | None) -> None:
+    """In the `__del__` of a stream whose request was never sent. Not where its `client` has ended, or the program."""
+    if not sys.is_finalizing() and (client is None or not client.is_over):
+        is_async = asyncio._get_running_loop() is not None  # else it may be one of a client without async
+        how = _HOW if is_async else "read it with `for item in stream:`, in an event loop with `async for`"
+        warnings.warn(f"{what} was never read, and so never sent: {how}", RuntimeWarning, stacklevel=3)

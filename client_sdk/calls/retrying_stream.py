@@ -12,7 +12,7 @@ from client_sdk.calls.call import Call, Calls, passed_on
 from client_sdk.io.connection import Connection
 from client_sdk.payload import Payload
 from client_sdk.spans import Calling
-from client_sdk.streams import Flow, Inflow
+from client_sdk.streams import Flow, Inflow, warn_unread
 
 # A flow that has not begun: of what gives its connection then, the metadata, seconds for it (None: no deadline).
 MakeFlow = Callable[[Callable[[], Connection], bytes, float | None], Flow[Payload]]
@@ -31,7 +31,7 @@ def flow_of(calls: Calls, call: Call, initial_n: int, items: AsyncIterable[objec
             else:
                 await connected().request_channel(aiter(cast("AsyncIterable[object]", items)), head, initial_n, inflow)
 
-        return Flow(begin, initial_n, left_s, call.model)
+        return Flow(begin, initial_n, left_s, call.model, calls.manager)
 
     head = calls.cache.of(call.address, call.route, call.timeout_s)  # raises now what is wrong with it
     if calls.makes_spans or call.retry.attempts > 1 or call.wait_s > 0:
@@ -76,6 +76,8 @@ class RetryingStream(Flow[Payload]):
             await flow.aclose()
 
     def __del__(self) -> None:
+        if self._flow is None and not self._is_over and self._calling is None:
+            warn_unread(self._call.model, self._calls.manager)
         self._end(None)  # the flow below looks after itself
 
     async def _first(self) -> Payload | None:

@@ -1,11 +1,14 @@
 """Credit, item by item."""
 
 import asyncio
+import warnings
 
 import pytest
 
+from client_sdk import NO_RETRY, NoRoute, RetryPolicy, address, connect
 from client_sdk.payload import Payload
 from client_sdk.streams import Flow, Inflow
+from tests.client_sdk.fake_broker import FakeBroker
 
 
 class Ledger:
@@ -115,3 +118,26 @@ async def test_items_that_wait_are_none_in_a_window_of_one_and_all_at_the_end() 
     ending.ended(None)
     assert len(ending.take_waiting()) == 4
     assert await ending.take() is None
+
+
+@pytest.mark.parametrize("retry", [NO_RETRY, RetryPolicy(attempts=2, first_delay_s=0.001)])
+async def test_a_stream_that_was_read_closed_or_outlived_its_client_is_not_warned_of(
+    broker: FakeBroker, retry: RetryPolicy
+) -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        async with connect(broker.url, retry=retry) as client:
+            closed = client.request_stream(address("x"))
+            await closed.aclose()
+            async with client.request_stream(address("x")):
+                pass
+            with pytest.raises(NoRoute):
+                await anext(client.request_stream(address("x")))
+            late = client.request_stream(address("x"))
+            assert warned == []
+            client.request_stream(address("x"))
+            assert [str(each.message).partition(":")[0] for each in warned] == [
+                "request_stream was never read, and so never sent"
+            ]
+        del closed, late
+    assert len(warned) == 1

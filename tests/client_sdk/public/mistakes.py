@@ -349,6 +349,14 @@ async def _not_awaited(world: World) -> str:
     return str(warned[0].message)
 
 
+@mistake("a stream that nobody reads")
+async def _never_read(world: World) -> str:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        world.client.request_stream(ECHO, route="ticks")
+    return str(warned[0].message)
+
+
 @mistake("a call of a closed client")
 async def _closed(world: World) -> None:
     client = await connect(world.url)
