@@ -163,11 +163,14 @@ def _target(
 
 def _check_method(name: str) -> None:
     """Warns of a name that no broker of this version knows; it is sent all the same, another broker may know it."""
-    from broker.routing.choosers.registry import METHOD_NAMES, ROUND_ROBIN, Methods
+    from broker.config.toml import either
+    from broker.routing.choosers.registry import ROUND_ROBIN, Methods
+    from broker.routing.policies import CHOOSERS, WRAPPERS
 
     if Methods().find(name, ROUND_ROBIN) is None:
-        near = difflib.get_close_matches(name, METHOD_NAMES, 1)
-        hint = f"did you mean {near[0]}?" if near else f"write {', '.join(METHOD_NAMES[:-1])} or {METHOD_NAMES[-1]}"
+        known = (*CHOOSERS, *WRAPPERS)
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"write {either(known)}"
         terminal.complain(f"--lb {name}: a broker that knows no such method takes that of the service; {hint}")
 
 

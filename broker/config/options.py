@@ -22,6 +22,7 @@ from broker.config.sections.routing import ProtectionOptions, RoutingOptions
 from broker.config.sections.samwise import ExchangeOptions, RabbitmqOptions, SamwiseOptions
 from broker.config.toml import either, toml_text
 from broker.config.urls import Listen
+from broker.routing.policies import CHOOSERS, WRAPPERS
 
 VARIABLE_PREFIX: Final = "RSB_"
 MAX_SERVICES: Final = 1000  # tables [service.NAME]: a file that people still read
@@ -33,8 +34,6 @@ MAX_ROLES: Final = 1000  # tables [role.NAME]
 MAX_MIRRORS: Final = 100  # tables [feed.subscribe.NAME], and [feed.winnow.NAME]
 CONTROLS: Final = ("status", "stop", "restart")
 WORDS_OF: Final = {"control": CONTROLS, "identity": KINDS}  # what items of a list of this form may be
-CHOOSERS: Final = ("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma")
-WRAPPERS: Final = ("zone_first", "sticky")  # of another chooser, which stands behind a colon
 POLICY_SECTIONS: Final = ("routing", "protection")
 UNITS: Final = {"_s": "seconds", "_bytes": "bytes", "_percent": "percent"}  # of options whose names end so
 MAX_ONE_OF: Final = 1_000_000  # requests, of which one is written

@@ -11,10 +11,10 @@ from typing import Final
 from broker.events import NO_KEY
 from broker.routing.candidates import Candidates
 from broker.routing.choosers.chooser import Chooser, Turn
-from broker.routing.choosers.registry import METHOD_NAMES, ROUND_ROBIN, Method, Methods
+from broker.routing.choosers.registry import ROUND_ROBIN, Method, Methods
 from broker.routing.choosers.sticky import sticky_key
 from broker.routing.health.loads import ServiceLoad
-from broker.routing.policies import Policies, Policy
+from broker.routing.policies import CHOOSERS, WRAPPERS, Policies, Policy
 from broker.routing.reach import Reach
 from broker.routing.remarks import Remarks
 from broker.routing.sharding.hashes import key_hash
@@ -312,7 +312,7 @@ class Addresses:
             if method is not None:
                 return method
             self.unknown_methods += 1
-            self._remark(LB_METHOD.short_name, hint, policy.chooser, METHOD_NAMES, target)
+            self._remark(LB_METHOD.short_name, hint, policy.chooser, (*CHOOSERS, *WRAPPERS), target)
         method = self._of_services.get(policy.chooser)
         if method is None:
             method = self._methods.find(policy.chooser, policy.chooser)

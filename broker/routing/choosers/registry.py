@@ -28,11 +28,6 @@ PEAK_EWMA: Final = "peakewma"
 STICKY: Final = "sticky"
 ZONE_FIRST: Final = "zonefirst"
 
-# As they are written in texts.
-METHOD_NAMES: Final = (
-    *("round_robin", "random", "weighted", "least_busy", "power_of_two", "peak_ewma"),
-    *("zone_first", "sticky"),
-)
 _ALIASES: Final = {
     "rr": ROUND_ROBIN,
     "weightedrandom": WEIGHTED,
