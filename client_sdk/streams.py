@@ -209,7 +209,7 @@ class Flow(AsyncIterator[Item]):
         initial_n: int,
         timeout_s: float | None,
         what: str,
-        client: "Ending | None" = None,
+        client: Ending | None = None,
     ) -> None:
         """`open_stream` sends the request, `what` names it in errors; after the end of `client` nobody need read it.
 
