@@ -1,0 +1,122 @@
+"""Of callers."""
+
+import asyncio
+import json
+from unittest import mock
+
+import client_sdk
+from client_sdk import (
+    address,
+    connect,
+    multicast,
+    shard,
+)
+from client_sdk.testing import local_broker
+from tests.client_sdk.public.mistakes.world import ECHO, World, begun, echo_service, items_of, mistake, unseen, wrong
+
+wrong("a method that clients have not", lambda world: unseen(world.client).call("echo"))
+wrong("a service's name with a slip", lambda world: world.client.request_response(address("ehco"), route="say"))
+wrong("a service's name with the route behind it", lambda world: world.client.request_response(address("echo.say")))
+wrong("`name=` in place of the service's name", lambda world: world.client.request_response(address(name="echo")))
+wrong("tags that no service has", lambda world: world.client.request_response(address("echo", region="us")))
+wrong("a route that the service has not", lambda world: world.client.request_response(ECHO, route="sya"))
+wrong("a route of another model", lambda world: world.client.request_response(ECHO, route="ticks"))
+wrong("no `route=`", lambda world: world.client.request_response(ECHO))
+wrong("the route in third place", lambda world: unseen(world.client).request_response(ECHO, b"", "say"))
+wrong("`timeout=`", lambda world: unseen(world.client).request_response(ECHO, route="say", timeout=1))
+wrong("a deadline in the past", lambda world: world.client.request_response(ECHO, route="say", timeout_s=-1))
+wrong("a deadline that is too short", lambda world: world.client.request_response(ECHO, route="never", timeout_s=0.01))
+wrong("the name of a service in place of an address", lambda world: world.client.request_response(unseen("echo")))
+wrong("text", lambda world: world.client.request_response(ECHO, "text", route="say"))
+wrong("a value without a codec", lambda world: world.client.request_response(ECHO, ["a"], route="count"))
+wrong("a value that JSON has not", lambda world: world.values.request_response(ECHO, object(), route="count"))
+wrong("`codec=json`", lambda world: connect(world.url, codec=unseen(json)))
+wrong("`returns=` without a codec", lambda world: world.client.request_response(ECHO, route="say", returns=int))
+wrong(
+    "the name of a type in place of the type",
+    lambda world: world.values.request_response(ECHO, ["a"], route="count", returns=unseen("Order")),
+)
+wrong(
+    "another type than the handler gives",
+    lambda world: world.values.request_response(ECHO, ["a"], route="count", returns=str),
+)
+wrong(
+    "a value in place of a type",
+    lambda world: world.values.request_response(ECHO, ["a"], route="count", returns=unseen([int])),
+)
+
+
+@mistake("`answer.decode()`")
+async def _decoded_answer(world: World) -> None:
+    unseen(await world.client.request_response(ECHO, route="say")).decode()
+
+
+@mistake("text and an answer in one sum")
+async def _added_answer(world: World) -> None:
+    "answer: " + unseen(await world.client.request_response(ECHO, route="say"))
+
+
+@mistake("an answer that is compared with bytes")
+async def _compared_answer(world: World) -> None:
+    assert unseen(await world.client.request_response(ECHO, route="say")) == b""
+
+
+wrong("data of another type", lambda world: world.values.request_response(ECHO, "a", route="count", returns=int))
+wrong(
+    "items of a channel in a list",
+    lambda world: items_of(world.client.request_channel(ECHO, unseen([b"a"]), route="talk")),
+)
+wrong("an option that policies have not", lambda world: unseen(client_sdk.RetryPolicy)(retries=3))
+wrong("`retry=3`", lambda world: world.client.request_response(ECHO, route="say", retry=unseen(3)))
+wrong("a Payload", lambda world: world.client.request_response(ECHO, client_sdk.Payload(b"a"), route="say"))
+wrong("metadata that is text", lambda world: world.client.request_response(ECHO, metadata=unseen({"text/plain": "a"})))
+wrong("an address without tags", lambda world: address())
+wrong("a tag that is a number", lambda world: address("echo", version=unseen(3)))
+wrong("`shard` without a key", lambda world: unseen(shard)("carts"))
+wrong("a key that is no tag", lambda world: shard("carts", key="user"))
+wrong("too much at a time", lambda world: world.client.request_response(ECHO, bytes(70_000_000), route="say"))
+
+
+@mistake("more requests than a handler takes")
+async def _over_limit(world: World) -> None:
+    async with begun(world.client, "one"):
+        await world.client.request_response(ECHO, route="one")
+
+
+@mistake("more requests than a connection may have")
+async def _too_many_streams(world: World) -> None:
+    async with (
+        local_broker(limits__max_streams_per_connection=1) as url,
+        connect(url, service=echo_service()),
+        connect(url) as client,
+        begun(client, "never"),
+    ):
+        await client.request_response(ECHO, route="say")
+
+
+@mistake("a service that is about to stop")
+async def _draining(world: World) -> None:
+    async with connect(world.url, service=echo_service(), tags={"region": "us"}) as offered:
+        to = address("echo", region="us")
+        async with begun(world.client, "never", to):
+            while not offered.working_n:
+                await asyncio.sleep(0)
+            with mock.patch("client_sdk.services.advertisement.SETTLE_S", 0.0):
+                draining = asyncio.ensure_future(offered.drain(0.05))
+                try:
+                    for _ in range(1000):
+                        await world.client.request_response(to, route="say")
+                finally:
+                    await draining
+
+
+@mistake("a gather of a channel")
+async def _gather_channel(world: World) -> str:
+    (answer,) = await world.client.gather(multicast("echo"), route="talk", timeout_s=5)
+    return str(answer.error)
+
+
+@mistake("a gather without `route=`")
+async def _gather_anything(world: World) -> str:
+    (answer,) = await world.client.gather(multicast("echo"), timeout_s=5)
+    return str(answer.error)
