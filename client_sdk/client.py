@@ -137,6 +137,7 @@ class Client(ConnectionWaits):
 
     # what it offers
 
+    @advised("await client.set_tags({'region': 'us'})")
     async def set_tags(self, tags: Mapping[str, str | None]) -> None:
         """From now on these tags in place of those that `connect` was given; those of its Service stay.
 
@@ -151,6 +152,7 @@ class Client(ConnectionWaits):
         self._advertisement.set_tags(tags)
         await self._advertisement.tell()
 
+    @advised("await client.drain(timeout_s=10)")
     async def drain(self, timeout_s: float = DEFAULT_DRAIN_S) -> None:
         """Closes without losing a request: no new ones come, those that its handlers work on end, then the connection.
 
@@ -168,21 +170,11 @@ class Client(ConnectionWaits):
 
     @overload
     async def request_response(
-        self,
-        address: Address,
-        data: object = b"",
-        *,
-        returns: None = None,
-        **options: Unpack[RequestOptions],
+        self, address: Address, data: object = b"", *, returns: None = None, **options: Unpack[RequestOptions]
     ) -> Payload: ...
     @overload
     async def request_response(
-        self,
-        address: Address,
-        data: object = b"",
-        *,
-        returns: type[T],
-        **options: Unpack[RequestOptions],
+        self, address: Address, data: object = b"", *, returns: type[T], **options: Unpack[RequestOptions]
     ) -> T: ...
     async def request_response(
         self,
@@ -208,7 +200,7 @@ class Client(ConnectionWaits):
         b'order 42'
         """
         if given or wrong:
-            raise wrong_call(Client.request_response, given, wrong)
+            raise wrong_call(Client.request_response, data, given, wrong)
         if returns is not None or type(data) is not bytes:
             values = self._values
             values.check(returns)
@@ -255,7 +247,7 @@ class Client(ConnectionWaits):
         >>> await client.fire_and_forget(address("log"), b"a line", route="line")
         """
         if given or wrong:
-            raise wrong_call(Client.fire_and_forget, given, wrong)
+            raise wrong_call(Client.fire_and_forget, data, given, wrong)
         if type(data) is not bytes:
             metadata = self._values.entries(data, None, metadata)
             data = self._values.body(data)

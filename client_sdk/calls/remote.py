@@ -16,7 +16,7 @@ from client_sdk.addresses import Address, check_address
 from client_sdk.calls.retry import RetryPolicy
 from client_sdk.calls.scatter_gather import Gathering
 from client_sdk.calls.values import Values
-from client_sdk.mistakes.arguments import meant
+from client_sdk.mistakes.likeness import meant
 from client_sdk.services.contract import NOTHING, Contract, Method
 from client_sdk.streams import Flow
 from rsocket_wire.models import FIRE_AND_FORGET, REQUEST_CHANNEL, REQUEST_RESPONSE, REQUEST_STREAM

@@ -3,15 +3,15 @@
 Decides what is said. What a value must be is checked where it is used.
 """
 
-import difflib
 import functools
 import inspect
+import reprlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypedDict, TypeVar, cast, is_typeddict
+from typing import Any, TypedDict, TypeVar, cast, is_typeddict
+
+from client_sdk.mistakes.options import FUNCTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-LIKE: Final = 0.65  # how alike two names are, of 1, before one is proposed for the other
 
 
 class NoOptions(TypedDict):
@@ -27,10 +27,12 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
         is_open = bool(code.co_flags & inspect.CO_VARKEYWORDS) and options is None  # any name is right
         known = frozenset(own) | frozenset(options.__annotations__ if is_typeddict(options) else ())
         name = function.__qualname__.removesuffix(".__init__")
+        FUNCTIONS.setdefault(name, known)
 
         def look(named: Mapping[str, object]) -> None:
             if not is_open and not known.issuperset(named):
-                raise unknown_option(f"{name}()", next(each for each in named if each not in known), known) from None
+                given = next(each for each in named if each not in known)
+                raise unknown_option(f"{name}()", given, known, example) from None
 
         def explain(given: tuple[object, ...], named: Mapping[str, object]) -> None:
             """After a TypeError that the function itself may have raised, too."""
@@ -66,21 +68,28 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
     return decorated
 
 
-def unknown_option(function: str, given: str, known: Iterable[str]) -> TypeError:
-    """For a keyword argument that `function` has not; what it has, or what is meant."""
-    mend = meant(f"{given}=", (f"{each}=" for each in known if each != "self"))
-    return TypeError(f"{function} has no argument {given}=; {mend}")
-
-
-def wrong_call(function: Callable[..., Any], given: tuple[object, ...], named: Iterable[str]) -> TypeError:
-    """For a call that takes an address and data, and all else by name; it got more, or another name."""
+def wrong_call(
+    function: Callable[..., Any], data: object, given: tuple[object, ...], named: Iterable[str]
+) -> TypeError:
+    """For a call that takes an address and `data`, and all else by name; it was `given` more, or another name."""
     code, name = function.__code__, function.__qualname__
     for each in named:
-        if each == "codec":
-            return TypeError(f"{name}() has no argument codec=, which is for connect(url, codec=JSON)")
         return unknown_option(f"{name}()", each, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     text = f"{name}() takes the address and the data, then names only"
-    return TypeError(f"{text}; write {function.__name__}(to, data, route={given[0]!r})")
+    return TypeError(f"{text}; write {function.__name__}(to, {_by_name(data, given[0])})")
+
+
+def _by_name(data: object, given: object) -> str:
+    """How `data` and what was `given` behind it should stand."""
+    if isinstance(data, str) and not isinstance(given, str):  # the route came first
+        return f"{reprlib.repr(given)}, route={reprlib.repr(data)}"
+    if isinstance(given, type):
+        return f"data, returns={given.__name__}"
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return f"data, timeout_s={given}"
+    if isinstance(given, str) and not isinstance(data, str):
+        return f"data, route={reprlib.repr(given)}"
+    return "data, route='...'"
 
 
 def check_seconds(name: str, given: object) -> None:
@@ -93,22 +102,3 @@ def check_whole(name: str, given: object) -> None:
     """TypeError for what is no whole number."""
     if not isinstance(given, int) or isinstance(given, bool):
         raise TypeError(f"{name} is {type(given).__name__}, it must be a whole number")
-
-
-def meant(given: str, known: Iterable[str], there_are: str = "it has") -> str:
-    """The name that is probably meant, as a question; all that there are, where none is near."""
-    names = sorted(known)
-    return near(given, names) or f"{there_are} {', '.join(names)}"
-
-
-def near(given: str, known: Iterable[str], like: float = LIKE) -> str:
-    """The name that is probably meant, as a question; nothing where none is so alike. Capitals hardly count."""
-    alike = [each for each in known if _likeness(given.lower(), each.lower()) >= like]
-    if not alike:
-        return ""
-    best = max(alike, key=lambda each: (_likeness(given.lower(), each.lower()), _likeness(given, each)))
-    return f"did you mean {best}?"
-
-
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, other, one).ratio()

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final, Never, TypeVar
 
-from client_sdk.mistakes.arguments import near
+from client_sdk.mistakes.likeness import near
 
 C = TypeVar("C", bound=type)
 LIKE: Final = 0.8  # how alike two names are, of 1, before one is proposed for the other

@@ -5,7 +5,7 @@ from opcode import opmap
 from types import FrameType
 from typing import Final
 
-from client_sdk.mistakes.arguments import near
+from client_sdk.mistakes.likeness import near
 
 LIKE: Final = 0.7  # how alike two names are, of 1, before one is proposed for the other
 _HOW: Final = "the client is connect(url), a service Service(name)"

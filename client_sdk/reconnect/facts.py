@@ -6,7 +6,8 @@ The facts are only read, so that any thread may; who waits for others does that 
 from typing import TYPE_CHECKING, Final
 
 from client_sdk.errors import ClientError
-from client_sdk.mistakes.arguments import check_seconds, meant
+from client_sdk.mistakes.arguments import check_seconds
+from client_sdk.mistakes.likeness import meant
 from client_sdk.mistakes.operators import CLOSE_HOW, refused, warn_unclosed
 from client_sdk.reconnect.manager import ConnectionManager
 from client_sdk.reconnect.state import Change, Changes, State

@@ -10,8 +10,9 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from client_sdk.addresses import route_tags
 from client_sdk.codecs import BYTES, Codec, check_codec
-from client_sdk.mistakes.arguments import advised, unknown_option
+from client_sdk.mistakes.arguments import advised
 from client_sdk.mistakes.attributes import missing_told
+from client_sdk.mistakes.options import unknown_option
 from client_sdk.services.contract import read_contract
 from client_sdk.services.handlers import Shape, handler_of
 from client_sdk.services.health import Check, Health

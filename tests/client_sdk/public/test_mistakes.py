@@ -12,8 +12,9 @@ import pytest
 
 import broker as broker_package
 import client_sdk
-from client_sdk import JSON, NotConnected, Service, address, connect, multicast, offer, run, shard, sync
+from client_sdk import JSON, Hedging, NotConnected, Service, address, connect, multicast, offer, run, shard, sync
 from client_sdk.mistakes.operators import CLOSE_HOW
+from client_sdk.mistakes.options import CALLED_ELSEWHERE, FUNCTIONS
 from client_sdk.services.service import HOW_SERVICE
 from client_sdk.testing import local_broker
 from tests.client_sdk.fake_broker import FakeBroker
@@ -189,8 +190,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "connect() has no argument connect_timeout=; did you mean connect_timeout_s=?",
     ),
     (
-        lambda: unseen(Service("a")).request_response("b", threads=3),
-        "@….request_response() has no argument threads=; it has codec=, codecs=, max_concurrency=, max_waiting=",
+        lambda: unseen(Service("a")).request_response("b", limits=3),
+        "@….request_response() has no argument limits=; it has codec=, codecs=, max_concurrency=, max_waiting=",
     ),
     (
         lambda: unseen(Service)("a", {"region": "eu"}),
@@ -216,6 +217,19 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Service(unseen(3)), "the name of a service is int, it must be str: Service('orders')"),
     (lambda: Service("a", tags=unseen(["b"])), "tags= is list, it must be a dict, such as {'region': 'eu'}"),
     (lambda: address("a", version=unseen(3)), "the value of tag version is int, it must be str or None; write str(3)"),
+    (
+        lambda: unseen(Service)("a", initial_n=3),
+        "Service() has no argument initial_n=; initial_n= is of Client.request_stream(), Client.subscribe() and "
+        "Client.request_channel()",
+    ),
+    (
+        lambda: unseen(Service)("a", handlers=[]),
+        "Service() has no argument handlers=; decorate functions: @orders.request_response('create')",
+    ),
+    (
+        lambda: unseen(Hedging)(jitter=1),
+        "Hedging() has no argument jitter=; it has after_s=, budget=, quantile=: write `Hedging(after_s=0.1)`",
+    ),
     (lambda: JSON.encode(object()), f"JSON has no object: {INSTEAD}"),
 ]
 
@@ -225,6 +239,13 @@ async def test_what_is_no_argument_is_named(mistake: Callable[[], object], text:
     with pytest.raises(TypeError) as caught:
         mistake()
     assert str(caught.value) == text
+
+
+def test_what_is_proposed_for_the_names_of_others_is_an_option_and_they_are_none_beside_it() -> None:
+    for how, names in CALLED_ELSEWHERE.items():
+        having = [known for known in FUNCTIONS.values() if how.partition("=")[0] in known]
+        assert having
+        assert how.partition("=")[0] not in names
 
 
 @pytest.mark.parametrize("timeout_s", [-1, 0, float("nan")])
@@ -288,9 +309,15 @@ async def test_what_is_no_argument_of_a_call_is_named(broker: FakeBroker) -> Non
                 "Client.metadata_push() has no argument timeout=; did you mean timeout_s=?",
             ),
             (
-                lambda: anext(client.request_stream(to, **unseen({"n": 3}))),
-                "Client.request_stream() has no argument n=; it has address=, data=, idempotent=, initial_n=, "
-                "metadata=, retry=, returns=, route=, timeout_s=, wait_for_reconnect=",
+                lambda: anext(client.request_stream(to, **unseen({"colour": 3}))),
+                "Client.request_stream() has no argument colour=; it has address=, data=, idempotent=, initial_n=, "
+                "metadata=, retry=, returns=, route=, timeout_s=, wait_for_reconnect=: write "
+                "`client.request_stream(address('clock'), b'', route='ticks')`",
+            ),
+            (
+                lambda: unseen(client).set_tags(version="2"),
+                "Client.set_tags() has no argument version=; it has tags=: "
+                "write `await client.set_tags({'region': 'us'})`",
             ),
             (lambda: client.request_response(to, object()), f"JSON has no object: {INSTEAD}"),
         ]

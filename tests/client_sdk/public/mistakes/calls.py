@@ -22,8 +22,13 @@ wrong("tags that no service has", lambda world: world.client.request_response(ad
 wrong("a route that the service has not", lambda world: world.client.request_response(ECHO, route="sya"))
 wrong("a route of another model", lambda world: world.client.request_response(ECHO, route="ticks"))
 wrong("no `route=`", lambda world: world.client.request_response(ECHO))
+wrong(
+    "the route in second place",
+    lambda world: unseen(world.client).request_response(ECHO, "say", b"two books"),
+)
 wrong("the route in third place", lambda world: unseen(world.client).request_response(ECHO, b"", "say"))
 wrong("`timeout=`", lambda world: unseen(world.client).request_response(ECHO, route="say", timeout=1))
+wrong("`payload=`", lambda world: unseen(world.client).request_response(ECHO, route="say", payload=b""))
 wrong("a deadline in the past", lambda world: world.client.request_response(ECHO, route="say", timeout_s=-1))
 wrong("a deadline that is too short", lambda world: world.client.request_response(ECHO, route="never", timeout_s=0.01))
 wrong("the name of a service in place of an address", lambda world: world.client.request_response(unseen("echo")))

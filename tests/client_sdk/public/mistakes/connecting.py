@@ -27,6 +27,8 @@ wrong("`from client_sdk import Broker`", lambda world: imported("Broker"))
 wrong("`local_broker()` without `async with`", lambda world: connect(unseen(local_broker())))
 wrong("`ssl=True`, or the name of a file", lambda world: connect(world.url, ssl=unseen(True)))
 wrong("an argument that is not there", lambda world: connect(world.url, **unseen({"timeout": 5})))
+wrong("what only `run`, `serve` and `offer` have", lambda world: unseen(connect)(world.url, connections=4))
+wrong("a certificate by another name", lambda world: unseen(connect)(world.url, cafile="ca.pem"))
 wrong("tags of a caller", lambda world: connect(world.url, tags={"region": "eu"}))
 
 

@@ -1,0 +1,118 @@
+"""Options that a function has not: what they are called here, and whose they are."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from client_sdk.mistakes.likeness import near
+
+LIKE: Final = 0.75  # how alike two names are, of 1, before one is proposed for the other
+MAX_FUNCTIONS: Final = 3  # that are named as those which have an option
+MAX_OPTIONS: Final = 10  # of a function whose example is shown beside their names
+FUNCTIONS: Final[dict[str, frozenset[str]]] = {}  # what each public function knows by name; filled by `advised`
+
+# How an option is written, and what others call it.
+CALLED_ELSEWHERE: Final = {
+    how: frozenset(names.split())
+    for how, names in {
+        "data=": "payload body message msg content value values item args json obj",
+        "route=": "method topic path endpoint handler action subject operation command procedure function",
+        "returns=": "type response_type return_type result_type model schema cls into decode_as",
+        "metadata=": "headers header meta attributes",
+        "initial_n=": "request_n initial_request_n prefetch window buffer buffer_size credits limit n",
+        "enough_n=": "n count quorum minimum min_answers first limit",
+        "timeout_s=": "deadline deadline_s ttl wait wait_s max_wait",
+        "idempotent=True": "safe retry_safe",
+        "retry=RetryPolicy(attempts=3)": "retries retry_policy max_retries attempts max_attempts tries",
+        "hedging=Hedging(after_s=0.1)": "hedge hedge_after hedged",
+        "attempts=": "retries max_retries max_attempts tries times n",
+        "first_delay_s=": "delay delay_s backoff base_delay initial_delay min_delay initial_backoff",
+        "after_s=": "delay delay_s wait timeout timeout_s",
+        "try_timeout_s=": "timeout timeout_s attempt_timeout",
+        "quantile=": "percentile p",
+        "max_concurrency=": "workers max_workers threads parallel limit max_concurrent semaphore",
+        "tags={'region': 'eu'}": "labels attributes properties region zone version group env metadata",
+        "service=": "name service_name",
+        "codec=JSON": "serializer serialiser encoder decoder format json content_type serde encoding data_mime_type",
+        "ssl=ssl.create_default_context(cafile=FILE)": (
+            "ca cafile ca_file ca_cert ca_certs cacert cert certfile certificate context tls tls_context ssl_context "
+            "verify verify_ssl ssl_verify insecure ssl_ca"
+        ),
+        "credentials=Token('...'), or Password('name', '...')": (
+            "token user username password auth api_key apikey authorization jwt bearer login secret"
+        ),
+        "keepalive_s=": "heartbeat heartbeat_s heartbeat_interval ping_interval ping keepalive_interval",
+        "connections=": "pool pool_size workers instances replicas",
+        "drain_s=": "grace grace_s grace_period shutdown_timeout stop_timeout",
+    }.items()
+}
+OF_CALLS: Final = {  # they are no option of a call, and what they are of would be the wrong thing to change
+    **dict.fromkeys(("service", "name", "service_name", "to", "target"), "the address names it: address('orders')"),
+    **dict.fromkeys(("tags", "labels", "region"), "the address has them: address('orders', region='eu')"),
+    "codec": "it is of connect(url, codec=JSON)",
+}
+OF_SUBSCRIPTIONS: Final = {
+    **OF_CALLS,
+    **dict.fromkeys(
+        ("timeout_s", "timeout", "deadline"), "it goes on without end; put it in `async with asyncio.timeout(seconds):`"
+    ),
+    **dict.fromkeys(("retry", "retries", "idempotent", "wait_for_reconnect"), "it comes back by itself after a loss"),
+}
+OF_SERVICES: Final = {
+    **dict.fromkeys(
+        ("max_concurrency", "concurrency", "max_waiting", "workers"),
+        "handlers have limits of their own: @orders.request_response('create', max_concurrency=8)",
+    ),
+    **dict.fromkeys(
+        ("handler", "handlers", "routes", "route", "methods"), "decorate functions: @orders.request_response('create')"
+    ),
+}
+OF_CONNECTIONS: Final = {
+    **dict.fromkeys(("host", "port", "uri", "address"), "it is in the URL: connect('tcp://127.0.0.1:7878')"),
+    **dict.fromkeys(("reconnect", "auto_reconnect"), "a client comes back by itself when its connection is lost"),
+}
+
+
+def unknown_option(function: str, given: str, known: Iterable[str], example: str = "") -> TypeError:
+    """For a keyword argument that `function` has not: the name that is meant, whose it is, or all names and `example`.
+
+    >>> print(unknown_option("connect()", "payload", ["data", "route"]))
+    connect() has no argument payload=; did you mean data=?
+    """
+    names = sorted(frozenset(known) - {"self"})
+    mend = (
+        _special(names).get(given)
+        or _called_elsewhere(given, names)
+        or near(f"{given}=", (f"{each}=" for each in names), LIKE)
+        or _of_others(given)
+        or f"it has {', '.join(f'{each}=' for each in names)}"
+        + (f": write `{example}`" if example and len(names) <= MAX_OPTIONS else "")
+    )
+    return TypeError(f"{function} has no argument {given}=; {mend}")
+
+
+def _special(known: list[str]) -> Mapping[str, str]:
+    if "urls" in known:
+        return OF_CONNECTIONS
+    if "wait_for_service" in known:
+        return OF_SUBSCRIPTIONS
+    if "address" in known:
+        return OF_CALLS
+    return OF_SERVICES if "codecs" in known and "tags" in known else {}
+
+
+def _called_elsewhere(given: str, known: list[str]) -> str:
+    if len(known) == 1:  # the example says more
+        return ""
+    for how, names in CALLED_ELSEWHERE.items():
+        if given in names and how.partition("=")[0] in known:
+            return f"did you mean {how}?" if how.endswith("=") else f"write {how}"
+    return ""
+
+
+def _of_others(given: str) -> str:
+    name = given if any(given in known for known in FUNCTIONS.values()) else f"{given}_s"
+    having = [f"{each}()" for each, known in FUNCTIONS.items() if name in known][:MAX_FUNCTIONS]
+    if not having:
+        return ""
+    *first, last = having
+    return f"{name}= is of {', '.join(first)} and {last}" if first else f"{name}= is of {last}"
