@@ -129,7 +129,7 @@ SHELL = [
     "broker.edge.slow_peers",
     "broker.edge.frames.shell",
 ]  # know clock and loop, and are compiled
-MAX_ROOMS = 26  # folders in the broker, with its commands
+MAX_ROOMS = 27  # folders in the broker, with its commands
 MAX_LINES = 600  # of a file
 MAX_FILES = 16  # in a folder, not counting __init__.py
 

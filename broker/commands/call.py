@@ -109,6 +109,8 @@ def call(
 
     URL: the broker; tcp://, tls://, ws://, wss:// or unix://. Without it RSB_URL, the context in use, or this machine.
     """
+    if service is not None:
+        terminal.check_name("the service", service, "call {url} --service NAME")
     if service is None and not tags:
         raise click.UsageError("name what to call: --service NAME or --tag NAME=VALUE")
     if (to_all or gather) and keys:
@@ -128,7 +130,7 @@ def call(
         from client_sdk import connect
 
         target = _target(service, dict(split_tag("--tag", each) for each in tags), to_all or gather, keys, lb)
-        pairs = [terminal.split_pair("--meta", each) for each in metas]
+        pairs = [terminal.split_pair("--meta", each, "MIME", f"text/plain={each}") for each in metas]
         metadata = {mime: terminal.read_text("--meta", text) for mime, text in pairs}
         wanted = Wanted(target, route, model, data, metadata, gather, is_json, is_verbose, initial_n, take_n, timeout_s)
         body = _body(wanted)

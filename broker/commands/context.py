@@ -12,6 +12,7 @@ import click
 from admin_api.ctl.place import complete_contexts, url_of
 from admin_api.ctl.terminal import print_table
 from broker import exit_status
+from broker.commands.terminal import check_name
 from broker.contexts import (
     FIELDS,
     MAX_CONTEXTS,
@@ -71,6 +72,7 @@ def add(
     What is asked for is a line of standard input each, when that is no terminal.
     """
     made: dict[str, str] = {field: text for field in FIELDS if (text := given.get(field))}
+    check_name("NAME", name, "context add NAME --url {url}")
     if not name.isprintable() or not name or len(name) > MAX_NAME:
         raise click.UsageError(f"a name has 1 to {MAX_NAME} printable characters")
     if "url" not in made and "admin" not in made:

@@ -7,11 +7,9 @@ Imports a command when it is asked for: help and completion wait for nothing els
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
@@ -56,13 +54,7 @@ COMMANDS: Final = {
 }
 
 
-# What people type for it.
-MEANT: Final = {
-    **dict.fromkeys(("start", "run"), "serve"),
-    **dict.fromkeys(("send", "request"), "call"),
-    **{name: f"ctl {name}" for name in ("status", "services", "routes", "connections", "drain", "undrain")},
-}
-LISTEN: Final = "Write --listen tcp://127.0.0.1:{port}"
+_WORDS: Final = "words"  # of a context: all behind the program
 
 
 class NotInstalled(click.Command):
@@ -107,9 +99,7 @@ class Commands(click.Group):
         """What click proposes for a name that is none it takes from commands that are loaded: these are not."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            near = [MEANT[name]] if name in MEANT else difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+            raise click.exceptions.NoSuchCommand(name, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,12 +124,15 @@ class Commands(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Reads the options before a command, of which `--help` prints."""
-        with _ending():
-            return super().make_context(info_name, args, parent, **extra)
+        words = [*args]  # click takes them away
+        with _ending(self, words):
+            context = super().make_context(info_name, args, parent, **extra)
+            context.meta[_WORDS] = words
+            return context
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command to its end."""
-        with _ending():
+        with _ending(self, ctx.meta[_WORDS]):
             try:
                 return super().invoke(ctx)
             finally:
@@ -147,35 +140,18 @@ class Commands(click.Group):
                     sys.stdout.flush()
 
 
-def _hint(error: click.UsageError) -> str:
-    """What to write instead of an option or a word that there is not; empty where nothing comes to mind."""
-    command = error.ctx.command if error.ctx is not None else None
-    if command is None:
-        return ""
-    if isinstance(error, click.NoSuchOption):
-        option = error.option_name
-        if command.name == "serve" and option in ("--port", "-p", "--host"):
-            return f"{LISTEN.format(port='PORT')}."
-        if command.name == "check" and option == "--config":
-            return f"The file stands alone: {PROGRAM} check FILE."
-        known = {each for parameter in command.params for each in parameter.opts}
-        if option == "--password" and "--user" in known:
-            return "Write --user NAME, with the password in the variable RSOCKET_BROKER_PASSWORD."
-        if option.startswith("--") and "--tag" in known and not error.possibilities:
-            return f"For a tag write --tag {option[2:]}=VALUE."
-    elif command.name == "serve" and (words := re.fullmatch(r"Got unexpected extra argument \((\d+)\)", error.message)):
-        return f"{LISTEN.format(port=words[1])}."
-    return ""
-
-
 @contextlib.contextmanager
-def _ending() -> Iterator[None]:
-    """An interruption, a closed pipe and a full disk have an exit status and no traceback; mistakes have a hint."""
+def _ending(group: click.Group, words: Sequence[str]) -> Iterator[None]:
+    """An interruption, a closed pipe and a full disk have an exit status and no traceback; mistakes have a hint.
+
+    `group`: all commands; `words`: all behind the program.
+    """
     try:
         yield
     except click.UsageError as error:
-        hint = _hint(error)
-        raise click.UsageError(f"{error.format_message().rstrip('.')}. {hint}", error.ctx) if hint else error from None
+        from broker.commands.mistakes.usage import advised  # late: few are wrong
+
+        raise advised(error, group, words) from None
     except (KeyboardInterrupt, click.Abort):  # Abort: at a question
         sys.exit(exit_status.INTERRUPTED)
     except BrokenPipeError:

@@ -159,8 +159,6 @@ def publish(
     """Hand a message over. Done means that it is stored; it arrives when somebody can take it."""
     from broker.commands.terminal import read_text, split_pair
 
-    if bare := [each for each in options if "=" not in each]:
-        raise click.UsageError(f"--option {bare[0]!r} has no value; write NAME=VALUE")
     given = dict(split_pair("--option", each) for each in options)
     if unknown := [name for name in given if name not in OPTIONS]:
         raise click.UsageError(f"--option {unknown[0]!r} is not one of {', '.join(OPTIONS)}")

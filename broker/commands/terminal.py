@@ -35,6 +35,7 @@ PASSWORD_VARIABLE = "RSOCKET_BROKER_PASSWORD"
 
 MAX_LINE_BYTES = 0xFFFFFF  # what one frame can hold; a longer line can never be an item
 READ_BYTES = 1 << 16
+_URL = re.compile(r"[a-z+]+://|(localhost|[0-9.]+|\[[0-9a-f:]+\]):[0-9]+$")
 IN_THE_CLEAR = ("tcp://", "ws://", "unix://")
 
 # What the client advises to programs, and what a shell can do instead; longer ones first.
@@ -136,12 +137,23 @@ def complain(text: str) -> None:
     click.echo(f"rsocket-broker: {one_line(text)}", err=True)
 
 
-def split_pair(option: str, text: str) -> tuple[str, str]:
-    """NAME=VALUE; without `=` the value is empty. UsageError without a name."""
-    name, _, value = text.partition("=")
-    if not name:
-        raise click.UsageError(f"{option} {text!r} has no name; write NAME=VALUE")
-    return name, value
+def split_pair(option: str, text: str, name: str = "NAME", example: str = "") -> tuple[str, str]:
+    """NAME=VALUE. UsageError without a name or a sign; `name`: what it is called; `example`: instead of one made up."""
+    given, sign, value = text.partition("=")
+    if not given:
+        raise click.UsageError(f"{option} {text!r} has no name; write {name}=VALUE")
+    if not sign:
+        other = text.replace(":", "=", 1) if ":" in text else ""
+        example = other or example or f"{text}=VALUE"
+        raise click.UsageError(f"{option} {text!r} is no {name}=VALUE; write {option} {shlex.quote(example)}")
+    return given, value
+
+
+def check_name(what: str, text: str, instead: str) -> None:
+    """UsageError for a URL where a name stands. `instead`: the words to write, with {url} for it."""
+    if _URL.match(text):
+        url = text if "://" in text else f"tcp://{text}"
+        raise click.UsageError(f"{text!r} is taken as {what}; write rsocket-broker {instead.format(url=url)}")
 
 
 def read_text(option: str, text: str) -> bytes:
@@ -347,12 +359,17 @@ def _url_among(words: tuple[str, ...], given: Mapping[str, object]) -> str | Non
 
     `given`: the options of the command, by their parameters.
     """
+    if isinstance(name := given.get("name"), str):
+        service = next((word for word in words if not _URL.match(word)), "NAME")
+        check_name("NAME", name, f"offer {service} {{url}}")
     others = [word for word in words if not re.search(r"://|^[^=]*[:.][^=]*$|^localhost$", word)]
     if not others:
         if len(words) > 1:
             raise click.UsageError(f"one URL at most, not {' '.join(words)}")
         return words[0] if words else None
     data = given.get("data")
+    if others[0] == "help":
+        raise click.UsageError("'help' is taken as the URL; -h shows the help")
     if "=" in others[0] and "tags" in given:
         hint = f"a tag is --tag {others[0]}"
     elif data and isinstance(data, str):

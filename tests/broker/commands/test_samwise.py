@@ -97,7 +97,7 @@ def test_a_redundant_message_says_how_many_it_wants(gateway: Gateway) -> None:
         (["rpc", "exchange.declare", "a", "topic"], 4, "malformed rpc request: exchange type 'topic'"),
         (["status", "--stop"], 4, "stop is not allowed here"),
         (["publish", "--option", "size=3"], 2, "--option 'size' is not one of content_type"),
-        (["publish", "--option", "type"], 2, "--option 'type' has no value"),
+        (["publish", "--option", "type"], 2, "--option 'type' is no NAME=VALUE; write --option type=VALUE"),
         (["publish", "--header", "=3"], 2, "has no name"),
         (["status", "--protocol", "120"], 2, "No such option"),
         (["publish", "--data", "@/no/such/file"], 2, "no such file or directory"),

@@ -1,0 +1,1 @@
+"""What to write instead of a command line that is wrong."""

@@ -1,0 +1,68 @@
+"""What is said of a command line that click cannot read; the texts themselves are golden (`test_golden`)."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from broker.commands.main import main
+from broker.commands.mistakes.examples import EXAMPLES
+from broker.commands.mistakes.others import COMMANDS
+from tests.broker.commands.test_golden import command_of, run, walk
+
+LEAVES = {
+    " ".join(words)
+    for name in main.list_commands(click.Context(main))
+    for words in walk(command_of(name), (name,))
+    if not isinstance(command_of(name), click.Group) or len(words) > 1
+}
+
+
+def find(words: list[str]) -> click.Command:
+    found: click.Command = main
+    for word in words:
+        assert isinstance(found, click.Group)
+        below = found.get_command(click.Context(found), word)
+        assert below is not None, words
+        found = below
+    return found
+
+
+def test_each_command_has_an_example() -> None:
+    groups = {name for name in LEAVES if isinstance(find(name.split()), click.Group)}
+    assert set(EXAMPLES) == LEAVES - groups
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_read_by_its_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    words = shlex.split(EXAMPLES[name])
+    assert " ".join(words[: len(name.split())]) == name
+    find(name.split()).make_context(name, words[len(name.split()) :])
+
+
+@pytest.mark.parametrize("group", COMMANDS)
+def test_what_others_call_a_command_is_none_here_and_is_one_here(group: str) -> None:
+    for name, meant in COMMANDS[group].items():
+        own = find(group.split())
+        assert isinstance(own, click.Group)
+        assert name not in own.list_commands(click.Context(own))
+        find([*group.split(), *[each for each in meant.split() if not each.startswith("-")]])
+
+
+@pytest.mark.parametrize(
+    ("typed", "advice"),
+    [
+        ("--config x serve", "serve --config x"),
+        ("ctl --watch=5 status", "ctl status --watch=5"),
+        ("samwise --dead messages list", "samwise messages list --dead"),
+        ("call --port 7000 --service orders", "call tcp://127.0.0.1:7000 --service orders"),
+    ],
+)
+def test_a_corrected_line_holds_all_that_was_given(typed: str, advice: str) -> None:
+    said = run(*typed.split()).stderr.strip().splitlines()[-1]
+    assert said.endswith(f": rsocket-broker {advice}")
