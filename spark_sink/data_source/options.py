@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 MAX_PLACE: Final = 2**63 - 1
 NAMES: Final = ("source", "path", "url", "token", "startingOffsets", "maxRecordsPerTrigger", "failOnDataLoss", "reader")
+ALL: Final = f"; there are {', '.join(NAMES)}"
 _STREAM: Final = re.compile(r".+-\d+")
 _BOOLS: Final = {"true": True, "false": False}
 
@@ -55,12 +57,18 @@ def options_of(given: Mapping[str, str]) -> Options:
     """BadOptions: names everything that is wrong with them. Names in any case, as Spark's own."""
     known = {name.lower(): name for name in NAMES}
     said = {known[name.lower()]: value for name, value in given.items() if name.lower() in known}
-    wrong = [f"there is no option {name!r}" for name in given if name.lower() not in known]
+    wrong = [f"there is no option {name!r}{_near(name, NAMES, ALL)}" for name in given if name.lower() not in known]
     source, path = said.get("source", ""), said.get("path", "")
     if source not in SOURCES:
-        wrong.append(f"source must be {', '.join(SOURCES[:-1])} or {SOURCES[-1]}, not {source!r}")
+        wrong.append(
+            f"source must be {', '.join(SOURCES[:-1])} or {SOURCES[-1]}, not {source!r}{_near(source, SOURCES)}"
+        )
     urls = tuple(url.strip().rstrip("/") for url in said.get("url", "").split(",") if url.strip())
-    wrong += [f"url must be http://HOST:PORT or https://…, not {url!r}" for url in urls if not _is_url(url)]
+    wrong += [
+        f"url must be http://HOST:PORT of the admin API (serve --admin), not {url!r}"
+        for url in urls
+        if not _is_url(url)
+    ]
     if bool(path) == bool(urls):
         wrong.append("one of path (a folder, or a URI that pyarrow.fs knows) and url (a broker's admin API) is needed")
     if said.get("token") and not urls:
@@ -80,6 +88,13 @@ def options_of(given: Mapping[str, str]) -> Options:
     if wrong:
         raise BadOptions(f"rsocket_broker: {'; '.join(wrong)}")
     return Options(source, path, urls, said.get("token", ""), starting, int(records), _BOOLS[fails], reader)
+
+
+def _near(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """`; did you mean requests?`, where one of them is near."""
+    names = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), names, 1)
+    return f"; did you mean {names[near[0]]}?" if near else otherwise
 
 
 def _is_url(url: str) -> bool:

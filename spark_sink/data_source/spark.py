@@ -8,7 +8,7 @@ From Spark 4.2 on `latestOffset` gets the offset to start from and a limit, befo
 
 import inspect
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -18,6 +18,9 @@ from spark_sink.errors import BadOptions, MissingPart
 from spark_sink.schema import ARROW_SCHEMAS, SPARK_SCHEMAS
 
 OLDEST_PYSPARK: Final = (4, 1)
+READ_ONLY: Final = (
+    "rsocket_broker is for reading events; write the result elsewhere: format('parquet') or format('delta')"
+)
 
 try:
     import pyspark
@@ -55,6 +58,14 @@ class RSocketBroker(DataSource):
     def reader(self, schema: Any) -> "BatchReader":
         """Of a batch."""
         return BatchReader(EventReader(self._options), columns_of(schema, self._options.source))
+
+    def writer(self, schema: Any, overwrite: bool) -> NoReturn:
+        """Events are written by brokers only."""
+        raise BadOptions(READ_ONLY)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> NoReturn:
+        """As `writer`."""
+        raise BadOptions(READ_ONLY)
 
     def streamReader(self, schema: Any) -> "StreamReader":
         """Of a streaming query."""

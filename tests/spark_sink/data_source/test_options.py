@@ -37,7 +37,7 @@ def test_all_of_them_in_any_case() -> None:
         ({"source": ""}, "source must be"),
         ({"path": ""}, "one of path"),
         ({"url": "http://h"}, "one of path"),
-        ({"path": "", "url": "h:7070"}, "url must be http://HOST:PORT or https://…, not 'h:7070'"),
+        ({"path": "", "url": "h:7070"}, "url must be http://HOST:PORT of the admin API (serve --admin), not 'h:7070'"),
         ({"path": "", "url": "http://h?x=1"}, "url must be"),
         ({"token": "x"}, "token goes with url only"),
         ({"startingOffsets": "first"}, "startingOffsets must be"),
@@ -49,7 +49,12 @@ def test_all_of_them_in_any_case() -> None:
         ({"failOnDataLoss": "no"}, "failOnDataLoss must be true or false, not 'no'"),
         ({"reader": "../x"}, "reader must be letters"),
         ({"path": "s3://b/e", "reader": "x"}, "for a path of this machine"),
-        ({"verbose": "1"}, "there is no option 'verbose'"),
+        (
+            {"verbose": "1"},
+            "there is no option 'verbose'; there are source, path, url, token, startingOffsets, maxRecordsPerTrigger, "
+            "failOnDataLoss, reader",
+        ),
+        ({"startingoffset": "latest"}, "there is no option 'startingoffset'; did you mean startingOffsets?"),
     ],
 )
 def test_mistakes_are_named(changes: dict[str, str], said: str) -> None:

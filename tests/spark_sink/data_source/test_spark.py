@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pickle
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ pytest.importorskip("pyspark", reason="Spark: pip install -e '.[spark]'")
 from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType, TimestampType
 
 from spark_sink.data_source import spark as spark_module
-from spark_sink.data_source.spark import RSocketBroker
+from spark_sink.data_source.spark import READ_ONLY, RSocketBroker
 
 FEW = StructType(
     [
@@ -161,3 +162,5 @@ def test_batches_of_all_sources(spark: Any, tmp_path: Path) -> None:
     assert whole.filter("tags['region'] in ('eu', 'us')").count() == 9
     with pytest.raises(Exception, match="source must be flows, lifecycle, requests, messages or files, not 'flow'"):
         loaded(spark.read, tmp_path, "flow").count()
+    with pytest.raises(Exception, match=re.escape(READ_ONLY)):
+        whole.write.format("rsocket_broker").option("source", "flows").mode("append").save(str(tmp_path))
