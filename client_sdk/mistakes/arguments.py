@@ -9,6 +9,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, cast, is_typeddict
 
+from client_sdk.mistakes.kinds import check_kinds, kinds_of
 from client_sdk.mistakes.options import FUNCTIONS, unknown_option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,8 +19,11 @@ class NoOptions(TypedDict):
     """What a function takes as `**options` that knows all of its options by name: type checkers report any other."""
 
 
-def advised(example: str, options: Any = None) -> Callable[[F], F]:
-    """`example`: the function as it should be called. `options`: the TypedDict of its `**options`, if it has them."""
+def advised(example: str, options: Any = None, *, is_hot: bool = True) -> Callable[[F], F]:
+    """`example`: the function as it should be called. `options`: the TypedDict of its `**options`, if it has them.
+
+    `is_hot`: it is called for each request, so the kinds of its arguments are not checked here.
+    """
 
     def decorated(function: F) -> F:
         code = function.__code__
@@ -28,17 +32,22 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
         known = frozenset(own) | frozenset(options.__annotations__ if is_typeddict(options) else ())
         name = function.__qualname__.removesuffix(".__init__")
         FUNCTIONS.setdefault(name, known)
+        kinds = {} if is_hot else kinds_of(function)
 
-        def look(named: Mapping[str, object]) -> None:
+        def look(given: tuple[object, ...], named: Mapping[str, object]) -> None:
             if not is_open and not known.issuperset(named):
-                given = next(each for each in named if each not in known)
-                raise unknown_option(f"{name}()", given, known, example) from None
+                unknown = next(each for each in named if each not in known)
+                raise unknown_option(f"{name}()", unknown, known, example) from None
+            if kinds:
+                check_kinds(kinds, {**dict(zip(own, given, strict=False)), **named})
 
         def explain(given: tuple[object, ...], named: Mapping[str, object]) -> None:
             """After a TypeError that the function itself may have raised, too."""
             try:
                 inspect.signature(function).bind(*given, **named)
             except TypeError as error:
+                if is_open and "positional only" in str(error):  # `bind` takes a tag of this name for the parameter
+                    return
                 text = str(error).replace(" keyword-only", "")  # as of Python 3.14
                 raise TypeError(f"{name}(): {text}; write `{example}`") from None
 
@@ -46,7 +55,7 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
 
             @functools.wraps(function)
             async def call(*given: object, **named: object) -> Any:
-                look(named)
+                look(given, named)
                 try:
                     return await function(*given, **named)
                 except TypeError:
@@ -56,7 +65,7 @@ def advised(example: str, options: Any = None) -> Callable[[F], F]:
 
             @functools.wraps(function)
             def call(*given: object, **named: object) -> Any:
-                look(named)
+                look(given, named)
                 try:
                     return function(*given, **named)
                 except TypeError:
